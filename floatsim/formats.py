@@ -85,13 +85,14 @@ class FloatFormat:
     exponent_bits: int
     trailing_bits: int
     specials: Specials = Specials.IEEE
-    bias: int = None  # type: ignore[assignment]  # filled in by __post_init__
+    bias: int = field(default=None)  # type: ignore[arg-type]  # filled in by __post_init__
 
     def __post_init__(self) -> None:
-        for what in ("exponent_bits", "trailing_bits", "bias"):
-            value = getattr(self, what)
-            if what == "bias" and value is None:
-                continue
+        given: dict[str, Any] = vars(self)
+        fields = {what: given[what] for what in ("exponent_bits", "trailing_bits", "bias")}
+        if fields["bias"] is None:
+            del fields["bias"]
+        for what, value in fields.items():
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{what} must be an int, not {value!r}")
         try:
@@ -112,7 +113,7 @@ class FloatFormat:
             )
         if self.specials is Specials.SCALE and t != 0:
             raise ValueError(f"a scale format has trailing_bits = 0, not {t}")
-        if self.bias is None:
+        if "bias" not in fields:
             offset = 0 if self.specials is Specials.FNUZ else 1
             object.__setattr__(self, "bias", 2 ** (w - 1) - offset)
         if self.max_code >> t < (0 if self.is_scale else 1):
