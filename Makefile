@@ -1,0 +1,81 @@
+# floatsim: what can be done, and how. `make` alone lists it.
+#
+# Needs make and a Python of version 3.11 or newer; everything else is installed into .venv. The first run of a
+# target needs the network, later runs do not: stamp files in .venv say what is installed already.
+# Another Python: `make test PYTHON=/path/to/python`. Another place: `make test VENV=/tmp/venv`.
+
+VENV ?= .venv
+PYTHON ?=
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-exhaustive bench lint build clean
+
+help: ## this list
+	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
+	@echo
+	@echo "Each creates $(VENV) and installs what it needs; PYTHON=... chooses the interpreter (3.11 or newer)."
+
+demo: $(VENV)/.installed ## the main job: survey real matrices in every format, write one picture
+	$(BIN)/floatsim survey
+
+test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
+	$(PYTEST)
+
+test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
+	$(PYTEST) -o "addopts=--strict-markers --strict-config -ra" tests/exhaustive -s
+
+bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run
+	$(BIN)/python benchmarks/run.py
+
+lint: $(VENV)/.installed-dev ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+build: $(VENV)/.installed ## the wheel, into dist/
+	$(PIP) wheel --no-deps --wheel-dir dist .
+
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- the environment -------------------------------------------------------------------------------------------
+
+# The test and dev extras contain the package, so a later `make demo` has nothing to install.
+$(VENV)/.installed: pyproject.toml | $(VENV)/.created
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
+	$(PIP) install -e ".[test]"
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
+	$(PIP) install -e ".[dev]"
+	@touch $(VENV)/.installed $(VENV)/.installed-test $@
+
+$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
+	$(PIP) install -e ".[bench]"
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.created:
+	@tried=; bare=; for python in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3 python); do \
+	    version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+	    tried="$$tried $$python ($$version)"; \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue; \
+	    "$$python" -c 'import ensurepip, venv' 2>/dev/null || { bare=$$version; continue; }; \
+	    echo "Creating $(VENV) with $$python ($$version)"; \
+	    "$$python" -m venv "$(VENV)" && touch $@; exit; \
+	done; \
+	if [ -n "$$bare" ]; then \
+	    echo "Python $$bare is here, but without its venv and ensurepip modules. Install them, then run make again:"; \
+	    echo "    Debian, Ubuntu:  sudo apt install python$$bare-venv    (or python3-venv)"; \
+	else \
+	    echo "floatsim needs Python 3.11 or newer; found:$${tried:- none}."; \
+	    echo "Install one (python.org, apt, brew, pyenv, uv), or name it: make PYTHON=/path/to/python3.12 ..."; \
+	fi >&2; exit 1
