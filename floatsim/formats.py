@@ -85,7 +85,7 @@ class FloatFormat:
     exponent_bits: int
     trailing_bits: int
     specials: Specials = Specials.IEEE
-    bias: int = field(default=None)  # type: ignore[arg-type]  # filled in by __post_init__
+    bias: int = None  # type: ignore[assignment]  # filled in by __post_init__
 
     def __post_init__(self) -> None:
         given: dict[str, Any] = vars(self)

@@ -429,25 +429,27 @@ def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, how: Attributes, rand
     return code, events | _absorbed(code, fmt, c, product)
 
 
-def _remainder(a: Number, b: Number, fmt: FloatFormat, how: Attributes, quotient: Callable[[Fraction], int]) -> Result:
+def _remainder(
+    a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, quotient: Callable[[Fraction], int]
+) -> Result:
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
     if a.is_infinite or b.is_zero:
         return _invalid(fmt)
     if b.is_infinite or a.is_zero:
-        return round_pack(a, fmt, how)
+        return round_pack(a, fmt, how, random)
     rest = a.fraction - quotient(a.fraction / b.fraction) * b.fraction
-    return round_pack(from_fraction(rest, sign_of_zero=a.sign), fmt, how)
+    return round_pack(from_fraction(rest, sign_of_zero=a.sign), fmt, how, random)
 
 
-def remainder(a: Number, b: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def remainder(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """a - n*b with n the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
-    return _remainder(a, b, fmt, how, round)
+    return _remainder(a, b, fmt, how, random, round)
 
 
-def fmod(a: Number, b: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def fmod(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """a - n*b with n = a/b truncated, as C's fmod. The result has the sign of a."""
-    return _remainder(a, b, fmt, how, math.trunc)
+    return _remainder(a, b, fmt, how, random, math.trunc)
 
 
 # -- to integral values, integers and neighbours ---------------------------------------------------------------
@@ -582,7 +584,9 @@ def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, 
     return (ka > kb) - (ka < kb), 0
 
 
-def _extremum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, larger: bool, number: bool) -> Result:
+def _extremum(
+    a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, larger: bool, number: bool
+) -> Result:
     """minimum, maximum and their *_number twins (9.6): -0 is less than +0; one exact conversion at the end."""
     invalid = INVALID * (Kind.SIGNALING_NAN in (a.kind, b.kind))
     if a.is_nan or b.is_nan:
@@ -597,28 +601,28 @@ def _extremum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, larger: b
         chosen = a if (order > 0) == larger else b
     if chosen.is_infinite:
         return infinite_result(chosen.sign, fmt), invalid
-    code, events = round_pack(chosen, fmt, how)
+    code, events = round_pack(chosen, fmt, how, random)
     return code, events | invalid
 
 
-def minimum(a: Number, b: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def minimum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """The smaller; NaN if either is NaN (9.6)."""
-    return _extremum(a, b, fmt, how, larger=False, number=False)
+    return _extremum(a, b, fmt, how, random, larger=False, number=False)
 
 
-def maximum(a: Number, b: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def maximum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """The larger; NaN if either is NaN (9.6)."""
-    return _extremum(a, b, fmt, how, larger=True, number=False)
+    return _extremum(a, b, fmt, how, random, larger=True, number=False)
 
 
-def minimum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def minimum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """The smaller; a number rather than a NaN (9.6)."""
-    return _extremum(a, b, fmt, how, larger=False, number=True)
+    return _extremum(a, b, fmt, how, random, larger=False, number=True)
 
 
-def maximum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def maximum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """The larger; a number rather than a NaN (9.6)."""
-    return _extremum(a, b, fmt, how, larger=True, number=True)
+    return _extremum(a, b, fmt, how, random, larger=True, number=True)
 
 
 def classify(code: int, fmt: FloatFormat) -> FloatClass:

@@ -1,0 +1,53 @@
+"""The counter generator of stochastic rounding: a draw depends on (seed, site, element index) and on nothing else.
+
+The key of 2**32 consecutive elements comes from SplitMix64's mixing function (Steele, Lea and Flood 2014); an
+element's 32 bits from Wellons' "triple32" integer hash of its index, the key added before two of its rounds.
+32-bit multiplications only, so that it runs at memory speed in vector registers.
+"""
+
+import numpy as np
+
+from .jit import inline
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_R27, _R30, _R31, _R32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_H1, _H2, _H3 = np.uint32(0xED5AD4BB), np.uint32(0xAC4C1B51), np.uint32(0x31848BAB)
+_S17, _S11, _S15, _S14 = np.uint32(17), np.uint32(11), np.uint32(15), np.uint32(14)
+
+
+@inline
+def mix64(z):
+    z = (z ^ (z >> _R30)) * _MIX1
+    z = (z ^ (z >> _R27)) * _MIX2
+    return z ^ (z >> _R31)
+
+
+@inline
+def draw_key(seed, site, block):
+    """The 64-bit key of the elements whose index >> 32 is `block`; all arguments uint64."""
+    return mix64(mix64(mix64(seed + GOLDEN) + site * GOLDEN) + block * GOLDEN)
+
+
+@inline
+def draw_word(key_low, key_high, index):
+    """32 random bits of one element; all arguments uint32."""
+    x = np.uint32(index + key_low)
+    x = np.uint32((x ^ (x >> _S17)) * _H1)
+    x = np.uint32((np.uint32(x ^ (x >> _S11)) + key_high) * _H2)
+    x = np.uint32((x ^ (x >> _S15)) * _H3)
+    return np.uint32(x ^ (x >> _S14))
+
+
+@inline
+def draw(seed, site, index, bits):
+    """A `bits`-bit draw (1 to 64) for one element, as uint64. `site` tells the roundings of one element apart."""
+    block, low = index >> _R32, np.uint32(index & _LOW)
+    key = draw_key(seed, site + site, block)
+    word = np.uint64(draw_word(np.uint32(key & _LOW), np.uint32(key >> _R32), low))
+    if bits <= 32:
+        return word >> np.uint64(32 - bits)
+    key = draw_key(seed, site + site + np.uint64(1), block)
+    more = np.uint64(draw_word(np.uint32(key & _LOW), np.uint32(key >> _R32), low))
+    return ((word << _R32) | more) >> np.uint64(64 - bits)
