@@ -1,0 +1,186 @@
+"""What is promised about the package as such: versions, laziness, who imports whom, and what is in the wheel."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import floatsim as fs
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "floatsim"
+KERNELS = ROOT / "kernels" / "floatsim_kernels"
+NUMBA_ROOMS = {"emulator.py", "njit.py"}  # the only files of floatsim/ that may know Numba
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def imported(tree: ast.AST, package: str, *, top_level: bool = False) -> set[str]:
+    """Dotted names that a module imports, each `from a import b` as both a and a.b; relative ones resolved.
+
+    With `top_level`, only what runs when the module is imported: not in functions, not under TYPE_CHECKING.
+    """
+    names: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            home = ".".join(filter(None, [package if node.level else "", node.module]))
+            names |= {home, *(f"{home}.{alias.name}" for alias in node.names)}
+        elif top_level and (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or is_type_checking(node)):
+            continue
+        else:
+            names |= imported(node, package, top_level=top_level)
+    return names
+
+
+def belongs_to(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def sources(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_one_version_everywhere():
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    citation = re.search(r"^version: *(\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    changelog = re.search(r"^## \[(\S+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert citation is not None
+    assert changelog is not None
+    assert {pyproject, citation[1], changelog[1]} == {fs.__version__}
+
+
+def test_import_loads_nothing():
+    heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "pandas", "rich", "typer"}
+    loaded = json.loads(run_python("import floatsim, json, sys; print(json.dumps(sorted(sys.modules)))"))
+    assert not heavy & {name.split(".")[0] for name in loaded}
+
+
+def test_a_format_needs_no_numba():
+    run_python("import floatsim, sys; floatsim.BF16.max; assert 'numba' not in sys.modules")
+
+
+@pytest.mark.parametrize("name", fs.__all__)
+def test_public_name_is_documented(name):
+    value = getattr(fs, name)
+    assert name in dir(fs)
+    if isinstance(value, int | fs.FloatFormat):  # flags and formats: data, described where they stand
+        return
+    doc = value.__doc__ or ""
+    assert doc.strip(), f"fs.{name} has no docstring"
+    if callable(value) and not (isinstance(value, type) and issubclass(value, enum.Enum)):
+        assert ">>>" in doc, f"the docstring of fs.{name} has no example"
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        fs.no_such_name
+
+
+def test_kernels_import_nothing_from_floatsim():
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources(KERNELS)
+        for name in imported(parse(path), "floatsim_kernels")
+        if belongs_to(name, "floatsim")
+    }
+    assert not found
+
+
+def test_numba_stays_in_its_rooms():
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources(PACKAGE)
+        for name in imported(parse(path), "floatsim")
+        if belongs_to(name, "numba") and path.name not in NUMBA_ROOMS
+    }
+    assert not found
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """A circle in the graph as the names along it, or []."""
+    done: set[str] = set()
+
+    def walk(node: str, path: list[str]) -> list[str]:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return []
+        for after in sorted(graph[node]):
+            if found := walk(after, [*path, node]):
+                return found
+        done.add(node)
+        return []
+
+    return next((found for node in sorted(graph) if (found := walk(node, []))), [])
+
+
+def import_graph(folder: Path, package: str) -> dict[str, set[str]]:
+    """Module to the modules of the same package that it imports when it is itself imported."""
+    modules = {
+        ".".join([package, *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+        for path in sources(folder)
+    }
+    graph = {}
+    for module, path in modules.items():
+        home = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        names = imported(parse(path), home, top_level=True)
+        graph[module] = {name for name in names if name in modules and name not in (module, package)}
+    return graph
+
+
+@pytest.mark.parametrize(("folder", "package"), [(PACKAGE, "floatsim"), (KERNELS, "floatsim_kernels")])
+def test_imports_make_no_circle(folder, package):
+    assert cycle(import_graph(folder, package)) == []
+
+
+def test_a_circle_would_be_found():
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    tree = ast.parse(
+        "if TYPE_CHECKING:\n    import a\ndef f():\n    import b\nclass C:\n    from .d import e\nimport x.y\n"
+    )
+    assert imported(tree, "p", top_level=True) == {"p.d", "p.d.e", "x.y"}
+    assert {"a", "b"} <= imported(tree, "p")
+
+
+def test_no_package_called_kernels():
+    """`kernels` is the name of somebody else's package: neither the checkout nor the wheel may shadow it."""
+    assert not (ROOT / "kernels" / "__init__.py").exists()
+
+
+def test_wheel(tmp_path):
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("building a wheel offline needs hatchling (pip install hatchling)")
+    command = ["pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, text=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
+    assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
+    assert {name.split("/")[0] for name in names} == {
+        "floatsim",
+        "floatsim_kernels",
+        f"floatsim-{fs.__version__}.dist-info",
+    }
