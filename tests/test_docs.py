@@ -26,7 +26,7 @@ FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 BEGIN, END = "<!-- formats: begin (python tests/test_docs.py) -->", "<!-- formats: end -->"
 
-page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
 def blocks(path: Path, language: str) -> list[tuple[int, str]]:
@@ -62,7 +62,11 @@ def console(path: Path) -> list[tuple[int, str, str]]:
 
 @pytest.mark.parametrize(
     ("command", "shown"),
-    [pytest.param(command, shown, id=f"{p.name}:{line}") for p in PAGES for line, command, shown in console(p)],
+    [
+        pytest.param(command, shown, id=f"{p.relative_to(ROOT).as_posix()}:{line}")
+        for p in PAGES
+        for line, command, shown in console(p)
+    ],
 )
 def test_console(command, shown, tmp_path):
     environment = os.environ | {"COLUMNS": "110", "NO_COLOR": "1", "PYTHONUTF8": "1"}
@@ -96,8 +100,8 @@ def formats_table() -> str:
     for fmt in fs.named_formats():
         rows.append([
             f"`{fmt.name}`", str(fmt.bits), f"{int(fmt.signed)}+{fmt.exponent_bits}+{fmt.trailing_bits}",
-            f"{fmt.emin} to {fmt.emax}", f"{fmt.max:.6g}", f"{fmt.smallest_normal:.6g}",
-            f"{fmt.smallest_subnormal:.6g}" if fmt.has_subnormals else "none", f"{fmt.eps:.6g}",
+            f"{fmt.emin} to {fmt.emax}", f"{fmt.max:.7g}", f"{fmt.smallest_normal:.7g}",
+            f"{fmt.smallest_subnormal:.7g}" if fmt.has_subnormals else "none", f"{fmt.eps:.7g}",
             "yes" if fmt.has_infinity else "no", "yes" if fmt.has_nan else "no",
             f"`{fmt.dtype.name}`" if fmt.dtype else "none",
         ])  # fmt: skip
