@@ -19,8 +19,8 @@ _HOMES = {
     "contexts": "Context context get_context",
     "recording": "record",
     "streams": "RandomStream",
-    "arrays": "FloatArray array from_codes load save",
-    "conversion": "convert decode encode from_integer quantize to_integer",
+    "arrays": "FloatArray from_codes load save",
+    "conversion": "array convert decode encode from_integer quantize to_integer",
     "arithmetic": (
         "absolute add ceil classify copysign divide equal floor fma fmod greater greater_equal isfinite isinf isnan "
         "issubnormal less less_equal logb maximum maximum_number minimum minimum_number multiply negative next_down "

@@ -148,6 +148,7 @@ _DECIMAL = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d+(?:_\d+)*)?)?(?:e([+-]?\d
 _HEXADECIMAL = re.compile(r"([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)p([+-]?\d+)", re.IGNORECASE)
 _MAX_DECIMAL_DIGITS = 4000  # no tie between float64 values needs more than 768; Python's int() takes 4300
 _MAX_DECIMAL_EXPONENT = 5000  # beyond every format's range even after 4000 digits; keeps 10**e small
+_FAR = 10_000  # 2**_FAR and 2**-_FAR are beyond every format's range, products included
 
 
 def from_text(text: str) -> Number:
@@ -169,7 +170,9 @@ def from_text(text: str) -> Number:
     if match := _HEXADECIMAL.fullmatch(body):
         digits = match[2] + match[3]
         if digits:
-            return Number(Kind.FINITE, sign, int(digits, 16), int(match[4]) - 4 * len(match[3]))
+            significand, exponent = int(digits, 16), int(match[4]) - 4 * len(match[3])
+            far = _FAR + significand.bit_length()
+            return Number(Kind.FINITE, sign, significand, max(-far, min(exponent, far)))
     elif (match := _DECIMAL.fullmatch(body)) and (match[2] or match[3]):
         whole, part = (match[2] or "").replace("_", ""), (match[3] or "").replace("_", "")
         digits = (whole + part).lstrip("0")
@@ -178,8 +181,7 @@ def from_text(text: str) -> Number:
         scale = int(match[4] or 0) - len(part)
         leading = scale + len(digits)  # the value is 0.digits * 10**leading
         if abs(leading) > _MAX_DECIMAL_EXPONENT:  # certain overflow or underflow, never exact in between
-            far = _WORKING_BITS * _MAX_DECIMAL_EXPONENT
-            return Number(Kind.FINITE, sign, 1 << _WORKING_BITS, far if leading > 0 else -far, True)
+            return Number(Kind.FINITE, sign, 1 << _WORKING_BITS, _FAR if leading > 0 else -_FAR, True)
         kept, rest = digits[:_MAX_DECIMAL_DIGITS], digits[_MAX_DECIMAL_DIGITS:]
         x = from_fraction(int(kept) * Fraction(10) ** (scale + len(rest)))
         return replace(x, sign=sign, sticky=x.sticky or bool(rest.strip("0")))
@@ -274,8 +276,8 @@ def round_pack(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) ->
     e = x.exponent + x.significand.bit_length() - 1  # 2**e <= |x| < 2**(e+1)
     kept, inexact = _round(x, max(e, emin) - t, how, random)
     tiny = e < emin
-    if tiny and how.tininess is Tininess.AFTER:
-        tiny = _round(x, e - t, how, random)[0] << (e - t + _WORKING_BITS * 64) < 1 << (emin + _WORKING_BITS * 64)
+    if tiny and how.tininess is Tininess.AFTER:  # unless its p bits round up to 2**emin
+        tiny = e < emin - 1 or _round(x, e - t, how, random)[0] < 2 << t
     if tiny and how.ftz:
         return zero, UNDERFLOW | INEXACT | FLUSHED
     magnitude = ((max(e, emin) - emin) << t) + kept
@@ -508,6 +510,7 @@ def to_integer(a: Number, low: int, high: int, how: Attributes, random: int = 0)
 
 def scalb(a: Number, n: int, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """a * 2**n, rounded once (5.3.3)."""
+    n = max(-_FAR, min(n, _FAR))
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_infinite:
@@ -692,10 +695,18 @@ def _mix64(z: int) -> int:
     return z ^ z >> 31
 
 
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def split_seed(seed: int, n: int) -> int:
+    """The n-th output of SplitMix64 seeded with `seed`."""
+    return _mix64(seed + n * _GOLDEN & _M64)
+
+
 def draw_key(seed: int, site: int, block: int) -> int:
     """The 64-bit key of 2**32 consecutive elements: SplitMix64's mixer over seed, site and index >> 32."""
-    golden = 0x9E3779B97F4A7C15
-    return _mix64(_mix64(_mix64(seed + golden & _M64) + site * golden & _M64) + block * golden & _M64)
+    key = split_seed(seed, 1)
+    return split_seed(split_seed(key, site), block)
 
 
 def draw_word(key: int, index: int) -> int:

@@ -1,0 +1,760 @@
+"""The operations of IEEE 754-2019 on arrays: one rounding an element, with flags.
+
+Operands are FloatArrays, arrays whose dtype is a format, or Python numbers, which are weak: rounded to the array's
+format, ties to even, as a literal. Formats mix only where `format=` names the result's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim import backends
+from floatsim.arrays import FloatArray, implements, wrap
+from floatsim.contexts import How, Manner, resolve
+from floatsim.conversion import Codes, finish, float_codes, operand_codes, read
+from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.rounding import FloatClass
+
+__all__ = [
+    "absolute", "add", "ceil", "classify", "copysign", "divide", "equal", "floor", "fma", "fmod", "greater",
+    "greater_equal", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "logb", "maximum",
+    "maximum_number", "minimum", "minimum_number", "multiply", "negative", "next_down", "next_up", "not_equal",
+    "remainder", "rint", "scalb", "signbit", "sqrt", "subtract", "total_order", "trunc", "unordered",
+]  # fmt: skip
+
+Operand: TypeAlias = tuple[Codes, FloatFormat]
+
+
+# -- operands and results ------------------------------------------------------------------------------------------
+
+
+def _is_weak(x: Any) -> bool:
+    """Python's own numbers take the format of the arrays they meet (as in NumPy, NEP 50)."""
+    return type(x) in (int, float)
+
+
+def _read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tuple[list[Operand], bool]:
+    """Codes and formats of the operands, and whether one was a FloatArray."""
+    operands: dict[str, Operand] = {}
+    float_array = False
+    for name, x in arguments.items():
+        if not _is_weak(x):
+            source = read(x, name)
+            float_array |= isinstance(source, FloatArray)
+            operands[name] = float_codes(source, name)
+    formats = {fmt for _, fmt in operands.values()}
+    if len(formats) > 1 and result is None:
+        names = " and ".join(f"{name} is {fmt.name}" for name, (_, fmt) in operands.items())
+        other = next(name for name in reversed(operands))
+        raise TypeError(
+            f"mixed formats: {names}; name the result's with format=, or convert one: "
+            f"fs.array({other}, {operands[next(iter(operands))][1].name.lower()!r})"
+        )
+    weak = formats.pop() if len(formats) == 1 else result or FP64
+    for name, x in arguments.items():
+        if _is_weak(x):
+            operands[name] = operand_codes(x, weak, name), weak
+    return [operands[name] for name in arguments], float_array
+
+
+def _no_scales(operation: str, *formats: FloatFormat) -> None:
+    for fmt in formats:
+        if fmt.is_scale:
+            raise TypeError(f"{operation}: {fmt.name} is a scale format, which has no arithmetic; fs.convert it first")
+
+
+def _check_shapes(arguments: dict[str, Any], operands: list[Operand]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*(codes.shape for codes, _ in operands))
+    except ValueError:
+        shapes = ", ".join(f"{name} {codes.shape}" for name, (codes, _) in zip(arguments, operands, strict=True))
+        raise ValueError(f"the shapes do not broadcast: {shapes}") from None
+
+
+def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
+    """The result as the caller will see it, written into `out` if there is one."""
+    if out is None:
+        return wrap(codes, fmt, float_array)
+    if not isinstance(out, FloatArray | np.ndarray):
+        raise TypeError(f"out must be an array, not {type(out).__name__}")
+    own = out.format if isinstance(out, FloatArray) else float_codes(out, "out")[1]
+    if own != fmt or out.shape != codes.shape:
+        raise ValueError(f"out is {own.name} {out.shape}, but the result is {fmt.name} {codes.shape}")
+    if isinstance(out, np.ndarray) and not out.dtype.isnative:
+        raise ValueError("out must have the machine's byte order")
+    (out.codes if isinstance(out, FloatArray) else out.view(fmt.code_dtype))[...] = codes
+    return out
+
+
+def _operate(operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, how: How) -> Any:
+    """One rounding operation, from what the user passed to what the user gets."""
+    manner = resolve(how)
+    named = None if format is None else as_format(format)
+    operands, float_array = _read_operands(arguments, named)
+    fmt = named or operands[0][1]
+    _no_scales(operation, fmt, *(source for _, source in operands))
+    _check_shapes(arguments, operands)
+    codes, events = backends.current().elementwise(operation, operands, fmt, manner)
+    result = deliver(codes, fmt, float_array, out)
+    return finish(operation, result, events, manner, operands, (codes, fmt))
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+@implements(np.add)
+def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a + b, rounded once.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
+    format : format, optional
+        The result's. Needed if the operands' differ.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    **how
+        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
+
+    Notes
+    -----
+    IEEE 754-2019, 5.4.1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.add(fs.array([256.0, 256.0], "bf16"), fs.array([1.0, 3.0], "bf16"), return_flags=True)
+    (FloatArray([256.0, 260.0], BF16), array([1, 1], dtype=uint8))
+    """
+    return _operate("add", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.subtract)
+def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a - b, rounded once.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
+    format : format, optional
+        The result's. Needed if the operands' differ.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    **how
+        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
+
+    Notes
+    -----
+    IEEE 754-2019, 5.4.1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.subtract(fs.array(1.0, "fp16"), 1.0, rounding="toward_negative")
+    FloatArray(-0.0, FP16)
+    """
+    return _operate("subtract", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.multiply)
+def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a * b, rounded once.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
+    format : format, optional
+        The result's. Needed if the operands' differ.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    **how
+        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
+
+    Notes
+    -----
+    IEEE 754-2019, 5.4.1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.multiply(fs.array([300.0, 1e-5], "fp16"), fs.array([300.0, 1e-5], "fp16"), return_flags=True)
+    (FloatArray([inf, 0.0], FP16), array([5, 3], dtype=uint8))
+    """
+    return _operate("multiply", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.divide)
+def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a / b, rounded once.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
+    format : format, optional
+        The result's. Needed if the operands' differ.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    **how
+        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
+
+    Notes
+    -----
+    IEEE 754-2019, 5.4.1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.divide(fs.array([1.0, 0.0], "e5m2"), fs.array([0.0, 0.0], "e5m2"), return_flags=True)
+    (FloatArray([inf, nan], E5M2), array([ 8, 16], dtype=uint8))
+    """
+    return _operate("divide", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.sqrt)
+def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The square root, rounded once; sqrt(-0) is -0 (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.sqrt(fs.array([2.0, -1.0], "bf16"))
+    FloatArray([1.414, nan], BF16)
+    """
+    return _operate("sqrt", {"a": a}, format, out, how)
+
+
+def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a * b + c, rounded once (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
+
+    inf * 0 + NaN raises INVALID, which the standard leaves open.
+
+    >>> import floatsim as fs
+    >>> a, b, c = fs.array([65504.0], "fp16"), fs.array([2.0], "fp16"), fs.array([-65504.0], "fp16")
+    >>> fs.fma(a, b, c), a * b + c
+    (FloatArray([65504.0], FP16), FloatArray([inf], FP16))
+    """
+    return _operate("fma", {"a": a, "b": b, "c": c}, format, out, how)
+
+
+def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """IEEE's remainder a - n*b, n the integer nearest to a/b, ties to even (IEEE 754-2019, 5.3.1); exact.
+
+    As `math.remainder`; NumPy's `%` on FloatArrays is floor-mod, as NumPy's. Parameters and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.remainder(fs.array([5.0, 3.0], "fp32"), fs.array([3.0, 2.0], "fp32"))
+    FloatArray([-1.0, -1.0], FP32)
+    """
+    return _operate("remainder", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.fmod)
+def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """C's fmod: a - n*b, n = a/b truncated; exact, with the sign of a. Parameters and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.fmod(fs.array([5.0, -6.0], "fp16"), 3.0)
+    FloatArray([2.0, -0.0], FP16)
+    """
+    return _operate("fmod", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.remainder)
+def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
+    """NumPy's `%`: fmod moved to the sign of b, which takes one rounded addition."""
+    rest = fmod(a, b)
+    divisor = add(multiply(rest, 0.0), b) if _is_weak(b) else b
+    moves = not_equal(rest, 0.0) & (signbit(rest) != signbit(divisor))
+    moved = add(rest, divisor)
+    chosen = np.where(moves, moved.codes, np.where(equal(rest, 0.0), copysign(rest, divisor).codes, rest.codes))
+    return deliver(chosen, rest.format, True, out)
+
+
+@implements(np.minimum)
+def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The smaller of a and b; NaN if either is NaN; -0 is less than +0 (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.minimum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([-0.0, nan], FP16)
+    """
+    return _operate("minimum", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.maximum)
+def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The larger of a and b; NaN if either is NaN; +0 is more than -0 (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.maximum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([0.0, nan], FP16)
+    """
+    return _operate("maximum", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.fmin)
+def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The smaller of a and b, a number rather than a NaN (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.minimum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([-0.0, 1.0], FP16)
+    """
+    return _operate("minimum_number", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.fmax)
+def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The larger of a and b, a number rather than a NaN (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.maximum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([2.0, 1.0], FP16)
+    """
+    return _operate("maximum_number", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.rint)
+def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """Rounded to an integral value in the given direction; INEXACT where it differs (IEEE 754-2019, 5.9).
+
+    Beyond the format's max (E3M4 has 15.5) the overflow policy decides. As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.rint(fs.array([2.5, -0.3], "fp16"), return_flags=True)
+    (FloatArray([2.0, -0.0], FP16), array([1, 1], dtype=uint8))
+    """
+    return _operate("rint", {"a": a}, None, out, how)
+
+
+@implements(np.floor)
+def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """The largest integral value not above a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.floor(fs.array([2.5, -0.3], "fp16"))
+    FloatArray([2.0, -1.0], FP16)
+    """
+    return _operate("floor", {"a": a}, None, out, how)
+
+
+@implements(np.ceil)
+def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """The smallest integral value not below a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.ceil(fs.array([2.5, -0.3], "fp16"))
+    FloatArray([3.0, -0.0], FP16)
+    """
+    return _operate("ceil", {"a": a}, None, out, how)
+
+
+@implements(np.trunc)
+def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """The integral part of a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.trunc(fs.array([2.5, -0.3], "fp16"))
+    FloatArray([2.0, -0.0], FP16)
+    """
+    return _operate("trunc", {"a": a}, None, out, how)
+
+
+@implements(np.ldexp)
+def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """a * 2**n for integers n, rounded once (IEEE 754-2019, 5.3.3). Errors as `add`; TypeError if n is no integer.
+
+    >>> import floatsim as fs
+    >>> fs.scalb(fs.array([1.0, 1.5], "fp16"), [-24, -25])
+    FloatArray([5.9605e-08, 5.9605e-08], FP16)
+    """
+    manner = resolve(how)
+    (operand,), float_array = _read_operands({"a": a}, None)
+    _no_scales("scalb", operand[1])
+    exponents = np.asarray(n)
+    if exponents.dtype.kind not in "iu":
+        raise TypeError(f"n must be integers, not {exponents.dtype}")
+    far = 1 << 20  # beyond any format's range, and no int64 overflow
+    exponents = np.minimum(exponents, far) if exponents.dtype.kind == "u" else np.clip(exponents, -far, far)
+    _check_shapes({"a": a, "n": n}, [operand, (exponents, FP64)])
+    codes, events = backends.emulator().scalb(*operand, exponents.astype(np.int64), manner)
+    return finish("scalb", deliver(codes, operand[1], float_array, out), events, manner, [operand], (codes, operand[1]))
+
+
+def logb(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
+    """The exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
+
+    Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, NaN -2**31 with INVALID.
+
+    >>> import floatsim as fs
+    >>> fs.logb(fs.array([1.0, 6e-8, 0.0], "fp16"), return_flags=True)
+    (array([          0,         -24, -2147483648], dtype=int32), array([0, 0, 8], dtype=uint8))
+    """
+    manner = _quiet(daz, return_flags)
+    (operand,), _ = _read_operands({"a": a}, None)
+    _no_scales("logb", operand[1])
+    exponents, events = backends.emulator().logb(*operand, manner.attributes.daz)
+    return finish("logb", exponents[()], events, manner, [operand])
+
+
+def _quiet(daz: bool | None, return_flags: bool) -> Manner:
+    """The manner of an operation that reads operands but rounds nothing: no seed is due, whatever the context."""
+    return resolve({"daz": daz, "return_flags": return_flags, "rounding": "ties_to_even"})
+
+
+# -- neighbours and sign bits --------------------------------------------------------------------------------------
+
+
+def _neighbour(operation: str, a: Any, up: bool, daz: bool | None, return_flags: bool) -> Any:
+    manner = _quiet(daz, return_flags)
+    ((codes, fmt),), float_array = _read_operands({"a": a}, None)
+    result, events = backends.emulator().neighbour(codes, fmt, manner.attributes.daz, up)
+    return finish(operation, wrap(result, fmt, float_array), events, manner, [(codes, fmt)], (result, fmt))
+
+
+def next_up(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
+    """The least number greater than a (IEEE 754-2019, 5.3.1): infinity, or NaN without one, beyond max.
+
+    >>> import floatsim as fs
+    >>> fs.next_up(fs.array([1.0, 0.0, 448.0], "e4m3"))
+    FloatArray([1.12, 0.00195, nan], E4M3)
+    """
+    return _neighbour("next_up", a, True, daz, return_flags)
+
+
+def next_down(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
+    """The greatest number less than a (IEEE 754-2019, 5.3.1).
+
+    >>> import floatsim as fs
+    >>> fs.next_down(fs.array([1.0, 0.0], "e5m2"))
+    FloatArray([0.88, -1.5e-05], E5M2)
+    """
+    return _neighbour("next_down", a, False, daz, return_flags)
+
+
+def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
+    """A bit operation on the sign; FNUZ's zero and NaN, which have no sign, stay as they are."""
+    ((codes, fmt),), float_array = _read_operands({"a": a}, None)
+    if not fmt.signed:
+        raise TypeError(f"{fmt.name} has no sign bit")
+    changed = sign(codes, fmt.sign_mask).astype(fmt.code_dtype, copy=False)
+    if not fmt.has_signed_zero:
+        changed = np.where(codes & fmt.code_dtype.type(fmt.magnitude_mask) == 0, codes, changed)
+    return wrap(changed, fmt, float_array)
+
+
+@implements(np.negative)
+def negative(a: Any, *, out: Any = None) -> Any:
+    """a with its sign bit flipped: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+
+    >>> import floatsim as fs
+    >>> fs.negative(fs.array([1.0, 0.0], "bf16"))
+    FloatArray([-1.0, -0.0], BF16)
+    """
+    return _into(out, _with_sign(a, lambda codes, mask: codes ^ codes.dtype.type(mask)))
+
+
+@implements(np.absolute, np.fabs)
+def absolute(a: Any, *, out: Any = None) -> Any:
+    """a with its sign bit cleared: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+
+    >>> import floatsim as fs
+    >>> fs.absolute(fs.array([-1.0, -0.0], "bf16"))
+    FloatArray([1.0, 0.0], BF16)
+    """
+    return _into(out, _with_sign(a, lambda codes, mask: codes & codes.dtype.type(~mask & (2 * mask - 1))))
+
+
+@implements(np.copysign)
+def copysign(a: Any, b: Any, *, out: Any = None) -> Any:
+    """a with the sign bit of b: a bit operation, NaNs too (IEEE 754-2019, 5.5.1). b may be of another format.
+
+    >>> import floatsim as fs
+    >>> fs.copysign(fs.array([1.0, 2.0], "bf16"), fs.array([-0.0, 1.0], "fp16"))
+    FloatArray([-1.0, 2.0], BF16)
+    """
+    sign = signbit(b)
+    magnitude = absolute(a)
+    codes, fmt = float_codes(magnitude if isinstance(magnitude, FloatArray) else np.asarray(magnitude), "a")
+    shape = np.broadcast_shapes(codes.shape, np.shape(sign))
+    flipped = _with_sign(FloatArray(np.broadcast_to(codes, shape), fmt),
+                         lambda c, mask: np.where(sign, c | c.dtype.type(mask), c))  # fmt: skip
+    return deliver(flipped.codes, fmt, isinstance(a, FloatArray), out)
+
+
+@implements(np.positive)
+def _positive(a: FloatArray, *, out: Any = None) -> Any:
+    return _into(out, a.copy())
+
+
+def _into(out: Any, result: Any) -> Any:
+    if out is None:
+        return result
+    codes, fmt = float_codes(result if isinstance(result, FloatArray) else np.asarray(result), "a")
+    return deliver(codes, fmt, True, out)
+
+
+# -- comparisons ---------------------------------------------------------------------------------------------------
+
+_LESS, _EQUAL, _GREATER, _UNORDERED = np.eye(4, dtype=np.bool_)
+
+
+def _compare(
+    operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, daz: bool | None, return_flags: bool,
+    out: Any,
+) -> Any:  # fmt: skip
+    manner = _quiet(daz, return_flags)
+    operands, _ = _read_operands({"a": a, "b": b}, FP64)
+    _check_shapes({"a": a, "b": b}, operands)
+    relation, events = backends.emulator().compare(*operands, manner.attributes.daz, signaling)
+    result = holds[relation]
+    if out is not None:
+        out[...] = result
+        result = out
+    return finish(operation, result[()], events, manner, operands)
+
+
+@implements(np.equal)
+def equal(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = False, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises nothing, unless `signaling=True`.
+
+    >>> import floatsim as fs
+    >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False, False])
+    """
+    return _compare("equal", a, b, _EQUAL, signaling, daz, return_flags, out)
+
+
+@implements(np.not_equal)
+def not_equal(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = False, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a != b, true for NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises nothing, unless `signaling=True`.
+
+    >>> import floatsim as fs
+    >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([ True,  True])
+    """
+    return _compare("not_equal", a, b, ~_EQUAL, signaling, daz, return_flags, out)
+
+
+@implements(np.less)
+def less(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([ True, False])
+    """
+    return _compare("less", a, b, _LESS, signaling, daz, return_flags, out)
+
+
+@implements(np.less_equal)
+def less_equal(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([ True, False])
+    """
+    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, daz, return_flags, out)
+
+
+@implements(np.greater)
+def greater(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False, False])
+    """
+    return _compare("greater", a, b, _GREATER, signaling, daz, return_flags, out)
+
+
+@implements(np.greater_equal)
+def greater_equal(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False, False])
+    """
+    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, daz, return_flags, out)
+
+
+def unordered(
+    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = False, return_flags: bool = False, out: Any = None
+) -> Any:
+    """Whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises nothing, unless `signaling=True`.
+
+    >>> import floatsim as fs
+    >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False,  True])
+    """
+    return _compare("unordered", a, b, _UNORDERED, signaling, daz, return_flags, out)
+
+
+# -- looking at codes ----------------------------------------------------------------------------------------------
+
+
+def classify(a: Any) -> Any:
+    """The class of each element, a uint8 array of `fs.FloatClass` numbers (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> [fs.FloatClass(c).name for c in fs.classify(fs.array([1.0, -1e-7, float("inf")], "fp16"))]
+    ['POSITIVE_NORMAL', 'NEGATIVE_SUBNORMAL', 'POSITIVE_INFINITY']
+    """
+    ((codes, fmt),), _ = _read_operands({"a": a}, None)
+    return backends.emulator().classify(codes, fmt)[()]
+
+
+def _is(*classes: FloatClass) -> NDArray[np.bool_]:
+    return np.isin(np.arange(len(FloatClass)), classes)
+
+
+_NAN = _is(FloatClass.SIGNALING_NAN, FloatClass.QUIET_NAN)
+_INFINITE = _is(FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY)
+_SUBNORMAL = _is(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)
+
+
+@implements(np.isnan)
+def isnan(a: Any) -> Any:
+    """Whether each element is NaN (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.isnan(fs.array([1.0, float("nan")], "fp16"))
+    array([False,  True])
+    """
+    return _NAN[classify(a)][()]
+
+
+@implements(np.isinf)
+def isinf(a: Any) -> Any:
+    """Whether each element is infinite (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.isinf(fs.array([1.0, float("inf")], "fp16"))
+    array([False,  True])
+    """
+    return _INFINITE[classify(a)][()]
+
+
+@implements(np.isfinite)
+def isfinite(a: Any) -> Any:
+    """Whether each element is finite (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.isfinite(fs.array([1.0, float("inf")], "fp16"))
+    array([ True, False])
+    """
+    return (~(_NAN | _INFINITE))[classify(a)][()]
+
+
+def issubnormal(a: Any) -> Any:
+    """Whether each element is subnormal (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.issubnormal(fs.array([1.0, 1e-7], "fp16"))
+    array([False,  True])
+    """
+    return _SUBNORMAL[classify(a)][()]
+
+
+@implements(np.signbit)
+def signbit(a: Any) -> Any:
+    """Whether each element's sign bit is set, NaNs too (isSignMinus, IEEE 754-2019, 5.7.2). FNUZ's NaN has sign 0.
+
+    >>> import floatsim as fs
+    >>> fs.signbit(fs.array([-0.0, 1.0], "fp16"))
+    array([ True, False])
+    """
+    ((codes, fmt),), _ = _read_operands({"a": a}, None)
+    negative_codes = codes & fmt.code_dtype.type(fmt.sign_mask) != 0
+    if not fmt.has_signed_zero:
+        negative_codes &= codes != fmt.canonical_nan
+    return np.asarray(negative_codes)[()]
+
+
+def total_order(a: Any, b: Any) -> Any:
+    """totalOrder(a, b): -NaN <= -inf <= ... <= -0 <= +0 <= ... <= inf <= NaN, by codes (IEEE 754-2019, 5.10).
+
+    Raises TypeError if the formats differ.
+
+    >>> import floatsim as fs
+    >>> fs.total_order(fs.array([0.0, -0.0], "fp16"), fs.array([-0.0, 0.0], "fp16"))
+    array([False,  True])
+    """
+    operands, _ = _read_operands({"a": a, "b": b}, None)
+    _check_shapes({"a": a, "b": b}, operands)
+    (x, fmt), (y, _) = operands
+    return backends.emulator().total_order(x, y, fmt)[()]

@@ -1,0 +1,381 @@
+"""FloatArray: codes and the format that gives them meaning, under NumPy's protocols.
+
+This module imports none of the operations. They register themselves with `implements`, and NumPy's operators, ufuncs
+and functions on a FloatArray are answered from that registry (NumPy's "Interoperability" protocols, NEP 13 and 18).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from floatsim import backends
+from floatsim.formats import FloatFormat, FormatLike, as_format
+
+__all__ = ["FloatArray", "from_codes", "implements", "load", "save", "wrap"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_REGISTRY: dict[Any, Callable[..., Any]] = {}
+
+
+def implements(*numpy_functions: Any) -> Callable[[F], F]:
+    """Register a function as the answer to these NumPy functions or ufuncs on FloatArrays."""
+
+    def register(function: F) -> F:
+        for numpy_function in numpy_functions:
+            _REGISTRY[numpy_function] = function
+        return function
+
+    return register
+
+
+def _operations() -> None:
+    """Load the modules that fill the registry, once."""
+    import floatsim.arithmetic
+    import floatsim.linalg  # noqa: F401
+
+
+class FloatArray(NDArrayOperatorsMixin):
+    """An n-dimensional array of numbers in any `FloatFormat`.
+
+    Make one with `fs.array(values, fmt)` or `fs.from_codes(codes, fmt)`. NumPy's operators, ufuncs and shape functions
+    work on it, each operation rounding once to the format, as the context says. `np.asarray` of it is the NumPy or
+    ml_dtypes array where the format has a dtype, and float64 otherwise.
+
+    >>> import floatsim as fs
+    >>> x = fs.array([0.1, 1.0, 65504.0], "fp16")
+    >>> x + x
+    FloatArray([0.19995, 2.0, inf], FP16)
+    >>> x.codes
+    array([11878, 15360, 31743], dtype=uint16)
+    """
+
+    __slots__ = ("_codes", "_format")
+    _codes: NDArray[np.unsignedinteger[Any]]
+    _format: FloatFormat
+
+    def __init__(self, codes: NDArray[np.unsignedinteger[Any]], fmt: FloatFormat) -> None:
+        if codes.dtype != fmt.code_dtype:
+            raise TypeError(f"codes of {fmt.name} are {fmt.code_dtype}, not {codes.dtype}; see fs.from_codes")
+        self._codes = codes
+        self._format = fmt
+
+    # -- what it is ----------------------------------------------------------------------------------------
+    @property
+    def codes(self) -> NDArray[np.unsignedinteger[Any]]:
+        """The codes, unsigned integers of the format's `code_dtype`: a view, not a copy."""
+        return self._codes
+
+    @property
+    def format(self) -> FloatFormat:
+        """The format of the elements."""
+        return self._format
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values as float64, exact."""
+        decoded: NDArray[np.float64] = backends.emulator().decode(self._codes, self._format)
+        return decoded
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The NumPy or ml_dtypes dtype of the format, or None."""
+        return self._format.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._codes.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._codes.ndim
+
+    @property
+    def size(self) -> int:
+        return self._codes.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the codes."""
+        return self._codes.nbytes
+
+    @property
+    def T(self) -> FloatArray:  # noqa: N802  # NumPy's name
+        return self._like(self._codes.T)
+
+    def _like(self, codes: Any) -> FloatArray:
+        return FloatArray(np.asarray(codes), self._format)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return (self._like(codes) for codes in self._codes)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __float__(self) -> float:
+        return float(self.values)
+
+    def __int__(self) -> int:
+        return int(self.values)
+
+    def item(self) -> float:
+        """The one element as a Python float."""
+        return float(self.values.item())
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python floats."""
+        return self.values.tolist()
+
+    # -- indexing and shape --------------------------------------------------------------------------------
+    def __getitem__(self, index: Any) -> FloatArray:
+        return self._like(self._codes[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        from floatsim.conversion import operand_codes
+
+        self._codes[index] = operand_codes(value, self._format, "value")
+
+    def reshape(self, *shape: Any) -> FloatArray:
+        return self._like(self._codes.reshape(*shape))
+
+    def ravel(self) -> FloatArray:
+        return self._like(self._codes.ravel())
+
+    def flatten(self) -> FloatArray:
+        return self._like(self._codes.flatten())
+
+    def transpose(self, *axes: Any) -> FloatArray:
+        return self._like(self._codes.transpose(*axes))
+
+    def squeeze(self, axis: Any = None) -> FloatArray:
+        return self._like(self._codes.squeeze(axis))
+
+    def copy(self) -> FloatArray:
+        return self._like(self._codes.copy())
+
+    def astype(self, fmt: FormatLike, **how: Any) -> FloatArray:
+        """This array converted to another format (see `fs.convert`)."""
+        from floatsim.conversion import convert
+
+        converted: FloatArray = convert(self, fmt, **how)
+        return converted
+
+    # -- NumPy's protocols ---------------------------------------------------------------------------------
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        own = self._format.dtype
+        if own is not None and dtype in (None, own):
+            viewed = self._codes.view(own)
+            return viewed.copy() if copy else viewed
+        if copy is False:
+            raise ValueError(f"a {self._format.name} FloatArray has no {dtype or 'NumPy dtype'} view; a copy is needed")
+        return self.values if dtype is None else self.values.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        _operations()
+        function = _REGISTRY.get(ufunc)
+        out = keywords.pop("out", None)
+        if function is None or method != "__call__" or keywords:
+            return NotImplemented
+        if out is not None:
+            keywords["out"] = out[0]
+        return function(*inputs, **keywords)
+
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        _operations()
+        function = _REGISTRY.get(func)
+        if function is None or not all(issubclass(t, FloatArray | np.ndarray) for t in types):
+            return NotImplemented
+        return function(*args, **kwargs)
+
+    # -- shows ---------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        body = np.array2string(self.values, separator=", ", prefix="FloatArray(", formatter={"float_kind": self._show})
+        return f"FloatArray({body}, {self._format.name})"
+
+    def _show(self, value: float) -> str:
+        digits = 2 + self._format.precision * 30103 // 100000  # enough to tell neighbours apart
+        text = f"{value:.{digits}g}"
+        return text if any(mark in text for mark in ".en") else text + ".0"
+
+    def _repr_html_(self) -> str:
+        shape = " x ".join(map(str, self.shape)) or "scalar"
+        body = np.array2string(self.values, separator=", ", formatter={"float_kind": self._show})
+        return f"<div><b>{self._format.name}</b> {shape}<pre>{body}</pre></div>"
+
+
+# -- functions that only move elements ---------------------------------------------------------------------------
+
+
+def _moves_elements(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy function on FloatArrays of one format: it moves codes and looks at none of them."""
+
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        formats: set[FloatFormat] = set()
+
+        def codes_of(x: Any) -> Any:
+            if isinstance(x, FloatArray):
+                formats.add(x.format)
+                return x.codes
+            if isinstance(x, np.ndarray) and x.dtype.kind in "fV" and x.dtype.names is None:
+                fmt = as_format(x.dtype)
+                formats.add(fmt)
+                return x.view(fmt.code_dtype)
+            return type(x)(map(codes_of, x)) if isinstance(x, list | tuple) else x
+
+        result = function(*map(codes_of, args), **{name: codes_of(x) for name, x in kwargs.items()})
+        if len(formats) != 1:
+            names = ", ".join(sorted(fmt.name for fmt in formats))
+            raise TypeError(f"{function.__name__} of different formats ({names}); fs.convert them to one first")
+        fmt = formats.pop()
+        if isinstance(result, list | tuple):
+            return type(result)(FloatArray(np.asarray(r), fmt) for r in result)
+        return FloatArray(np.asarray(result), fmt)
+
+    return moved
+
+
+for _function in (
+    np.atleast_1d, np.atleast_2d, np.broadcast_to, np.column_stack, np.concatenate, np.copy, np.diagonal, np.dstack,
+    np.expand_dims, np.flip, np.hstack, np.moveaxis, np.ravel, np.repeat, np.reshape, np.roll, np.rot90, np.split,
+    np.squeeze, np.stack, np.swapaxes, np.take, np.tile, np.transpose, np.vstack, np.zeros_like, np.empty_like,
+):  # fmt: skip
+    implements(_function)(_moves_elements(_function))
+
+implements(np.shape)(lambda a: a.shape)
+implements(np.ndim)(lambda a: a.ndim)
+implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axis])
+
+
+@implements(np.array_equal)
+def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
+    """By value, as NumPy's: formats may differ, -0 equals +0, and NaN only itself with `equal_nan`."""
+    x, y = (v.values if isinstance(v, FloatArray) else np.asarray(v) for v in (a, b))
+    return bool(np.array_equal(x, y, equal_nan=equal_nan))
+
+
+@implements(np.where)
+def _where(condition: Any, x: Any, y: Any) -> FloatArray:
+    from floatsim.conversion import operand_codes
+
+    fmt = next(v.format for v in (x, y) if isinstance(v, FloatArray))
+    codes = [operand_codes(v, fmt, name) for name, v in (("x", x), ("y", y))]
+    return FloatArray(np.where(np.asarray(condition), *codes), fmt)
+
+
+# -- making, wrapping, saving -------------------------------------------------------------------------------------
+
+
+def from_codes(codes: Any, fmt: FormatLike) -> FloatArray:
+    """The FloatArray with these codes.
+
+    Parameters
+    ----------
+    codes : array_like of int
+        Codes, 0 to 2**bits - 1, of any shape.
+    fmt : format
+        Their format.
+
+    Raises
+    ------
+    TypeError
+        If `codes` are not integers.
+    ValueError
+        If a code does not fit the format's bits.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.from_codes([0x7E, 0x7F], "e4m3")
+    FloatArray([448.0, nan], E4M3)
+    """
+    fmt = as_format(fmt)
+    return FloatArray(checked_codes(codes, fmt), fmt)
+
+
+def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
+    """`codes` as an array of the format's code dtype, each checked to fit its bits."""
+    if isinstance(codes, FloatArray):
+        raise TypeError(f"codes must be unsigned integers, not a {codes.format.name} FloatArray; use its .codes")
+    given = np.asarray(codes)
+    if given.dtype.kind not in "ui" and given.size:
+        raise TypeError(f"codes must be integers, not {given.dtype}")
+    if given.dtype.itemsize * 8 > fmt.bits or given.dtype.kind == "i":
+        outside = (given < 0) | (given > fmt.sign_mask | fmt.magnitude_mask) if fmt.bits < 64 else given < 0
+        if np.any(outside):
+            bad = given[outside].ravel()[0]
+            raise ValueError(f"code {bad} does not fit the {fmt.bits} bits of {fmt.name}")
+    return given.astype(fmt.code_dtype, copy=False)
+
+
+def wrap(codes: NDArray[Any], fmt: FloatFormat, as_float_array: bool) -> Any:
+    """Codes as the caller will see them: a FloatArray, or the NumPy array where asked for and possible."""
+    dtype = fmt.dtype
+    if as_float_array or dtype is None:
+        return FloatArray(np.asarray(codes), fmt)
+    return codes.view(dtype)[()]
+
+
+_SUFFIX = ".npz"
+
+
+def save(file: str | Path | IO[bytes], array: Any) -> None:
+    """Save an array with its format, as an .npz that `np.load` opens too (codes and a JSON description).
+
+    `np.save` forgets what ml_dtypes arrays are; this does not.
+
+    Parameters
+    ----------
+    file : path or binary file
+        Where to; ".npz" is added to a path without it.
+    array : FloatArray or ndarray
+        An array whose dtype is a format.
+
+    Examples
+    --------
+    >>> import floatsim as fs, io
+    >>> file = io.BytesIO()
+    >>> fs.save(file, fs.array([1.5, -2.0], "e5m2")); _ = file.seek(0)
+    >>> fs.load(file)
+    FloatArray([1.5, -2.0], E5M2)
+    """
+    if isinstance(array, FloatArray):
+        codes, fmt = array.codes, array.format
+    else:
+        given = np.asarray(array)
+        fmt = as_format(given.dtype)
+        codes = native(given).view(fmt.code_dtype)
+    description = json.dumps(asdict(fmt) | {"specials": fmt.specials.value})
+    if isinstance(file, str | Path) and not str(file).endswith(_SUFFIX):
+        file = f"{file}{_SUFFIX}"
+    np.savez(file, codes=codes, format=np.array(description))
+
+
+def load(file: str | Path | IO[bytes]) -> FloatArray:
+    """Load what `save` wrote, as a FloatArray.
+
+    Raises ValueError if the file holds something else. Example: see `save`.
+    """
+    with np.load(file, allow_pickle=False) as contents:
+        if set(contents.files) != {"codes", "format"}:
+            raise ValueError(f"file {file!r} was not written by fs.save: it holds {', '.join(contents.files)}")
+        return from_codes(contents["codes"], FloatFormat(**json.loads(str(contents["format"]))))
+
+
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the machine's byte order; only bytes move, no value is read."""
+    if array.dtype.isnative:
+        return array
+    return array.byteswap().view(array.dtype.newbyteorder("="))

@@ -1,0 +1,28 @@
+"""Who carries the operations out. A backend is a module with the same few functions as `floatsim.emulator`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import ModuleType
+
+from floatsim.contexts import get_context
+
+__all__ = ["current", "emulator"]
+
+_MODULES = {"emulator": "floatsim.emulator"}
+
+
+@functools.cache
+def _load(name: str) -> ModuleType:
+    return importlib.import_module(_MODULES[name])
+
+
+def current() -> ModuleType:
+    """The backend of the context."""
+    return _load(get_context().backend)
+
+
+def emulator() -> ModuleType:
+    """The emulator, for what is never dispatched: decoding, comparing, looking."""
+    return _load("emulator")

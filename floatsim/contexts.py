@@ -1,0 +1,214 @@
+"""The ambient defaults of every operation, as `decimal.localcontext` has them, and how keywords meet them."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypedDict, Unpack
+
+from floatsim.rounding import (
+    Attributes, Overflow, OverflowLike, Rounding, RoundingLike, Tininess, TininessLike, as_member,
+)  # fmt: skip
+from floatsim.streams import RandomStream, SeedLike, checked_seed
+
+__all__ = ["Context", "How", "Manner", "context", "get_context", "resolve"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The defaults in force. Change them with `context`, read them with `get_context`."""
+
+    rounding: Rounding = Rounding.TIES_TO_EVEN
+    overflow: Overflow = Overflow.INFINITY
+    daz: bool = False
+    ftz: bool = False
+    tininess: Tininess = Tininess.AFTER
+    seed: SeedLike | None = None
+    random_bits: int = 32
+    backend: str = "emulator"
+
+
+_CURRENT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
+
+
+def get_context() -> Context:
+    """The ambient defaults of this thread or task.
+
+    >>> import floatsim as fs
+    >>> fs.get_context().rounding.name
+    'TIES_TO_EVEN'
+    """
+    return _CURRENT.get()
+
+
+class Defaults(TypedDict, total=False):
+    """The keywords of `context`."""
+
+    rounding: RoundingLike
+    overflow: OverflowLike
+    daz: bool
+    ftz: bool
+    tininess: TininessLike
+    seed: SeedLike | None
+    random_bits: int
+    backend: str
+
+
+class How(TypedDict, total=False):
+    """The keywords that every rounding operation takes. None, or leaving one out, means the context's.
+
+    rounding : Rounding or str
+        Direction: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"),
+        "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic" ("SR").
+    overflow : Overflow or str
+        "infinity", "saturate_finite" or "saturate_propagate".
+    daz, ftz : bool
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str
+        "after" or "before" rounding.
+    seed : int or RandomStream
+        Of stochastic rounding, which is an error without one.
+    random_bits : int
+        Random bits of a stochastic rounding, 1 to 64.
+    offset : int
+        Index of the first element in the random sequence: a chunk of an array gets its own draws.
+    return_flags : bool
+        Return (result, flags), flags a uint8 array of INVALID 16, DIVIDE_BY_ZERO 8, OVERFLOW 4, UNDERFLOW 2, INEXACT 1.
+    """
+
+    rounding: RoundingLike | None
+    overflow: OverflowLike | None
+    daz: bool | None
+    ftz: bool | None
+    tininess: TininessLike | None
+    seed: SeedLike | None
+    random_bits: int | None
+    offset: int
+    return_flags: bool
+
+
+def _flag(value: Any, argument: str) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    if type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise TypeError(f"{argument} must be True or False, not {value!r}")
+
+
+def _index(value: Any, argument: str, low: int, high: int) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"{argument} must be an integer, not {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{argument} must be an integer, not {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{argument} must be {low} to {high}, not {number}")
+    return number
+
+
+def _backend(value: Any, argument: str) -> str:
+    if value != "emulator":
+        raise ValueError(f"{argument}={value!r} is not known; known is 'emulator'")
+    return "emulator"
+
+
+def _seed(value: Any, argument: str) -> SeedLike | None:
+    return value if value is None or isinstance(value, RandomStream) else checked_seed(value)
+
+
+_CHECKS: dict[str, Any] = {
+    "rounding": lambda v, a: as_member(Rounding, v, a),
+    "overflow": lambda v, a: as_member(Overflow, v, a),
+    "tininess": lambda v, a: as_member(Tininess, v, a),
+    "daz": _flag,
+    "ftz": _flag,
+    "seed": _seed,
+    "random_bits": lambda v, a: _index(v, a, 1, 64),
+    "backend": _backend,
+}
+
+
+def _with(base: Context, given: dict[str, Any], known: tuple[str, ...]) -> Context:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise TypeError(f"unknown keyword {name!r}; {hint}")
+    changes = {name: _CHECKS[name](value, name) for name, value in given.items() if value is not None}
+    return replace(base, **changes) if changes else base
+
+
+_CONTEXT_KEYWORDS = tuple(f.name for f in fields(Context))
+
+
+@contextmanager
+def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
+    """Change the defaults inside a `with` block; keywords of a call win over them.
+
+    Parameters
+    ----------
+    rounding, overflow, daz, ftz, tininess, seed, random_bits
+        As in every operation (see `floatsim.contexts.How`).
+    backend : str
+        Who carries the operations out: "emulator".
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an unknown keyword or value; the message names the nearest match.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> with fs.context(rounding="toward_zero", overflow="saturate_finite"):
+    ...     fs.quantize([0.999, 1e6], "fp16")
+    array([9.98535156e-01, 6.55040000e+04])
+    """
+    token = _CURRENT.set(_with(get_context(), dict(defaults), _CONTEXT_KEYWORDS))
+    try:
+        yield get_context()
+    finally:
+        _CURRENT.reset(token)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How one call rounds: keywords and context, resolved."""
+
+    attributes: Attributes
+    seed: int = 0
+    offset: int = 0
+    return_flags: bool = False
+
+
+_CALL_KEYWORDS = tuple(How.__annotations__)
+
+
+def resolve(how: How) -> Manner:
+    """Settle a call's keywords against the context; a stochastic rounding without a seed is an error."""
+    if not how:
+        return _resolve_context(get_context())
+    given: dict[str, Any] = dict(how)
+    offset = _index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)
+    return_flags = _flag(given.pop("return_flags", False), "return_flags")
+    known = tuple(name for name in _CALL_KEYWORDS if name not in ("offset", "return_flags"))
+    return _resolve_context(_with(get_context(), given, known), offset, return_flags)
+
+
+def _resolve_context(settled: Context, offset: int = 0, return_flags: bool = False) -> Manner:
+    seed = settled.seed
+    if settled.rounding is not Rounding.STOCHASTIC:
+        seed = 0
+    elif seed is None:
+        raise ValueError("stochastic rounding needs a seed: pass seed=, or set one with fs.context(seed=...)")
+    elif isinstance(seed, RandomStream):
+        seed = seed.next_seed()
+    attributes = Attributes(
+        settled.rounding, settled.overflow, settled.daz, settled.ftz, settled.tininess, settled.random_bits
+    )
+    return Manner(attributes, seed, offset, return_flags)

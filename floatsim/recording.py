@@ -1,0 +1,245 @@
+"""Counting what happens: `with record() as log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floatsim.formats import FloatFormat
+from floatsim.rounding import (
+    ABSORBED, DIVIDE_BY_ZERO, FLUSHED, INEXACT, INVALID, OVERFLOW, SUBNORMAL, UNDERFLOW,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["EVENTS", "Counts", "Event", "Log", "note", "note_histogram", "record", "recording"]
+
+EVENTS = {
+    "invalid": INVALID,
+    "divide_by_zero": DIVIDE_BY_ZERO,
+    "overflow": OVERFLOW,
+    "underflow": UNDERFLOW,
+    "flushed": FLUSHED,
+    "subnormal": SUBNORMAL,
+    "inexact": INEXACT,
+    "absorbed": ABSORBED,
+}
+"""The events that are counted, and their bits in the kernels' event bytes."""
+
+
+@dataclass
+class Counts:
+    """How many results an operation gave, and to how many of them each event happened."""
+
+    elements: int = 0
+    invalid: int = 0
+    divide_by_zero: int = 0
+    overflow: int = 0
+    underflow: int = 0
+    flushed: int = 0
+    subnormal: int = 0
+    inexact: int = 0
+    absorbed: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One element to which something happened: where, to what operands, with what result (values as float64)."""
+
+    operation: str
+    kind: str
+    index: tuple[int, ...]
+    operands: tuple[float, ...]
+    result: float
+
+    def __str__(self) -> str:
+        at = ", ".join(map(str, self.index))
+        given = ", ".join(f"{x:.17g}" for x in self.operands)
+        return f"{self.operation}[{at}] {self.kind}: ({given}) -> {self.result:.17g}"
+
+
+@dataclass
+class Log:
+    """What `record` counted, by operation. Prints as a table; `log["add"].overflow` is a number.
+
+    `where` holds, with `record(where=True)`, the first events of each kind.
+    """
+
+    keep: int = 0
+    counts: dict[str, Counts] = field(default_factory=dict)
+    where: list[Event] = field(default_factory=list)
+
+    def __getitem__(self, operation: str) -> Counts:
+        """The counts of an operation; all zero if it did not happen."""
+        return self.counts.get(operation, Counts())
+
+    @property
+    def total(self) -> Counts:
+        """The counts of all operations together."""
+        sums = {name: sum(getattr(c, name) for c in self.counts.values()) for name in asdict(Counts())}
+        return Counts(**sums)
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """{operation: {event: count}}, for JSON."""
+        return {operation: asdict(counts) for operation, counts in self.counts.items()}
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row an operation. Raises ImportError with advice where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+        return pandas.DataFrame.from_dict(self.to_dict(), orient="index", columns=list(asdict(Counts())))
+
+    def _rows(self) -> list[list[str]]:
+        head = ["operation", *(name.replace("_", " ") for name in asdict(Counts()))]
+        return [head, *([op, *map(str, asdict(c).values())] for op, c in self.counts.items())]
+
+    def __str__(self) -> str:
+        if not self.counts:
+            return "nothing recorded"
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        return "\n".join([*lines, *map(str, self.where)])
+
+    def _repr_html_(self) -> str:
+        head, *body = self._rows()
+        cells = "".join(f"<th>{cell}</th>" for cell in head)
+        rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body)
+        events = "".join(f"<li>{event}</li>" for event in self.where)
+        return f"<table><tr>{cells}</tr>{rows}</table>" + (f"<ul>{events}</ul>" if events else "")
+
+    # -- filled by the operations --------------------------------------------------------------------------
+    def add_histogram(self, operation: str, histogram: NDArray[np.int64]) -> None:
+        """Add the counts of a histogram of event bytes (256 entries)."""
+        import numpy as np
+
+        counts = self.counts.setdefault(operation, Counts())
+        counts.elements += int(histogram.sum())
+        byte = np.arange(256)
+        for name, bit in EVENTS.items():
+            setattr(counts, name, getattr(counts, name) + int(histogram[(byte & bit) != 0].sum()))
+
+    def add_places(
+        self,
+        operation: str,
+        events: NDArray[np.uint8],
+        operands: list[tuple[NDArray[Any], FloatFormat]],
+        result: tuple[NDArray[Any], FloatFormat] | None,
+    ) -> None:
+        """Remember the first `keep` elements of each kind of event (inexact ones aside: they are everywhere)."""
+        import numpy as np
+
+        from floatsim.conversion import decode
+
+        for kind, bit in EVENTS.items():
+            if kind == "inexact":
+                continue
+            known = sum(event.kind == kind and event.operation == operation for event in self.where)
+            for flat in np.flatnonzero(events & bit)[: max(0, self.keep - known)]:
+                index = tuple(int(i) for i in np.unravel_index(flat, events.shape))
+                values = tuple(
+                    float(decode(np.broadcast_to(codes, events.shape)[index], fmt)) for codes, fmt in operands
+                )
+                value = float(decode(result[0][index], result[1])) if result else float("nan")
+                self.where.append(Event(operation, kind, index, values, value))
+
+
+_ACTIVE: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default=())
+
+
+def recording() -> bool:
+    """Whether a `record` is open in this thread or task."""
+    return bool(_ACTIVE.get())
+
+
+@contextmanager
+def record(*, where: bool = False, keep: int = 10) -> Iterator[Log]:
+    """Count events inside a `with` block: overflow, underflow, flushed to zero, subnormal, inexact, absorbed, ...
+
+    Parameters
+    ----------
+    where : bool
+        Keep the index, operands and result of the first events of each kind, too (matmul counts only).
+    keep : int
+        How many events of each kind and operation `where` keeps.
+
+    Yields
+    ------
+    Log
+        Filled as operations run; of this thread or task alone. `records` may be nested: each counts.
+
+    Raises
+    ------
+    ValueError
+        If `keep` is negative.
+
+    Notes
+    -----
+    *flushed*: a non-zero exact value became zero, by rounding or FTZ. *absorbed*: a non-zero addend left a finite sum
+    unchanged. Without a `record`, nothing is counted and the fast kernels run.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> with fs.record(where=True) as log:
+    ...     y = fs.array([60000.0, 1e-4], "fp16") * fs.array([2.0, 1e-4], "fp16")
+    >>> log["multiply"].overflow, log["multiply"].flushed
+    (1, 1)
+    >>> print(log.where[0])
+    multiply[0] overflow: (60000, 2) -> inf
+    """
+    if keep < 0:
+        raise ValueError(f"keep must not be negative, got {keep}")
+    log = Log(keep if where else 0)
+    token = _ACTIVE.set((*_ACTIVE.get(), log))
+    try:
+        yield log
+    finally:
+        _ACTIVE.reset(token)
+
+
+def note(
+    operation: str,
+    events: NDArray[np.uint8],
+    operands: list[tuple[NDArray[Any], FloatFormat]],
+    result: tuple[NDArray[Any], FloatFormat] | None,
+) -> None:
+    """Tell the open records what an element-wise operation did."""
+    import numpy as np
+
+    logs = _ACTIVE.get()
+    if not logs:
+        return
+    histogram = np.bincount(events.ravel(), minlength=256)
+    for log in logs:
+        log.add_histogram(operation, histogram)
+    if any(log.keep for log in logs):
+        with _paused():
+            for log in logs:
+                if log.keep:
+                    log.add_places(operation, events, operands, result)
+
+
+def note_histogram(operation: str, histogram: NDArray[np.int64]) -> None:
+    """Tell the open records what happened at one rounding site of a matmul."""
+    for log in _ACTIVE.get():
+        log.add_histogram(operation, histogram)
+
+
+@contextmanager
+def _paused() -> Iterator[None]:
+    token = _ACTIVE.set(())
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
