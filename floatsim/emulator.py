@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels import elementwise as loops
+from floatsim_kernels import gemm as matrices
 from floatsim_kernels import rounding as rows
 
+from floatsim.accumulation import Accumulation, Exact, Sequential
 from floatsim.contexts import Manner
 from floatsim.formats import FP64, FloatFormat
 from floatsim.rounding import Attributes, Rounding
@@ -217,3 +219,35 @@ def quantize(
     rounded, events = convert(codes, carrier, fmt, manner)
     result, _ = convert(rounded, fmt, carrier, _EXACT)
     return result, events
+
+
+def matmul(
+    a: Operand, b: Operand, accumulation: Accumulation, manner: Manner
+) -> tuple[Codes, dict[str, NDArray[np.int64]]]:
+    """((batch, M, N) codes in the accumulator's format, histograms of event bytes by rounding site).
+
+    a is (batch, M, K) and b (batch, K, N).
+    """
+    (x, x_format), (y, y_format) = a, b
+    fmt = accumulation.format
+    dtype = _working_dtype([x_format, y_format, fmt])
+    x, y = np.ascontiguousarray(x, dtype=dtype), np.ascontiguousarray(y, dtype=dtype)
+    out = np.empty((x.shape[0], x.shape[1], y.shape[2]), dtype)
+    events = np.zeros((2, 256), np.int64)
+    arguments = [
+        x, format_row(x_format), y, format_row(y_format), out, format_row(fmt), manner_row(manner.attributes),
+        _draws(manner), events,
+    ]  # fmt: skip
+    if isinstance(accumulation, Exact):
+        # room for every product bit, for the carries of 2**31 terms, and for the 128-bit window of the smallest product
+        lowest = x_format.emin + y_format.emin - x_format.precision - y_format.precision - 128
+        highest = x_format.emax + y_format.emax + 2 + 31
+        limbs = np.zeros((highest - lowest) // 32 + 6, np.int64)
+        matrices.exact(*arguments, limbs, lowest)
+    elif accumulation.fused:
+        matrices.sequential_fused(*arguments)
+    else:
+        matrices.sequential(*arguments)
+    rounds_products = isinstance(accumulation, Sequential) and not accumulation.fused
+    histograms = {"product": events[matrices.PRODUCT]} if rounds_products else {}
+    return out.astype(fmt.code_dtype, copy=False), histograms | {"sum": events[matrices.SUM]}

@@ -400,7 +400,7 @@ def as_format(x: FormatLike) -> FloatFormat:
     (True, True)
     >>> fs.as_format("fp61")
     Traceback (most recent call last):
-    ValueError: unknown format 'fp61'; did you mean 'fp16'?
+    ValueError: unknown format 'fp61'; did you mean 'fp64'?
     """
     if isinstance(x, FloatFormat):
         return x

@@ -1,0 +1,535 @@
+"""Pictures of formats and of what rounding does. Each function draws into `ax` (or a new figure) and returns the Axes.
+
+One colour per format everywhere, from the one table below; matplotlib is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from floatsim.formats import (
+    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
+    TF32, FloatFormat, FormatLike, as_format,
+)  # fmt: skip
+from floatsim.rounding import OVERFLOW
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+__all__ = [
+    "COLOURS", "Fate", "bit_strip", "colour", "exponent_histogram", "fates", "format_ranges", "heatmap",
+    "survey_figure",
+]  # fmt: skip
+
+COLOURS: dict[FloatFormat, str] = {
+    # Okabe and Ito's colour-blind-safe palette for the formats that meet most often; kin in shades of the same hue.
+    FP64: "#000000", FP32: "#5f6b75", TF32: "#56b4e9", FP16: "#0072b2", BF16: "#009e73",
+    E4M3: "#d55e00", E4M3FNUZ: "#b34f00", E4M3IEEE: "#8f3f00", E4M3B11FNUZ: "#ee9a55", E3M4: "#6b2f00",
+    E5M2: "#cc79a7", E5M2FNUZ: "#a3507f",
+    E3M2: "#e69f00", E2M3: "#b87f00", E2M1: "#8a7a00", E8M0: "#999999",
+}  # fmt: skip
+"""The colour of each named format."""
+
+CUSTOM_COLOUR = "#7d6bb3"
+"""The colour of every format without a name of its own."""
+
+LOST_COLOUR = "#1a1a1a"
+"""What did not survive a rounding."""
+
+FIVE = (FP32, FP16, BF16, E4M3, E5M2)
+
+_BIT_COLOURS = {"s": "#d55e00", "e": "#0072b2", "t": "#009e73"}
+_INK, _PALE = "#222222", "#f1f1f1"
+
+
+def colour(fmt: FormatLike) -> str:
+    """The colour in which `fmt` is drawn, as "#rrggbb".
+
+    >>> from floatsim import plot
+    >>> plot.colour("fp16")
+    '#0072b2'
+    """
+    return COLOURS.get(as_format(fmt), CUSTOM_COLOUR)
+
+
+def _axes(ax: Axes | None, **figure: Any) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained", **figure)[1]
+
+
+def _share(fraction: float) -> str:
+    """A share for a reader: "0", "< 0.1 %", "2.3 %", "41 %"; "100 %" only where it is all."""
+    percent = 100 * fraction
+    if percent in (0, 100):
+        return f"{percent:.0f} %"
+    if percent < 0.1:
+        return "< 0.1 %"
+    return f"{min(percent, 99.9):.1f} %" if percent < 10 or percent > 99 else f"{percent:.0f} %"
+
+
+# -- where the numbers of a tensor lie -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a tensor's non-zero numbers in one format, as shares of them."""
+
+    flushed: float
+    subnormal: float
+    normal: float
+    overflowed: float
+
+
+def _fates(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.intp]:
+    """0 flushed to zero, 1 subnormal, 2 normal, 3 overflowed, for each non-zero finite x; ties to even."""
+    import numpy as np
+
+    from floatsim.contexts import context
+    from floatsim.conversion import decode, encode
+
+    with context(daz=False, ftz=False):
+        codes, flags = encode(x, fmt, rounding="ties_to_even", overflow="infinity", return_flags=True)
+    size = np.abs(decode(codes, fmt))
+    fate = np.where(size == 0, 0, np.where(size < fmt.smallest_normal, 1, 2))
+    return np.where(flags & OVERFLOW, 3, fate)
+
+
+def _nonzero(x: Any) -> NDArray[np.float64]:
+    import numpy as np
+
+    from floatsim.arrays import FloatArray
+
+    values = x.values if isinstance(x, FloatArray) else np.asarray(x, np.float64)
+    values = values[np.isfinite(values) & (values != 0)]
+    if not values.size:
+        raise ValueError("x has no finite non-zero number to draw")
+    return values
+
+
+def fates(x: Any, fmt: FormatLike) -> Fate:
+    """What rounding to `fmt` (ties to even) does to the finite non-zero numbers of `x`.
+
+    Parameters
+    ----------
+    x : array_like
+        Real numbers, or a FloatArray.
+    fmt : format
+        Where to.
+
+    Raises
+    ------
+    ValueError
+        If `x` has no finite non-zero number.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> plot.fates([1e-9, 1e-6, 1.0, 1e6], "fp16")
+    Fate(flushed=0.25, subnormal=0.25, normal=0.25, overflowed=0.25)
+    """
+    import numpy as np
+
+    values = _nonzero(x)
+    counts = np.bincount(_fates(values, as_format(fmt)), minlength=4)
+    return Fate(*(float(n) / values.size for n in counts))
+
+
+def _in_words(fate: Fate) -> str:
+    words = [
+        f"{_share(share)} {what}"
+        for what, share in (
+            ("lost to zero", fate.flushed), ("overflow", fate.overflowed), ("subnormal", fate.subnormal),
+        )
+        if share
+    ]  # fmt: skip
+    return ", ".join(words) or "all normal"
+
+
+def _draw_range(ax: Axes, fmt: FloatFormat, base: float, height: float) -> None:
+    """The format's range as a band: normal numbers, and hatched the subnormals."""
+    left, middle, right = fmt.emin - fmt.trailing_bits - 1, fmt.emin, fmt.emax + 1
+    tint = colour(fmt)
+    ax.barh(base, right - middle, height, middle, align="edge", color=tint, alpha=0.16, lw=0)
+    if fmt.has_subnormals:
+        ax.barh(base, middle - left, height, left, align="edge", fc="none", ec=tint, alpha=0.30, hatch="////", lw=0)
+
+
+def exponent_histogram(
+    x: Any,
+    formats: Iterable[FormatLike] = FIVE,
+    *,
+    ax: Axes | None = None,
+    title: str | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Axes:
+    """How a tensor's exponents lie in each format's range, what is lost drawn in black.
+
+    One row a format. The bars are the same in each: the share of the finite non-zero numbers in each power of two.
+    Solid: normal numbers. Hatched: subnormal, so rounded to fewer bits. Black: rounded to zero (left) or beyond the
+    largest number (right). The band behind is the format's range.
+
+    Parameters
+    ----------
+    x : array_like
+        The tensor: real numbers of any shape, or a FloatArray.
+    formats : iterable of format
+        Top to bottom.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Above the picture.
+    limits : (float, float), optional
+        Exponents at the ends of the axis. Default: the tensor's, and a little more.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If `x` has no finite non-zero number, or no format is given.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.exponent_histogram([1e-9, 1e-6, 1.0, 1e6], ["fp16", "e4m3"])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['FP16', 'E4M3']
+    """
+    import numpy as np
+
+    rows = [as_format(fmt) for fmt in formats]
+    if not rows:
+        raise ValueError("formats must name at least one format")
+    values = _nonzero(x)
+    exponents = np.frexp(values)[1] - 1
+    lowest, bins = int(exponents.min()), int(np.ptp(exponents)) + 1
+    ax = _axes(ax, figsize=(7, 0.75 * len(rows) + 1))
+    peak = np.bincount(exponents - lowest).max() / values.size
+    edges = np.arange(lowest, lowest + bins)
+    for row, fmt in enumerate(rows):
+        base = len(rows) - 1 - row
+        fate = _fates(values, fmt)
+        _draw_range(ax, fmt, base, 0.92)
+        tint, bottom = colour(fmt), np.full(bins, float(base))
+        styles: dict[int, dict[str, Any]] = {
+            2: {"color": tint},
+            1: {"facecolor": "white", "edgecolor": tint, "hatch": "//////", "linewidth": 0.6},
+            0: {"color": LOST_COLOUR},
+            3: {"color": LOST_COLOUR},
+        }
+        for kind, style in styles.items():
+            share = np.bincount(exponents[fate == kind] - lowest, minlength=bins) / values.size
+            height = 0.58 * share / peak
+            if height.any():
+                ax.bar(edges, height, 0.9, bottom, align="edge", **style)
+            bottom = bottom + height
+        counts = np.bincount(fate, minlength=4) / values.size
+        ax.annotate(
+            _in_words(Fate(*map(float, counts))), (0, base + 0.9), (5, 0), ("axes fraction", "data"),
+            textcoords="offset points", va="top", fontsize="small", color=_INK,
+        )  # fmt: skip
+        ax.axhline(base, color=_INK, lw=0.6)
+    ax.set_yticks([len(rows) - 1 - row + 0.42 for row in range(len(rows))], [fmt.name for fmt in rows])
+    for label, fmt in zip(ax.get_yticklabels(), rows, strict=True):
+        label.set(color=colour(fmt), fontweight="bold")
+    ax.tick_params(axis="y", length=0)
+    ax.set(xlim=limits or (lowest - 3, lowest + bins + 3), ylim=(0, len(rows)))
+    ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
+    ax.set_xlabel("magnitude")
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    if title is not None:
+        ax.set_title(title)
+    return ax
+
+
+# -- how far off a result is ---------------------------------------------------------------------------------------
+
+
+def _power(value: float) -> str:
+    """A relative error in a cell: "3 %", or a power of ten below a thousandth."""
+    if value == 0:
+        return "0"
+    if value >= 0.00095:
+        return f"{100 * value:.2g} %" if value < 9.995 else f"{value:.0e}"
+    digits, exponent = f"{value:.0e}".split("e")
+    return rf"${digits}\cdot10^{{{int(exponent)}}}$"
+
+
+def heatmap(
+    table: Mapping[str, Mapping[str, float | None]],
+    *,
+    ax: Axes | None = None,
+    title: str | None = None,
+    label: str = "relative error",
+    notes: Mapping[tuple[str, str], str] | None = None,
+    limits: tuple[float, float] | None = None,
+    colorbar: bool = True,
+) -> Axes:
+    """Errors as colours, on a logarithmic scale: light is good, dark is bad.
+
+    Parameters
+    ----------
+    table : mapping of row to mapping of column to number
+        Errors, 0 or more. None or a missing column: not computed, drawn empty. NaN: nothing to measure.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Above the picture.
+    label : str
+        Of the colour bar.
+    notes : mapping of (row, column) to str, optional
+        Cells in which results were lost, and how many: drawn black, with the note under the number.
+    limits : (float, float), optional
+        Errors at the ends of the colours. Default: the powers of ten around the table's.
+    colorbar : bool
+        Whether to draw one.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, or an error is negative.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.heatmap({"FP16": {"FP16": 1e-3, "FP32": 1e-7}, "FP32": {"FP32": 1e-8}})
+    >>> [text.get_text() for text in ax.texts]
+    ['0.1 %', '$1\\\\cdot10^{-7}$', '–', '$1\\\\cdot10^{-8}$']
+    """
+    import math
+
+    import numpy as np
+    from matplotlib.colors import LogNorm
+
+    rows, columns = list(table), list(dict.fromkeys(name for row in table.values() for name in row))
+    if not columns:
+        raise ValueError("table must have at least one row with one number")
+    grid = [[table[row].get(column) for column in columns] for row in rows]
+    numbers = np.array([[math.nan if value is None else value for value in row] for row in grid])
+    if (numbers < 0).any():
+        raise ValueError("table holds a negative error")
+    sizes = numbers[np.isfinite(numbers) & (numbers > 0)]
+    if limits is None:
+        low, high = (sizes.min(), sizes.max()) if sizes.size else (0.1, 1.0)
+        limits = 10 ** math.floor(math.log10(low)), 10 ** max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)
+    ax = _axes(ax, figsize=(1.2 * len(columns) + 2, 0.6 * len(rows) + 1))
+    black = np.zeros(numbers.shape, bool)
+    for row, column in notes or {}:
+        black[rows.index(row), columns.index(column)] = True
+    norm, palette = LogNorm(*limits, clip=True), ax.figure.get_figure(root=True) and _palette()
+    shown = np.ma.masked_array(np.clip(numbers, limits[0], None), mask=~np.isfinite(numbers) | black)
+    mesh = ax.pcolormesh(shown, norm=norm, cmap=palette, edgecolors="white", linewidth=2)
+    for (i, j), value in np.ndenumerate(numbers):
+        note = (notes or {}).get((rows[i], columns[j]))
+        missing = grid[i][j] is None
+        bad = black[i, j] or (math.isinf(value) and not missing)
+        if bad or (math.isnan(value)):
+            ax.add_patch(_cell(j, i, LOST_COLOUR if bad else _PALE))
+        text = "–" if math.isnan(value) else r"$\infty$" if math.isinf(value) else _power(value)
+        if note is not None:
+            text = note if math.isnan(value) else f"{text}\n{note}"
+        dark = bad or (math.isfinite(value) and _luminance(palette(norm(max(value, limits[0])))) < 0.45)
+        ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color="white" if dark else _INK,
+                linespacing=1.25)  # fmt: skip
+    ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    for tick in ax.get_yticklabels():
+        tick.set(color=_colour_of_name(tick.get_text()), fontweight="bold")
+    ax.tick_params(length=0)
+    ax.invert_yaxis()
+    ax.spines[:].set_visible(False)
+    if title is not None:
+        ax.set_title(title)
+    if colorbar:
+        ax.figure.colorbar(mesh, ax=ax, label=label)
+    return ax
+
+
+def _palette() -> Any:
+    import matplotlib
+
+    return matplotlib.colormaps["YlGnBu"]
+
+
+def _luminance(rgba: tuple[float, float, float, float]) -> float:
+    return 0.2126 * rgba[0] + 0.7152 * rgba[1] + 0.0722 * rgba[2]
+
+
+def _cell(column: float, row: float, tint: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((column, row), 1, 1, facecolor=tint, edgecolor="white", linewidth=2)
+
+
+def _colour_of_name(name: str) -> str:
+    try:
+        return colour(name)
+    except ValueError:
+        return _INK
+
+
+# -- formats -------------------------------------------------------------------------------------------------------
+
+
+def format_ranges(formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """The ranges of formats side by side, hatched where they are subnormal, with the precision beside each.
+
+    Parameters
+    ----------
+    formats : iterable of format
+        Top to bottom.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Above the picture.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If no format is given.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> [text.get_text() for text in plot.format_ranges(["fp16", "bf16"]).texts]
+    ['11 bits', '8 bits']
+    """
+    rows = [as_format(fmt) for fmt in formats]
+    if not rows:
+        raise ValueError("formats must name at least one format")
+    ax = _axes(ax, figsize=(7, 0.45 * len(rows) + 1))
+    for row, fmt in enumerate(rows):
+        tint, left = colour(fmt), fmt.emin - fmt.trailing_bits
+        ax.barh(row, fmt.emax + 1 - fmt.emin, 0.6, fmt.emin, color=tint)
+        if fmt.has_subnormals:
+            ax.barh(row, fmt.emin - left, 0.6, left, facecolor="white", edgecolor=tint, hatch="//////")
+        bits = "1 bit" if fmt.precision == 1 else f"{fmt.precision} bits"
+        ax.annotate(bits, (fmt.emax + 1, row), (4, 0), textcoords="offset points", va="center")
+    ax.set_yticks(range(len(rows)), [fmt.name for fmt in rows])
+    for label, fmt in zip(ax.get_yticklabels(), rows, strict=True):
+        label.set(color=colour(fmt), fontweight="bold")
+    ax.tick_params(axis="y", length=0)
+    ax.margins(x=0.12)
+    ax.invert_yaxis()
+    ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
+    ax.set_xlabel("magnitude (solid: normal, hatched: subnormal); precision in bits")
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    if title is not None:
+        ax.set_title(title)
+    return ax
+
+
+def bit_strip(value: Any, formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = None) -> Axes:
+    """The bits of one number in several formats: sign, exponent and trailing significand, and the value they have.
+
+    Parameters
+    ----------
+    value : number or str
+        What to round (ties to even); a text such as "0.1" is rounded once, from its exact value.
+    formats : iterable of format
+        Top to bottom.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If `value` is no number, or no format is given.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.bit_strip("0.1", ["bf16"])
+    >>> "".join(text.get_text() for text in ax.texts)
+    '00111101110011010.100098'
+    """
+    from floatsim.conversion import decode, encode
+
+    rows = [as_format(fmt) for fmt in formats]
+    if not rows:
+        raise ValueError("formats must name at least one format")
+    width = max(fmt.bits for fmt in rows)
+    ax = _axes(ax, figsize=(0.3 * width + 3, 0.5 * len(rows) + 0.8))
+    for row, fmt in enumerate(rows):
+        code = int(encode(value, fmt))
+        letters = fmt.layout.replace(" ", "")
+        for place, (letter, bit) in enumerate(zip(letters, f"{code:0{fmt.bits}b}", strict=True)):
+            ax.add_patch(_cell(place, row, _BIT_COLOURS[letter]))
+            ax.text(place + 0.5, row + 0.5, bit, ha="center", va="center", color="white", family="monospace")
+        shown = float(decode(code, fmt))
+        ax.annotate(f"{shown:.{max(2, 3 + fmt.precision * 3 // 10)}g}", (fmt.bits, row + 0.5), (5, 0),
+                    textcoords="offset points", va="center")  # fmt: skip
+    ax.set(xlim=(0, width * 1.12), ylim=(len(rows), 0), xticks=[])
+    ax.set_yticks([row + 0.5 for row in range(len(rows))], [fmt.name for fmt in rows])
+    for label, fmt in zip(ax.get_yticklabels(), rows, strict=True):
+        label.set(color=colour(fmt), fontweight="bold")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_title(f"{value}: sign, exponent, trailing significand")
+    return ax
+
+
+# -- the survey on one slide ---------------------------------------------------------------------------------------
+
+
+class SurveyLike(Protocol):
+    """What `survey_figure` draws; `floatsim.surveys.SurveyReport` is one."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def formats(self) -> tuple[FloatFormat, ...]: ...
+    @property
+    def tensors(self) -> Mapping[str, Any]: ...
+    @property
+    def products(self) -> tuple[Any, ...]: ...
+    def table(self, measure: str, product: str) -> dict[str, dict[str, float | None]]: ...
+
+
+_SLIDE = {"font.size": 12, "axes.titlesize": 13, "axes.titleweight": "bold", "hatch.linewidth": 0.8}
+
+
+def survey_figure(report: SurveyLike) -> Figure:
+    """A survey on one slide: above, the tensors against each format's range; below, the error of each product.
+
+    Parameters
+    ----------
+    report : SurveyReport
+        What `fs.survey` returned.
+
+    Returns
+    -------
+    Figure
+        16:9 for up to three tensors and products; save it with `figure.savefig(path)`.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> report = fs.survey(np.float32([[1, 2], [3, 4]]), np.float32([[1e-5, 1], [1, 1e5]]), formats=["fp16"])
+    >>> figure = fs.plot.survey_figure(report)
+    >>> [ax.get_title() for ax in figure.axes][:2]
+    ['a', 'b']
+    """
+    raise NotImplementedError
