@@ -10,8 +10,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floatsim.formats import (
-    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
-    TF32, FloatFormat, FormatLike, as_format,
+    BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E3M4,
+    E4M3,
+    E4M3B11FNUZ,
+    E4M3FNUZ,
+    E4M3IEEE,
+    E5M2,
+    E5M2FNUZ,
+    E8M0,
+    FP16,
+    FP32,
+    FP64,
+    TF32,
+    FloatFormat,
+    FormatLike,
+    as_format,
 )  # fmt: skip
 from floatsim.rounding import OVERFLOW
 
@@ -45,6 +62,7 @@ FIVE = (FP32, FP16, BF16, E4M3, E5M2)
 
 _BIT_COLOURS = {"s": "#d55e00", "e": "#0072b2", "t": "#009e73"}
 _INK, _PALE = "#222222", "#f1f1f1"
+_BAND = 0.66  # of a histogram's row; its words stand above
 
 
 def colour(fmt: FormatLike) -> str:
@@ -62,7 +80,8 @@ def _axes(ax: Axes | None, **figure: Any) -> Axes:
         return ax
     import matplotlib.pyplot as plt
 
-    return plt.subplots(layout="constrained", **figure)[1]
+    drawn: Axes = plt.subplots(layout="constrained", **figure)[1]
+    return drawn
 
 
 def _share(fraction: float) -> str:
@@ -108,10 +127,10 @@ def _nonzero(x: Any) -> NDArray[np.float64]:
     from floatsim.arrays import FloatArray
 
     values = x.values if isinstance(x, FloatArray) else np.asarray(x, np.float64)
-    values = values[np.isfinite(values) & (values != 0)]
-    if not values.size:
+    kept: NDArray[np.float64] = values[np.isfinite(values) & (values != 0)]
+    if not kept.size:
         raise ValueError("x has no finite non-zero number to draw")
-    return values
+    return kept
 
 
 def fates(x: Any, fmt: FormatLike) -> Fate:
@@ -153,13 +172,24 @@ def _in_words(fate: Fate) -> str:
     return ", ".join(words) or "all normal"
 
 
-def _draw_range(ax: Axes, fmt: FloatFormat, base: float, height: float) -> None:
+def _draw_range(ax: Axes, fmt: FloatFormat, base: float) -> None:
     """The format's range as a band: normal numbers, and hatched the subnormals."""
     left, middle, right = fmt.emin - fmt.trailing_bits - 1, fmt.emin, fmt.emax + 1
     tint = colour(fmt)
-    ax.barh(base, right - middle, height, middle, align="edge", color=tint, alpha=0.16, lw=0)
+    ax.barh(base, right - middle, _BAND, middle, align="edge", color=tint, alpha=0.16, lw=0)
     if fmt.has_subnormals:
-        ax.barh(base, middle - left, height, left, align="edge", fc="none", ec=tint, alpha=0.30, hatch="////", lw=0)
+        ax.barh(base, middle - left, _BAND, left, align="edge", fc="none", ec=tint, alpha=0.3, hatch="////", lw=0)
+
+
+def _bar_styles(fmt: FloatFormat) -> dict[int, dict[str, Any]]:
+    """How each fate is drawn, bottom to top."""
+    tint = colour(fmt)
+    return {
+        2: {"color": tint},
+        1: {"facecolor": "white", "edgecolor": tint, "hatch": "//////", "linewidth": 0.6},
+        0: {"color": LOST_COLOUR},
+        3: {"color": LOST_COLOUR},
+    }
 
 
 def exponent_histogram(
@@ -215,27 +245,17 @@ def exponent_histogram(
     lowest, bins = int(exponents.min()), int(np.ptp(exponents)) + 1
     ax = _axes(ax, figsize=(7, 0.75 * len(rows) + 1))
     peak = np.bincount(exponents - lowest).max() / values.size
-    edges = np.arange(lowest, lowest + bins)
     for row, fmt in enumerate(rows):
-        base = len(rows) - 1 - row
-        fate = _fates(values, fmt)
-        _draw_range(ax, fmt, base, 0.92)
-        tint, bottom = colour(fmt), np.full(bins, float(base))
-        styles: dict[int, dict[str, Any]] = {
-            2: {"color": tint},
-            1: {"facecolor": "white", "edgecolor": tint, "hatch": "//////", "linewidth": 0.6},
-            0: {"color": LOST_COLOUR},
-            3: {"color": LOST_COLOUR},
-        }
-        for kind, style in styles.items():
-            share = np.bincount(exponents[fate == kind] - lowest, minlength=bins) / values.size
-            height = 0.58 * share / peak
+        base, fate, bottom = len(rows) - 1 - row, _fates(values, fmt), np.zeros(bins)
+        _draw_range(ax, fmt, base)
+        for kind, style in _bar_styles(fmt).items():
+            height = _BAND * np.bincount(exponents[fate == kind] - lowest, minlength=bins) / values.size / peak
             if height.any():
-                ax.bar(edges, height, 0.9, bottom, align="edge", **style)
-            bottom = bottom + height
+                ax.bar(lowest + np.arange(bins), height, 0.9, base + bottom, align="edge", **style)
+            bottom += height
         counts = np.bincount(fate, minlength=4) / values.size
         ax.annotate(
-            _in_words(Fate(*map(float, counts))), (0, base + 0.9), (5, 0), ("axes fraction", "data"),
+            _in_words(Fate(*map(float, counts))), (0, base + 0.96), (3, 0), ("axes fraction", "data"),
             textcoords="offset points", va="top", fontsize="small", color=_INK,
         )  # fmt: skip
         ax.axhline(base, color=_INK, lw=0.6)
@@ -260,7 +280,7 @@ def _power(value: float) -> str:
     if value == 0:
         return "0"
     if value >= 0.00095:
-        return f"{100 * value:.2g} %" if value < 9.995 else f"{value:.0e}"
+        return f"{100 * value:.2g} %" if value < 0.995 else f"{100 * value:.0f} %" if value < 10 else f"{value:.0e}"
     digits, exponent = f"{value:.0e}".split("e")
     return rf"${digits}\cdot10^{{{int(exponent)}}}$"
 
@@ -308,11 +328,12 @@ def heatmap(
     >>> from floatsim import plot
     >>> ax = plot.heatmap({"FP16": {"FP16": 1e-3, "FP32": 1e-7}, "FP32": {"FP32": 1e-8}})
     >>> [text.get_text() for text in ax.texts]
-    ['0.1 %', '$1\\\\cdot10^{-7}$', '–', '$1\\\\cdot10^{-8}$']
+    ['0.1 %', '$1\\\\cdot10^{-7}$', '-', '$1\\\\cdot10^{-8}$']
     """
     import math
 
     import numpy as np
+    from matplotlib import colormaps
     from matplotlib.colors import LogNorm
 
     rows, columns = list(table), list(dict.fromkeys(name for row in table.values() for name in row))
@@ -325,26 +346,25 @@ def heatmap(
     sizes = numbers[np.isfinite(numbers) & (numbers > 0)]
     if limits is None:
         low, high = (sizes.min(), sizes.max()) if sizes.size else (0.1, 1.0)
-        limits = 10 ** math.floor(math.log10(low)), 10 ** max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)
+        first = math.floor(math.log10(low))
+        limits = 10.0**first, 10.0 ** max(math.ceil(math.log10(high)), first + 1)
     ax = _axes(ax, figsize=(1.2 * len(columns) + 2, 0.6 * len(rows) + 1))
-    black = np.zeros(numbers.shape, bool)
-    for row, column in notes or {}:
-        black[rows.index(row), columns.index(column)] = True
-    norm, palette = LogNorm(*limits, clip=True), ax.figure.get_figure(root=True) and _palette()
-    shown = np.ma.masked_array(np.clip(numbers, limits[0], None), mask=~np.isfinite(numbers) | black)
-    mesh = ax.pcolormesh(shown, norm=norm, cmap=palette, edgecolors="white", linewidth=2)
+    norm, palette = LogNorm(*limits, clip=True), colormaps["YlOrRd"]
+    mesh = ax.pcolormesh(np.ma.masked_invalid(np.maximum(numbers, limits[0])), norm=norm, cmap=palette,
+                         edgecolors="white", linewidth=2)  # fmt: skip
     for (i, j), value in np.ndenumerate(numbers):
         note = (notes or {}).get((rows[i], columns[j]))
-        missing = grid[i][j] is None
-        bad = black[i, j] or (math.isinf(value) and not missing)
-        if bad or (math.isnan(value)):
-            ax.add_patch(_cell(j, i, LOST_COLOUR if bad else _PALE))
-        text = "–" if math.isnan(value) else r"$\infty$" if math.isinf(value) else _power(value)
-        if note is not None:
-            text = note if math.isnan(value) else f"{text}\n{note}"
-        dark = bad or (math.isfinite(value) and _luminance(palette(norm(max(value, limits[0])))) < 0.45)
-        ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color="white" if dark else _INK,
-                linespacing=1.25)  # fmt: skip
+        tint = palette(norm(max(value, limits[0])))
+        if note is not None or math.isinf(value):
+            tint = LOST_COLOUR
+        elif math.isnan(value):
+            tint = _PALE
+        ax.add_patch(_cell(j, i, tint))
+        text = "-" if math.isnan(value) else "∞" if math.isinf(value) else _power(value)
+        lines = [text] if note is None else [note] if math.isnan(value) else [text, note]
+        ax.text(j + 0.5, i + 0.5, "\n".join(lines), ha="center", va="center", linespacing=1.3,
+                fontsize="small" if len(lines) > 1 else "medium",
+                color="white" if _is_dark(tint) else _INK)  # fmt: skip
     ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     for tick in ax.get_yticklabels():
@@ -359,17 +379,14 @@ def heatmap(
     return ax
 
 
-def _palette() -> Any:
-    import matplotlib
+def _is_dark(tint: Any) -> bool:
+    from matplotlib.colors import to_rgb
 
-    return matplotlib.colormaps["YlGnBu"]
-
-
-def _luminance(rgba: tuple[float, float, float, float]) -> float:
-    return 0.2126 * rgba[0] + 0.7152 * rgba[1] + 0.0722 * rgba[2]
+    red, green, blue = (part**2.2 for part in to_rgb(tint))
+    return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.3)
 
 
-def _cell(column: float, row: float, tint: str) -> Any:
+def _cell(column: float, row: float, tint: Any) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle((column, row), 1, 1, facecolor=tint, edgecolor="white", linewidth=2)
@@ -463,7 +480,7 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] = FIVE, *, ax: Axes | No
     >>> from floatsim import plot
     >>> ax = plot.bit_strip("0.1", ["bf16"])
     >>> "".join(text.get_text() for text in ax.texts)
-    '00111101110011010.100098'
+    '00111101110011010.1001'
     """
     from floatsim.conversion import decode, encode
 
@@ -508,7 +525,55 @@ class SurveyLike(Protocol):
     def table(self, measure: str, product: str) -> dict[str, dict[str, float | None]]: ...
 
 
-_SLIDE = {"font.size": 12, "axes.titlesize": 13, "axes.titleweight": "bold", "hatch.linewidth": 0.8}
+_SLIDE: dict[Any, Any] = {
+    "font.size": 12, "axes.titlesize": 13, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "hatch.linewidth": 0.8,
+}  # fmt: skip
+
+
+def _common_limits(tensors: Mapping[str, Any]) -> tuple[float, float]:
+    """Exponents that hold every tensor, with the smallest formats' range in sight."""
+    import numpy as np
+
+    exponents = [np.frexp(_nonzero(x))[1] - 1 for x in tensors.values()]
+    return min(-12, *(int(e.min()) - 2 for e in exponents)), max(12, *(int(e.max()) + 3 for e in exponents))
+
+
+def _column(accumulator: str) -> str:
+    """An accumulation as the label of a narrow column."""
+    inner = accumulator.removeprefix("sequential(").removesuffix(")") if accumulator[:4] == "sequ" else accumulator
+    return inner.replace(", ", ",\n").replace("(", "\n(")
+
+
+def _draw_products(figure: Any, report: SurveyLike) -> None:
+    """A row of heat maps with one colour bar."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+
+    errors = {p.name: report.table("relative_error", p.name) for p in report.products}
+    lost = {p.name: report.table("nonfinite", p.name) for p in report.products}
+    limits = (1e-8, 1.0)
+    axes = figure.subplots(1, len(report.products), squeeze=False)[0]
+    for ax, product in zip(axes, report.products, strict=True):
+        table = {
+            row: {_column(column): value for column, value in cells.items()}
+            for row, cells in errors[product.name].items()
+        }
+        notes = {
+            (row, _column(column)): f"∞ {_share(share)}"
+            for row, cells in lost[product.name].items()
+            for column, share in cells.items()
+            if share
+        }
+        title = "\n".join(dict.fromkeys([product.name, product.expression]))
+        heatmap(table, ax=ax, title=title, notes=notes, limits=limits, colorbar=False)
+    mesh = ScalarMappable(LogNorm(*limits), axes[0].collections[0].cmap)
+    figure.colorbar(mesh, ax=list(axes), label="relative error of the result", pad=0.01, aspect=18)
+    figure.supxlabel(
+        "columns: the accumulator (same: the inputs' format); rows: the format of the inputs;   "
+        "black: so many results are infinite or NaN;   -: not computed",
+        fontsize="medium",
+    )
 
 
 def survey_figure(report: SurveyLike) -> Figure:
@@ -529,7 +594,32 @@ def survey_figure(report: SurveyLike) -> Figure:
     >>> import floatsim as fs, numpy as np
     >>> report = fs.survey(np.float32([[1, 2], [3, 4]]), np.float32([[1e-5, 1], [1, 1e5]]), formats=["fp16"])
     >>> figure = fs.plot.survey_figure(report)
-    >>> [ax.get_title() for ax in figure.axes][:2]
-    ['a', 'b']
+    >>> [ax.get_title(loc="left") for ax in figure.axes][:3]
+    ['a', 'b', 'a @ b']
     """
-    raise NotImplementedError
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.patches import Patch
+
+    with matplotlib.rc_context(_SLIDE):
+        wide = max(3, len(report.tensors), len(report.products))
+        figure = Figure(figsize=(16 * wide / 3, 9), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
+        figure.suptitle(report.title, fontsize=18, fontweight="bold", x=0.01, ha="left")
+        grid = figure.add_gridspec(2, 1, height_ratios=[1.12, 1])
+        above, below = (figure.add_subfigure(grid[row]) for row in range(2))
+        limits = _common_limits(report.tensors)
+        axes = above.subplots(1, len(report.tensors), squeeze=False)[0]
+        for ax, (name, x) in zip(axes, report.tensors.items(), strict=True):
+            exponent_histogram(x, report.formats, ax=ax, title=name, limits=limits)
+        kinds: dict[str, dict[str, Any]] = {
+            "normal numbers": {"color": "#666666"},
+            "subnormal: fewer bits": {"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"},
+            "lost: rounded to zero, or overflow": {"color": LOST_COLOUR},
+            "band: the format's range": {"color": "#666666", "alpha": 0.2},
+        }
+        above.legend(handles=[Patch(**style, label=label) for label, style in kinds.items()],
+                     loc="outside upper left", ncols=len(kinds), frameon=False, alignment="left",
+                     title="How many of the non-zero numbers lie in each power of two, format by format")  # fmt: skip
+        _draw_products(below, report)
+    return figure

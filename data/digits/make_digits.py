@@ -10,6 +10,7 @@ Needs NumPy and, to load the images, scikit-learn. Takes a few seconds.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,8 @@ Array = NDArray[np.float64]
 
 def initial(rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
     """Weights after He et al. (2015), and zero biases."""
-    layers = list(zip(SIZES, SIZES[1:], strict=False))
-    return [rng.normal(0, np.sqrt(2 / n), (n, m)) for n, m in layers], [np.zeros(m) for _, m in layers]
+    weights = [rng.normal(0, np.sqrt(2 / n), (n, m)) for n, m in pairwise(SIZES)]
+    return weights, [np.zeros(m) for m in SIZES[1:]]
 
 
 def forward(x: Array, weights: list[Array], biases: list[Array]) -> list[Array]:
@@ -66,10 +67,9 @@ def main() -> None:
             deltas = backward(activations, labels[batch], weights)
             gradients = [h.T @ d for h, d in zip(activations, deltas, strict=False)]
             gradients += [d.sum(axis=0) for d in deltas]
-            for p, v, g in zip(parameters, velocities, gradients, strict=True):
-                v *= MOMENTUM
-                v -= RATE * g
-                p += v
+            for i, gradient in enumerate(gradients):
+                velocities[i] = MOMENTUM * velocities[i] - RATE * gradient
+                parameters[i] += velocities[i]
 
     def accuracy(part: slice) -> float:
         return float((forward(images[part], weights, biases)[-1].argmax(axis=1) == labels[part]).mean())
@@ -79,9 +79,7 @@ def main() -> None:
     activations = forward(images[:BATCH], weights, biases)
     deltas = backward(activations, labels[:BATCH], weights)
     here = Path(__file__).parent
-    np.savez_compressed(
-        here / "forward.npz", activations=np.float32(activations[1]), weights=np.float32(weights[1])
-    )
+    np.savez_compressed(here / "forward.npz", activations=np.float32(activations[1]), weights=np.float32(weights[1]))
     np.savez_compressed(here / "backward.npz", gradients=np.float32(deltas[1]))
     for path in sorted(here.glob("*.npz")):
         with np.load(path) as arrays:
