@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from floatsim import backends
 from floatsim.arrays import FloatArray, implements, wrap
 from floatsim.contexts import How, Manner, resolve
-from floatsim.conversion import Codes, finish, float_codes, operand_codes, read
+from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import FloatClass
 
@@ -79,14 +79,7 @@ def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
     """The result as the caller will see it, written into `out` if there is one."""
     if out is None:
         return wrap(codes, fmt, float_array)
-    if not isinstance(out, FloatArray | np.ndarray):
-        raise TypeError(f"out must be an array, not {type(out).__name__}")
-    own = out.format if isinstance(out, FloatArray) else float_codes(out, "out")[1]
-    if own != fmt or out.shape != codes.shape:
-        raise ValueError(f"out is {own.name} {out.shape}, but the result is {fmt.name} {codes.shape}")
-    if isinstance(out, np.ndarray) and not out.dtype.isnative:
-        raise ValueError("out must have the machine's byte order")
-    (out.codes if isinstance(out, FloatArray) else out.view(fmt.code_dtype))[...] = codes
+    out_codes(out, fmt, codes.shape)[...] = codes
     return out
 
 

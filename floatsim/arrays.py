@@ -202,8 +202,11 @@ class FloatArray(NDArrayOperatorsMixin):
 
     # -- shows ---------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
-        body = np.array2string(self.values, separator=", ", prefix="FloatArray(", formatter={"float_kind": self._show})
+        body = np.array2string(self.values, separator=", ", prefix="FloatArray(", formatter=self._formatter())
         return f"FloatArray({body}, {self._format.name})"
+
+    def _formatter(self) -> Any:
+        return {"float_kind": self._show}
 
     def _show(self, value: float) -> str:
         digits = 2 + self._format.precision * 30103 // 100000  # enough to tell neighbours apart
@@ -212,7 +215,7 @@ class FloatArray(NDArrayOperatorsMixin):
 
     def _repr_html_(self) -> str:
         shape = " x ".join(map(str, self.shape)) or "scalar"
-        body = np.array2string(self.values, separator=", ", formatter={"float_kind": self._show})
+        body = np.array2string(self.values, separator=", ", formatter=self._formatter())
         return f"<div><b>{self._format.name}</b> {shape}<pre>{body}</pre></div>"
 
 

@@ -1,8 +1,7 @@
-"""Into formats, out of them and between them; integers and text too. Every value is rounded once, from its exact value."""
+"""Into formats, out of them and between them; integers and text too. Each value is rounded once, from its exact one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias, Unpack
@@ -39,7 +38,7 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
     try:
         fmt = as_format(x.dtype)
     except ValueError:
-        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format; fs.array(x, fmt) makes one of it") from None
+        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format; use fs.array(x, fmt)") from None
     return native(x).view(fmt.code_dtype), fmt
 
 
@@ -134,6 +133,20 @@ def operand_codes(x: Any, fmt: FloatFormat, argument: str) -> Codes:
     codes, own = float_codes(source, argument)
     if own != fmt:
         raise TypeError(f"{argument} is {own.name} where {fmt.name} is due; write fs.convert({argument}, {fmt.name!r})")
+    return codes
+
+
+def out_codes(out: Any, fmt: FloatFormat, shape: tuple[int, ...]) -> Codes:
+    """The codes of an `out=` array, to be written; it must have the result's format and shape."""
+    if not isinstance(out, FloatArray | np.ndarray):
+        raise TypeError(f"out must be an array, not {type(out).__name__}")
+    codes, own = (out.codes, out.format) if isinstance(out, FloatArray) else float_codes(out, "out")
+    if own != fmt or codes.shape != shape:
+        raise ValueError(f"out is {own.name} {codes.shape}, but the result is {fmt.name} {shape}")
+    if isinstance(out, np.ndarray) and not out.dtype.isnative:
+        raise ValueError("out must have the machine's byte order")
+    if not codes.flags.writeable:
+        raise ValueError("out is read-only")
     return codes
 
 
@@ -303,7 +316,7 @@ def _holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:
     )
 
 
-def quantize(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
     """Round values to the grid of a format and keep them in their own dtype.
 
     Parameters
@@ -312,6 +325,8 @@ def quantize(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
         A float array, a FloatArray, or Python floats (float64).
     fmt : format
         The format whose values the results will have.
+    out : FloatArray or ndarray, optional
+        Where to write the result: of x's shape and dtype. It may be x itself.
     **how
         As for `encode`.
 
@@ -337,11 +352,14 @@ def quantize(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     source = read(x, "x")
     codes, carrier = float_codes(source, "x")
     if not _holds(carrier, fmt):
-        raise TypeError(f"a {carrier.name} array cannot hold every value of {fmt.name}; use fs.convert(x, {fmt.name!r})")
+        raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
     wanted = manner.return_flags or recording.recording()
-    result, events = backends.current().quantize(codes, carrier, fmt, manner, wanted)
-    return finish("quantize", wrap(result, carrier, isinstance(source, FloatArray)), events, manner, [(codes, carrier)],
-                  (result, carrier))  # fmt: skip
+    target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
+    events = backends.current().quantize(codes, carrier, fmt, manner, wanted, target)
+    result = wrap(target, carrier, isinstance(source, FloatArray)) if out is None else out
+    if events is None:
+        return result
+    return finish("quantize", result, events, manner, [(codes, carrier)], (target, carrier))
 
 
 def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
@@ -415,5 +433,3 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     if not integers:
         raise TypeError("n must be integers; fs.convert takes floats")
     return convert(n, fmt, **how)
-
-

@@ -10,6 +10,7 @@ from floatsim_kernels import elementwise as loops
 from floatsim_kernels import gemm as matrices
 from floatsim_kernels import rounding as rows
 
+from floatsim import shortcuts
 from floatsim.accumulation import Accumulation, Exact, Sequential
 from floatsim.contexts import Manner
 from floatsim.formats import FP64, FloatFormat
@@ -117,7 +118,7 @@ def elementwise(name: str, operands: list[Operand], fmt: FloatFormat, manner: Ma
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
 
 
-def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Codes, Events]:
+def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Events]:
     size = int(np.prod(shape, dtype=np.int64))
     return np.empty(size, dtype), np.empty(size, np.uint8)
 
@@ -213,12 +214,20 @@ def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], 
 
 
 def quantize(
-    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, manner: Manner, want_events: bool
-) -> tuple[Codes, Events]:
-    """(codes in `carrier` of the values rounded to `fmt`, event bytes); events may be empty if not wanted."""
+    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, manner: Manner, want_events: bool, out: Codes
+) -> Events | None:
+    """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier; the event bytes if wanted."""
+    if not want_events:
+        direct = (
+            out if out.flags.c_contiguous and not np.may_share_memory(out, codes) else np.empty_like(out, order="C")
+        )
+        if shortcuts.quantize(_flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)):
+            if direct is not out:
+                out[...] = direct
+            return None
     rounded, events = convert(codes, carrier, fmt, manner)
-    result, _ = convert(rounded, fmt, carrier, _EXACT)
-    return result, events
+    out[...] = convert(rounded, fmt, carrier, _EXACT)[0]
+    return events
 
 
 def matmul(

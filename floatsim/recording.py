@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat
 from floatsim.rounding import (
-    ABSORBED, DIVIDE_BY_ZERO, FLUSHED, INEXACT, INVALID, OVERFLOW, SUBNORMAL, UNDERFLOW,
-)  # fmt: skip
+    ABSORBED,
+    DIVIDE_BY_ZERO,
+    FLUSHED,
+    INEXACT,
+    INVALID,
+    OVERFLOW,
+    SUBNORMAL,
+    UNDERFLOW,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,7 +113,7 @@ class Log:
         rows = self._rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
-            "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         ]
         return "\n".join([*lines, *map(str, self.where)])

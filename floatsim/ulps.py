@@ -112,7 +112,8 @@ def ulp_distance(a: Any, b: Any, *, equal_nan: bool = False) -> Any:
     Returns
     -------
     ndarray of uint64
-        The difference of the ordinals; +0 and -0 are 0 apart. 2**64 - 1 where one is NaN (or both, but for `equal_nan`).
+        The difference of the ordinals; +0 and -0 are 0 apart. 2**64 - 1 where one is NaN, or both without
+        `equal_nan`.
 
     Raises
     ------

@@ -10,11 +10,43 @@ import numpy as np
 from .intrinsics import leading_zeros, multiply_high
 from .jit import inline
 from .rounding import (
-    ABSORBED, DAZ, DIVIDE_BY_ZERO, EMIN, FINITE, INEXACT, INFINITE, INVALID, MAX, NAN, OVERFLOW, P, QUIET_NAN,
-    RANDOM_BITS, ROUNDING, SATURATE_FINITE, SCALE, SIGN, SIGNALING_NAN, SIGNED_ZERO, STOCHASTIC, TOP, TOWARD_NEGATIVE,
-    U0, U1, ZERO, infinity_code, left, nan_code, right, round_at, round_pack, round_pack_scale, signed_code,
-    unpack, zero_code,
-)  # fmt: skip
+    ABSORBED,
+    DAZ,
+    DIVIDE_BY_ZERO,
+    EMIN,
+    FINITE,
+    INEXACT,
+    INFINITE,
+    INVALID,
+    MAX,
+    NAN,
+    OVERFLOW,
+    QUIET_NAN,
+    RANDOM_BITS,
+    ROUNDING,
+    SATURATE_FINITE,
+    SCALE,
+    SIGN,
+    SIGNALING_NAN,
+    SIGNED_ZERO,
+    STOCHASTIC,
+    TOP,
+    TOWARD_NEGATIVE,
+    U0,
+    U1,
+    ZERO,
+    P,
+    infinity_code,
+    left,
+    nan_code,
+    right,
+    round_at,
+    round_pack,
+    round_pack_scale,
+    signed_code,
+    unpack,
+    zero_code,
+)
 
 
 @inline
@@ -278,7 +310,7 @@ def fma(a, fa, b, fb, c, fc, f, m, random):
 def remainder(a, fa, b, fb, to_nearest, f, m, random):
     """a - n*b: n = a/b to nearest, ties to even (to_nearest = 1), or truncated (0)."""
     ka, sa, ea, ha = unpack(a, fa, m[DAZ])
-    kb, sb, eb, hb = unpack(b, fb, m[DAZ])
+    kb, _, eb, hb = unpack(b, fb, m[DAZ])
     if ka >= QUIET_NAN or kb >= QUIET_NAN:
         return nan_code(f, nan_events(ka, kb))
     if ka == INFINITE or kb == ZERO:
@@ -454,7 +486,7 @@ def extremum(a, fa, b, fb, larger, number, f, m, random):
 @inline
 def neighbour(a, f, daz, up):
     """next_up (up = 1) and next_down (up = 0) within one format."""
-    k, s, e, h = unpack(a, f, daz)
+    k, s, _, _ = unpack(a, f, daz)
     if k >= QUIET_NAN:
         return nan_code(f, nan_events(k, k))
     if f[SCALE]:

@@ -10,10 +10,30 @@ from . import arithmetic as op
 from .jit import inline, kernel
 from .random import draw
 from .rounding import (
-    ABSORBED, DAZ, EMIN, FINITE, INFINITE, INVALID, P, QUIET_NAN, RANDOM_BITS, ROUNDING, SIGNALING_NAN, STOCHASTIC,
-    TOWARD_NEGATIVE, U0, U1, ZERO, format_row, infinity_code, left, manner_row, nan_code, right, round_pack, unpack,
+    ABSORBED,
+    DAZ,
+    FINITE,
+    INFINITE,
+    INVALID,
+    QUIET_NAN,
+    RANDOM_BITS,
+    ROUNDING,
+    SIGNALING_NAN,
+    STOCHASTIC,
+    TOWARD_NEGATIVE,
+    U0,
+    U1,
+    ZERO,
+    format_row,
+    infinity_code,
+    left,
+    manner_row,
+    nan_code,
+    right,
+    round_pack,
+    unpack,
     zero_code,
-)  # fmt: skip
+)
 
 PRODUCT, SUM = 0, 1
 
@@ -49,9 +69,7 @@ def sequential(a, fa, b, fb, out, f, manner, draws, events):
                         a[n, i, k], fa, b[n, k, j], fb, f, m, random_of(m, draws, index, k, PRODUCT)
                     )
                     events[PRODUCT, happened] += 1
-                    total, happened = op.add(
-                        acc, f, term, f, np.int64(0), f, m, random_of(m, draws, index, k, SUM)
-                    )
+                    total, happened = op.add(acc, f, term, f, np.int64(0), f, m, random_of(m, draws, index, k, SUM))
                     happened &= ~ABSORBED
                     if absorbed(acc, term, total, f):
                         happened |= ABSORBED
@@ -156,7 +174,7 @@ def round_limbs(limbs, weight, f, m, random):
 
 @kernel
 def exact(a, fa, b, fb, out, f, manner, draws, events, limbs, weight):
-    """The exact sum of exact products, rounded once. `limbs`: scratch int64 of units 2**weight, fewer than 2**31 terms."""
+    """The exact sum of exact products, rounded once. `limbs`: scratch, 32 bits each from 2**weight; K below 2**31."""
     fa, fb, f, m = format_row(fa), format_row(fb), format_row(f), manner_row(manner)
     batch, rows, depth = a.shape
     columns = b.shape[2]

@@ -31,6 +31,35 @@ multiply_high = _multiply_high
 """Upper 64 bits of the 128-bit product of two uint64."""
 
 
+def _on_32_bits(name, instruction):
+    """A two-operand instruction on uint32. Numba computes with 64 bits, which halves the lanes of a vector register."""
+
+    def codegen(context, builder, signature, args):
+        return getattr(builder, instruction)(*args)
+
+    def typer(typingctx, a, b):
+        return types.uint32(types.uint32, types.uint32), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+add32 = _on_32_bits("add32", "add")
+multiply32 = _on_32_bits("multiply32", "mul")
+left32 = _on_32_bits("left32", "shl")
+right32 = _on_32_bits("right32", "lshr")
+
+
+@intrinsic
+def low32(typingctx, x):
+    """The low 32 bits of an int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.trunc(args[0], ir.IntType(32))
+
+    return types.uint32(types.int64), codegen
+
+
 def _bitcast(name, source, target, llvm_target):
     def codegen(context, builder, signature, args):
         return builder.bitcast(args[0], llvm_target)

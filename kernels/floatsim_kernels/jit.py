@@ -29,9 +29,9 @@ class _SourceHashedCache(FunctionCache):
 
 def kernel(function):
     """Compile a loop over arrays: cached on disk under the package's source hash, without the GIL, never fastmath."""
-    dispatcher = numba.njit(nogil=True)(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     dispatcher._cache = _SourceHashedCache(dispatcher.py_func)
     return dispatcher
 
 
-inline = numba.njit(forceinline=True)
+inline = numba.njit(forceinline=True, error_model="numpy")

@@ -7,6 +7,7 @@ element's 32 bits from Wellons' "triple32" integer hash of its index, the key ad
 
 import numpy as np
 
+from .intrinsics import add32, multiply32, right32
 from .jit import inline
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -33,11 +34,11 @@ def draw_key(seed, site, block):
 @inline
 def draw_word(key_low, key_high, index):
     """32 random bits of one element; all arguments uint32."""
-    x = np.uint32(index + key_low)
-    x = np.uint32((x ^ (x >> _S17)) * _H1)
-    x = np.uint32((np.uint32(x ^ (x >> _S11)) + key_high) * _H2)
-    x = np.uint32((x ^ (x >> _S15)) * _H3)
-    return np.uint32(x ^ (x >> _S14))
+    x = add32(index, key_low)
+    x = multiply32(x ^ right32(x, _S17), _H1)
+    x = multiply32(add32(x ^ right32(x, _S11), key_high), _H2)
+    x = multiply32(x ^ right32(x, _S15), _H3)
+    return np.uint32(x ^ right32(x, _S14))
 
 
 @inline

@@ -13,8 +13,16 @@ from .intrinsics import leading_zeros
 from .jit import inline
 
 FORMAT_FIELDS = (
-    "precision", "emin", "max_code", "infinity", "nan", "sign_shift", "quiet_bit", "signed_zero", "is_scale",
-)  # fmt: skip
+    "precision",
+    "emin",
+    "max_code",
+    "infinity",
+    "nan",
+    "sign_shift",
+    "quiet_bit",
+    "signed_zero",
+    "is_scale",
+)
 P, EMIN, MAX, INF, NAN, SIGN, QUIET, SIGNED_ZERO, SCALE = range(9)
 
 MANNER_FIELDS = ("rounding", "overflow", "daz", "ftz", "tiny_before", "random_bits")

@@ -1,0 +1,146 @@
+"""When a fast kernel gives the same bits as the general one, and how it is called.
+
+The fast kernels compute in hardware floats, so they run only while the processor's floating-point environment is the
+default one; and they report no events. Everything else goes through the general integer kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from floatsim_kernels import carriers, machine
+
+from floatsim import reference
+from floatsim.contexts import Manner
+from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.rounding import Attributes, Overflow, Rounding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["quantize"]
+
+
+class _Carrier(NamedTuple):
+    """The kernels of a carrier format, by family and rounding."""
+
+    dtype: Any
+    bias: int
+    trailing: int
+    added: dict[Rounding, Any]
+    shared: dict[Rounding, Any]
+
+
+_TIES_TO_EVEN, _TIES_TO_AWAY, _ZERO, _UP, _DOWN, _ODD, _STOCHASTIC = Rounding
+
+_CARRIERS = {
+    FP32: _Carrier(
+        np.uint32,
+        127,
+        23,
+        {
+            _TIES_TO_EVEN: (carriers.added32_ties_to_even, ()),
+            _TIES_TO_AWAY: (carriers.added32_ties_to_away, ()),
+            _ZERO: (carriers.added32_toward_zero, ()),
+            _UP: (carriers.added32_directed, (np.uint32(0),)),
+            _DOWN: (carriers.added32_directed, (np.uint32(1 << 31),)),
+            _ODD: (carriers.added32_to_odd, ()),
+            _STOCHASTIC: (carriers.added32_stochastic, ()),
+        },
+        {
+            _TIES_TO_EVEN: (carriers.shared32_nearest, (1,)),
+            _TIES_TO_AWAY: (carriers.shared32_nearest, (0,)),
+            _ZERO: (carriers.shared32_directed, (0, 0)),
+            _UP: (carriers.shared32_directed, (1, 0)),
+            _DOWN: (carriers.shared32_directed, (0, 1)),
+            _ODD: (carriers.shared32_to_odd, ()),
+            _STOCHASTIC: (carriers.shared32_stochastic, ()),
+        },
+    ),
+    FP64: _Carrier(
+        np.uint64,
+        1023,
+        52,
+        {
+            _TIES_TO_EVEN: (carriers.added64_ties_to_even, ()),
+            _TIES_TO_AWAY: (carriers.added64_ties_to_away, ()),
+            _ZERO: (carriers.added64_toward_zero, ()),
+            _UP: (carriers.added64_directed, (np.uint64(0),)),
+            _DOWN: (carriers.added64_directed, (np.uint64(1 << 63),)),
+            _ODD: (carriers.added64_to_odd, ()),
+            _STOCHASTIC: (carriers.added64_stochastic, ()),
+        },
+        {},
+    ),
+}
+
+
+def _is_plain(how: Attributes) -> bool:
+    return not (how.daz or how.ftz) and (how.rounding is not _STOCHASTIC or how.random_bits <= 32)
+
+
+@functools.lru_cache(maxsize=256)
+def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
+    """What the kernels of `carriers` need to know: see there."""
+    kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
+
+    def in_carrier(number: reference.Number) -> int:
+        """The carrier's code of what a number becomes in `fmt`."""
+        code, _ = reference.convert(number, fmt, how)
+        return reference.convert(reference.decode(code, fmt), carrier, Attributes())[0]
+
+    def power(exponent: int) -> int:
+        return exponent + kind.bias << kind.trailing
+
+    far = [reference.Number(reference.Kind.FINITE, sign, 1, 5000) for sign in (0, 1)]
+    infinite = [reference.Number(reference.Kind.INFINITE, sign) for sign in (0, 1)]
+    fields = {
+        "emin": power(fmt.emin),
+        "limit": power(fmt.emax + 2) - 1,
+        "below": fmt.trailing_bits << kind.trailing,
+        "above": kind.trailing - fmt.trailing_bits << kind.trailing,
+        "max": in_carrier(reference.decode(fmt.max_code, fmt)),
+        "overflow": in_carrier(far[0]),
+        "negative_overflow": in_carrier(far[1]),
+        "infinity": in_carrier(infinite[0]),
+        "negative_infinity": in_carrier(infinite[1]),
+        "nan": in_carrier(reference.NAN),
+        "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
+    }
+    row = np.array([fields[name] for name in carriers.GRID_FIELDS], dtype=kind.dtype)
+    row.flags.writeable = False
+    return row
+
+
+@functools.lru_cache(maxsize=256)
+def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
+    """Which family of `carriers` kernels rounds to this format exactly, if any."""
+    kind = _CARRIERS[carrier]
+    if fmt.is_scale or fmt.precision >= carrier.precision or fmt.emax > carrier.emax:
+        return None
+    if fmt.emin == carrier.emin:
+        return "shared" if kind.shared else None
+    # q and 2**32 / q, and C for the exponent above emax, must be normal numbers of the carrier
+    lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + kind.trailing - fmt.trailing_bits
+    return "added" if lowest + kind.bias >= 33 and highest <= kind.bias else None
+
+
+def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
+    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat); False if no fast kernel can."""
+    how = manner.attributes
+    if carrier not in _CARRIERS or not _is_plain(how):
+        return False
+    family = _family(carrier, fmt)
+    if family is None or not machine.environment_is_default():
+        return False
+    kernel, extra = getattr(_CARRIERS[carrier], family)[how.rounding]
+    arguments: tuple[Any, ...] = (codes, out, _grid(carrier, fmt, how.rounding, how.overflow))
+    if family == "shared":
+        arguments += (carrier.trailing_bits - fmt.trailing_bits,)
+    arguments += extra
+    if how.rounding is _STOCHASTIC:
+        arguments += (np.array([manner.seed, manner.offset], np.uint64), how.random_bits)
+    kernel(*arguments)
+    return True

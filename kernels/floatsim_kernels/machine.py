@@ -1,0 +1,39 @@
+"""What this processor has, and the state that it is in."""
+
+import numpy as np
+from numba.core.registry import cpu_target
+
+from .jit import kernel
+
+
+def has_f16c():
+    """Whether the code that Numba generates may convert between float16 and float32 in hardware.
+
+    Asks for the features that Numba compiles for, not for those of the host: NUMBA_CPU_NAME changes the former, and an
+    instruction emitted without its feature becomes a call to a library function that nobody provides.
+    """
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return "+f16c" in features.split(",")
+
+
+@kernel
+def _environment(singles, doubles):
+    """Whether subnormals are kept and rounding is to nearest; arrays of (smallest subnormal, 1, ulp / 2, 3/4 ulp)."""
+    tiny, one, half, more = singles[0], singles[1], singles[2], singles[3]
+    if not (tiny * one != 0 and one + half == one and -one - half == -one and one + more != one):
+        return False
+    tiny, one, half, more = doubles[0], doubles[1], doubles[2], doubles[3]
+    return tiny * one != 0 and one + half == one and -one - half == -one and one + more != one
+
+
+_SINGLES = np.array([2.0**-149, 1.0, 2.0**-24, 1.5 * 2.0**-24], np.float32)
+_DOUBLES = np.array([2.0**-1074, 1.0, 2.0**-53, 1.5 * 2.0**-53], np.float64)
+
+
+def environment_is_default():
+    """Whether this thread's floating-point arithmetic keeps subnormals and rounds to nearest.
+
+    Any shared object built with -ffast-math sets flush-to-zero when it is loaded, for the thread that loads it and
+    those it starts. The kernels that compute with hardware floats run only where this holds; the others are integer.
+    """
+    return _environment(_SINGLES, _DOUBLES)
