@@ -1,0 +1,1 @@
+"""Speed and bits against limits and other libraries: `python -m benchmarks`, explained in docs/performance.md."""

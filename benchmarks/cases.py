@@ -1,0 +1,199 @@
+"""What is measured, as rows: operations, formats, data, contestants, and the targets that they have to meet."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import floatsim as fs
+
+from . import peers
+
+HAS_OUT = "out" in inspect.signature(fs.quantize).parameters
+DATA = ("easy", "wide")
+CUSTOM = fs.FloatFormat.ieee(6, 9)
+QUANTIZED = (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2, CUSTOM)
+MODES = tuple(mode.name.lower() for mode in fs.Rounding)
+DIRECTED = ("toward_zero", "toward_positive", "toward_negative")
+
+COPYTO, COPY = "np.copyto", "x.copy()"
+OURS, OURS_OUT = "floatsim", "floatsim, out="
+BEST = OURS_OUT if HAS_OUT else OURS
+FULL = {"conversion": 1 << 24, "arithmetic": 1 << 22, "flags": 1 << 18}
+QUICK = {"conversion": 1 << 14, "arithmetic": 1 << 14, "flags": 1 << 12}
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A target: the speed of one contestant, at least so many times that of another (or so many results a second)."""
+
+    text: str
+    at_least: float
+    unit: str = "x"
+
+
+REQUIREMENTS = {
+    "quantize": Requirement("quantize float32, ties to even, `out=`, against `np.copyto`: both into an old array", 0.9),
+    "quantize, new": Requirement("the same against `x.copy()`: both into a new array", 0.9),
+    "quantize, strict": Requirement("the same into a new array against `np.copyto` into an old one", 0.9),
+    "easy and wide": Requirement("the same on easy and wide data: within 10 %", 1 / 1.1),
+    "directed": Requirement("directed modes against ties to even (1.3 times its time)", 1 / 1.3),
+    "float64": Requirement("quantize float64 against a float64 `np.copyto`", 0.8),
+    "stochastic BF16": Requirement("stochastic rounding to BF16 against `np.copyto`", 0.8),
+    "stochastic": Requirement("stochastic rounding to any format against `np.copyto`", 0.5),
+    "FP16": Requirement("FP16 add, multiply, divide, sqrt against NumPy's float16", 20),
+    "BF16": Requirement("BF16 add, multiply, divide, sqrt against ml_dtypes", 5),
+    "E4M3": Requirement("E4M3 add, multiply, divide, sqrt against ml_dtypes", 15),
+    "flags": Requirement("every operation but remainder with flags, in every mode", 30, "M/s"),
+    "flags, remainder": Requirement("remainder with flags, in every mode", 2, "M/s"),
+    "import": Requirement("`import floatsim` against `import numpy` (1.3 times its time)", 1 / 1.3),
+    "first call": Requirement("first call with a warm cache, Numba's import included, against 0.45 s", 1),
+    "compile": Requirement("any one kernel compiled cold, against 1 s", 1),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A contestant: a limit, floatsim called with keywords, or a peer."""
+
+    label: str
+    kind: str
+    how: dict[str, Any] = field(default_factory=dict)
+    out: bool = False
+
+
+@dataclass(frozen=True)
+class Check:
+    """`row` has to meet a requirement against another row; against None: the other data, or results a second."""
+
+    requirement: str
+    row: str
+    against: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Contestants that do the same job on the same data, in the same rounds."""
+
+    group: str
+    title: str
+    operation: str
+    fmt: fs.FloatFormat
+    size_class: str
+    rows: tuple[Row, ...]
+    checks: tuple[Check, ...]
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}: {self.title}"
+
+
+def _peers(how: dict[str, Any] | None = None) -> tuple[Row, ...]:
+    return tuple(Row(name, "peer", how or {}) for name in peers.PEERS)
+
+
+_LIMITS = (Row(COPYTO, "limit"), Row(COPY, "limit"))
+_SEED = {"seed": 1}
+
+
+def _mode(mode: str) -> dict[str, Any]:
+    return {"rounding": mode} | (_SEED if mode == "stochastic" else {})
+
+
+def _conversions() -> Iterator[Case]:
+    for fmt in QUANTIZED:
+        ours = (Row(OURS, "floatsim"), Row(OURS_OUT, "floatsim", out=True))
+        checks = (
+            Check("quantize", OURS_OUT, COPYTO), Check("quantize, new", OURS, COPY),
+            Check("quantize, strict", OURS, COPYTO), Check("easy and wide", BEST),
+        )  # fmt: skip
+        yield Case("quantize float32", fmt.name, "quantize", fmt, "conversion", _LIMITS + ours + _peers(), checks,
+                   "float32")  # fmt: skip
+    for fmt in QUANTIZED:
+        rows = tuple(Row(mode, "floatsim", _mode(mode), out=HAS_OUT) for mode in MODES if mode != "stochastic")
+        checks = tuple(Check("directed", mode, "ties_to_even") for mode in DIRECTED)
+        yield Case("quantize float32, directed", fmt.name, "quantize", fmt, "conversion", rows, checks, "float32")
+    for fmt in QUANTIZED:
+        rows = (*_LIMITS, Row(OURS, "floatsim"), Row(OURS_OUT, "floatsim", out=True))
+        checks = (Check("float64", BEST, COPYTO),)
+        yield Case("quantize float64", fmt.name, "quantize", fmt, "conversion", rows, checks, "float64")
+    for fmt in QUANTIZED:
+        how = _mode("stochastic")
+        rows = (*_LIMITS, Row(OURS, "floatsim", how), Row(OURS_OUT, "floatsim", how, out=True), *_peers(how))
+        requirement = "stochastic BF16" if fmt is fs.BF16 else "stochastic"
+        checks = (Check(requirement, BEST, COPYTO),)
+        yield Case("quantize float32, stochastic", fmt.name, "quantize", fmt, "conversion", rows, checks, "float32")
+    for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
+        yield Case("convert float32 to packed codes", fmt.name, "convert", fmt, "conversion",
+                   (Row(OURS, "floatsim"), *_peers()), (), "float32")  # fmt: skip
+
+
+def _arithmetic() -> Iterator[Case]:
+    for fmt, rival in (fs.FP16, "NumPy"), (fs.BF16, "ml_dtypes"), (fs.E4M3, "ml_dtypes"):
+        for operation in "add", "multiply", "divide", "sqrt":
+            rows = (Row(OURS, "floatsim"), Row(OURS_OUT, "floatsim", out=True), *_peers())
+            checks = (Check(fmt.name, OURS, rival),)
+            yield Case("arithmetic", f"{fmt.name} {operation}", operation, fmt, "arithmetic", rows, checks)
+
+
+OPERANDS = {
+    "add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3, "remainder": 2, "fmod": 2, "rint": 1,
+    "floor": 1, "ceil": 1, "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
+    "scalb": 1, "to_integer": 1, "from_integer": 0, "encode": 0, "quantize": 0, "convert": 0, "logb": 1, "next_up": 1,
+    "next_down": 1, "equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
+    "unordered": 2,
+}  # fmt: skip
+"""How many arrays of codes each operation takes; 0 for those that take numbers of another kind."""
+
+WITHOUT_MODE = (
+    "logb", "next_up", "next_down", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered"
+)  # fmt: skip
+
+
+def _flags() -> Iterator[Case]:
+    for fmt in fs.FP16, fs.BF16, fs.E4M3, fs.FP32:
+        for operation in OPERANDS:
+            if operation == "convert":
+                continue  # encode, with another dtype on its result
+            modes = ("",) if operation in WITHOUT_MODE else MODES
+            rows = tuple(
+                Row(mode or OURS, "floatsim", (_mode(mode) if mode else {}) | {"return_flags": True}) for mode in modes
+            )
+            requirement = "flags, remainder" if operation == "remainder" else "flags"
+            source = "float64" if fmt is fs.FP32 else "float32"
+            yield Case("with flags", f"{fmt.name} {operation}", operation, fmt, "flags", rows,
+                       tuple(Check(requirement, row.label) for row in rows), source)  # fmt: skip
+
+
+def cases() -> list[Case]:
+    return [*_conversions(), *_arithmetic(), *_flags()]
+
+
+# -- data ----------------------------------------------------------------------------------------------------------
+
+
+def values(data: str, dtype: str, fmt: fs.FloatFormat, size: int) -> np.ndarray:
+    """easy: N(0, 1). wide: uniform exponents from below the format's subnormals to beyond its max, and 1 % specials."""
+    rng = np.random.default_rng(size)
+    if data == "easy":
+        return rng.standard_normal(size).astype(dtype)
+    info = np.finfo(dtype)
+    lowest = max(fmt.emin - fmt.precision - 2, info.minexp - info.nmant)
+    exponents = rng.integers(lowest, min(fmt.emax + 3, info.maxexp - 1), size)
+    x = np.ldexp(rng.uniform(1, 2, size) * rng.choice([-1, 1], size), exponents).astype(dtype)
+    x[rng.integers(0, size, size // 100)] = rng.choice(np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype), size // 100)
+    return x
+
+
+def codes(data: str, fmt: fs.FloatFormat, size: int, count: int, positive: bool) -> list[np.ndarray]:
+    """easy: N(0, 1), or its magnitude, rounded to the format. wide: all codes, equally likely."""
+    rng = np.random.default_rng(size)
+    if data == "easy":
+        normal = [rng.standard_normal(size) for _ in range(count)]
+        return [fs.encode(np.abs(x) if positive else x, fmt) for x in normal]
+    return [rng.integers(0, 1 << fmt.bits, size, dtype=fmt.code_dtype) for _ in range(count)]

@@ -1,0 +1,152 @@
+"""What a user waits for before the first result: imports, the first call, and each kernel compiled cold.
+
+Everything is measured in processes of its own, with a cache folder of Numba's that is empty or just filled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import cases
+from .running import outcome
+
+FIRST_CALL, COMPILED = 0.45, 1.0
+_SETUP = "import numpy as np, floatsim as fs; x = np.ones(4, 'f4'); h = np.ones(4, 'f2'); "
+
+IMPORTS = {
+    "import numpy": "import numpy",
+    "import floatsim": "import floatsim",
+    "import floatsim, and look up quantize": "import floatsim; floatsim.quantize",
+    "import numba": "import numba",
+}
+FIRST_CALLS = {
+    "first quantize": _SETUP + "fs.quantize(x, 'fp16')",
+    "first add": _SETUP + "fs.add(h, h)",
+    "first add, with flags": _SETUP + "fs.add(h, h, return_flags=True)",
+    "first matmul": _SETUP + "fs.matmul(h[None], h[:, None])",
+}
+
+
+def _kernel_calls() -> Iterator[str]:
+    """Calls that between them reach every kernel, each in the plainest manner and with flags."""
+    arguments = {"to_integer": "a, np.int32", "from_integer": "i, fmt", "scalb": "a, i"}
+    modes = ("ties_to_even", "toward_zero", "stochastic")
+    for name in "fp16", "bf16", "e4m3", "fp32", "fp64":
+        setup = f"fmt = fs.as_format('{name}'); a = fs.array(x, fmt); i = np.arange(4); "
+        for operation, count in cases.OPERANDS.items():
+            given = arguments.get(operation, ", ".join("a" * count) or "x, fmt")
+            plain = operation in cases.WITHOUT_MODE
+            for mode in ("",) if plain else modes:
+                for flags in "", "return_flags=True":
+                    how = f"rounding='{mode}', seed=1" if mode else ""
+                    yield setup + f"fs.{operation}({', '.join(part for part in (given, how, flags) if part)})"
+        yield setup + "fs.decode(a.codes, fmt); fs.classify(a); fs.total_order(a, a)"
+        for fused in "", ", fused=True":
+            yield setup + f"fs.matmul(a[None], a[:, None], accumulate=fs.Sequential(fmt{fused}))"
+        yield setup + "fs.matmul(a[None], a[:, None], accumulate=fs.Exact(fmt))"
+        yield setup + "fs.quantize(x.astype('f8'), fmt, rounding='ties_to_even')"
+
+
+# Runs the calls given on stdin (a JSON list) and prints, for each, the kernels that it compiled and their seconds.
+_LISTENER = """
+import json, sys, time
+import numpy as np, floatsim as fs
+import floatsim.emulator
+from numba.core import event
+
+class Outermost(event.Listener):
+    depth, compiled = 0, []
+    def on_start(self, e):
+        self.depth += 1
+        if self.depth == 1:
+            self.start = time.perf_counter()
+    def on_end(self, e):
+        self.depth -= 1
+        if self.depth == 0:
+            function, types = e.data["dispatcher"].py_func, e.data["args"]
+            name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+            kinds = [str(t.dtype) for t in types if hasattr(t, "dtype")]
+            self.compiled.append((name, ' '.join(dict.fromkeys(kinds)), time.perf_counter() - self.start))
+
+listener = Outermost()
+x, h = np.ones(4, 'f4'), np.ones(4, 'f2')
+event.register("numba:compile", listener)
+found = []
+for call in json.load(sys.stdin):
+    listener.compiled = []
+    try:
+        exec(call)
+    except (TypeError, ValueError):  # e.g. a dtype that cannot hold the format
+        pass
+    found.append(listener.compiled)
+print(json.dumps(found))
+"""
+
+
+def _python(code: str, cache: str, given: str = "") -> str:
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=given, capture_output=True, text=True, env=environment, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"a benchmark process failed:\n{done.stderr}")
+    return done.stdout
+
+
+def _seconds(code: str, cache: str) -> float:
+    timed = f"import time\nstart = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
+    return float(_python(timed, cache))
+
+
+@contextmanager
+def _cache() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def waiting(rounds: int) -> dict[str, Any]:
+    """Seconds of imports and of first calls with a warm cache, in interleaved processes."""
+    jobs = IMPORTS | FIRST_CALLS
+    with _cache() as cache:
+        for code in jobs.values():
+            _seconds(code, cache)
+        taken: dict[str, list[float]] = {name: [] for name in jobs}
+        for _ in range(rounds):
+            for name, code in jobs.items():
+                taken[name].append(_seconds(code, cache))
+    rows = [{"what": name, "median": statistics.median(s), "min": min(s)} for name, s in taken.items()]
+    seconds = {row["what"]: row["median"] for row in rows}
+    checks = [outcome("import", "import floatsim", seconds["import numpy"] / seconds["import floatsim"])]
+    checks += [outcome("first call", name, FIRST_CALL / seconds[name]) for name in FIRST_CALLS]
+    return {"rows": rows, "checks": checks}
+
+
+def compiling(rounds: int, most: int | None = None) -> dict[str, Any]:
+    """Each kernel's cold compile time, Numba's own first-use cost included, in a process with an empty cache.
+
+    One process finds which call first compiles which kernel; then each such call gets processes of its own.
+    """
+    calls = list(_kernel_calls())[:most]
+    with _cache() as cache:
+        found = json.loads(_python(_LISTENER, cache, json.dumps(calls)))
+    fastest: dict[str, dict[str, Any]] = {}
+    for call, compiled in zip(calls, found, strict=True):
+        new = {name for name, _, _ in compiled} - fastest.keys()
+        for _ in range(rounds if new else 0):
+            with _cache() as cache:
+                alone = json.loads(_python(_LISTENER, cache, json.dumps([call])))[0]
+            for name, kinds, seconds in alone:
+                known = fastest.get(name, {"seconds": seconds})["seconds"]
+                if name in new and seconds <= known:
+                    fastest[name] = {"kernel": name, "types": kinds, "seconds": seconds}
+    rows = [fastest[name] for name in sorted(fastest)]
+    checks = [outcome("compile", f"kernel {row['kernel']}", COMPILED / row["seconds"]) for row in rows]
+    return {"rows": rows, "checks": checks}
