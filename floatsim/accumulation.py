@@ -83,10 +83,10 @@ Accumulation: TypeAlias = Sequential | Exact
 
 
 def _accumulator_format(fmt: FormatLike) -> FloatFormat:
-    fmt = as_format(fmt)
-    if fmt.is_scale:
-        raise TypeError(f"{fmt.name} is a scale format and cannot accumulate")
-    return fmt
+    named = as_format(fmt)
+    if named.is_scale:
+        raise TypeError(f"{named.name} is a scale format and cannot accumulate")
+    return named
 
 
 _FORM = re.compile(r"(sequential|exact)\s*\((.*?)(,\s*fused\s*)?\)", re.IGNORECASE)

@@ -11,8 +11,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict, Unpack
 
 from floatsim.rounding import (
-    Attributes, Overflow, OverflowLike, Rounding, RoundingLike, Tininess, TininessLike, as_member,
-)  # fmt: skip
+    Attributes,
+    Overflow,
+    OverflowLike,
+    Rounding,
+    RoundingLike,
+    Tininess,
+    TininessLike,
+    as_member,
+)
 from floatsim.streams import RandomStream, SeedLike, checked_seed
 
 __all__ = ["Context", "How", "Manner", "context", "get_context", "resolve"]

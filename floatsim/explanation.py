@@ -174,7 +174,8 @@ def _explain_finite(
     subnormal = "" if e >= fmt.emin else f" (below the smallest normal 2^{fmt.emin}: a subnormal's leading bits are 0)"
     outcome = f"result {value:.17g} = {rounded_bits}b x 2^{scale}, {result}"
     if flags & OVERFLOW:
-        outcome = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}: {how.overflow.name.lower()} gives {value:.17g}, {result}"
+        beyond = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}"
+        outcome = f"{beyond}: {how.overflow.name.lower()} gives {value:.17g}, {result}"
     elif value == 0 and rounded:
         outcome = f"the result is tiny, and flush-to-zero (ftz) makes it {value:.17g}, {result}"
     steps = (

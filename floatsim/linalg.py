@@ -100,8 +100,10 @@ def matmul(
     """
     x, x_format, x_float = _matrix_operand(a, "a")
     y, y_format, y_float = _matrix_operand(b, "b")
-    how = as_accumulation(accumulate) if accumulate is not None else Sequential(
-        FP64 if FP64 in (x_format, y_format) else FP32
+    how = (
+        as_accumulation(accumulate)
+        if accumulate is not None
+        else Sequential(FP64 if FP64 in (x_format, y_format) else FP32)
     )
     fmt = how.format if format is None else as_format(format)
     keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,

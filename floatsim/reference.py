@@ -41,7 +41,7 @@ from floatsim.rounding import (
     Overflow,
     Rounding,
     Tininess,
-)  # fmt: skip
+)
 
 __all__ = [
     "Attributes", "Kind", "Number", "add", "ceil", "classify", "compare", "convert", "decode", "divide", "draw",
@@ -331,9 +331,7 @@ def _exact_sum(a: Number, b: Number, how: Attributes) -> Number:
     if a.is_zero and b.is_zero:
         return _sum_of_zeros(a, b, how)
     exponent = min(a.exponent, b.exponent)
-    total = sum(
-        (-1) ** x.sign * x.significand << (x.exponent - exponent) for x in (a, b)
-    )
+    total = sum((-1) ** x.sign * x.significand << (x.exponent - exponent) for x in (a, b))
     if total == 0:
         return _zero(int(how.rounding is Rounding.TOWARD_NEGATIVE))
     return Number(Kind.FINITE, int(total < 0), abs(total), exponent)
