@@ -60,7 +60,6 @@ LOST_COLOUR = "#1a1a1a"
 
 FIVE = (FP32, FP16, BF16, E4M3, E5M2)
 
-_BIT_COLOURS = {"s": "#d55e00", "e": "#0072b2", "t": "#009e73"}
 _INK, _PALE = "#222222", "#f1f1f1"
 _BAND = 0.66  # of a histogram's row; its words stand above
 
@@ -386,6 +385,12 @@ def _is_dark(tint: Any) -> bool:
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.3)
 
 
+def _paler(tint: str) -> tuple[float, ...]:
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - 0.35 * (1 - part) for part in to_rgb(tint))
+
+
 def _cell(column: float, row: float, tint: Any) -> Any:
     from matplotlib.patches import Rectangle
 
@@ -444,6 +449,7 @@ def format_ranges(formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = Non
     for label, fmt in zip(ax.get_yticklabels(), rows, strict=True):
         label.set(color=colour(fmt), fontweight="bold")
     ax.tick_params(axis="y", length=0)
+    ax.use_sticky_edges = False
     ax.margins(x=0.12)
     ax.invert_yaxis()
     ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
@@ -455,7 +461,7 @@ def format_ranges(formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = Non
 
 
 def bit_strip(value: Any, formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = None) -> Axes:
-    """The bits of one number in several formats: sign, exponent and trailing significand, and the value they have.
+    """The bits of one number in several formats: sign (black), exponent, trailing significand (pale), and the value.
 
     Parameters
     ----------
@@ -493,8 +499,10 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] = FIVE, *, ax: Axes | No
         code = int(encode(value, fmt))
         letters = fmt.layout.replace(" ", "")
         for place, (letter, bit) in enumerate(zip(letters, f"{code:0{fmt.bits}b}", strict=True)):
-            ax.add_patch(_cell(place, row, _BIT_COLOURS[letter]))
-            ax.text(place + 0.5, row + 0.5, bit, ha="center", va="center", color="white", family="monospace")
+            tint = {"s": _INK, "e": colour(fmt), "t": _paler(colour(fmt))}[letter]
+            ax.add_patch(_cell(place, row, tint))
+            ax.text(place + 0.5, row + 0.5, bit, ha="center", va="center", family="monospace",
+                    color="white" if _is_dark(tint) else _INK)  # fmt: skip
         shown = float(decode(code, fmt))
         ax.annotate(f"{shown:.{max(2, 3 + fmt.precision * 3 // 10)}g}", (fmt.bits, row + 0.5), (5, 0),
                     textcoords="offset points", va="center")  # fmt: skip
