@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim import backends
+from floatsim import backends, recording
 from floatsim.arrays import FloatArray, implements, wrap
 from floatsim.contexts import How, Manner, resolve
 from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read
@@ -91,8 +91,11 @@ def _operate(operation: str, arguments: dict[str, Any], format: FormatLike | Non
     fmt = named or operands[0][1]
     _no_scales(operation, fmt, *(source for _, source in operands))
     _check_shapes(arguments, operands)
-    codes, events = backends.current().elementwise(operation, operands, fmt, manner)
+    wanted = manner.return_flags or recording.recording()
+    codes, events = backends.current().elementwise(operation, operands, fmt, manner, wanted)
     result = deliver(codes, fmt, float_array, out)
+    if events is None:
+        return result
     return finish(operation, result, events, manner, operands, (codes, fmt))
 
 

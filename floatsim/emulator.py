@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -102,30 +103,43 @@ _OPERATIONS = {
 }
 
 
-def elementwise(name: str, operands: list[Operand], fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
-    """(codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes."""
+def elementwise(
+    name: str, operands: list[Operand], fmt: FloatFormat, manner: Manner, want_events: bool = True
+) -> tuple[Codes, Events | None]:
+    """(codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes; no events if not wanted."""
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
-    dtype = _working_dtype([fmt, *(source for _, source in operands)])
+    sources = [source for _, source in operands]
+    dtype = _working_dtype([fmt, *sources])
+    flat = [_flat(codes, shape, dtype) for codes, _ in operands]
+    if not want_events and all(source == fmt for source in sources):
+        fast = np.empty(_size(shape), dtype)
+        if shortcuts.elementwise(name, flat, fmt, manner, fast):
+            return fast.reshape(shape), None
     if name == "rint":
         loop, extra = loops.rint, (manner.attributes.rounding.value, 1)
     else:
         loop, extra = _OPERATIONS[name]
     arguments: list[Any] = []
-    for codes, source in operands:
-        arguments += [_flat(codes, shape, dtype), format_row(source)]
+    for codes, source in zip(flat, sources, strict=True):
+        arguments += [codes, format_row(source)]
     out, events = _results(shape, dtype)
     loop(*arguments, *extra, out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events)
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
 
 
+def _size(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
+
+
 def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Events]:
-    size = int(np.prod(shape, dtype=np.int64))
-    return np.empty(size, dtype), np.empty(size, np.uint8)
+    return np.empty(_size(shape), dtype), np.empty(_size(shape), np.uint8)
 
 
 def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
     """(codes in `fmt`, event bytes) of a conversion."""
-    return elementwise("convert", [(codes, source)], fmt, manner)
+    converted, events = elementwise("convert", [(codes, source)], fmt, manner)
+    assert events is not None
+    return converted, events
 
 
 _EXACT = Manner(Attributes())
@@ -201,7 +215,7 @@ def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
 def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
     """totalOrder(a, b) of two arrays of codes of one format."""
     shape = np.broadcast_shapes(a.shape, b.shape)
-    out = np.empty(int(np.prod(shape, dtype=np.int64)), np.bool_)
+    out = np.empty(_size(shape), np.bool_)
     loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_row(fmt), out)
     return out.reshape(shape)
 

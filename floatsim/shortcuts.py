@@ -10,17 +10,17 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from floatsim_kernels import carriers, machine
+from floatsim_kernels import carriers, machine, packed
 
 from floatsim import reference
 from floatsim.contexts import Manner
-from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.rounding import Attributes, Overflow, Rounding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["quantize"]
+__all__ = ["elementwise", "quantize"]
 
 
 class _Carrier(NamedTuple):
@@ -143,4 +143,77 @@ def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner
     if how.rounding is _STOCHASTIC:
         arguments += (np.array([manner.seed, manner.offset], np.uint64), how.random_bits)
     kernel(*arguments)
+    return True
+
+
+# -- packed codes ------------------------------------------------------------------------------------------------------
+
+_PACKED = {
+    "add": packed.ADD,
+    "subtract": packed.SUBTRACT,
+    "multiply": packed.MULTIPLY,
+    "divide": packed.DIVIDE,
+    "sqrt": packed.SQRT,
+}
+
+
+def _is_narrow(fmt: FloatFormat) -> bool:
+    """Whether float32 holds sums, products and quotients of the format well enough to round them once more."""
+    lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1
+    return (
+        2 * fmt.precision + 2 <= FP32.precision
+        and min(2 * lowest, lowest - highest) >= FP32.emin
+        and max(2 * highest, highest - lowest) <= FP32.emax
+        and fmt.has_signed_zero
+        and not fmt.is_scale
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
+    """What `packed.narrow` needs to know."""
+    shift = FP32.trailing_bits - fmt.trailing_bits
+
+    def power(exponent: int) -> int:
+        return exponent + FP32.bias << FP32.trailing_bits
+
+    nan, _ = reference.nan_result(fmt)
+    fields = {
+        "sign": fmt.sign_mask,
+        "magnitude": fmt.magnitude_mask,
+        "sign_shift": 32 - fmt.bits,
+        "shift": shift,
+        "scale": power(fmt.emin - FP32.emin),
+        "unscale": power(FP32.emin - fmt.emin),
+        "emin": power(fmt.emin),
+        "limit": power(fmt.emax + 2) - 1,
+        "above": shift << FP32.trailing_bits,
+        "max": int(np.float32(fmt.max).view(np.uint32)),
+        "max_code": fmt.max_code,
+        "infinite_operand": fmt.infinity_code or 0,  # 0 is no special code: there is no such operand
+        "infinity": reference.infinite_result(0, fmt),
+        "nan": nan,
+        "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
+    }
+    row = np.array([fields[name] for name in packed.NARROW_FIELDS], dtype=np.uint32)
+    row.flags.writeable = False
+    return row
+
+
+def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
+    """Write the result codes of an operation within one format to `out` (all flat); False if no fast kernel can."""
+    how = manner.attributes
+    if name not in _PACKED or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
+        return False
+    if how.daz or how.ftz or not machine.environment_is_default():
+        return False
+    arguments = (_PACKED[name], codes[0], codes[-1], out)
+    if fmt == FP16 and machine.has_f16c():
+        packed.half(*arguments)
+    elif fmt == BF16:
+        packed.bfloat(*arguments)
+    elif _is_narrow(fmt):
+        packed.narrow(*arguments, _narrow_row(fmt))
+    else:
+        return False
     return True

@@ -53,7 +53,7 @@ def grid_row(g):
 
 @inline
 def split32(u, g):
-    """(magnitude as a finite float, C, q) of a code. A magnitude far beyond max is brought nearer; it still overflows."""
+    """(magnitude as a finite float, C, q) of a code. One far beyond max is brought nearer; it still overflows."""
     m = min(np.uint32(u & _MAGNITUDE32), g[LIMIT])
     e = max(np.uint32(m & _INF32), g[EMIN])
     return float_from_bits(m), float_from_bits(np.uint32(e + g[ABOVE])), float_from_bits(np.uint32(e - g[BELOW]))
@@ -222,7 +222,7 @@ def shared32_stochastic(x, out, grid, drop, draws, random_bits):
 
 @inline
 def split64(u, g):
-    """(magnitude as a finite float, C, q) of a code. A magnitude far beyond max is brought nearer; it still overflows."""
+    """(magnitude as a finite float, C, q) of a code. One far beyond max is brought nearer; it still overflows."""
     m = min(u & _MAGNITUDE64, g[LIMIT])
     e = max(m & _INF64, g[EMIN])
     return double_from_bits(m), double_from_bits(e + g[ABOVE]), double_from_bits(e - g[BELOW])
