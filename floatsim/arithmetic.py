@@ -90,10 +90,13 @@ def _operate(operation: str, arguments: dict[str, Any], format: FormatLike | Non
     operands, float_array = _read_operands(arguments, named)
     fmt = named or operands[0][1]
     _no_scales(operation, fmt, *(source for _, source in operands))
-    _check_shapes(arguments, operands)
+    shape = _check_shapes(arguments, operands)
     wanted = manner.return_flags or recording.recording()
-    codes, events = backends.current().elementwise(operation, operands, fmt, manner, wanted)
-    result = deliver(codes, fmt, float_array, out)
+    target = None if out is None else out_codes(out, fmt, shape)
+    codes, events = backends.current().elementwise(operation, operands, fmt, manner, wanted, target)
+    result = wrap(codes, fmt, float_array) if out is None else out
+    if target is not None and codes is not target:
+        target[...] = codes
     if events is None:
         return result
     return finish(operation, result, events, manner, operands, (codes, fmt))

@@ -104,17 +104,26 @@ _OPERATIONS = {
 
 
 def elementwise(
-    name: str, operands: list[Operand], fmt: FloatFormat, manner: Manner, want_events: bool = True
+    name: str,
+    operands: list[Operand],
+    fmt: FloatFormat,
+    manner: Manner,
+    want_events: bool = True,
+    out: Codes | None = None,
 ) -> tuple[Codes, Events | None]:
-    """(codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes; no events if not wanted."""
+    """(codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes; no events if not wanted.
+
+    The codes may lie in `out`, of the result's shape, if that is given.
+    """
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = [source for _, source in operands]
     dtype = _working_dtype([fmt, *sources])
     flat = [_flat(codes, shape, dtype) for codes, _ in operands]
     if not want_events and all(source == fmt for source in sources):
-        fast = np.empty(_size(shape), dtype)
-        if shortcuts.elementwise(name, flat, fmt, manner, fast):
-            return fast.reshape(shape), None
+        fast = out if out is not None and _may_write(out, flat) else np.empty(shape, dtype)
+        if shortcuts.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
+            return fast, None
+    extra: tuple[int, ...]
     if name == "rint":
         loop, extra = loops.rint, (manner.attributes.rounding.value, 1)
     else:
@@ -125,6 +134,11 @@ def elementwise(
     out, events = _results(shape, dtype)
     loop(*arguments, *extra, out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events)
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
+
+
+def _may_write(out: Codes, read: list[Codes]) -> bool:
+    """Whether a kernel may write to `out` directly while it reads the others."""
+    return out.flags.c_contiguous and not any(np.may_share_memory(out, codes) for codes in read)
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -232,9 +246,7 @@ def quantize(
 ) -> Events | None:
     """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier; the event bytes if wanted."""
     if not want_events:
-        direct = (
-            out if out.flags.c_contiguous and not np.may_share_memory(out, codes) else np.empty_like(out, order="C")
-        )
+        direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
         if shortcuts.quantize(_flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)):
             if direct is not out:
                 out[...] = direct

@@ -1,11 +1,14 @@
 """What this processor has, and the state that it is in."""
 
+import functools
+
 import numpy as np
 from numba.core.registry import cpu_target
 
 from .jit import kernel
 
 
+@functools.cache
 def has_f16c():
     """Whether the code that Numba generates may convert between float16 and float32 in hardware.
 
