@@ -1,0 +1,317 @@
+"""What is run over whole input spaces, cut into chunks of a few seconds at most.
+
+A job is a name, a number of chunks and a function from a chunk's number to (cases, mismatches, examples). Chunks do
+not depend on one another, so that a run may stop anywhere and go on later, in as many processes as there are.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import oracles as o
+from oracles import How
+
+import floatsim as fs
+from floatsim import Rounding, emulator, reference
+from floatsim.contexts import resolve
+
+if __package__:
+    from . import loops
+else:
+    import loops
+
+Outcome = tuple[int, int, list[str]]
+EXAMPLES = 5
+EVERY_HOW = o.every_how()
+MODES = {m.name.lower(): m for m in o.DETERMINISTIC}
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    says: str
+    chunks: int
+    run: Callable[[int], Outcome]
+
+
+def _compared(
+    what: str, fmt: fs.FloatFormat, how: object, operands: tuple[np.ndarray, ...], got: tuple, want: tuple
+) -> Outcome:
+    differs = np.zeros(np.shape(got[0]), bool)
+    for g, w in zip(got, want, strict=True):
+        differs |= np.asarray(g) != np.asarray(w)
+    if not differs.any():
+        return differs.size, 0, []
+    found = []
+    for i in np.flatnonzero(differs)[:EXAMPLES]:
+        mine, due = (tuple(int(np.ravel(x)[i]) for x in side) + (0,) * (2 - len(side)) for side in (got, want))
+        found.append(o.report(what, fmt, how, tuple(int(np.ravel(c)[i]) for c in operands), mine, due))
+    return differs.size, int(differs.sum()), found
+
+
+def _joined(outcomes: list[Outcome]) -> Outcome:
+    return (
+        sum(x[0] for x in outcomes),
+        sum(x[1] for x in outcomes),
+        [line for x in outcomes for line in x[2]][:EXAMPLES],
+    )
+
+
+# -- all float32 values to every format --------------------------------------------------------------------------------
+
+_CAST_CHUNK = 1 << 22
+
+
+@functools.cache
+def _float32_values(fmt: fs.FloatFormat) -> np.ndarray:
+    """The float32 code of every code of a format, NaN as float32's canonical one."""
+    d = o.vector_decode(fmt.codes(), fmt)
+    x = np.where(d.infinite, np.where(d.negative, -np.inf, np.inf), d.value)
+    x = np.where(d.negative & (d.value == 0) & ~d.infinite, -0.0, x).astype(np.float32)
+    return np.where(d.nan, np.uint32(0x7FC00000), x.view(np.uint32))
+
+
+def _cast_oracle(codes: np.ndarray, fmt: fs.FloatFormat, mode: Rounding) -> tuple[np.ndarray, np.ndarray]:
+    at = o.layout(fmt)
+    out, flags = np.empty(codes.size, np.int64), np.empty(codes.size, np.uint8)
+    if at.specials == "scale":
+        loops.cast32_to_scale(codes, at.bias, at.largest, at.nan, mode.value, out, flags)
+        return out, flags
+    none = -1
+    infinity, nan = (none if code is None else code for code in (at.inf, at.nan))
+    zero_keeps_sign = at.specials != "fnuz"
+    loops.cast32(codes, at.t, 1 - at.bias, at.largest, infinity, nan, at.sign_bit, zero_keeps_sign, mode.value, 0,
+                 out, flags)  # fmt: skip
+    return out, flags
+
+
+def _cast(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
+    """encode with and without flags, quantize, and where there is one the dtype's own cast."""
+    codes = np.arange(chunk * _CAST_CHUNK, (chunk + 1) * _CAST_CHUNK, dtype=np.uint32)
+    x = codes.view(np.float32)
+    how = How(mode)
+    if fmt.precision <= 24:
+        want, flags = _cast_oracle(codes, fmt, mode)
+    else:
+        with np.errstate(all="ignore"):
+            wide = x.astype(np.float64)
+        nan = np.isnan(x)
+        want = np.where(nan, np.uint64(fmt.canonical_nan), wide.view(np.uint64))
+        flags = np.where(nan & ((codes >> np.uint32(22)) & np.uint32(1) == 0), fs.INVALID, 0).astype(np.uint8)
+    want = want.astype(fmt.code_dtype)
+    outcomes = []
+    got = fs.encode(x, fmt, rounding=mode, return_flags=True)
+    outcomes.append(_compared(f"encode to {fmt.name}", fs.FP32, how, (codes,), got, (want, flags)))
+    plain = fs.encode(x, fmt, rounding=mode)
+    outcomes.append(_compared(f"encode to {fmt.name}, no flags", fs.FP32, how, (codes,), (plain,), (want,)))
+    if fmt.bits <= 16 or fmt is fs.FP32:
+        try:
+            quantized = fs.quantize(x, fmt, rounding=mode).view(np.uint32)
+        except TypeError:
+            quantized = None
+        if quantized is not None:
+            grid = _float32_values(fmt)[want] if fmt.bits <= 16 else want
+            outcomes.append(_compared(f"quantize to {fmt.name}", fs.FP32, how, (codes,), (quantized,), (grid,)))
+    if mode is Rounding.TIES_TO_EVEN and fmt.dtype is not None and fmt.bits <= 16:
+        with np.errstate(all="ignore"):
+            theirs = x.astype(fmt.dtype).view(fmt.code_dtype)
+        finite = np.isfinite(x)
+        if fmt.is_scale:  # its corners are ml_dtypes' own
+            finite &= (x >= np.finfo(np.float32).tiny) & (x < fmt.max)
+        decoded_nan = o.vector_decode(theirs, fmt).nan
+        theirs = np.where(decoded_nan, fmt.canonical_nan if fmt.canonical_nan is not None else 0, theirs)
+        mask = fmt.code_dtype.type(fmt.magnitude_mask)
+        zeros = (theirs.astype(mask.dtype) & mask == 0) & (want & mask == 0) & (fmt.specials.value == "finite")
+        keep = finite & ~zeros  # FP6 and FP4: ml_dtypes may drop the sign of a zero
+        outcomes.append(_compared(f"cast to {fmt.dtype}", fs.FP32, how, (codes[keep],),
+                                  (plain[keep],), (theirs[keep].astype(fmt.code_dtype),)))  # fmt: skip
+    return codes.size, sum(x[1] for x in outcomes), _joined(outcomes)[2]
+
+
+# -- all pairs of FP16 and BF16 ----------------------------------------------------------------------------------------
+
+_ROWS = 64  # values of a in a chunk
+_PAIR_OPERATIONS = ("add", "subtract", "multiply", "divide")
+
+
+def _float32_arithmetic(fmt: fs.FloatFormat, operation: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Values in ties-to-even: float32 arithmetic, then one rounding; NaN as the canonical one."""
+    function = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}[operation]
+    with np.errstate(all="ignore"):
+        wide = function(a.view(fmt.dtype).astype(np.float32)[:, None], b.view(fmt.dtype).astype(np.float32)[None, :])
+        narrow = wide.astype(fmt.dtype).view(np.uint16)
+    narrow[np.isnan(wide)] = fmt.canonical_nan
+    return narrow
+
+
+def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> Outcome:
+    at = o.layout(fmt)
+    a = np.arange(chunk * _ROWS, (chunk + 1) * _ROWS, dtype=np.uint16)
+    b = np.arange(1 << 16, dtype=np.uint16)
+    x, y = fs.from_codes(a[:, None], fmt), fs.from_codes(b[None, :], fmt)
+    function, how = getattr(fs, operation), How(mode)
+    result, flags = function(x, y, rounding=mode, return_flags=True)
+    got = result.codes
+    wrong = np.zeros(got.shape, bool)
+    count = loops.judge_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o._table(fmt), at.t, at.largest,
+                              at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
+    found = [
+        o.report(operation, fmt, how, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
+        for i, j in np.argwhere(wrong)[:EXAMPLES]
+    ] if count else []  # fmt: skip
+    plain = function(x, y, rounding=mode).codes  # without flags there may be another way
+    first = np.broadcast_to(a[:, None], got.shape).ravel()
+    second = np.broadcast_to(b[None, :], got.shape).ravel()
+    outcomes = [(got.size, count, found)]
+    outcomes.append(
+        _compared(f"{operation}, no flags", fmt, how, (first, second), (plain.ravel(),), (got.ravel(),))
+    )
+    if mode is Rounding.TIES_TO_EVEN:
+        theirs = _float32_arithmetic(fmt, operation, a, b)
+        outcomes.append(_compared(f"{operation} against float32", fmt, how, (first, second), (plain.ravel(),),
+                                  (theirs.ravel(),)))  # fmt: skip
+    return got.size, sum(x[1] for x in outcomes), _joined(outcomes)[2]
+
+
+# -- structured and random cases of wide formats ----------------------------------------------------------------------
+
+_STRUCTURED_CHUNK = 1 << 16
+
+
+def _kernel(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple:
+    arrays = [(c.astype(fmt.code_dtype), fmt) for c in operands]
+    return emulator.elementwise(operation, arrays, fmt, resolve(how.keywords))
+
+
+def _public(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> np.ndarray:
+    arrays = [fs.from_codes(c.astype(fmt.code_dtype), fmt) for c in operands]
+    return getattr(fs, operation)(*arrays, **how.keywords).codes
+
+
+def _structured(fmt: fs.FloatFormat, operation: str, chunk: int) -> Outcome:
+    """Codes and event bytes; one part of the chunk for each of a few ways of rounding."""
+    r = np.random.default_rng([20261121, chunk, *f"{fmt.name} {operation}".encode()])
+    size = _STRUCTURED_CHUNK if fmt.precision <= 24 else _STRUCTURED_CHUNK // 8
+    codes = o.structured(fmt, o.ARITY[operation], size, r)
+    order = r.permutation(len(codes[0]))
+    outcomes = []
+    for part, k in zip(np.array_split(order, 12), r.permutation(len(EVERY_HOW)), strict=False):
+        how, operands = EVERY_HOW[k], tuple(c[part] for c in codes)
+        if fmt.precision <= 24:
+            want, events = o.vector_operation(operation, operands, fmt, how)
+        else:
+            want, events = _one_by_one(operation, operands, fmt, how)
+        got, happened = _kernel(operation, operands, fmt, how)
+        want = want.astype(fmt.code_dtype)
+        outcomes.append(_compared(operation, fmt, how, operands, (got, happened), (want, events)))
+        plain = _public(operation, operands, fmt, how)
+        _, bad, lines = _compared(f"{operation}, no flags", fmt, how, operands, (plain,), (want,))
+        outcomes.append((0, bad, lines))
+    return _joined(outcomes)
+
+
+def _one_by_one(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple:
+    at = o.layout(fmt)
+    want = []
+    for row in zip(*(c.tolist() for c in operands), strict=True):
+        values = tuple(at.decode(c, how.daz) for c in row)
+        if operation in ("remainder", "fmod"):
+            want.append(o.integer_remainder(operation, *values, fmt, how))
+        else:
+            want.append(o.Exact(operation, values, fmt)(how))
+    codes, events = zip(*want, strict=True)
+    return np.array(codes, np.uint64), np.array(events, np.uint8)
+
+
+# -- against the reference itself -------------------------------------------------------------------------------------
+
+
+_POLICIES = len(o.POLICIES)
+_WAYS = len(o.DETERMINISTIC) * _POLICIES
+
+
+def _way(fmt: fs.FloatFormat, operation: str, k: int) -> How:
+    """The k-th of the modes and policies, with DAZ, FTZ and a tininess rule drawn for it."""
+    mode, policy = o.DETERMINISTIC[k // _POLICIES], o.POLICIES[k % _POLICIES]
+    r = np.random.default_rng([k, *f"{fmt.name} {operation}".encode()])
+    ways = [h for h in EVERY_HOW if h.rounding is mode and h.overflow is policy]
+    return ways[r.integers(len(ways))]
+
+
+def _unary(fmt: fs.FloatFormat) -> list[str]:
+    own = [] if fmt.is_scale else ["sqrt", "rint", "floor", "ceil", "trunc"]
+    return own + [f"convert to {f.name}" for f in o.NAMED]
+
+
+def _every_code(fmt: fs.FloatFormat, chunk: int) -> Outcome:
+    """All codes of a format of at most 16 bits, one operand: kernels and reference."""
+    operation = _unary(fmt)[chunk // _WAYS]
+    how = _way(fmt, operation, chunk % _WAYS)
+    codes, target = fmt.codes(), fmt
+    if operation.startswith("convert to "):
+        target = fs.as_format(operation.removeprefix("convert to "))
+        kernel, function = emulator.convert(codes, fmt, target, resolve(how.keywords)), reference.convert
+    else:
+        kernel, function = _kernel(operation, (codes,), fmt, how), getattr(reference, operation)
+    results = [function(reference.decode(c, fmt, how.daz), target, how.attributes) for c in codes.tolist()]
+    want, events = zip(*results, strict=True)
+    return _compared(operation, fmt, how, (codes,), kernel, (np.array(want, kernel[0].dtype), np.array(events)))
+
+
+_TWO_OPERANDS = (*_PAIR_OPERATIONS, "remainder", "fmod")
+
+
+def _every_pair(fmt: fs.FloatFormat, chunk: int) -> Outcome:
+    """All pairs of a format of at most 8 bits: kernels and reference."""
+    operation = _TWO_OPERANDS[chunk // _WAYS]
+    how = _way(fmt, operation, chunk % _WAYS)
+    every = np.arange(1 << fmt.bits, dtype=np.uint64)
+    operands = tuple(g.ravel() for g in np.meshgrid(every, every, indexing="ij"))
+    got, happened = _kernel(operation, operands, fmt, how)
+    function = getattr(reference, operation)
+    numbers = [reference.decode(c, fmt, how.daz) for c in every.tolist()]
+    rows = zip(*(c.tolist() for c in operands), strict=True)
+    want, events = zip(*(function(numbers[a], numbers[b], fmt, how.attributes) for a, b in rows), strict=True)
+    return _compared(operation, fmt, how, operands, (got, happened), (np.array(want, got.dtype), np.array(events)))
+
+
+@functools.cache
+def jobs() -> dict[str, Job]:
+    """All jobs by name, in the order in which a full run takes them."""
+    found: list[Job] = []
+
+    def add(name: str, says: str, chunks: int, run: Callable[[int], Outcome]) -> None:
+        found.append(Job(name.lower(), says, chunks, run))
+
+    for fmt in o.NAMED:
+        if fmt.bits <= 8 and not fmt.is_scale:
+            add(f"reference-pairs-{fmt.name}", f"all pairs of {fmt.name}, six operations, by the reference",
+                len(_TWO_OPERANDS) * _WAYS, functools.partial(_every_pair, fmt))  # fmt: skip
+        if fmt.bits <= 16:
+            add(f"reference-codes-{fmt.name}", f"all codes of {fmt.name}, operations of one operand, by the reference",
+                len(_unary(fmt)) * _WAYS, functools.partial(_every_code, fmt))  # fmt: skip
+    for fmt in (fs.FP32, fs.FP16, fs.BF16, fs.TF32, fs.FP64, fs.E4M3, fs.E5M2, *o.CUSTOM[1:3]):
+        for operation in o.ARITY:
+            cases = 1 << 21 if fmt.precision <= 24 else 1 << 18
+            chunk = _STRUCTURED_CHUNK if fmt.precision <= 24 else _STRUCTURED_CHUNK // 8
+            add(f"structured-{fmt.name}-{operation}", f"hard cases of {operation} in {fmt.name}", cases // chunk,
+                functools.partial(_structured, fmt, operation))  # fmt: skip
+    for mode in o.DETERMINISTIC:
+        for fmt in (*o.NAMED, fs.FloatFormat.ieee(6, 9, "ieee-6-9")):
+            if mode is Rounding.TIES_TO_EVEN or fmt.bits <= 19:
+                add(f"float32-to-{fmt.name}-{mode.name}", f"all float32 values to {fmt.name}, {mode.name}",
+                    (1 << 32) // _CAST_CHUNK, functools.partial(_cast, fmt, mode))  # fmt: skip
+    for mode in o.DETERMINISTIC:
+        for fmt in (fs.FP16, fs.BF16):
+            for operation in _PAIR_OPERATIONS:
+                add(f"pairs-{fmt.name}-{operation}-{mode.name}", f"all pairs of {fmt.name}, {operation}, {mode.name}",
+                    (1 << 16) // _ROWS, functools.partial(_pairs, fmt, operation, mode))  # fmt: skip
+    return {job.name: job for job in found}
