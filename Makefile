@@ -27,10 +27,10 @@ test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
 	$(PYTEST)
 
 test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
-	$(PYTEST) -o "addopts=--strict-markers --strict-config -ra" tests/exhaustive -s
+	$(BIN)/python -m tests.exhaustive
 
-bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run (a quarter of an hour)
+	$(BIN)/python -m benchmarks
 
 lint: $(VENV)/.installed-dev ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
