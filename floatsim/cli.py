@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -273,7 +274,7 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     console.print(table)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command()
 def show(
     value: Annotated[
         str | None, typer.Argument(help="A number: 0.1, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
@@ -293,7 +294,7 @@ def show(
         raise BadInputError(
             "show takes a number or --code, one of them: `floatsim show 0.1` or `floatsim show --code 0x3DCD`"
         )
-    given = value or ""
+    given = (value or "").strip()
     if code is not None:
         number = float(decode(_code(code, chosen), chosen))
         given = number.hex() if math.isfinite(number) else str(number)
@@ -330,8 +331,6 @@ _READABLE = ".npy, .npz and .csv"
 
 def _load(argument: str) -> dict[str, NDArray[Any]]:
     """The matrices of a file by name; `file.npz:name` is one of them."""
-    import numpy as np
-
     path, chosen = Path(argument), None
     if not path.exists() and ":" in argument:
         before, _, chosen = argument.rpartition(":")
@@ -343,7 +342,7 @@ def _load(argument: str) -> dict[str, NDArray[Any]]:
         if suffix == ".npz":
             found = _load_npz(path)
         elif suffix == ".npy":
-            found = {path.stem: np.load(path, allow_pickle=False)}
+            found = {path.stem: _load_npy(path)}
         elif suffix == ".csv":
             found = {path.stem: _load_csv(path)}
         else:
@@ -360,11 +359,20 @@ def _load(argument: str) -> dict[str, NDArray[Any]]:
     return {chosen: found[chosen]} if chosen is not None else found
 
 
+def _load_npy(path: Path) -> NDArray[Any]:
+    import numpy as np
+
+    with path.open("rb") as file:
+        x: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    return x
+
+
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as arrays:
-        if set(arrays.files) == {"codes", "format"}:
+    with path.open("rb") as file:  # np.load leaves a file open that it cannot read
+        arrays = np.load(file, allow_pickle=False)
+        if set(getattr(arrays, "files", ())) == {"codes", "format"}:
             return {path.stem: floatsim.load(path).values}
         return dict(arrays)
 
@@ -491,6 +499,7 @@ def _options(
         print(context.get_help())
 
 
+_NEGATIVE = re.compile(r"^-(?=[.\d]|inf|nan)", re.IGNORECASE)  # a number, not an option: a space in front says so
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this version of typer keeps it
 
 
@@ -503,7 +512,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     code: Any = 2
     try:
-        code = app(None if arguments is None else list(arguments), standalone_mode=False) or 0
+        given = sys.argv[1:] if arguments is None else arguments
+        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], standalone_mode=False) or 0
     except BadInputError as error:
         print(f"floatsim: {_one_line(error)}", file=sys.stderr)
     except _CLICK_ERROR as error:
