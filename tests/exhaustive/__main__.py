@@ -29,6 +29,5 @@ def main() -> int:
     return int(any(r.mismatches for r in results))
 
 
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -171,9 +171,7 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
     first = np.broadcast_to(a[:, None], got.shape).ravel()
     second = np.broadcast_to(b[None, :], got.shape).ravel()
     outcomes = [(got.size, count, found)]
-    outcomes.append(
-        _compared(f"{operation}, no flags", fmt, how, (first, second), (plain.ravel(),), (got.ravel(),))
-    )
+    outcomes.append(_compared(f"{operation}, no flags", fmt, how, (first, second), (plain.ravel(),), (got.ravel(),)))
     if mode is Rounding.TIES_TO_EVEN:
         theirs = _float32_arithmetic(fmt, operation, a, b)
         outcomes.append(_compared(f"{operation} against float32", fmt, how, (first, second), (plain.ravel(),),
