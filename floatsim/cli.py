@@ -48,9 +48,9 @@ def _console(*, error: bool = False) -> Console:
     """Rich's console; where the output is no terminal, wide enough for the tables."""
     from rich.console import Console
 
-    console = Console(stderr=error, highlight=False)
+    console = Console(stderr=error, highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(stderr=error, highlight=False, width=max(120, console.width))
+        console.width = max(120, console.width)
     return console
 
 

@@ -107,7 +107,7 @@ class SurveyReport:
 
     title: str
     formats: tuple[FloatFormat, ...]
-    accumulators: tuple[str, ...]
+    accumulators: tuple[Accumulation | str, ...]
     tensors: Mapping[str, NDArray[np.float64]] = field(repr=False)
     tensor_rows: tuple[TensorRow, ...]
     products: tuple[Product, ...]
@@ -136,7 +136,7 @@ class SurveyReport:
         product = product or names[0]
         found = {(r.format, r.accumulator): getattr(r, measure) for r in self.rows if r.product == product}
         return {
-            fmt.name: {text: found.get((fmt, _resolve(text, fmt))) for text in self.accumulators}
+            fmt.name: {str(how): found.get((fmt, _resolve(how, fmt))) for how in self.accumulators}
             for fmt in self.formats
         }
 
@@ -164,7 +164,7 @@ class SurveyReport:
         return {
             "title": self.title,
             "formats": [fmt.name for fmt in self.formats],
-            "accumulators": list(self.accumulators),
+            "accumulators": [str(how) for how in self.accumulators],
             "tensors": [
                 {"tensor": r.tensor, "shape": list(self.tensors[r.tensor].shape), "format": r.format.name,
                  "nonzero": r.nonzero, **_events(r.counts)}
@@ -262,6 +262,7 @@ _CAPTION = (
 def _rich_table(head: list[str], rows: list[list[str]]) -> Any:
     """A table without lines, two columns of names and then numbers; a blank line where the first name changes."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, padding=(0, 1, 0, 0))
     for i, name in enumerate(head):
@@ -270,7 +271,7 @@ def _rich_table(head: list[str], rows: list[list[str]]) -> Any:
         repeated = i > 0 and rows[i - 1][0] == row[0]
         if i > 0 and not repeated:
             table.add_row()
-        table.add_row("" if repeated else row[0], *row[1:])
+        table.add_row(*(Text(cell) for cell in ("" if repeated else row[0], *row[1:])))
     return table
 
 
@@ -322,16 +323,16 @@ def _events(counts: Counts) -> dict[str, int]:
 _SAME = re.compile(r"\bsame\b", re.IGNORECASE)
 
 
-def _resolve(text: str, fmt: FloatFormat) -> Accumulation:
-    """The accumulation that a text means for inputs of a format: `same` is that format."""
-    if not _SAME.search(text):
-        return as_accumulation(text)
-    return replace(as_accumulation(_SAME.sub("fp64", text)), format=fmt)
+def _resolve(how: Accumulation | str, fmt: FloatFormat) -> Accumulation:
+    """The accumulation that is meant for inputs of a format: `same` in a text is that format."""
+    if not isinstance(how, str) or not _SAME.search(how):
+        return as_accumulation(how)
+    return replace(as_accumulation(_SAME.sub("fp64", how)), format=fmt)
 
 
-def _accumulations(texts: Iterable[str], fmt: FloatFormat, all_of_them: bool) -> list[Accumulation]:
+def _accumulations(asked: Iterable[Accumulation | str], fmt: FloatFormat, all_of_them: bool) -> list[Accumulation]:
     """Each accumulation once; of the default ones those that are no less precise than the inputs."""
-    found = dict.fromkeys(_resolve(text, fmt) for text in texts)
+    found = dict.fromkeys(_resolve(how, fmt) for how in asked)
     return [how for how in found if all_of_them or how.format.precision >= fmt.precision]
 
 
@@ -487,8 +488,8 @@ def survey(
     tensors = {str(name): _matrix(x, str(name)) for name, x in _tensors(a, b).items()}
     expressions = _expressions(_DIGITS if a is None and products is None else products, list(tensors))
     chosen = tuple(dict.fromkeys(as_format(fmt) for fmt in (FORMATS if formats is None else formats)))
-    texts = tuple(dict.fromkeys(str(how) for how in (ACCUMULATORS if accumulators is None else accumulators)))
-    if not chosen or not texts:
+    asked = tuple(dict.fromkeys(ACCUMULATORS if accumulators is None else accumulators))
+    if not chosen or not asked:
         raise ValueError(f"{'accumulators' if chosen else 'formats'} must name at least one")
     for fmt in chosen:
         if fmt.is_scale:
@@ -500,13 +501,13 @@ def survey(
         (product, fmt, how)
         for product in planned
         for fmt in chosen
-        for how in _accumulations(texts, fmt, accumulators is not None)
+        for how in _accumulations(asked, fmt, accumulators is not None)
     ]
     judge = _Judge()
     rows = [judge.row(*task) for task in (progress(tasks) if progress else tasks)]
     default_title = "A network that reads digits, at the end of its training" if a is None else ", ".join(tensors)
     return SurveyReport(
-        title or default_title, chosen, texts, tensors,
+        title or default_title, chosen, asked, tensors,
         tuple(_tensor_row(name, x, fmt) for name, x in tensors.items() for fmt in chosen),
         planned, tuple(rows),
     )  # fmt: skip
@@ -530,15 +531,19 @@ class _Judge:
 
     def _exact(self, product: Product, fmt: FloatFormat | None) -> tuple[Any, Any, NDArray[np.float64]]:
         """(a, b, a @ b), the inputs rounded to `fmt` (None: as given), their product exact, then rounded to FP64."""
+        import numpy as np
+
         from floatsim.contexts import context
         from floatsim.conversion import array
         from floatsim.linalg import matmul
 
         key = id(product), fmt
         if key not in self._known:
-            a, b = (array(x, fmt or FP64) for x in (product.a, product.b))
+            a, b = product.a, product.b
+            if fmt is not None:
+                a, b = array(a, fmt), array(b, fmt)  # as the ambient context says
             with context(rounding="ties_to_even", overflow="infinity", daz=False, ftz=False):
-                self._known[key] = a, b, matmul(a, b, accumulate=Exact(FP64)).values
+                self._known[key] = a, b, np.asarray(matmul(a, b, accumulate=Exact(FP64)), np.float64)
         return self._known[key]
 
     def row(self, product: Product, fmt: FloatFormat, how: Accumulation) -> SurveyRow:

@@ -201,6 +201,19 @@ def test_same_stands_for_the_inputs_format_even_without_a_name():
     assert report.table("max_ulps")["odd"] == {"same": 0, "exact(same)": 0, "sequential(same, fused)": 0}
 
 
+def test_an_accumulator_may_have_a_format_without_a_name():
+    how = fs.Sequential(fs.FloatFormat("odd", 3, 4, specials="finite"))
+    report = fs.survey(np.eye(2), formats=["fp16"], accumulators=[how])
+    assert report.rows[0].accumulator is how
+    assert report.table()["FP16"] == {"sequential(odd)": 0.0}
+
+
+def test_the_exact_product_ignores_the_context():
+    with fs.context(rounding="toward_zero", daz=True, ftz=True):
+        (row,) = fs.survey(np.array([[1e-320]]), np.ones((1, 1)), formats=["fp64"], accumulators=["same"]).rows
+    assert row.relative_error == 1  # the input was read as zero, but it is none
+
+
 def test_each_accumulation_is_computed_once():
     report = fs.survey(np.eye(2), formats=["fp16"], accumulators=["same", "fp16", "FP16", fs.Sequential(fs.FP16)])
     assert len(report.rows) == 1
@@ -323,6 +336,12 @@ def test_report_prints_narrowly(shipped):
     assert max(map(len, text.splitlines())) <= 80
     assert "\u2026" not in text  # nothing is cut
     assert text.count("relative") >= 3
+
+
+def test_names_are_printed_as_they_are():
+    report = fs.survey({"w[red]<b>": np.eye(2)}, formats=["fp16"], accumulators=["same"])
+    assert "w[red]<b> FP16" in str(report)
+    assert "w[red]&lt;b&gt;" in report._repr_html_()
 
 
 def test_report_in_a_notebook(shipped):
