@@ -101,7 +101,8 @@ def _some_codes(fmt):
 def test_the_dtype_has_the_same_values(fmt):
     """NumPy and ml_dtypes decode every code (or many) to the same number."""
     codes = fmt.codes() if fmt.bits <= 16 else o.structured(fmt, 1, 5000, o.rng("dtype", fmt))[0].astype(fmt.code_dtype)
-    theirs = codes.view(fmt.dtype).astype(np.float64) if fmt.bits > 16 else codes.view(fmt.dtype).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # signalling NaNs among them
+        theirs = codes.view(fmt.dtype).astype(np.float64 if fmt.bits > 16 else np.float32)
     d = o.vector_decode(codes, fmt)
     mine = np.where(d.infinite, np.where(d.negative, -np.inf, np.inf), d.value)
     assert (np.isnan(theirs) == d.nan).all()
@@ -141,7 +142,7 @@ def test_as_format_by_dtype():
             assert fs.as_format(fmt.dtype.type) is fmt
             assert np.dtype(fmt.dtype) == fmt.dtype
     assert fs.as_format(float) is fs.FP64
-    assert fs.as_format(">f4") is fs.FP32 if False else fs.as_format(np.dtype(">f4")) is fs.FP32
+    assert fs.as_format(np.dtype(">f4")) is fs.FP32
     assert fs.E4M3.dtype == ml_dtypes.float8_e4m3fn
     assert fs.E4M3IEEE.dtype == ml_dtypes.float8_e4m3
     assert fs.TF32.dtype is None
@@ -150,11 +151,12 @@ def test_as_format_by_dtype():
 @pytest.mark.parametrize(
     ("x", "error", "text"),
     [
-        ("fp17", ValueError, "did you mean 'fp16'"), ("bfloat", ValueError, "bfloat16"), ("", ValueError, "unknown format"),
-        ("e4m3fnz", ValueError, "e4m3fn"), ("zebra", ValueError, "known are FP64, FP32"), ("ieee(5)", ValueError, "unknown"),
-        ("ieee(99,10)", ValueError, "exponent_bits"), (np.int32, ValueError, "int32"), (np.complex64, ValueError, "complex64"),
+        ("fp17", ValueError, "did you mean 'fp16'"), ("bfloat", ValueError, "bfloat16"),
+        ("", ValueError, "unknown format"), ("e4m3fnz", ValueError, "e4m3fn"), ("ieee(5)", ValueError, "unknown"),
+        ("zebra", ValueError, "known are FP64, FP32"), ("ieee(99,10)", ValueError, "exponent_bits"),
+        (np.int32, ValueError, "int32"), (np.complex64, ValueError, "complex64"),
         (bool, ValueError, "bool"), (None, TypeError, "None"), (16, TypeError, "16"), (1.5, TypeError, "1.5"),
-        (np.dtype("S4"), ValueError, "dtype"), ([], TypeError, "not"), (object(), TypeError, "object"),
+        (np.dtype("S4"), ValueError, "dtype"), ([], ValueError, "no format"), (object(), TypeError, "object"),
     ],
 )  # fmt: skip
 def test_what_names_no_format(x, error, text):
@@ -164,7 +166,8 @@ def test_what_names_no_format(x, error, text):
 
 BAD = [
     ((0, 3), {}, "exponent_bits"), ((12, 3), {}, "exponent_bits"), ((5, -1), {}, "trailing_bits"),
-    ((5, 53), {}, "trailing_bits"), ((5, 0), {}, "IEEE"), ((1, 3), {}, "IEEE"), ((8, 1), {"specials": "scale"}, "scale"),
+    ((5, 53), {}, "trailing_bits"), ((5, 0), {}, "IEEE"), ((1, 3), {}, "IEEE"),
+    ((8, 1), {"specials": "scale"}, "scale"),
     ((1, 0), {"specials": "fn"}, "no normal"), ((11, 3), {"specials": "fn"}, "float64"),
     ((8, 7), {"bias": 2000}, "float64"), ((8, 7), {"bias": -2000}, "float64"), ((11, 52), {"bias": 1024}, "float64"),
     ((5, 2), {"specials": "infinite"}, "specials"),

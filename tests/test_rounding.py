@@ -1,5 +1,6 @@
 """The enums, their names, and how keywords and contexts meet."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_every_member_is_documented():
     for node in ast.parse(inspect.getsource(rounding)).body:
         if isinstance(node, ast.ClassDef) and node.name in ("Rounding", "Overflow", "Tininess"):
             body = node.body
-            for member, after in zip(body, body[1:], strict=False):
+            for member, after in itertools.pairwise(body):
                 if isinstance(member, ast.Assign):
                     assert isinstance(after, ast.Expr), f"{node.name}.{member.targets[0].id} has no docstring"
 
@@ -59,7 +60,8 @@ def test_flag_values():
         ({"rounding": "nearest"}, ValueError, "rounding='nearest'"), ({"rounding": 1}, TypeError, "rounding"),
         ({"rounding": Overflow.INFINITY}, TypeError, "rounding"), ({"overflow": "saturate"}, ValueError, "overflow"),
         ({"overflow": True}, TypeError, "overflow"), ({"tininess": "during"}, ValueError, "tininess"),
-        ({"daz": 1}, TypeError, "daz"), ({"ftz": "yes"}, TypeError, "ftz"), ({"sead": 1}, TypeError, "did you mean 'seed'"),
+        ({"daz": 1}, TypeError, "daz"), ({"ftz": "yes"}, TypeError, "ftz"),
+        ({"sead": 1}, TypeError, "did you mean 'seed'"),
         ({"saturate": True}, TypeError, "unknown keyword 'saturate'"), ({"return_flags": 1}, TypeError, "return_flags"),
         ({"seed": 1.5}, TypeError, "seed"), ({"seed": -1}, ValueError, "seed"), ({"seed": 2**64}, ValueError, "seed"),
         ({"seed": True}, TypeError, "seed"), ({"random_bits": 0}, ValueError, "random_bits"),
