@@ -370,10 +370,13 @@ def named_formats() -> tuple[FloatFormat, ...]:
 
 @functools.cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
-    import ml_dtypes
     import numpy as np
 
-    return np.dtype(getattr(ml_dtypes, name, name))
+    if hasattr(np, name):
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def as_format(x: FormatLike) -> FloatFormat:
