@@ -145,35 +145,8 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
 
 @implements(np.subtract)
 def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a - b, rounded once.
+    """a - b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
-    format : format, optional
-        The result's. Needed if the operands' differ.
-    out : FloatArray or ndarray, optional
-        Where to write the result.
-    **how
-        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
-
-    Returns
-    -------
-    FloatArray or ndarray
-        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
-
-    Raises
-    ------
-    TypeError, ValueError
-        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
-
-    Notes
-    -----
-    IEEE 754-2019, 5.4.1.
-
-    Examples
-    --------
     >>> import floatsim as fs
     >>> fs.subtract(fs.array(1.0, "fp16"), 1.0, rounding="toward_negative")
     FloatArray(-0.0, FP16)
@@ -183,35 +156,8 @@ def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
 
 @implements(np.multiply)
 def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a * b, rounded once.
+    """a * b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
-    format : format, optional
-        The result's. Needed if the operands' differ.
-    out : FloatArray or ndarray, optional
-        Where to write the result.
-    **how
-        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
-
-    Returns
-    -------
-    FloatArray or ndarray
-        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
-
-    Raises
-    ------
-    TypeError, ValueError
-        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
-
-    Notes
-    -----
-    IEEE 754-2019, 5.4.1.
-
-    Examples
-    --------
     >>> import floatsim as fs
     >>> fs.multiply(fs.array([300.0, 1e-5], "fp16"), fs.array([300.0, 1e-5], "fp16"), return_flags=True)
     (FloatArray([inf, 0.0], FP16), array([5, 3], dtype=uint8))
@@ -221,35 +167,10 @@ def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
 
 @implements(np.divide)
 def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a / b, rounded once.
+    """a / b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
-    format : format, optional
-        The result's. Needed if the operands' differ.
-    out : FloatArray or ndarray, optional
-        Where to write the result.
-    **how
-        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see `floatsim.contexts.How`.
+    x/0 is an infinity with DIVIDE_BY_ZERO, 0/0 is NaN with INVALID.
 
-    Returns
-    -------
-    FloatArray or ndarray
-        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
-
-    Raises
-    ------
-    TypeError, ValueError
-        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
-
-    Notes
-    -----
-    IEEE 754-2019, 5.4.1.
-
-    Examples
-    --------
     >>> import floatsim as fs
     >>> fs.divide(fs.array([1.0, 0.0], "e5m2"), fs.array([0.0, 0.0], "e5m2"), return_flags=True)
     (FloatArray([inf, nan], E5M2), array([ 8, 16], dtype=uint8))
@@ -661,6 +582,15 @@ def unordered(
     array([False,  True])
     """
     return _compare("unordered", a, b, _UNORDERED, signaling, daz, return_flags, out)
+
+
+@implements(np.array_equal)
+def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
+    """By value, as NumPy's: formats may differ, -0 equals +0, and NaN only itself with `equal_nan`."""
+    if np.shape(a) != np.shape(b):
+        return False
+    same = np.asarray(equal(a, b))
+    return bool(np.all(same | (np.asarray(isnan(a)) & np.asarray(isnan(b))) if equal_nan else same))
 
 
 # -- looking at codes ----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ and functions on a FloatArray are answered from that registry (NumPy's "Interope
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -27,7 +28,7 @@ _REGISTRY: dict[Any, Callable[..., Any]] = {}
 
 
 def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Register a function as the answer to these NumPy functions or ufuncs on FloatArrays."""
+    """Register a function as the answer to these NumPy functions, ufuncs or named needs of FloatArrays."""
 
     def register(function: F) -> F:
         for numpy_function in numpy_functions:
@@ -37,10 +38,16 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
     return register
 
 
-def _operations() -> None:
-    """Load the modules that fill the registry, once."""
-    import floatsim.arithmetic
-    import floatsim.linalg  # noqa: F401
+_PROVIDERS = ("floatsim.arithmetic", "floatsim.conversion", "floatsim.linalg")
+"""The modules that register operations; loaded when the first is needed."""
+
+
+def _registered(key: Any) -> Callable[..., Any] | None:
+    """What has been registered for a NumPy function, a ufunc, or the name of a method."""
+    if key not in _REGISTRY:
+        for module in _PROVIDERS:
+            importlib.import_module(module)
+    return _REGISTRY.get(key)
 
 
 class FloatArray(NDArrayOperatorsMixin):
@@ -142,8 +149,8 @@ class FloatArray(NDArrayOperatorsMixin):
         return self._like(self._codes[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        from floatsim.conversion import operand_codes
-
+        operand_codes = _registered("operand_codes")
+        assert operand_codes is not None
         self._codes[index] = operand_codes(value, self._format, "value")
 
     def reshape(self, *shape: Any) -> FloatArray:
@@ -166,8 +173,8 @@ class FloatArray(NDArrayOperatorsMixin):
 
     def astype(self, fmt: FormatLike, **how: Any) -> FloatArray:
         """This array converted to another format (see `fs.convert`)."""
-        from floatsim.conversion import convert
-
+        convert = _registered("convert")
+        assert convert is not None
         converted: FloatArray = convert(self, fmt, **how)
         return converted
 
@@ -182,8 +189,7 @@ class FloatArray(NDArrayOperatorsMixin):
         return self.values if dtype is None else self.values.astype(dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-        _operations()
-        function = _REGISTRY.get(ufunc)
+        function = _registered(ufunc)
         out = keywords.pop("out", None)
         if function is None or method != "__call__" or keywords:
             return NotImplemented
@@ -194,8 +200,7 @@ class FloatArray(NDArrayOperatorsMixin):
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        _operations()
-        function = _REGISTRY.get(func)
+        function = _registered(func)
         if function is None or not all(issubclass(t, FloatArray | np.ndarray) for t in types):
             return NotImplemented
         return function(*args, **kwargs)
@@ -260,22 +265,6 @@ for _function in (
 implements(np.shape)(lambda a: a.shape)
 implements(np.ndim)(lambda a: a.ndim)
 implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axis])
-
-
-@implements(np.array_equal)
-def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
-    """By value, as NumPy's: formats may differ, -0 equals +0, and NaN only itself with `equal_nan`."""
-    x, y = (v.values if isinstance(v, FloatArray) else np.asarray(v) for v in (a, b))
-    return bool(np.array_equal(x, y, equal_nan=equal_nan))
-
-
-@implements(np.where)
-def _where(condition: Any, x: Any, y: Any) -> FloatArray:
-    from floatsim.conversion import operand_codes
-
-    fmt = next(v.format for v in (x, y) if isinstance(v, FloatArray))
-    codes = [operand_codes(v, fmt, name) for name, v in (("x", x), ("y", y))]
-    return FloatArray(np.where(np.asarray(condition), *codes), fmt)
 
 
 # -- making, wrapping, saving -------------------------------------------------------------------------------------
@@ -369,7 +358,13 @@ def save(file: str | Path | IO[bytes], array: Any) -> None:
 def load(file: str | Path | IO[bytes]) -> FloatArray:
     """Load what `save` wrote, as a FloatArray.
 
-    Raises ValueError if the file holds something else. Example: see `save`.
+    Raises ValueError if the file holds something else.
+
+    >>> import floatsim as fs, io
+    >>> file = io.BytesIO()
+    >>> fs.save(file, fs.convert([0.1], "bf16")); _ = file.seek(0)
+    >>> fs.load(file)
+    FloatArray([0.1001], BF16)
     """
     with np.load(file, allow_pickle=False) as contents:
         if set(contents.files) != {"codes", "format"}:

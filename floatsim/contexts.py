@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict, Unpack
 
+from floatsim.checks import as_flag, as_index
 from floatsim.rounding import (
     Attributes,
     Overflow,
@@ -27,7 +27,12 @@ __all__ = ["Context", "How", "Manner", "context", "get_context", "resolve"]
 
 @dataclass(frozen=True)
 class Context:
-    """The defaults in force. Change them with `context`, read them with `get_context`."""
+    """The defaults in force. Change them with `context`, read them with `get_context`.
+
+    >>> import floatsim as fs
+    >>> fs.Context().overflow.name, fs.Context().seed
+    ('INFINITY', None)
+    """
 
     rounding: Rounding = Rounding.TIES_TO_EVEN
     overflow: Overflow = Overflow.INFINITY
@@ -98,26 +103,6 @@ class How(TypedDict, total=False):
     return_flags: bool
 
 
-def _flag(value: Any, argument: str) -> bool:
-    if value is True or value is False:
-        return bool(value)
-    if type(value).__name__ in ("bool", "bool_"):
-        return bool(value)
-    raise TypeError(f"{argument} must be True or False, not {value!r}")
-
-
-def _index(value: Any, argument: str, low: int, high: int) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{argument} must be an integer, not {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{argument} must be an integer, not {value!r}") from None
-    if not low <= number <= high:
-        raise ValueError(f"{argument} must be {low} to {high}, not {number}")
-    return number
-
-
 def _backend(value: Any, argument: str) -> str:
     if value != "emulator":
         raise ValueError(f"{argument}={value!r} is not known; known is 'emulator'")
@@ -132,10 +117,10 @@ _CHECKS: dict[str, Any] = {
     "rounding": lambda v, a: as_member(Rounding, v, a),
     "overflow": lambda v, a: as_member(Overflow, v, a),
     "tininess": lambda v, a: as_member(Tininess, v, a),
-    "daz": _flag,
-    "ftz": _flag,
+    "daz": as_flag,
+    "ftz": as_flag,
     "seed": _seed,
-    "random_bits": lambda v, a: _index(v, a, 1, 64),
+    "random_bits": lambda v, a: as_index(v, a, 1, 64),
     "backend": _backend,
 }
 
@@ -201,8 +186,8 @@ def resolve(how: How) -> Manner:
     if not how:
         return _resolve_context(get_context())
     given: dict[str, Any] = dict(how)
-    offset = _index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)
-    return_flags = _flag(given.pop("return_flags", False), "return_flags")
+    offset = as_index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)
+    return_flags = as_flag(given.pop("return_flags", False), "return_flags")
     known = tuple(name for name in _CALL_KEYWORDS if name not in ("offset", "return_flags"))
     return _resolve_context(_with(get_context(), given, known), offset, return_flags)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim import backends, recording, reference
-from floatsim.arrays import FloatArray, checked_codes, native, wrap
+from floatsim.arrays import FloatArray, checked_codes, implements, native, wrap
 from floatsim.contexts import How, Manner, resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import FLAGS, Attributes, Rounding
@@ -33,6 +33,8 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
         return x.codes, x.format
     if x.dtype.kind == "c":
         raise TypeError(f"{argument} is complex; convert its real and imaginary parts one by one")
+    if x.dtype.kind == "b":
+        raise TypeError(f"{argument} is an array of {x.dtype}, not of numbers")
     if x.dtype.kind == "O":
         raise TypeError(f"{argument} is an object array; make it a float or integer array, or pass a list of numbers")
     try:
@@ -125,6 +127,7 @@ def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> tuple[
     return *backends.current().convert(*float_codes(source, argument), fmt, manner), False
 
 
+@implements("operand_codes")
 def operand_codes(x: Any, fmt: FloatFormat, argument: str) -> Codes:
     """Codes of an operand that must be of format `fmt`; a Python number is weak and rounded to it, ties to even."""
     if isinstance(x, int | float | str | Fraction | Decimal) and not isinstance(x, bool | np.generic):
@@ -267,6 +270,7 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
     return finish("encode", FloatArray(codes, fmt), events, manner, [], (codes, fmt))
 
 
+@implements("convert")
 def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round values to a format and return an array of that format.
 
@@ -433,3 +437,10 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     if not integers:
         raise TypeError("n must be integers; fs.convert takes floats")
     return convert(n, fmt, **how)
+
+
+@implements(np.where)
+def _where(condition: Any, x: Any, y: Any) -> FloatArray:
+    fmt: FloatFormat = next(v.format for v in (x, y) if isinstance(v, FloatArray))
+    codes = [operand_codes(v, fmt, name) for name, v in (("x", x), ("y", y))]
+    return FloatArray(np.where(np.asarray(condition), *codes), fmt)

@@ -364,7 +364,12 @@ _LOOKUP: dict[str, FloatFormat] = {
 
 
 def named_formats() -> tuple[FloatFormat, ...]:
-    """The formats that have a name of their own in floatsim, widest first."""
+    """The formats that have a name of their own in floatsim.
+
+    >>> import floatsim as fs
+    >>> [fmt.name for fmt in fs.named_formats() if fmt.bits == 16]
+    ['FP16', 'BF16']
+    """
     return _NAMED
 
 
@@ -373,7 +378,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     import numpy as np
 
     if hasattr(np, name):
-        return np.dtype(name)
+        native: np.dtype[Any] = np.dtype(name)
+        return native
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name))

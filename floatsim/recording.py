@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floatsim import backends
+from floatsim.checks import as_flag, as_index
 from floatsim.formats import FloatFormat
 from floatsim.rounding import (
     ABSORBED,
@@ -146,8 +148,6 @@ class Log:
         """Remember the first `keep` elements of each kind of event (inexact ones aside: they are everywhere)."""
         import numpy as np
 
-        from floatsim.conversion import decode
-
         for kind, bit in EVENTS.items():
             if kind == "inexact":
                 continue
@@ -155,10 +155,18 @@ class Log:
             for flat in np.flatnonzero(events & bit)[: max(0, self.keep - known)]:
                 index = tuple(int(i) for i in np.unravel_index(flat, events.shape))
                 values = tuple(
-                    float(decode(np.broadcast_to(codes, events.shape)[index], fmt)) for codes, fmt in operands
+                    float(decode(np.asarray(np.broadcast_to(codes, events.shape)[index]), fmt))
+                    for codes, fmt in operands
                 )
-                value = float(decode(result[0][index], result[1])) if result else float("nan")
+                value = float(decode(np.asarray(result[0][index]), result[1])) if result else float("nan")
                 self.where.append(Event(operation, kind, index, values, value))
+
+
+def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat, shape: tuple[int, ...]) -> float:
+    """The value of one element of codes broadcast to `shape`."""
+    import numpy as np
+
+    return float(backends.emulator().decode(np.asarray(np.broadcast_to(codes, shape)[index]), fmt))
 
 
 _ACTIVE: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default=())
@@ -205,9 +213,8 @@ def record(*, where: bool = False, keep: int = 10) -> Iterator[Log]:
     >>> print(log.where[0])
     multiply[0] overflow: (60000, 2) -> inf
     """
-    if keep < 0:
-        raise ValueError(f"keep must not be negative, got {keep}")
-    log = Log(keep if where else 0)
+    keep = as_index(keep, "keep", 0, 1 << 31)
+    log = Log(keep if as_flag(where, "where") else 0)
     token = _ACTIVE.set((*_ACTIVE.get(), log))
     try:
         yield log

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from typing import Any, TypeAlias
+
+from floatsim.checks import as_index
 
 __all__ = ["RandomStream", "SeedLike"]
 
 
 def checked_seed(seed: Any) -> int:
     """`seed` as an integer below 2**64, or a TypeError or ValueError."""
-    if isinstance(seed, bool):
-        raise TypeError(f"seed must be an integer or a RandomStream, not {seed!r}")
-    try:
-        value = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed must be an integer or a RandomStream, not {seed!r}") from None
-    if not 0 <= value < 1 << 64:
-        raise ValueError(f"seed must be 0 to 2**64 - 1, not {value}")
-    return value
+    return as_index(seed, "seed", 0, (1 << 64) - 1, "an integer or a RandomStream")
 
 
 class RandomStream:

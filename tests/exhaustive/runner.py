@@ -32,11 +32,18 @@ class Result:
     examples: list[str] = field(default_factory=list)
 
 
+CARRIERS_OF_BITS = (
+    "formats", "rounding", "reference", "contexts", "streams", "conversion", "arithmetic", "emulator", "shortcuts",
+)  # fmt: skip
+"""The modules of floatsim that results depend on; plots, commands and logs may change without a new run."""
+
+
 def source_hash() -> str:
-    """Of the package and of these tests: what a result stands for."""
+    """Of the kernels, of the modules that call them and of these tests: what a result stands for."""
     digest = hashlib.blake2b(digest_size=8)
-    places = (ROOT / "floatsim", ROOT / "kernels", ROOT / "tests" / "exhaustive")
-    for path in sorted(p for place in places for p in place.rglob("*.py")):
+    paths = [ROOT / "floatsim" / f"{name}.py" for name in CARRIERS_OF_BITS]
+    paths += [p for place in ("kernels", "tests/exhaustive") for p in (ROOT / place).rglob("*.py")]
+    for path in sorted(paths):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

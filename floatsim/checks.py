@@ -1,0 +1,28 @@
+"""Checks of plain arguments: each returns the value or raises an error that names the argument."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+__all__ = ["as_flag", "as_index"]
+
+
+def as_flag(value: Any, argument: str) -> bool:
+    """A truth value, Python's or NumPy's; a TypeError for anything else."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise TypeError(f"{argument} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def as_index(value: Any, argument: str, low: int, high: int, wanted: str = "an integer") -> int:
+    """An integer from low to high; a TypeError or ValueError otherwise."""
+    if isinstance(value, bool):
+        raise TypeError(f"{argument} must be {wanted}, not {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{argument} must be {wanted}, not {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{argument} must be {low} to {high}, not {number}")
+    return number
