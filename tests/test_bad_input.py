@@ -123,8 +123,8 @@ def test_mixed_formats_need_a_result_format():
 def test_scale_formats_have_no_arithmetic():
     s = fs.array([1.0, 2.0], "e8m0")
     for call in (lambda: s + s, lambda: fs.multiply(s, s), lambda: fs.sqrt(s), lambda: fs.rint(s),
-                 lambda: fs.fma(s, s, s), lambda: fs.add(1.0, 1.0, format="e8m0"), lambda: fs.scalb(s, 1), lambda: fs.logb(s),
-                 lambda: fs.remainder(s, s)):  # fmt: skip
+                 lambda: fs.fma(s, s, s), lambda: fs.add(1.0, 1.0, format="e8m0"),
+                 lambda: fs.scalb(s, 1), lambda: fs.logb(s), lambda: fs.remainder(s, s)):  # fmt: skip
         with pytest.raises(TypeError, match="scale format"):
             call()
     assert fs.equal(s, s).all()
