@@ -154,11 +154,8 @@ class Log:
             known = sum(event.kind == kind and event.operation == operation for event in self.where)
             for flat in np.flatnonzero(events & bit)[: max(0, self.keep - known)]:
                 index = tuple(int(i) for i in np.unravel_index(flat, events.shape))
-                values = tuple(
-                    float(decode(np.asarray(np.broadcast_to(codes, events.shape)[index]), fmt))
-                    for codes, fmt in operands
-                )
-                value = float(decode(np.asarray(result[0][index]), result[1])) if result else float("nan")
+                values = tuple(_at(index, codes, fmt, events.shape) for codes, fmt in operands)
+                value = _at(index, *result, events.shape) if result else float("nan")
                 self.where.append(Event(operation, kind, index, values, value))
 
 
