@@ -382,7 +382,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
         return native
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, name))
+    extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return extended
 
 
 def as_format(x: FormatLike) -> FloatFormat:
