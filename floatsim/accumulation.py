@@ -116,10 +116,12 @@ def parse(text: str) -> Accumulation:
     return Sequential(fmt, fused)
 
 
-def as_accumulation(x: Accumulation | str) -> Accumulation:
-    """An accumulation as such or from its text form; TypeError for anything else."""
+def as_accumulation(x: Accumulation | FloatFormat | str) -> Accumulation:
+    """An accumulation as such or from its text form; a format is short for its Sequential. TypeError otherwise."""
     if isinstance(x, Sequential | Exact):
         return x
+    if isinstance(x, FloatFormat):
+        return Sequential(x)
     if isinstance(x, str):
         return parse(x)
     raise TypeError(f"accumulate must be fs.Sequential(fmt), fs.Exact(fmt) or text like 'sequential(fp16)', not {x!r}")

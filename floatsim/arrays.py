@@ -366,9 +366,15 @@ def load(file: str | Path | IO[bytes]) -> FloatArray:
     >>> fs.load(file)
     FloatArray([0.1001], BF16)
     """
-    with np.load(file, allow_pickle=False) as contents:
-        if set(contents.files) != {"codes", "format"}:
-            raise ValueError(f"file {file!r} was not written by fs.save: it holds {', '.join(contents.files)}")
+    try:
+        contents = np.load(file, allow_pickle=False)
+    except ValueError:
+        contents = None
+    names = set(getattr(contents, "files", ()))
+    if contents is None or names != {"codes", "format"}:
+        found = f"it holds {', '.join(sorted(names))}" if names else "it is no .npz file"
+        raise ValueError(f"file {file!r} was not written by fs.save: {found}")
+    with contents:
         return from_codes(contents["codes"], FloatFormat(**json.loads(str(contents["format"]))))
 
 

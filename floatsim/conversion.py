@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
     try:
         fmt = as_format(x.dtype)
     except ValueError:
-        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format; use fs.array(x, fmt)") from None
+        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format; use fs.array({argument}, fmt)") from None
     return native(x).view(fmt.code_dtype), fmt
 
 
@@ -56,6 +56,8 @@ def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
             if all(info.min <= item <= info.max for item in boxed.flat):
                 return boxed.astype(dtype)
         return boxed
+    if kinds == {int, float} and all(abs(item) <= 1 << 53 for item in boxed.flat if type(item) is int):
+        return boxed.astype(np.float64)
     allowed = (int, float, str, Fraction, Decimal)
     for kind in kinds:
         if kind is bool or not issubclass(kind, allowed):
@@ -114,24 +116,32 @@ def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> 
     return codes, events
 
 
-def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> tuple[Codes, NDArray[np.uint8], bool]:
-    """(codes in `fmt`, events, whether x was a FloatArray)."""
+class _Converted(NamedTuple):
+    """What became of a user's values: codes and events, whether they were a FloatArray, and what they were."""
+
+    codes: Codes
+    events: NDArray[np.uint8]
+    float_array: bool
+    operands: list[tuple[Any, FloatFormat | None]]
+
+
+def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> _Converted:
     source = read(x, argument)
-    if isinstance(source, FloatArray):
-        codes, events = backends.current().convert(source.codes, source.format, fmt, manner)
-        return codes, events, True
-    if source.dtype.kind == "O":
-        return *_encode_exact(source, fmt, manner, argument), False
-    if source.dtype.kind in "iu":
-        return *backends.emulator().from_integer(native(source), fmt, manner), False
-    return *backends.current().convert(*float_codes(source, argument), fmt, manner), False
+    if not isinstance(source, FloatArray) and source.dtype.kind == "O":
+        return _Converted(*_encode_exact(source, fmt, manner, argument), False, [(source, None)])
+    if not isinstance(source, FloatArray) and source.dtype.kind in "iu":
+        source = native(source)
+        return _Converted(*backends.emulator().from_integer(source, fmt, manner), False, [(source, None)])
+    operand = float_codes(source, argument)
+    converted = backends.current().convert(*operand, fmt, manner)
+    return _Converted(*converted, isinstance(source, FloatArray), [operand])
 
 
 @implements("operand_codes")
 def operand_codes(x: Any, fmt: FloatFormat, argument: str) -> Codes:
     """Codes of an operand that must be of format `fmt`; a Python number is weak and rounded to it, ties to even."""
     if isinstance(x, int | float | str | Fraction | Decimal) and not isinstance(x, bool | np.generic):
-        return _to_codes(x, fmt, _TO_NEAREST, argument)[0]
+        return _to_codes(x, fmt, _TO_NEAREST, argument).codes
     source = read(x, argument)
     codes, own = float_codes(source, argument)
     if own != fmt:
@@ -155,7 +165,7 @@ def out_codes(out: Any, fmt: FloatFormat, shape: tuple[int, ...]) -> Codes:
 
 def finish(
     operation: str, result: Any, events: NDArray[np.uint8], manner: Manner,
-    operands: list[tuple[Any, FloatFormat]], where: tuple[Any, FloatFormat] | None = None,
+    operands: Sequence[tuple[Any, FloatFormat | None]], where: tuple[Any, FloatFormat] | None = None,
 ) -> Any:  # fmt: skip
     """Tell the records, and return `result`, with its flags if they were asked for."""
     recording.note(operation, events, operands, where)
@@ -202,8 +212,8 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     (np.uint16(15821), np.uint8(1))
     """
     fmt, manner = as_format(fmt), resolve(how)
-    codes, events, _ = _to_codes(x, fmt, manner, "x")
-    return finish("encode", codes[()], events, manner, [], (codes, fmt))
+    codes, events, _, operands = _to_codes(x, fmt, manner, "x")
+    return finish("encode", codes[()], events, manner, operands, (codes, fmt))
 
 
 def decode(codes: Any, fmt: FormatLike) -> Any:
@@ -266,8 +276,8 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
     if fmt is None:
         fmt = float_codes(read(values, "values"), "values")[1]
     fmt, manner = as_format(fmt), resolve(how)
-    codes, events, _ = _to_codes(values, fmt, manner, "values")
-    return finish("encode", FloatArray(codes, fmt), events, manner, [], (codes, fmt))
+    codes, events, _, operands = _to_codes(values, fmt, manner, "values")
+    return finish("encode", FloatArray(codes, fmt), events, manner, operands, (codes, fmt))
 
 
 @implements("convert")
@@ -303,8 +313,8 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     FloatArray([1.2344], TF32)
     """
     fmt, manner = as_format(fmt), resolve(how)
-    codes, events, float_array = _to_codes(x, fmt, manner, "x")
-    return finish("convert", wrap(codes, fmt, float_array), events, manner, [], (codes, fmt))
+    codes, events, float_array, operands = _to_codes(x, fmt, manner, "x")
+    return finish("convert", wrap(codes, fmt, float_array), events, manner, operands, (codes, fmt))
 
 
 def _holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:

@@ -16,6 +16,7 @@ __all__ = ["Explanation", "explain_rounding"]
 
 _FLAG_NAMES = {INVALID: "invalid", OVERFLOW: "overflow", UNDERFLOW: "underflow", INEXACT: "inexact"}
 
+_TO_NEAREST = (Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY)
 _RULES = {
     Rounding.TIES_TO_EVEN: "to nearest, ties to even",
     Rounding.TIES_TO_AWAY: "to nearest, ties away from zero",
@@ -166,12 +167,12 @@ def _explain_finite(
         share = f"floor(delta * 2^{how.random_bits}) + {random}"
         decision = f"{share} {'reaches' if up else 'stays below'} 2^{how.random_bits}, so {'up' if up else 'down'}"
     else:
-        half = Fraction(1, 2)
-        place = "exactly half way" if guard and not sticky else f"{'more' if delta >= half else 'less'} than half way"
-        decision = f"{place}, so {'up' if up else 'down'}"
+        place = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
+        where = place if how.rounding in _TO_NEAREST else "between two numbers"
+        decision = f"{where}, so {'up' if up else 'down'}"
     rounded_bits = f"{rounded >> t}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded}."
-    exact = f"{_decimal(abs(number.fraction) / Fraction(2) ** scale, number.sticky)} x 2^{scale}"
-    subnormal = "" if e >= fmt.emin else f" (below the smallest normal 2^{fmt.emin}: a subnormal's leading bits are 0)"
+    exact = f"{_decimal(abs(number.fraction) / Fraction(2) ** e, number.sticky)} x 2^{e}"
+    subnormal = "" if e >= fmt.emin else f"; below the smallest normal, 2^{fmt.emin}, the leading bits are 0"
     outcome = f"result {value:.17g} = {rounded_bits}b x 2^{scale}, {result}"
     if flags & OVERFLOW:
         beyond = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}"

@@ -49,7 +49,7 @@ def _batches(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...]]:
 
 
 def matmul(
-    a: Any, b: Any, *, accumulate: Accumulation | str | None = None, format: FormatLike | None = None,
+    a: Any, b: Any, *, accumulate: Accumulation | FloatFormat | str | None = None, format: FormatLike | None = None,
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
@@ -62,8 +62,9 @@ def matmul(
     a : array_like of floats, (..., M, K) or (K,)
     b : array_like of floats, (..., K, N) or (K,)
         FloatArrays or arrays whose dtype is a format; their formats may differ. Batches broadcast as in np.matmul.
-    accumulate : Sequential, Exact or text, optional
-        How the sums are carried out. Default: Sequential(FP64) if an input is FP64, else Sequential(FP32).
+    accumulate : Sequential, Exact, format or text, optional
+        How the sums are carried out; a format is short for its Sequential. Default:
+        Sequential(FP64) if an input is FP64, else Sequential(FP32).
     format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
     rounding, daz, ftz, tininess, seed, random_bits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
@@ -142,7 +142,7 @@ class Log:
         self,
         operation: str,
         events: NDArray[np.uint8],
-        operands: list[tuple[NDArray[Any], FloatFormat]],
+        operands: Sequence[tuple[NDArray[Any], FloatFormat | None]],
         result: tuple[NDArray[Any], FloatFormat] | None,
     ) -> None:
         """Remember the first `keep` elements of each kind of event (inexact ones aside: they are everywhere)."""
@@ -159,10 +159,12 @@ class Log:
                 self.where.append(Event(operation, kind, index, values, value))
 
 
-def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat, shape: tuple[int, ...]) -> float:
-    """The value of one element of codes broadcast to `shape`."""
+def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, shape: tuple[int, ...]) -> float:
+    """The value of one element of codes (without a format: of numbers or texts) broadcast to `shape`."""
     import numpy as np
 
+    if fmt is None:
+        return float(np.broadcast_to(codes, shape)[index])
     return float(backends.emulator().decode(np.asarray(np.broadcast_to(codes, shape)[index]), fmt))
 
 
@@ -222,7 +224,7 @@ def record(*, where: bool = False, keep: int = 10) -> Iterator[Log]:
 def note(
     operation: str,
     events: NDArray[np.uint8],
-    operands: list[tuple[NDArray[Any], FloatFormat]],
+    operands: Sequence[tuple[NDArray[Any], FloatFormat | None]],
     result: tuple[NDArray[Any], FloatFormat] | None,
 ) -> None:
     """Tell the open records what an element-wise operation did."""
