@@ -23,8 +23,8 @@ DIRECTED = ("toward_zero", "toward_positive", "toward_negative")
 COPYTO, COPY = "np.copyto", "x.copy()"
 OURS, OURS_OUT = "floatsim", "floatsim, out="
 BEST = OURS_OUT if HAS_OUT else OURS
-FULL = {"conversion": 1 << 24, "arithmetic": 1 << 22, "flags": 1 << 18}
-QUICK = {"conversion": 1 << 14, "arithmetic": 1 << 14, "flags": 1 << 12}
+FULL = {"conversion": 1 << 24, "arithmetic": 1 << 22, "flags": 1 << 18, "small": 64}
+QUICK = {"conversion": 1 << 14, "arithmetic": 1 << 14, "flags": 1 << 12, "small": 64}
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,14 @@ def _arithmetic() -> Iterator[Case]:
             yield Case("arithmetic", f"{fmt.name} {operation}", operation, fmt, "arithmetic", rows, checks)
 
 
+def _small() -> Iterator[Case]:
+    """64 elements: what a call costs before it does anything."""
+    rows = (Row(OURS, "floatsim"), *_peers())
+    yield Case("small arrays", "quantize to FP16", "quantize", fs.FP16, "small", rows, (), "float32")
+    yield Case("small arrays", "FP16 add", "add", fs.FP16, "small", rows, ())
+    yield Case("small arrays", "E4M3 add", "add", fs.E4M3, "small", rows, ())
+
+
 OPERANDS = {
     "add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3, "remainder": 2, "fmod": 2, "rint": 1,
     "floor": 1, "ceil": 1, "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
@@ -171,7 +179,7 @@ def _flags() -> Iterator[Case]:
 
 
 def cases() -> list[Case]:
-    return [*_conversions(), *_arithmetic(), *_flags()]
+    return [*_conversions(), *_arithmetic(), *_small(), *_flags()]
 
 
 # -- data ----------------------------------------------------------------------------------------------------------

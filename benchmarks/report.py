@@ -85,14 +85,17 @@ def _verdicts(case: dict[str, Any], label: str) -> str:
     return "; ".join(found)
 
 
+def _elements(size: int) -> str:
+    return f"{size >> 20}M" if size >= 1 << 20 else f"{size >> 10}K" if size >= 1 << 10 else str(size)
+
+
 def _row_cells(case: dict[str, Any], row: dict[str, Any], first: bool) -> list[str]:
     title = case["title"] if first else ""
     if row["note"]:
         return [title, row["label"], row["note"], "", "", "", "", ""]
-    size = row["easy"]["size"]
     own = next(other for other in case["rows"] if other["kind"] == "floatsim" and not other["note"])
     return [
-        title, row["label"], f"{size >> 20}M" if size >= 1 << 20 else f"{size >> 10}K",
+        title, row["label"], _elements(row["easy"]["size"]),
         _both(row, lambda cell: _number(cell["median"])), _both(row, lambda cell: _number(cell["fastest"])),
         _ratio(row, own), _differs(row), _verdicts(case, row["label"]),
     ]  # fmt: skip
