@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias, Unpack
@@ -127,14 +128,16 @@ class _Converted(NamedTuple):
 
 def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> _Converted:
     source = read(x, argument)
-    if not isinstance(source, FloatArray) and source.dtype.kind == "O":
-        return _Converted(*_encode_exact(source, fmt, manner, argument), False, [(source, None)])
-    if not isinstance(source, FloatArray) and source.dtype.kind in "iu":
+    if isinstance(source, FloatArray) or source.dtype.kind not in "Oiu":
+        operand = float_codes(source, argument)
+        codes, events = backends.current().convert(*operand, fmt, manner)
+        return _Converted(codes, events, isinstance(source, FloatArray), [operand])
+    if source.dtype.kind == "O":
+        codes, events = _encode_exact(source, fmt, manner, argument)
+    else:
         source = native(source)
-        return _Converted(*backends.emulator().from_integer(source, fmt, manner), False, [(source, None)])
-    operand = float_codes(source, argument)
-    converted = backends.current().convert(*operand, fmt, manner)
-    return _Converted(*converted, isinstance(source, FloatArray), [operand])
+        codes, events = backends.emulator().from_integer(source, fmt, manner)
+    return _Converted(codes, events, False, [(source, None)])
 
 
 @implements("operand_codes")
