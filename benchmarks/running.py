@@ -185,22 +185,23 @@ def checks(case: Case, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_label = {result["label"]: result for result in results}
     found = []
     for check in case.checks:
-        requirement, row = cases.REQUIREMENTS[check.requirement], by_label[check.row]
-        other = by_label.get(check.against or "")
-        measured = None
+        row, other = by_label[check.row], by_label.get(check.against or "")
+        measured = fastest = None
         if row["easy"] and (check.against is None or (other and other["easy"])):
-            mine = [row[data]["median"] for data in cases.DATA]
-            if check.requirement == "easy and wide":
-                measured = min(mine) / max(mine)
-            elif requirement.unit == "M/s":
-                measured = 1e3 / max(mine)
-            else:
-                measured = min(other[data]["median"] / ns for data, ns in zip(cases.DATA, mine, strict=True))
-        result = outcome(check.requirement, f"{case.name}, {check.row}", measured)
+            measured, fastest = (_measured(check, row, other, time) for time in ("median", "fastest"))
+        result = outcome(check.requirement, f"{case.name}, {check.row}", measured, fastest)
         found.append(result | {"row": check.row, "against": check.against})
     return found
 
 
-def outcome(requirement: str, what: str, measured: float | None) -> dict[str, Any]:
+def _measured(check: cases.Check, row: dict[str, Any], other: dict[str, Any] | None, time: str) -> float:
+    mine = [row[data][time] for data in cases.DATA]
+    if other:
+        return min(other[data][time] / ns for data, ns in zip(cases.DATA, mine, strict=True))
+    return 1e3 / max(mine) if cases.REQUIREMENTS[check.requirement].unit == "M/s" else min(mine) / max(mine)
+
+
+def outcome(requirement: str, what: str, measured: float | None, fastest: float | None) -> dict[str, Any]:
+    """What a check found: by the medians, which decide, and by the fastest rounds, which a busy machine spoils less."""
     holds = None if measured is None else measured >= cases.REQUIREMENTS[requirement].at_least
-    return {"requirement": requirement, "what": what, "measured": measured, "holds": holds}
+    return {"requirement": requirement, "what": what, "measured": measured, "fastest": fastest, "holds": holds}

@@ -135,9 +135,10 @@ def waiting(rounds: int) -> dict[str, Any]:
             for name, code in jobs.items():
                 taken[name].append(_seconds(code, cache))
     rows = [{"what": name, "median": statistics.median(s), "min": min(s)} for name, s in taken.items()]
-    seconds = {row["what"]: row["median"] for row in rows}
-    checks = [outcome("import", "import floatsim", seconds["import numpy"] / seconds["import floatsim"])]
-    checks += [outcome("first call", name, FIRST_CALL / seconds[name]) for name in calls]
+    by_name = {row["what"]: (row["median"], row["min"]) for row in rows}
+    ratios = [other / own for other, own in zip(by_name["import numpy"], by_name["import floatsim"], strict=True)]
+    checks = [outcome("import", "import floatsim", *ratios)]
+    checks += [outcome("first call", name, *(FIRST_CALL / seconds for seconds in by_name[name])) for name in calls]
     return {"rows": rows, "checks": checks}
 
 
@@ -160,5 +161,6 @@ def compiling(rounds: int, most: int | None = None) -> dict[str, Any]:
                 if name in new and seconds <= known:
                     fastest[name] = {"kernel": name, "types": kinds, "seconds": seconds}
     rows = [fastest[name] for name in sorted(fastest)]
-    checks = [outcome("compile", f"kernel {row['kernel']}", COMPILED / row["seconds"]) for row in rows]
+    ratios = {row["kernel"]: COMPILED / row["seconds"] for row in rows}
+    checks = [outcome("compile", f"kernel {kernel}", ratio, ratio) for kernel, ratio in ratios.items()]
     return {"rows": rows, "checks": checks}
