@@ -24,7 +24,7 @@ demo: $(VENV)/.installed ## the main job: survey real matrices in every format, 
 	$(BIN)/floatsim survey
 
 test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
-	$(PYTEST)
+	$(PYTEST) -n 2
 
 test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
 	$(BIN)/python -m tests.exhaustive
