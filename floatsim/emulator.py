@@ -257,14 +257,18 @@ def quantize(
 
 
 def matmul(
-    a: Operand, b: Operand, accumulation: Accumulation, manner: Manner
+    a: Operand, b: Operand, accumulation: Accumulation, manner: Manner, want_events: bool
 ) -> tuple[Codes, dict[str, NDArray[np.int64]]]:
-    """((batch, M, N) codes in the accumulator's format, histograms of event bytes by rounding site).
+    """((batch, M, N) codes in the accumulator's format, histograms of event bytes by rounding site, if wanted).
 
     a is (batch, M, K) and b (batch, K, N).
     """
     (x, x_format), (y, y_format) = a, b
     fmt = accumulation.format
+    if not want_events and isinstance(accumulation, Sequential) and not accumulation.fused:
+        fast = shortcuts.matmul_kernel(x_format, y_format, fmt, manner)
+        if fast is not None:
+            return _matmul_in_floats(a, b, fmt, *fast), {}
     dtype = _working_dtype([x_format, y_format, fmt])
     x, y = np.ascontiguousarray(x, dtype=dtype), np.ascontiguousarray(y, dtype=dtype)
     out = np.empty((x.shape[0], x.shape[1], y.shape[2]), dtype)
@@ -286,3 +290,15 @@ def matmul(
     rounds_products = isinstance(accumulation, Sequential) and not accumulation.fused
     histograms = {"product": events[matrices.PRODUCT]} if rounds_products else {}
     return out.astype(fmt.code_dtype, copy=False), histograms | {"sum": events[matrices.SUM]}
+
+
+def _matmul_in_floats(
+    a: Operand, b: Operand, fmt: FloatFormat, carrier: FloatFormat, kernel: Any, extra: tuple[Any, ...]
+) -> Codes:
+    """The product by a kernel on hardware floats: operands widened to the carrier, results packed once at the end."""
+    assert carrier.dtype is not None
+    x, y = (convert(codes, source, carrier, _EXACT)[0].view(carrier.dtype) for codes, source in (a, b))
+    acc = np.zeros((x.shape[0], x.shape[1], y.shape[2]), carrier.dtype)
+    for left, right, out in zip(x, y, acc, strict=True):
+        kernel(left, right, out, *extra)
+    return convert(acc.view(carrier.code_dtype), carrier, fmt, _EXACT)[0]

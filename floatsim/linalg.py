@@ -112,7 +112,9 @@ def matmul(
     manner = resolve({**keywords, "overflow": overflow})
     inside = replace(manner, attributes=replace(manner.attributes, overflow=Overflow.INFINITY))
     left, right, shape = _batches(x, y)
-    codes, histograms = backends.current().matmul((left, x_format), (right, y_format), how, inside)
+    codes, histograms = backends.current().matmul(
+        (left, x_format), (right, y_format), how, inside, recording.recording()
+    )
     for site, histogram in histograms.items():
         recording.note_histogram(f"matmul.{site}", histogram)
     if fmt != how.format:
