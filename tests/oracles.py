@@ -539,7 +539,8 @@ def _neighbours(x: np.ndarray, fmt: fs.FloatFormat, table: bool) -> tuple[np.nda
     top = at.largest >> at.t
     exponent = np.minimum(exponent, top - at.bias)
     unit = np.ldexp(1.0, (exponent - at.t).astype(np.int32))
-    kept = np.minimum(np.floor(x / unit), 2.0 ** (at.t + 1) - 1).astype(np.int64)
+    with np.errstate(over="ignore"):  # what is far beyond stays far beyond
+        kept = np.minimum(np.floor(x / unit), 2.0 ** (at.t + 1) - 1).astype(np.int64)
     low = np.minimum(((exponent - emin) << at.t) + kept, at.largest)
     kept = low - ((exponent - emin) << at.t)
     return low, kept * unit, (kept + 1) * unit

@@ -30,6 +30,14 @@ def run(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how:
     return result.codes, flags
 
 
+def plain(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> np.ndarray:
+    """The same without flags, where another, faster kernel may run; as plain arrays where the dtype exists."""
+    operands: list = [c.astype(fmt.code_dtype) for c in codes]
+    if fmt.dtype is not None:
+        return getattr(fs, operation)(*(c.view(fmt.dtype) for c in operands), **how.keywords).view(fmt.code_dtype)
+    return getattr(fs, operation)(*(fs.from_codes(c, fmt) for c in operands), **how.keywords).codes
+
+
 def events(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple:
     """The same one floor below, where the event bytes are whole."""
     operands = [(c.astype(fmt.code_dtype), fmt) for c in codes]
@@ -58,6 +66,7 @@ def test_every_pair_of_small_formats(fmt, operation):
             want = o.vector_operation(operation, codes, fmt, how)
             got = run(operation, codes, fmt, how)
             o.assert_equal_codes(operation, fmt, how, codes, got, (want[0], want[1] & FLAGS))
+            o.assert_equal_codes(operation, fmt, how, codes, (plain(operation, codes, fmt, how),), (want[0],))
 
 
 @pytest.mark.parametrize("fmt", o.SMALL, **ids)
@@ -138,6 +147,7 @@ def test_every_code_of_16_bits(operation, fmt):
                 want = o.vector_integral(operation, codes, fmt, how)
             got = run(operation, (codes,), fmt, how)
             o.assert_equal_codes(operation, fmt, how, (codes,), got, (want[0], want[1] & FLAGS))
+            o.assert_equal_codes(operation, fmt, how, (codes,), (plain(operation, (codes,), fmt, how),), (want[0],))
 
 
 @pytest.mark.parametrize("target", [*o.NAMED, *o.CUSTOM], **ids)
@@ -277,6 +287,10 @@ def test_structured_cases_and_their_events(fmt, operation):
         visible = (want[0], want[1] & FLAGS)
         o.assert_equal_codes(operation, fmt, how, operands, run(operation, operands, fmt, how), visible)
         o.assert_equal_codes(operation, fmt, how, operands, events(operation, operands, fmt, how), want)
+        o.assert_equal_codes(operation, fmt, how, operands, (plain(operation, operands, fmt, how),), (want[0],))
+    default = How()  # the way that has kernels of its own: all the cases once more
+    want = o.vector_operation(operation, codes, fmt, default)
+    o.assert_equal_codes(operation, fmt, default, codes, (plain(operation, codes, fmt, default),), (want[0],))
 
 
 @pytest.mark.parametrize("fmt", FORMATS, **ids)
@@ -423,3 +437,58 @@ def test_quantize_is_encode_then_decode(fmt, carrier):
         what, loud, quiet = f"quantize to {fmt.name}", values.view(source.code_dtype), silent.view(source.code_dtype)
         o.assert_equal_codes(what, source, how, (codes,), (loud, flags), (want, happened))
         o.assert_equal_codes(what, source, how, (codes,), (quiet,), (want,))
+
+
+# -- formats nobody has named ----------------------------------------------------------------------------------------
+
+
+def any_format(r: np.random.Generator) -> fs.FloatFormat:
+    """Some format of precision at most 24 and exponents that leave float64 room for products."""
+    while True:
+        kind = ("ieee", "fn", "fnuz", "finite")[r.integers(4)]
+        w, t = int(r.integers(1, 10)), int(r.integers(0, 24 if r.integers(4) == 0 else 12))
+        bias = None if r.integers(2) else int(r.integers(-60, 200))
+        try:
+            fmt = fs.FloatFormat(f"{kind}({w},{t},{bias})", w, t, kind, bias)
+        except ValueError:
+            continue
+        if fmt.emin - t > -230 and fmt.emax < 230 and fmt.bits <= 32:
+            return fmt
+
+
+@pytest.mark.parametrize("k", range(150))
+def test_any_format(k):
+    """Fast kernels decide by a format's parameters whether they are exact for it: so try many formats. Conversions from
+    float32 and float64 with and without flags, quantize, and the arithmetic, in all ways of rounding."""
+    r = o.rng("any format", k)
+    fmt = any_format(r)
+    for source in (fs.FP32, fs.FP64, fs.FP16):
+        grid = np.array([float(o.layout(fmt).worth(int(m))) for m in r.integers(0, o.layout(fmt).largest + 1, 60)])
+        grid = np.concatenate([grid, grid * (1 + 2.0 ** -(fmt.precision + 1)), [float(o.layout(fmt).beyond)]])
+        beside = [(o.near_codes(grid, source) + step).astype(np.uint64) for step in (-1, 0, 1)]
+        beside = [
+            np.minimum(c, np.uint64(source.max_code)) | np.uint64(s) for c in beside for s in (0, source.sign_mask)
+        ]
+        codes = np.concatenate([*beside, o.structured(source, 1, 300, r)[0]]).astype(source.code_dtype)
+        x = codes.view(source.dtype)
+        for how in [How(m, p) for m in DETERMINISTIC for p in POLICIES] + [EVERY_HOW[i] for i in r.integers(0, 144, 4)]:
+            want = o.vector_convert(codes, source, fmt, how)
+            got = fs.encode(x, fmt, return_flags=True, **how.keywords)
+            o.assert_equal_codes(f"encode as {fmt.name}", source, how, (codes,), got, (want[0], want[1] & FLAGS))
+            got = fs.encode(x, fmt, **how.keywords)
+            o.assert_equal_codes(f"encode as {fmt.name}", source, how, (codes,), (got,), (want[0],))
+            try:
+                values = fs.quantize(x, fmt, **how.keywords).view(source.code_dtype)
+            except TypeError:
+                continue
+            d = o.vector_decode(want[0], fmt)
+            exact = np.where(d.infinite, np.where(d.negative, -np.inf, np.inf), d.value)
+            exact = np.where(d.negative & ~d.infinite & (d.value == 0), -0.0, exact).astype(source.dtype)
+            exact = np.where(d.nan, source.canonical_nan, exact.view(source.code_dtype))
+            o.assert_equal_codes(f"quantize to {fmt.name}", source, how, (codes,), (values,), (exact,))
+    for operation in o.ARITY:
+        codes = o.structured(fmt, o.ARITY[operation], 700, r)
+        for how in [How(m) for m in DETERMINISTIC] + [EVERY_HOW[i] for i in r.integers(0, 144, 3)]:
+            want = o.vector_operation(operation, codes, fmt, how)
+            o.assert_equal_codes(operation, fmt, how, codes, events(operation, codes, fmt, how), want)
+            o.assert_equal_codes(operation, fmt, how, codes, (plain(operation, codes, fmt, how),), (want[0],))
