@@ -269,9 +269,9 @@ def matmul(
         fast = shortcuts.matmul_kernel(x_format, y_format, fmt, manner)
         if fast is not None:
             return _matmul_in_floats(a, b, fmt, *fast), {}
-    dtype = _working_dtype([x_format, y_format, fmt])
-    x, y = np.ascontiguousarray(x, dtype=dtype), np.ascontiguousarray(y, dtype=dtype)
-    out = np.empty((x.shape[0], x.shape[1], y.shape[2]), dtype)
+    # one dtype for all: these kernels are long to compile, and far slower than their memory
+    x, y = np.ascontiguousarray(x, dtype=_U64), np.ascontiguousarray(y, dtype=_U64)
+    out = np.empty((x.shape[0], x.shape[1], y.shape[2]), _U64)
     events = np.zeros((2, 256), np.int64)
     arguments = [
         x, format_row(x_format), y, format_row(y_format), out, format_row(fmt), manner_row(manner.attributes),
