@@ -120,8 +120,8 @@ def as_accumulation(x: Accumulation | FloatFormat | str) -> Accumulation:
     """An accumulation as such or from its text form; a format is short for its Sequential. TypeError otherwise."""
     if isinstance(x, Sequential | Exact):
         return x
-    if isinstance(x, FloatFormat):
-        return Sequential(x)
+    if isinstance(x, FloatFormat | type) or type(x).__module__ == "numpy.dtypes":
+        return Sequential(as_format(x))
     if isinstance(x, str):
         return parse(x)
     raise TypeError(f"accumulate must be fs.Sequential(fmt), fs.Exact(fmt) or text like 'sequential(fp16)', not {x!r}")

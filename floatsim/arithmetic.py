@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from floatsim import backends, recording
 from floatsim.arrays import FloatArray, implements, wrap
 from floatsim.contexts import How, Manner, resolve
-from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read
+from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read_floats
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import FloatClass
 
@@ -43,9 +43,9 @@ def _read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tup
     float_array = False
     for name, x in arguments.items():
         if not _is_weak(x):
-            source = read(x, name)
-            float_array |= isinstance(source, FloatArray)
-            operands[name] = float_codes(source, name)
+            codes, fmt, is_float_array = read_floats(x, name)
+            float_array |= is_float_array
+            operands[name] = codes, fmt
     formats = {fmt for _, fmt in operands.values()}
     if len(formats) > 1 and result is None:
         names = " and ".join(f"{name} is {fmt.name}" for name, (_, fmt) in operands.items())

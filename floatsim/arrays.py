@@ -128,6 +128,10 @@ class FloatArray(NDArrayOperatorsMixin):
         return (self._like(codes) for codes in self._codes)
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth of an array of {self.size} elements is not defined; compare, then np.any or np.all"
+            )
         return bool(self.values)
 
     def __float__(self) -> float:
@@ -271,7 +275,7 @@ implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axi
 
 
 def from_codes(codes: Any, fmt: FormatLike) -> FloatArray:
-    """The FloatArray with these codes.
+    """The FloatArray with these codes; it shares an array of the format's code dtype, as np.asarray does.
 
     Parameters
     ----------

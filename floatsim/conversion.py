@@ -41,7 +41,8 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
     try:
         fmt = as_format(x.dtype)
     except ValueError:
-        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format; use fs.array({argument}, fmt)") from None
+        advice = f"; use fs.array({argument}, fmt)" if x.dtype.kind in "iu" else "; make it a float or integer array"
+        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format{advice}") from None
     return native(x).view(fmt.code_dtype), fmt
 
 
@@ -77,6 +78,8 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
     """What a user passed: a FloatArray, a float or integer array, or an object array of exact Python numbers."""
     if isinstance(x, FloatArray):
         return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{argument} is a masked array, and masks are not kept; pass {argument}.filled(...)")
     if isinstance(x, np.ndarray | np.generic):
         array = np.asarray(x)
         if array.dtype.kind in "OcbMm":
@@ -89,6 +92,19 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
             return read(np.asarray(x), argument)
         raise TypeError(f"{argument} must be a number, a list or an array, not {type(x).__name__}")
     return _python_numbers(x, argument)
+
+
+def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
+    """Codes and format of an operand that must be floats, and whether it was a FloatArray.
+
+    Python's whole numbers, alone or in lists, pass for float64 where they are exact; integer arrays do not.
+    """
+    source = read(x, argument)
+    if isinstance(x, int | list | tuple) and not isinstance(source, FloatArray) and source.dtype.kind in "iu":
+        widened = source.astype(np.float64)
+        if np.all(np.abs(widened) <= 1 << 53):
+            source = widened
+    return *float_codes(source, argument), isinstance(source, FloatArray)
 
 
 def _exact_number(x: Any, argument: str) -> reference.Number:
@@ -366,14 +382,13 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     array([1.015625e-01, 2.880000e+02, 0.000000e+00], dtype=float32)
     """
     fmt, manner = as_format(fmt), resolve(how)
-    source = read(x, "x")
-    codes, carrier = float_codes(source, "x")
+    codes, carrier, float_array = read_floats(x, "x")
     if not _holds(carrier, fmt):
         raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
     wanted = manner.return_flags or recording.recording()
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
     events = backends.current().quantize(codes, carrier, fmt, manner, wanted, target)
-    result = wrap(target, carrier, isinstance(source, FloatArray)) if out is None else out
+    result = wrap(target, carrier, float_array) if out is None else out
     if events is None:
         return result
     return finish("quantize", result, events, manner, [(codes, carrier)], (target, carrier))
@@ -410,7 +425,7 @@ def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
     manner, kind = resolve(how), np.dtype(dtype)
     if kind.kind not in "iu":
         raise TypeError(f"dtype must be an integer dtype such as np.int32, not {kind}")
-    codes, fmt = float_codes(read(x, "x"), "x")
+    codes, fmt, _ = read_floats(x, "x")
     out, events = backends.emulator().to_integer(codes, fmt, kind.newbyteorder("="), manner)
     return finish("to_integer", out[()], events, manner, [(codes, fmt)])
 

@@ -124,7 +124,7 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
     result = f"bits {_bits_of(code, fmt)}, code 0x{code:0{(fmt.bits + 3) // 4}X}; flags: {_flags_text(flags)}"
     if number.kind is not reference.Kind.FINITE or number.is_zero or fmt.is_scale:
         kind = "zero" if number.is_zero else number.kind.value
-        steps = (f"the value is {kind}" if not fmt.is_scale else "a scale: the nearest power of two",
+        steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds powers of two alone",
                  f"result {value}, {result}")  # fmt: skip
         return Explanation(given, fmt, number.sign, None, None, None, None, kind, code, value, flags, steps)
     return _explain_finite(number, fmt, manner.attributes, random, given, code, value, flags, result)
@@ -176,7 +176,7 @@ def _explain_finite(
     outcome = f"result {value:.17g} = {rounded_bits}b x 2^{scale}, {result}"
     if flags & OVERFLOW:
         beyond = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}"
-        outcome = f"{beyond}: {how.overflow.name.lower()} gives {value:.17g}, {result}"
+        outcome = f"{beyond}: overflow policy {how.overflow.name.lower()!r} gives {value:.17g}, {result}"
     elif value == 0 and rounded:
         outcome = f"the result is tiny, and flush-to-zero (ftz) makes it {value:.17g}, {result}"
     steps = (

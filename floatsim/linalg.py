@@ -10,9 +10,9 @@ import numpy as np
 from floatsim import backends, recording
 from floatsim.accumulation import Accumulation, Sequential, as_accumulation
 from floatsim.arithmetic import deliver
-from floatsim.arrays import FloatArray, implements
+from floatsim.arrays import implements
 from floatsim.contexts import How, Manner, resolve
-from floatsim.conversion import Codes, float_codes, read
+from floatsim.conversion import Codes, read_floats
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import Overflow, OverflowLike, RoundingLike, TininessLike
 from floatsim.streams import SeedLike
@@ -21,13 +21,12 @@ __all__ = ["matmul"]
 
 
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
-    source = read(x, argument)
-    codes, fmt = float_codes(source, argument)
+    codes, fmt, float_array = read_floats(x, argument)
     if fmt.is_scale:
         raise TypeError(f"{argument} is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
     if codes.ndim == 0:
         raise ValueError(f"{argument} must have at least one dimension; for scalars use fs.multiply")
-    return codes, fmt, isinstance(source, FloatArray)
+    return codes, fmt, float_array
 
 
 def _batches(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...]]:
@@ -134,5 +133,5 @@ def _to_result(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Mann
 @implements(np.matmul)
 def _numpy_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     """`@` and np.matmul keep the operands' format when they have one in common, else the default."""
-    formats = {float_codes(read(x, name), name)[1] for x, name in ((a, "a"), (b, "b"))}
+    formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
     return matmul(a, b, format=formats.pop() if len(formats) == 1 else None, out=out)

@@ -84,8 +84,10 @@ class Log:
     where: list[Event] = field(default_factory=list)
 
     def __getitem__(self, operation: str) -> Counts:
-        """The counts of an operation; all zero if it did not happen."""
-        return self.counts.get(operation, Counts())
+        """The counts of an operation. KeyError, naming what was recorded, if it did not happen."""
+        if operation not in self.counts:
+            raise KeyError(f"{operation!r} was not recorded; recorded are: {', '.join(self.counts) or 'none'}")
+        return self.counts[operation]
 
     @property
     def total(self) -> Counts:

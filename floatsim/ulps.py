@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays import FloatArray
-from floatsim.conversion import decode, encode, float_codes, read
+from floatsim.conversion import decode, encode, read_floats
 from floatsim.formats import FP64, FormatLike, as_format
 
 __all__ = ["ulp", "ulp_distance"]
@@ -70,7 +70,7 @@ def ulp(x: Any, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Any:
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
-    codes, own = float_codes(read(x, "x"), "x")
+    codes, own, _ = read_floats(x, "x")
     fmt = own if fmt is None else as_format(fmt)
     if fmt.is_scale:
         raise ValueError(f"{fmt.name} is a scale format: its spacing is its value")
@@ -128,15 +128,15 @@ def ulp_distance(a: Any, b: Any, *, equal_nan: bool = False) -> Any:
           dtype=uint64)
     """
     operands = {"a": a, "b": b}
-    read_ones = {name: read(x, name) for name, x in operands.items() if type(x) not in (int, float)}
-    formats = {float_codes(x, name)[1] for name, x in read_ones.items()} or {FP64}
+    read_ones = {name: read_floats(x, name) for name, x in operands.items() if type(x) not in (int, float)}
+    formats = {own for _, own, _ in read_ones.values()} or {FP64}
     if len(formats) > 1:
-        names = " and ".join(f"{name} is {float_codes(x, name)[1].name}" for name, x in read_ones.items())
+        names = " and ".join(f"{name} is {own.name}" for name, (_, own, _) in read_ones.items())
         raise TypeError(f"distances are counted within one format, but {names}; fs.convert one of them")
     fmt = formats.pop()
     places, nans = [], []
     for name, x in operands.items():
-        codes = float_codes(read_ones[name], name)[0] if name in read_ones else np.asarray(encode(x, fmt))
+        codes = read_ones[name][0] if name in read_ones else np.asarray(encode(x, fmt))
         array = FloatArray(np.asarray(codes), fmt)
         places.append(_ordinals(array))
         nans.append(_is_nan(array))
