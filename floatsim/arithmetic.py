@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from floatsim import backends, recording
 from floatsim.arrays import FloatArray, implements, wrap
 from floatsim.contexts import How, Manner, resolve
-from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read_floats
+from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read_floats, with_flags
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
-from floatsim.rounding import FloatClass
+from floatsim.rounding import FloatClass, Rounding, as_member
 
 __all__ = [
     "absolute", "add", "ceil", "classify", "copysign", "divide", "equal", "floor", "fma", "fmod", "greater",
@@ -94,12 +94,12 @@ def _operate(operation: str, arguments: dict[str, Any], format: FormatLike | Non
     wanted = manner.return_flags or recording.recording()
     target = None if out is None else out_codes(out, fmt, shape)
     codes, events = backends.current().elementwise(operation, operands, fmt, manner, wanted, target)
-    result = wrap(codes, fmt, float_array) if out is None else out
+    if events is not None:  # before anything is written: out may be an operand
+        recording.note(operation, events, operands, (codes, fmt))
     if target is not None and codes is not target:
         target[...] = codes
-    if events is None:
-        return result
-    return finish(operation, result, events, manner, operands, (codes, fmt))
+    result = wrap(codes, fmt, float_array) if out is None else out
+    return result if events is None else with_flags(result, events, manner)
 
 
 # -- arithmetic -----------------------------------------------------------------------------------------------------
@@ -227,13 +227,22 @@ def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, *
 
 @implements(np.remainder)
 def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
-    """NumPy's `%`: fmod moved to the sign of b, which takes one rounded addition."""
-    rest = fmod(a, b)
-    divisor = add(multiply(rest, 0.0), b) if _is_weak(b) else b
-    moves = not_equal(rest, 0.0) & (signbit(rest) != signbit(divisor))
-    moved = add(rest, divisor)
-    chosen = np.where(moves, moved.codes, np.where(equal(rest, 0.0), copysign(rest, divisor).codes, rest.codes))
-    return deliver(chosen, rest.format, True, out)
+    """NumPy's `%`: fmod, moved to the sign of b by one rounded addition where the signs differ."""
+    manner = resolve({})
+    operands, _ = _read_operands({"a": a, "b": b}, None)
+    fmt, divisor = operands[0][1], operands[1][0]
+    _no_scales("%", fmt)
+    _check_shapes({"a": a, "b": b}, operands)
+    rest, exact = backends.current().elementwise("fmod", operands, fmt, manner)
+    moved, rounded = backends.current().elementwise("add", [(rest, fmt), operands[1]], fmt, manner)
+    sign = fmt.code_dtype.type(fmt.sign_mask)
+    zero = (rest & ~sign == 0) & (fmt.has_signed_zero or rest == 0)
+    moves = ~zero & ((rest ^ divisor) & sign != 0) & isfinite(FloatArray(rest, fmt))
+    with_sign = divisor & sign if fmt.has_signed_zero else rest
+    codes = np.where(moves, moved, np.where(zero, with_sign, rest))
+    events = np.where(moves, rounded, exact)
+    recording.note("remainder", events, operands, (codes, fmt))
+    return deliver(codes, fmt, True, out)
 
 
 @implements(np.minimum)
@@ -338,16 +347,18 @@ def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     (operand,), float_array = _read_operands({"a": a}, None)
     _no_scales("scalb", operand[1])
     exponents = np.asarray(n)
-    if exponents.dtype.kind not in "iu":
+    if exponents.dtype.kind not in "iu" and not all(type(e) is int for e in exponents.flat):
         raise TypeError(f"n must be integers, not {exponents.dtype}")
-    far = 1 << 20  # beyond any format's range, and no int64 overflow
-    exponents = np.minimum(exponents, far) if exponents.dtype.kind == "u" else np.clip(exponents, -far, far)
+    far = 1 << 20  # beyond any format's range
+    exponents = np.asarray(np.clip(exponents.astype(object), -far, far), dtype=np.int64)
     _check_shapes({"a": a, "n": n}, [operand, (exponents, FP64)])
-    codes, events = backends.emulator().scalb(*operand, exponents.astype(np.int64), manner)
-    return finish("scalb", deliver(codes, operand[1], float_array, out), events, manner, [operand], (codes, operand[1]))
+    codes, events = backends.emulator().scalb(*operand, exponents, manner)
+    recording.note("scalb", events, [operand], (codes, operand[1]))
+    result = deliver(codes, operand[1], float_array, out)
+    return with_flags(result, events, manner)
 
 
-def logb(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
+def logb(a: Any, **how: Unpack[How]) -> Any:
     """The exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
 
     Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, NaN -2**31 with INVALID.
@@ -356,46 +367,48 @@ def logb(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
     >>> fs.logb(fs.array([1.0, 6e-8, 0.0], "fp16"), return_flags=True)
     (array([          0,         -24, -2147483648], dtype=int32), array([0, 0, 8], dtype=uint8))
     """
-    manner = _quiet(daz, return_flags)
+    manner = _quiet(how)
     (operand,), _ = _read_operands({"a": a}, None)
     _no_scales("logb", operand[1])
     exponents, events = backends.emulator().logb(*operand, manner.attributes.daz)
     return finish("logb", exponents[()], events, manner, [operand])
 
 
-def _quiet(daz: bool | None, return_flags: bool) -> Manner:
-    """The manner of an operation that reads operands but rounds nothing: no seed is due, whatever the context."""
-    return resolve({"daz": daz, "return_flags": return_flags, "rounding": "ties_to_even"})
+def _quiet(how: How) -> Manner:
+    """The manner of an operation that rounds nothing: its keywords are checked, but no seed is due."""
+    if (rounding := how.get("rounding")) is not None:
+        as_member(Rounding, rounding, "rounding")
+    return resolve({**how, "rounding": Rounding.TIES_TO_EVEN})
 
 
 # -- neighbours and sign bits --------------------------------------------------------------------------------------
 
 
-def _neighbour(operation: str, a: Any, up: bool, daz: bool | None, return_flags: bool) -> Any:
-    manner = _quiet(daz, return_flags)
+def _neighbour(operation: str, a: Any, up: bool, how: How) -> Any:
+    manner = _quiet(how)
     ((codes, fmt),), float_array = _read_operands({"a": a}, None)
     result, events = backends.emulator().neighbour(codes, fmt, manner.attributes.daz, up)
     return finish(operation, wrap(result, fmt, float_array), events, manner, [(codes, fmt)], (result, fmt))
 
 
-def next_up(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
+def next_up(a: Any, **how: Unpack[How]) -> Any:
     """The least number greater than a (IEEE 754-2019, 5.3.1): infinity, or NaN without one, beyond max.
 
     >>> import floatsim as fs
     >>> fs.next_up(fs.array([1.0, 0.0, 448.0], "e4m3"))
     FloatArray([1.12, 0.00195, nan], E4M3)
     """
-    return _neighbour("next_up", a, True, daz, return_flags)
+    return _neighbour("next_up", a, True, how)
 
 
-def next_down(a: Any, *, daz: bool | None = None, return_flags: bool = False) -> Any:
+def next_down(a: Any, **how: Unpack[How]) -> Any:
     """The greatest number less than a (IEEE 754-2019, 5.3.1).
 
     >>> import floatsim as fs
     >>> fs.next_down(fs.array([1.0, 0.0], "e5m2"))
     FloatArray([0.88, -1.5e-05], E5M2)
     """
-    return _neighbour("next_down", a, False, daz, return_flags)
+    return _neighbour("next_down", a, False, how)
 
 
 def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
@@ -409,43 +422,50 @@ def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
     return wrap(changed, fmt, float_array)
 
 
+def _sign_operation(result: Any, out: Any, how: How) -> Any:
+    """The result, or with `return_flags` the result and no flags: bit operations raise nothing."""
+    manner = _quiet(how)
+    delivered = _into(out, result)
+    return (delivered, np.zeros(np.shape(result), np.uint8)[()]) if manner.return_flags else delivered
+
+
 @implements(np.negative)
-def negative(a: Any, *, out: Any = None) -> Any:
+def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     """a with its sign bit flipped: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
 
     >>> import floatsim as fs
     >>> fs.negative(fs.array([1.0, 0.0], "bf16"))
     FloatArray([-1.0, -0.0], BF16)
     """
-    return _into(out, _with_sign(a, lambda codes, mask: codes ^ codes.dtype.type(mask)))
+    return _sign_operation(_with_sign(a, lambda codes, mask: codes ^ codes.dtype.type(mask)), out, how)
 
 
 @implements(np.absolute, np.fabs)
-def absolute(a: Any, *, out: Any = None) -> Any:
+def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     """a with its sign bit cleared: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
 
     >>> import floatsim as fs
     >>> fs.absolute(fs.array([-1.0, -0.0], "bf16"))
     FloatArray([1.0, 0.0], BF16)
     """
-    return _into(out, _with_sign(a, lambda codes, mask: codes & codes.dtype.type(~mask & (2 * mask - 1))))
+    cleared = _with_sign(a, lambda codes, mask: codes & codes.dtype.type(~mask & (2 * mask - 1)))
+    return _sign_operation(cleared, out, how)
 
 
 @implements(np.copysign)
-def copysign(a: Any, b: Any, *, out: Any = None) -> Any:
+def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     """a with the sign bit of b: a bit operation, NaNs too (IEEE 754-2019, 5.5.1). b may be of another format.
 
     >>> import floatsim as fs
     >>> fs.copysign(fs.array([1.0, 2.0], "bf16"), fs.array([-0.0, 1.0], "fp16"))
     FloatArray([-1.0, 2.0], BF16)
     """
-    sign = signbit(b)
-    magnitude = absolute(a)
-    codes, fmt = float_codes(magnitude if isinstance(magnitude, FloatArray) else np.asarray(magnitude), "a")
-    shape = np.broadcast_shapes(codes.shape, np.shape(sign))
-    flipped = _with_sign(FloatArray(np.broadcast_to(codes, shape), fmt),
-                         lambda c, mask: np.where(sign, c | c.dtype.type(mask), c))  # fmt: skip
-    return deliver(flipped.codes, fmt, isinstance(a, FloatArray), out)
+    (x, y), float_array = _read_operands({"a": a, "b": b}, FP64)
+    shape = _check_shapes({"a": a, "b": b}, [x, y])
+    sign, fmt = signbit(FloatArray(*y)), x[1]
+    magnitude = absolute(FloatArray(np.broadcast_to(x[0], shape), fmt))
+    signed = _with_sign(magnitude, lambda codes, mask: np.where(sign, codes | codes.dtype.type(mask), codes))
+    return _sign_operation(wrap(signed.codes, fmt, float_array), out, how)
 
 
 @implements(np.positive)
@@ -465,11 +485,8 @@ def _into(out: Any, result: Any) -> Any:
 _LESS, _EQUAL, _GREATER, _UNORDERED = np.eye(4, dtype=np.bool_)
 
 
-def _compare(
-    operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, daz: bool | None, return_flags: bool,
-    out: Any,
-) -> Any:  # fmt: skip
-    manner = _quiet(daz, return_flags)
+def _compare(operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, how: How, out: Any) -> Any:
+    manner = _quiet(how)
     operands, _ = _read_operands({"a": a, "b": b}, FP64)
     _check_shapes({"a": a, "b": b}, operands)
     relation, events = backends.emulator().compare(*operands, manner.attributes.daz, signaling)
@@ -481,9 +498,7 @@ def _compare(
 
 
 @implements(np.equal)
-def equal(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = False, return_flags: bool = False, out: Any = None
-) -> Any:
+def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -492,13 +507,11 @@ def equal(
     >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("equal", a, b, _EQUAL, signaling, daz, return_flags, out)
+    return _compare("equal", a, b, _EQUAL, signaling, how, out)
 
 
 @implements(np.not_equal)
-def not_equal(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = False, return_flags: bool = False, out: Any = None
-) -> Any:
+def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a != b, true for NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -507,13 +520,11 @@ def not_equal(
     >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True,  True])
     """
-    return _compare("not_equal", a, b, ~_EQUAL, signaling, daz, return_flags, out)
+    return _compare("not_equal", a, b, ~_EQUAL, signaling, how, out)
 
 
 @implements(np.less)
-def less(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
-) -> Any:
+def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
@@ -522,13 +533,11 @@ def less(
     >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
     """
-    return _compare("less", a, b, _LESS, signaling, daz, return_flags, out)
+    return _compare("less", a, b, _LESS, signaling, how, out)
 
 
 @implements(np.less_equal)
-def less_equal(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
-) -> Any:
+def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
@@ -537,13 +546,11 @@ def less_equal(
     >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
     """
-    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, daz, return_flags, out)
+    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, how, out)
 
 
 @implements(np.greater)
-def greater(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
-) -> Any:
+def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
@@ -552,13 +559,11 @@ def greater(
     >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("greater", a, b, _GREATER, signaling, daz, return_flags, out)
+    return _compare("greater", a, b, _GREATER, signaling, how, out)
 
 
 @implements(np.greater_equal)
-def greater_equal(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = True, return_flags: bool = False, out: Any = None
-) -> Any:
+def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
@@ -567,12 +572,10 @@ def greater_equal(
     >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, daz, return_flags, out)
+    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, how, out)
 
 
-def unordered(
-    a: Any, b: Any, *, daz: bool | None = None, signaling: bool = False, return_flags: bool = False, out: Any = None
-) -> Any:
+def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
     """Whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -581,7 +584,7 @@ def unordered(
     >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False,  True])
     """
-    return _compare("unordered", a, b, _UNORDERED, signaling, daz, return_flags, out)
+    return _compare("unordered", a, b, _UNORDERED, signaling, how, out)
 
 
 @implements(np.array_equal)
@@ -611,42 +614,50 @@ def _is(*classes: FloatClass) -> NDArray[np.bool_]:
     return np.isin(np.arange(len(FloatClass)), classes)
 
 
+def _predicate(holds: NDArray[np.bool_], a: Any, out: NDArray[np.bool_] | None) -> Any:
+    result = holds[classify(a)]
+    if out is None:
+        return result[()]
+    out[...] = result
+    return out
+
+
 _NAN = _is(FloatClass.SIGNALING_NAN, FloatClass.QUIET_NAN)
 _INFINITE = _is(FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY)
 _SUBNORMAL = _is(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)
 
 
 @implements(np.isnan)
-def isnan(a: Any) -> Any:
+def isnan(a: Any, *, out: Any = None) -> Any:
     """Whether each element is NaN (IEEE 754-2019, 5.7.2).
 
     >>> import floatsim as fs
     >>> fs.isnan(fs.array([1.0, float("nan")], "fp16"))
     array([False,  True])
     """
-    return _NAN[classify(a)][()]
+    return _predicate(_NAN, a, out)
 
 
 @implements(np.isinf)
-def isinf(a: Any) -> Any:
+def isinf(a: Any, *, out: Any = None) -> Any:
     """Whether each element is infinite (IEEE 754-2019, 5.7.2).
 
     >>> import floatsim as fs
     >>> fs.isinf(fs.array([1.0, float("inf")], "fp16"))
     array([False,  True])
     """
-    return _INFINITE[classify(a)][()]
+    return _predicate(_INFINITE, a, out)
 
 
 @implements(np.isfinite)
-def isfinite(a: Any) -> Any:
+def isfinite(a: Any, *, out: Any = None) -> Any:
     """Whether each element is finite (IEEE 754-2019, 5.7.2).
 
     >>> import floatsim as fs
     >>> fs.isfinite(fs.array([1.0, float("inf")], "fp16"))
     array([ True, False])
     """
-    return (~(_NAN | _INFINITE))[classify(a)][()]
+    return _predicate(~(_NAN | _INFINITE), a, out)
 
 
 def issubnormal(a: Any) -> Any:
@@ -656,7 +667,7 @@ def issubnormal(a: Any) -> Any:
     >>> fs.issubnormal(fs.array([1.0, 1e-7], "fp16"))
     array([False,  True])
     """
-    return _SUBNORMAL[classify(a)][()]
+    return _predicate(_SUBNORMAL, a, None)
 
 
 @implements(np.signbit)

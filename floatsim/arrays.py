@@ -129,10 +129,16 @@ class FloatArray(NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ValueError(
-                f"the truth of an array of {self.size} elements is not defined; compare, then np.any or np.all"
-            )
-        return bool(self.values)
+            raise ValueError(f"{self.size} elements have no one truth value; compare, then np.any or np.all")
+        return bool(self.nonzero().item())
+
+    def nonzero(self) -> NDArray[np.bool_]:
+        """Where an element is not zero (NaN is not), by its code."""
+        codes, fmt = self._codes, self._format
+        if fmt.is_scale:
+            return np.ones(codes.shape, np.bool_)
+        nonzero = codes & fmt.code_dtype.type(fmt.magnitude_mask) != 0
+        return np.asarray(nonzero if fmt.has_signed_zero else nonzero | (codes == fmt.canonical_nan))
 
     def __float__(self) -> float:
         return float(self.values)
@@ -231,40 +237,49 @@ class FloatArray(NDArrayOperatorsMixin):
 # -- functions that only move elements ---------------------------------------------------------------------------
 
 
-def _moves_elements(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The NumPy function on FloatArrays of one format: it moves codes and looks at none of them."""
+def _moves(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy function on one FloatArray: it moves codes and looks at none of them."""
 
-    def moved(*args: Any, **kwargs: Any) -> Any:
-        formats: set[FloatFormat] = set()
-
-        def codes_of(x: Any) -> Any:
-            if isinstance(x, FloatArray):
-                formats.add(x.format)
-                return x.codes
-            if isinstance(x, np.ndarray) and x.dtype.kind in "fV" and x.dtype.names is None:
-                fmt = as_format(x.dtype)
-                formats.add(fmt)
-                return x.view(fmt.code_dtype)
-            return type(x)(map(codes_of, x)) if isinstance(x, list | tuple) else x
-
-        result = function(*map(codes_of, args), **{name: codes_of(x) for name, x in kwargs.items()})
-        if len(formats) != 1:
-            names = ", ".join(sorted(fmt.name for fmt in formats))
-            raise TypeError(f"{function.__name__} of different formats ({names}); fs.convert them to one first")
-        fmt = formats.pop()
+    def moved(a: FloatArray, *args: Any, **kwargs: Any) -> Any:
+        result = function(a.codes, *args, **kwargs)
         if isinstance(result, list | tuple):
-            return type(result)(FloatArray(np.asarray(r), fmt) for r in result)
-        return FloatArray(np.asarray(result), fmt)
+            return type(result)(FloatArray(np.asarray(part), a.format) for part in result)
+        return FloatArray(np.asarray(result), a.format)
 
     return moved
 
 
-for _function in (
-    np.atleast_1d, np.atleast_2d, np.broadcast_to, np.column_stack, np.concatenate, np.copy, np.diagonal, np.dstack,
-    np.expand_dims, np.flip, np.hstack, np.moveaxis, np.ravel, np.repeat, np.reshape, np.roll, np.rot90, np.split,
-    np.squeeze, np.stack, np.swapaxes, np.take, np.tile, np.transpose, np.vstack, np.zeros_like, np.empty_like,
-):  # fmt: skip
-    implements(_function)(_moves_elements(_function))
+def _joins(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy function on a sequence of arrays, which must be of one format."""
+
+    def joined(arrays: Any, **kwargs: Any) -> FloatArray:
+        fmt = next(x.format for x in arrays if isinstance(x, FloatArray))
+        operand_codes = _registered("operand_codes")
+        assert operand_codes is not None
+        codes = [operand_codes(x, fmt, f"arrays[{i}]") for i, x in enumerate(arrays)]
+        return FloatArray(np.asarray(function(codes, **kwargs)), fmt)
+
+    return lambda arrays, axis=None, **kwargs: joined(arrays, **({} if axis is None else {"axis": axis}), **kwargs)
+
+
+_MOVING: tuple[Any, ...] = (
+    np.atleast_1d, np.atleast_2d, np.broadcast_to, np.copy, np.diagonal, np.expand_dims, np.flip, np.moveaxis, np.ravel,
+    np.repeat, np.reshape, np.roll, np.rot90, np.split, np.squeeze, np.swapaxes, np.take, np.tile, np.transpose,
+    np.empty_like,
+)  # fmt: skip
+_JOINING: tuple[Any, ...] = (np.column_stack, np.concatenate, np.dstack, np.hstack, np.stack, np.vstack)
+for _function in _MOVING:
+    implements(_function)(_moves(_function))
+for _function in _JOINING:
+    implements(_function)(_joins(_function))
+
+
+@implements(np.zeros_like)
+def _zeros_like(a: FloatArray, **kwargs: Any) -> FloatArray:
+    if a.format.is_scale:
+        raise TypeError(f"{a.format.name} has no zero")
+    return FloatArray(np.zeros_like(a.codes, **kwargs), a.format)
+
 
 implements(np.shape)(lambda a: a.shape)
 implements(np.ndim)(lambda a: a.ndim)
@@ -305,7 +320,12 @@ def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[An
     """`codes` as an array of the format's code dtype, each checked to fit its bits."""
     if isinstance(codes, FloatArray):
         raise TypeError(f"codes must be unsigned integers, not a {codes.format.name} FloatArray; use its .codes")
-    given = np.asarray(codes)
+    given = np.array(codes, dtype=object) if isinstance(codes, list | tuple | int) else np.asarray(codes)
+    if given.dtype.kind == "O" and all(isinstance(c, int | np.integer) for c in given.flat):
+        wrong = [c for c in given.flat if not 0 <= c <= fmt.sign_mask | fmt.magnitude_mask]
+        if wrong:
+            raise ValueError(f"code {wrong[0]} does not fit the {fmt.bits} bits of {fmt.name}")
+        return given.astype(fmt.code_dtype)
     if given.dtype.kind not in "ui" and given.size:
         raise TypeError(f"codes must be integers, not {given.dtype}")
     if given.dtype.itemsize * 8 > fmt.bits or given.dtype.kind == "i":

@@ -34,8 +34,6 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
         return x.codes, x.format
     if x.dtype.kind == "c":
         raise TypeError(f"{argument} is complex; convert its real and imaginary parts one by one")
-    if x.dtype.kind == "b":
-        raise TypeError(f"{argument} is an array of {x.dtype}, not of numbers")
     if x.dtype.kind == "O":
         raise TypeError(f"{argument} is an object array; make it a float or integer array, or pass a list of numbers")
     try:
@@ -83,9 +81,7 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
     if isinstance(x, np.ndarray | np.generic):
         array = np.asarray(x)
         if array.dtype.kind in "OcbMm":
-            if array.dtype.kind != "b":
-                float_codes(array, argument)
-            raise TypeError(f"{argument} is an array of {array.dtype}; make it a float or integer array")
+            float_codes(array, argument)  # says what is wrong with it
         return array.astype(object) if array.dtype.kind in "UT" else array
     if not isinstance(x, list | tuple | int | float | str | Fraction | Decimal | complex):
         if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
@@ -107,17 +103,15 @@ def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
     return *float_codes(source, argument), isinstance(source, FloatArray)
 
 
-def _exact_number(x: Any, argument: str) -> reference.Number:
+def _exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:
     if isinstance(x, str):
         try:
             return reference.from_text(x)
         except ValueError as error:
             raise ValueError(f"{argument} is {error}") from None
     if isinstance(x, float):
-        return reference.decode(int(np.float64(x).view(np.uint64)), FP64)
-    if isinstance(x, Decimal) and not x.is_finite():
-        return reference.from_text(str(x).lower().lstrip("s"))
-    return reference.from_fraction(Fraction(x), sign_of_zero=int(isinstance(x, Decimal) and x.is_signed()))
+        return reference.decode(int(np.float64(x).view(np.uint64)), FP64, daz)
+    return reference.from_text(str(x)) if isinstance(x, Decimal) else reference.from_fraction(Fraction(x))
 
 
 def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> tuple[Codes, NDArray[np.uint8]]:
@@ -127,8 +121,8 @@ def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> 
     for i, item in enumerate(x.flat):
         random = 0
         if how.rounding is Rounding.STOCHASTIC:
-            random = reference.draw(manner.seed, manner.offset + i, how.random_bits)
-        code, happened = reference.convert(_exact_number(item, argument), fmt, how, random)
+            random = reference.draw(manner.seed, (manner.offset + i) % (1 << 64), how.random_bits)
+        code, happened = reference.convert(_exact_number(item, argument, how.daz), fmt, how, random)
         codes.flat[i], events.flat[i] = code, happened
     return codes, events
 
@@ -188,6 +182,11 @@ def finish(
 ) -> Any:  # fmt: skip
     """Tell the records, and return `result`, with its flags if they were asked for."""
     recording.note(operation, events, operands, where)
+    return with_flags(result, events, manner)
+
+
+def with_flags(result: Any, events: NDArray[np.uint8], manner: Manner) -> Any:
+    """`result`, or (result, flags) if they were asked for."""
     return (result, (events & FLAGS)[()]) if manner.return_flags else result
 
 
@@ -340,7 +339,7 @@ def _holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:
     """Whether every value of `fmt`, its specials included, is a value of `carrier`."""
     return (
         carrier.precision >= fmt.precision
-        and carrier.smallest_subnormal <= fmt.smallest_subnormal
+        and carrier.emin - carrier.trailing_bits <= fmt.emin - fmt.trailing_bits
         and carrier.max >= fmt.max
         and carrier.has_infinity >= fmt.has_infinity
         and carrier.has_nan >= fmt.has_nan
@@ -387,6 +386,8 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
         raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
     wanted = manner.return_flags or recording.recording()
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
+    if wanted and np.may_share_memory(target, codes):
+        codes = codes.copy()  # the record shows what was there
     events = backends.current().quantize(codes, carrier, fmt, manner, wanted, target)
     result = wrap(target, carrier, float_array) if out is None else out
     if events is None:
@@ -468,7 +469,12 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
 
 
 @implements(np.where)
-def _where(condition: Any, x: Any, y: Any) -> FloatArray:
-    fmt: FloatFormat = next(v.format for v in (x, y) if isinstance(v, FloatArray))
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    if isinstance(condition, FloatArray):
+        condition = condition.nonzero()
+    formats = [v.format for v in (x, y) if isinstance(v, FloatArray)]
+    if not formats:
+        return np.where(condition, x, y)
+    fmt: FloatFormat = formats[0]
     codes = [operand_codes(v, fmt, name) for name, v in (("x", x), ("y", y))]
     return FloatArray(np.where(np.asarray(condition), *codes), fmt)

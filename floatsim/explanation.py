@@ -16,7 +16,6 @@ __all__ = ["Explanation", "explain_rounding"]
 
 _FLAG_NAMES = {INVALID: "invalid", OVERFLOW: "overflow", UNDERFLOW: "underflow", INEXACT: "inexact"}
 
-_TO_NEAREST = (Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY)
 _RULES = {
     Rounding.TIES_TO_EVEN: "to nearest, ties to even",
     Rounding.TIES_TO_AWAY: "to nearest, ties away from zero",
@@ -168,8 +167,7 @@ def _explain_finite(
         decision = f"{share} {'reaches' if up else 'stays below'} 2^{how.random_bits}, so {'up' if up else 'down'}"
     else:
         place = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
-        where = place if how.rounding in _TO_NEAREST else "between two numbers"
-        decision = f"{where}, so {'up' if up else 'down'}"
+        decision = f"{place}, so {'up' if up else 'down'}"
     rounded_bits = f"{rounded >> t}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded}."
     exact = f"{_decimal(abs(number.fraction) / Fraction(2) ** e, number.sticky)} x 2^{e}"
     subnormal = "" if e >= fmt.emin else f"; below the smallest normal, 2^{fmt.emin}, the leading bits are 0"
@@ -177,7 +175,7 @@ def _explain_finite(
     if flags & OVERFLOW:
         beyond = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}"
         outcome = f"{beyond}: overflow policy {how.overflow.name.lower()!r} gives {value:.17g}, {result}"
-    elif value == 0 and rounded:
+    elif code & fmt.magnitude_mask == 0 and rounded:
         outcome = f"the result is tiny, and flush-to-zero (ftz) makes it {value:.17g}, {result}"
     steps = (
         f"sign {'-' if number.sign else '+'} (bit {number.sign}); the value is {exact}{subnormal}",

@@ -15,6 +15,7 @@ import enum
 import functools
 import math
 import re
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -224,7 +225,10 @@ class FloatFormat:
     @property
     def smallest_subnormal(self) -> float:
         """The smallest positive number, 2**(emin - p + 1): the quantum of the subnormals."""
-        return math.ldexp(1.0, self.emin - self.trailing_bits)
+        exponent = self.emin - self.trailing_bits
+        bits = 1 << exponent + 1074 if exponent < -1022 else exponent + 1023 << 52  # no arithmetic that might flush
+        smallest: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+        return smallest
 
     @property
     def eps(self) -> float:

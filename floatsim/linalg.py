@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from floatsim import backends, recording
+from floatsim import backends, recording, reference
 from floatsim.accumulation import Accumulation, Sequential, as_accumulation
 from floatsim.arithmetic import deliver
 from floatsim.arrays import implements
 from floatsim.contexts import How, Manner, resolve
 from floatsim.conversion import Codes, read_floats
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.rounding import Overflow, OverflowLike, RoundingLike, TininessLike
+from floatsim.rounding import Overflow, OverflowLike, Rounding, RoundingLike, TininessLike, as_member
 from floatsim.streams import SeedLike
 
 __all__ = ["matmul"]
@@ -69,7 +69,8 @@ def matmul(
     rounding, daz, ftz, tininess, seed, random_bits
         Of every rounding inside; None means the context's.
     overflow, result_rounding
-        Of the final conversion to `format` alone. Accumulators do not saturate.
+        Of the final conversion to the result's format alone: "saturate_finite" also turns the accumulator's infinities
+        into max. Inside, accumulators do not saturate.
     out : FloatArray or ndarray, optional
         Where to write the result.
 
@@ -89,7 +90,8 @@ def matmul(
     -----
     Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums; with fused or exact
     accumulation there are only the latter. *absorbed*: a non-zero product left a finite accumulator unchanged.
-    Stochastic rounding draws for element (batch, i, j) of the result at site 2*k of the product and 2*k + 1 of the sum.
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j), at site 2*k of the product and
+    2*k + 1 of the sum; the final conversion has a seed of its own, SplitMix64's first output for this one.
 
     Examples
     --------
@@ -116,11 +118,20 @@ def matmul(
     )
     for site, histogram in histograms.items():
         recording.note_histogram(f"matmul.{site}", histogram)
-    if fmt != how.format:
-        if result_rounding is not None:
-            manner = resolve({**keywords, "overflow": overflow, "rounding": result_rounding})
-        codes = _to_result(codes, how.format, fmt, manner)
-    return deliver(codes.reshape(shape), fmt, x_float or y_float, out)
+    codes = codes.reshape(shape)
+    if fmt != how.format or manner.attributes.overflow is Overflow.SATURATE_FINITE:
+        codes = _to_result(codes, how.format, fmt, _result_manner(manner, result_rounding, keywords))
+    return deliver(codes, fmt, x_float or y_float, out)
+
+
+def _result_manner(manner: Manner, rounding: RoundingLike | None, keywords: How) -> Manner:
+    """How the final conversion rounds: in its own direction, and with draws of its own."""
+    if rounding is not None:
+        direction = as_member(Rounding, rounding, "result_rounding")
+        if direction is Rounding.STOCHASTIC and manner.attributes.rounding is not Rounding.STOCHASTIC:
+            manner = replace(resolve({**keywords, "rounding": direction}), attributes=manner.attributes)
+        manner = replace(manner, attributes=replace(manner.attributes, rounding=direction))
+    return replace(manner, seed=reference.split_seed(manner.seed, 1))
 
 
 def _to_result(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> Codes:

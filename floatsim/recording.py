@@ -58,17 +58,20 @@ class Counts:
 
 @dataclass(frozen=True)
 class Event:
-    """One element to which something happened: where, to what operands, with what result (values as float64)."""
+    """One element to which something happened: where, to what operands, with what result.
+
+    Values are float64; operands that were integers or texts are kept as they were.
+    """
 
     operation: str
     kind: str
     index: tuple[int, ...]
-    operands: tuple[float, ...]
+    operands: tuple[Any, ...]
     result: float
 
     def __str__(self) -> str:
         at = ", ".join(map(str, self.index))
-        given = ", ".join(f"{x:.17g}" for x in self.operands)
+        given = ", ".join(f"{x:.17g}" if isinstance(x, float) else str(x) for x in self.operands)
         return f"{self.operation}[{at}] {self.kind}: ({given}) -> {self.result:.17g}"
 
 
@@ -161,12 +164,13 @@ class Log:
                 self.where.append(Event(operation, kind, index, values, value))
 
 
-def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, shape: tuple[int, ...]) -> float:
-    """The value of one element of codes (without a format: of numbers or texts) broadcast to `shape`."""
+def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, shape: tuple[int, ...]) -> Any:
+    """The value of one element of codes (without a format: the number or text itself) broadcast to `shape`."""
     import numpy as np
 
     if fmt is None:
-        return float(np.broadcast_to(codes, shape)[index])
+        item = np.broadcast_to(codes, shape)[index]
+        return item.item() if isinstance(item, np.generic) else item
     return float(backends.emulator().decode(np.asarray(np.broadcast_to(codes, shape)[index]), fmt))
 
 

@@ -152,7 +152,7 @@ _FAR = 10_000  # 2**_FAR and 2**-_FAR are beyond every format's range, products 
 
 
 def from_text(text: str) -> Number:
-    """Exact value of decimal text, C99 hexadecimal text, "inf", "infinity" or "nan" (any case, signed).
+    """Exact value of decimal text, C99 hexadecimal text, "inf", "infinity", "nan" or "snan" (any case, signed).
 
     Raises ValueError if the text is none of these (IEEE 754-2019, 5.12).
 
@@ -165,8 +165,8 @@ def from_text(text: str) -> Number:
     if len(body) - len(word) <= 1:
         if word in ("inf", "infinity"):
             return _infinity(sign)
-        if word == "nan":
-            return Number(Kind.QUIET_NAN, sign)
+        if nan := re.fullmatch(r"(s?)nan\d*", word):
+            return Number(Kind.SIGNALING_NAN if nan[1] else Kind.QUIET_NAN, sign)
     if match := _HEXADECIMAL.fullmatch(body):
         digits = match[2] + match[3]
         if digits:

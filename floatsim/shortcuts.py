@@ -121,7 +121,8 @@ def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
     if fmt.is_scale or fmt.precision >= carrier.precision or fmt.emax > carrier.emax:
         return None
     if fmt.emin == carrier.emin:
-        return "shared" if kind.shared else None
+        # without trailing bits the last bit of a code is the exponent's, and tells nothing of odd and even
+        return "shared" if kind.shared and fmt.trailing_bits else None
     # q and 2**32 / q, and C for the exponent above emax, must be normal numbers of the carrier
     lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + kind.trailing - fmt.trailing_bits
     return "added" if lowest + kind.bias >= 33 and highest <= kind.bias else None
@@ -164,6 +165,7 @@ def _is_narrow(fmt: FloatFormat) -> bool:
         2 * fmt.precision + 2 <= FP32.precision
         and min(2 * lowest, lowest - highest) >= FP32.emin
         and max(2 * highest, highest - lowest) <= FP32.emax
+        and fmt.emin <= 0  # the scale between the exponents, and its inverse, are float32 numbers
         and fmt.has_signed_zero
         and not fmt.is_scale
     )

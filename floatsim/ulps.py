@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays import FloatArray
-from floatsim.conversion import decode, encode, read_floats
+from floatsim.conversion import decode, operand_codes, read_floats
 from floatsim.formats import FP64, FormatLike, as_format
 
 __all__ = ["ulp", "ulp_distance"]
@@ -86,7 +86,8 @@ def ulp(x: Any, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Any:
         # nearer to the number below 2**e than to the one above: less than half the lower spacing beyond 2**e
         beyond = significand - np.uint64(1 << 52)
         near = beyond < np.uint64(1 << (52 - t - 2)) if t <= 50 else power
-        exponent = np.minimum(exponent - (near & above_emin & (e <= fmt.emax)), fmt.emax - t)
+        max_is_power = fmt.max_code & ((1 << t) - 1) == 0
+        exponent = np.minimum(exponent - (near & above_emin & (e <= fmt.emax)), fmt.emax - t - max_is_power)
     exponent = np.where(regular, exponent, fmt.emin - t)
     unit = _power_of_two(exponent)
     return np.where(np.isfinite(values), unit, np.nan)[()]
@@ -136,12 +137,12 @@ def ulp_distance(a: Any, b: Any, *, equal_nan: bool = False) -> Any:
     fmt = formats.pop()
     places, nans = [], []
     for name, x in operands.items():
-        codes = read_ones[name][0] if name in read_ones else np.asarray(encode(x, fmt))
+        codes = read_ones[name][0] if name in read_ones else operand_codes(x, fmt, name)
         array = FloatArray(np.asarray(codes), fmt)
         places.append(_ordinals(array))
         nans.append(_is_nan(array))
-    low, high = np.minimum(*places), np.maximum(*places)
-    distance = high.view(np.uint64) - low.view(np.uint64)  # exact modulo 2**64
+    low, high = (np.asarray(extreme(*places)).view(np.uint64) for extreme in (np.minimum, np.maximum))
+    distance = np.subtract(high, low)  # exact modulo 2**64
     distance = np.where(nans[0] | nans[1], np.uint64(2**64 - 1), distance)
     if equal_nan:
         distance = np.where(nans[0] & nans[1], np.uint64(0), distance)

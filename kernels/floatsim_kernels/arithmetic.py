@@ -352,7 +352,7 @@ def convert(a, fa, f, m, random):
             return nan_code(f, np.int64(INVALID))
         if k == INFINITE:
             return nan_code(f, np.int64(0))
-        return round_pack_scale(s, e, h, f, m, random)
+        return round_pack_scale(s, e, h, U0, f, m, random)
     if k == INFINITE:
         if m[OVERFLOW] == SATURATE_FINITE:
             return signed_code(s, f[MAX], f), np.int64(0)
@@ -421,10 +421,8 @@ def from_integer(sign, magnitude, f, m, random):
     if f[SCALE]:
         if magnitude == U0:
             return nan_code(f, np.int64(INVALID))
-        n = np.int64(leading_zeros(magnitude))
-        if n == 0:
-            return round_pack_scale(sign, np.int64(63), right(magnitude, 1) | (magnitude & U1), f, m, random)
-        return round_pack_scale(sign, 63 - n, left(magnitude, n - 1), f, m, random)
+        hi, lo, e = normalize(U0, magnitude, np.int64(126))
+        return round_pack_scale(sign, e, hi, lo, f, m, random)
     if magnitude == U0:
         return zero_code(sign, f), np.int64(0)
     hi, lo, e = normalize(U0, magnitude, np.int64(126))

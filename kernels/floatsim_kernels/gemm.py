@@ -46,10 +46,10 @@ def random_of(m, draws, index, step, site):
 
 
 @inline
-def absorbed(before, term, after, f):
+def absorbed(before, term, after, f, daz):
     """Whether a finite accumulator kept its value although the term is not zero."""
-    k, _, _, _ = unpack(term, f, np.int64(0))
-    k0, s0, e0, h0 = unpack(before, f, np.int64(0))
+    k, _, _, _ = unpack(term, f, daz)
+    k0, s0, e0, h0 = unpack(before, f, daz)
     return k == FINITE and op.same_value(after, f, k0, s0, e0, h0)
 
 
@@ -71,7 +71,7 @@ def sequential(a, fa, b, fb, out, f, manner, draws, events):
                     events[PRODUCT, happened] += 1
                     total, happened = op.add(acc, f, term, f, np.int64(0), f, m, random_of(m, draws, index, k, SUM))
                     happened &= ~ABSORBED
-                    if absorbed(acc, term, total, f):
+                    if absorbed(acc, term, total, f, m[DAZ]):
                         happened |= ABSORBED
                     events[SUM, happened] += 1
                     acc = total

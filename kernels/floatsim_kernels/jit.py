@@ -34,4 +34,5 @@ def kernel(function):
     return dispatcher
 
 
-inline = numba.njit(forceinline=True, error_model="numpy")
+# no wrappers for callers outside Numba: nobody calls these, and the wrappers are a good part of the compile time
+inline = numba.njit(forceinline=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -202,7 +202,7 @@ def round_pack(sign, e, hi, lo, f, m, random):
 
 
 @inline
-def round_pack_scale(sign, e, hi, f, m, random):
+def round_pack_scale(sign, e, hi, lo, f, m, random):
     """Rounding to a power of two (OCP MX 1.0): ties go up; no sign, no zero."""
     if sign:
         return nan_code(f, np.int64(INVALID))
@@ -211,7 +211,7 @@ def round_pack_scale(sign, e, hi, f, m, random):
     rounding = m[ROUNDING]
     if rounding == TIES_TO_EVEN:
         rounding = TIES_TO_AWAY
-    kept, inexact = round_at(sign, hi, U0, np.int64(62), rounding, m[RANDOM_BITS], random)
+    kept, inexact = round_at(sign, hi, lo, np.int64(62), rounding, m[RANDOM_BITS], random)
     code = e - f[EMIN] + np.int64(kept) - 1
     if code > f[MAX]:
         return overflowed_code(sign, f, m), np.int64(OVERFLOWED | INEXACT)
