@@ -23,7 +23,7 @@ def test_the_vectorised_oracle_equals_the_rational_one(fmt):
     """Two ways to the same definition: arrays with an error term, and bisection over exact values with MPFR."""
     r = o.rng("oracles", fmt)
     for operation, arity in o.ARITY.items():
-        codes = [c.astype(np.uint64) for c in o.structured(fmt, arity, 260, r)]
+        codes = [c.astype(np.uint64) for c in o.structured(fmt, arity, 160, r)]
         for part, k in zip(np.array_split(r.permutation(len(codes[0])), 8), r.permutation(144), strict=False):
             how, columns = EVERY_HOW[k], tuple(c[part] for c in codes)
             ways = [None, False] if fmt.bits <= 16 else [None]  # search in the table, and arithmetic

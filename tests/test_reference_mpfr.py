@@ -24,7 +24,7 @@ EVERY_HOW = o.every_how()
 def test_operation_equals_mpfr(operation, fmt):
     """Codes, flags and events; every mode, policy, tininess rule, DAZ and FTZ comes up many times."""
     r = o.rng("mpfr", operation, fmt)
-    codes = o.structured(fmt, o.ARITY[operation], 150, r)
+    codes = o.structured(fmt, o.ARITY[operation], 110, r)
     function = getattr(reference, operation)
     for operands in zip(*(c.tolist() for c in codes), strict=True):
         for daz in (False, True):
