@@ -70,10 +70,12 @@ def cast32(source, t, emin, largest, infinity, nan, sign_bit, zero_keeps_sign, m
             out[i] = sign if zero_keeps_sign else 0
             flags[i] = 0
             continue
-        e, top = q - 1, m
-        while top:
-            top >>= 1
-            e += 1
+        e = field - 127
+        if field == 0:
+            e, top = q - 1, m
+            while top:
+                top >>= 1
+                e += 1
         unit = max(e, emin) - t
         kept, inexact, half = _split(m, unit - q)
         if inexact and _goes_up(mode, negative, kept & 1 == 1, half):
