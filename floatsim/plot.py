@@ -61,7 +61,7 @@ LOST_COLOUR = "#1a1a1a"
 FIVE = (FP32, FP16, BF16, E4M3, E5M2)
 
 _INK, _PALE = "#222222", "#f1f1f1"
-_BAND = 0.66  # of a histogram's row; its words stand above
+_BAND = 0.6  # of a histogram's row; its words stand upon it, below a gap
 
 
 def colour(fmt: FormatLike) -> str:
@@ -72,6 +72,12 @@ def colour(fmt: FormatLike) -> str:
     '#0072b2'
     """
     return COLOURS.get(as_format(fmt), CUSTOM_COLOUR)
+
+
+def _several(formats: Iterable[FormatLike] | FormatLike) -> list[FloatFormat]:
+    if isinstance(formats, str) or not isinstance(formats, Iterable):
+        formats = [formats]
+    return [as_format(fmt) for fmt in formats]
 
 
 def _axes(ax: Axes | None, **figure: Any) -> Axes:
@@ -193,7 +199,7 @@ def _bar_styles(fmt: FloatFormat) -> dict[int, dict[str, Any]]:
 
 def exponent_histogram(
     x: Any,
-    formats: Iterable[FormatLike] = FIVE,
+    formats: Iterable[FormatLike] | FormatLike = FIVE,
     *,
     ax: Axes | None = None,
     title: str | None = None,
@@ -209,7 +215,7 @@ def exponent_histogram(
     ----------
     x : array_like
         The tensor: real numbers of any shape, or a FloatArray.
-    formats : iterable of format
+    formats : format or iterable of format
         Top to bottom.
     ax : Axes, optional
         Where to draw; a new figure by default.
@@ -236,7 +242,7 @@ def exponent_histogram(
     """
     import numpy as np
 
-    rows = [as_format(fmt) for fmt in formats]
+    rows = _several(formats)
     if not rows:
         raise ValueError("formats must name at least one format")
     values = _nonzero(x)
@@ -254,11 +260,11 @@ def exponent_histogram(
             bottom += height
         counts = np.bincount(fate, minlength=4) / values.size
         ax.annotate(
-            _in_words(Fate(*map(float, counts))), (0, base + 0.96), (3, 0), ("axes fraction", "data"),
-            textcoords="offset points", va="top", fontsize="small", color=_INK,
+            _in_words(Fate(*map(float, counts))), (0, base + _BAND), (3, 1), ("axes fraction", "data"),
+            textcoords="offset points", va="bottom", fontsize="small", color=_INK,
         )  # fmt: skip
-        ax.axhline(base, color=_INK, lw=0.6)
-    ax.set_yticks([len(rows) - 1 - row + 0.42 for row in range(len(rows))], [fmt.name for fmt in rows])
+        ax.axhline(base, color=colour(fmt), lw=0.8)
+    ax.set_yticks([len(rows) - 1 - row + 0.5 for row in range(len(rows))], [fmt.name for fmt in rows])
     for label, fmt in zip(ax.get_yticklabels(), rows, strict=True):
         label.set(color=colour(fmt), fontweight="bold")
     ax.tick_params(axis="y", length=0)
@@ -307,7 +313,7 @@ def heatmap(
     label : str
         Of the colour bar.
     notes : mapping of (row, column) to str, optional
-        Cells in which results were lost, and how many: drawn black, with the note under the number.
+        Cells in which results were lost, and how many: the note stands on black, under the number.
     limits : (float, float), optional
         Errors at the ends of the colours. Default: the powers of ten around the table's.
     colorbar : bool
@@ -334,6 +340,7 @@ def heatmap(
     import numpy as np
     from matplotlib import colormaps
     from matplotlib.colors import LogNorm
+    from matplotlib.patches import Rectangle
 
     rows, columns = list(table), list(dict.fromkeys(name for row in table.values() for name in row))
     if not columns:
@@ -353,17 +360,19 @@ def heatmap(
                          edgecolors="white", linewidth=2)  # fmt: skip
     for (i, j), value in np.ndenumerate(numbers):
         note = (notes or {}).get((rows[i], columns[j]))
-        tint = palette(norm(max(value, limits[0])))
-        if note is not None or math.isinf(value):
-            tint = LOST_COLOUR
-        elif math.isnan(value):
-            tint = _PALE
-        ax.add_patch(_cell(j, i, tint))
+        tint = palette(norm(max(value, limits[0]))) if math.isfinite(value) else _PALE
+        tint = LOST_COLOUR if math.isinf(value) else tint
         text = "-" if math.isnan(value) else "∞" if math.isinf(value) else _power(value)
-        lines = [text] if note is None else [note] if math.isnan(value) else [text, note]
-        ax.text(j + 0.5, i + 0.5, "\n".join(lines), ha="center", va="center", linespacing=1.3,
-                fontsize="small" if len(lines) > 1 else "medium",
-                color="white" if _is_dark(tint) else _INK)  # fmt: skip
+        if note is not None and not math.isfinite(value):  # nothing else to say
+            tint, text, note = LOST_COLOUR, note, None
+        ax.add_patch(_cell(j, i, tint))
+        height = 1.0
+        if note is not None:
+            height = 0.56
+            ax.add_patch(Rectangle((j + 0.015, i + height), 0.97, 0.96 - height, facecolor=LOST_COLOUR, linewidth=0))
+            ax.text(j + 0.5, i + 0.76, note, ha="center", va="center", fontsize="small", color="white")
+        ink = "white" if _is_dark(tint) else _INK
+        ax.text(j + 0.5, i + height / 2 + 0.01, text, ha="center", va="center", color=ink)
     ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     for tick in ax.get_yticklabels():
@@ -407,12 +416,14 @@ def _colour_of_name(name: str) -> str:
 # -- formats -------------------------------------------------------------------------------------------------------
 
 
-def format_ranges(formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def format_ranges(
+    formats: Iterable[FormatLike] | FormatLike = FIVE, *, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """The ranges of formats side by side, hatched where they are subnormal, with the precision beside each.
 
     Parameters
     ----------
-    formats : iterable of format
+    formats : format or iterable of format
         Top to bottom.
     ax : Axes, optional
         Where to draw; a new figure by default.
@@ -434,7 +445,7 @@ def format_ranges(formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = Non
     >>> [text.get_text() for text in plot.format_ranges(["fp16", "bf16"]).texts]
     ['11 bits', '8 bits']
     """
-    rows = [as_format(fmt) for fmt in formats]
+    rows = _several(formats)
     if not rows:
         raise ValueError("formats must name at least one format")
     ax = _axes(ax, figsize=(7, 0.45 * len(rows) + 1))
@@ -460,14 +471,14 @@ def format_ranges(formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = Non
     return ax
 
 
-def bit_strip(value: Any, formats: Iterable[FormatLike] = FIVE, *, ax: Axes | None = None) -> Axes:
+def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, ax: Axes | None = None) -> Axes:
     """The bits of one number in several formats: sign (black), exponent, trailing significand (pale), and the value.
 
     Parameters
     ----------
     value : number or str
         What to round (ties to even); a text such as "0.1" is rounded once, from its exact value.
-    formats : iterable of format
+    formats : format or iterable of format
         Top to bottom.
     ax : Axes, optional
         Where to draw; a new figure by default.
@@ -490,7 +501,7 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] = FIVE, *, ax: Axes | No
     """
     from floatsim.conversion import decode, encode
 
-    rows = [as_format(fmt) for fmt in formats]
+    rows = _several(formats)
     if not rows:
         raise ValueError("formats must name at least one format")
     width = max(fmt.bits for fmt in rows)
@@ -531,6 +542,7 @@ class SurveyLike(Protocol):
     @property
     def products(self) -> tuple[Any, ...]: ...
     def table(self, measure: str, product: str) -> dict[str, dict[str, float | None]]: ...
+    def nonfinite_in_words(self, tensor: str) -> str: ...
 
 
 _SLIDE: dict[Any, Any] = {
@@ -576,10 +588,10 @@ def _draw_products(figure: Any, report: SurveyLike) -> None:
         title = "\n".join(dict.fromkeys([product.name, product.expression]))
         heatmap(table, ax=ax, title=title, notes=notes, limits=limits, colorbar=False)
     mesh = ScalarMappable(LogNorm(*limits), axes[0].collections[0].cmap)
-    figure.colorbar(mesh, ax=list(axes), label="relative error of the result", pad=0.01, aspect=18)
+    figure.colorbar(mesh, ax=list(axes), label="relative error (Frobenius norm)", pad=0.01, aspect=18)
     figure.supxlabel(
         "columns: the accumulator (same: the inputs' format); rows: the format of the inputs;   "
-        "black: so many results are infinite or NaN;   -: not computed",
+        "black: results infinite or NaN though the exact one is finite;   -: not computed",
         fontsize="medium",
     )
 
@@ -619,7 +631,8 @@ def survey_figure(report: SurveyLike) -> Figure:
         limits = _common_limits(report.tensors)
         axes = above.subplots(1, len(report.tensors), squeeze=False)[0]
         for ax, (name, x) in zip(axes, report.tensors.items(), strict=True):
-            exponent_histogram(x, report.formats, ax=ax, title=name, limits=limits)
+            without = f" (without {words})" if (words := report.nonfinite_in_words(name)) else ""
+            exponent_histogram(x, report.formats, ax=ax, title=name + without, limits=limits)
         kinds: dict[str, dict[str, Any]] = {
             "normal numbers": {"color": "#666666"},
             "subnormal: fewer bits": {"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"},

@@ -46,7 +46,7 @@ Progress: TypeAlias = Callable[[Sequence[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class TensorRow:
-    """What rounding one tensor to one format did; shares are of its finite non-zero numbers."""
+    """What rounding one tensor to one format did; shares are of its finite non-zero numbers (`nonzero` many)."""
 
     tensor: str
     format: FloatFormat
@@ -72,17 +72,32 @@ class Product:
     a: NDArray[np.float64] = field(repr=False)
     b: NDArray[np.float64] = field(repr=False)
 
+    @property
+    def results(self) -> int:
+        """How many results were computed."""
+        return self.used[0] * self.used[2]
+
+    @property
+    def nonfinite_exactly(self) -> int:
+        """How many of them no arithmetic could make finite: an input of theirs is NaN or infinite."""
+        import numpy as np
+
+        rows, columns = np.isfinite(self.a).all(axis=1), np.isfinite(self.b).all(axis=0)
+        return self.results - int(rows.sum()) * int(columns.sum())
+
 
 @dataclass(frozen=True)
 class SurveyRow:
     """One product in one format with one accumulator.
 
     `products` counts the roundings of the products (None where there are none: fused and exact sums), `sums` those of
-    the sums. Errors are over the results that are finite, and NaN where none is; `nonfinite` is the share that is not
-    though the exact result is. `max_ulps` and `mean_ulps`: distance to the exact product of the *rounded* inputs, in
-    ulps of that product in the accumulator's format (Goldberg's; where it is not zero), so what the arithmetic did.
-    `relative_error`: distance to the exact
-    product of the *given* inputs, relative, in the Frobenius norm, so what everything did.
+    the sums. `nonfinite` is the share of the results that are infinite or NaN though the exact product of the given
+    inputs (rounded to FP64) is finite: what the format or the accumulator lost. Errors are over the results of which
+    both are finite, and NaN where there is none. `max_ulps` and `mean_ulps`: distance to the exact product of the
+    *rounded* inputs, in ulps of that product in the accumulator's format (Goldberg's; where it is not zero), so what
+    the arithmetic did.
+    `relative_error`: distance to the exact product of the *given* inputs over that product, both in the Frobenius
+    norm, so what everything did.
     """
 
     product: str
@@ -167,11 +182,12 @@ class SurveyReport:
             "accumulators": [str(how) for how in self.accumulators],
             "tensors": [
                 {"tensor": r.tensor, "shape": list(self.tensors[r.tensor].shape), "format": r.format.name,
-                 "nonzero": r.nonzero, **_events(r.counts)}
+                 "nonzero": r.nonzero, **_nonfinite(self.tensors[r.tensor]), **_events(r.counts)}
                 for r in self.tensor_rows
             ],
             "products": [
-                {"product": p.name, "expression": p.expression, "shape": list(p.shape), "used": list(p.used)}
+                {"product": p.name, "expression": p.expression, "shape": list(p.shape), "used": list(p.used),
+                 "nonfinite_exactly": p.nonfinite_exactly}
                 for p in self.products
             ],
             "rows": [
@@ -181,6 +197,13 @@ class SurveyReport:
                 for r in self.rows
             ],
         }  # fmt: skip
+
+    def nonfinite_in_words(self, tensor: str) -> str:
+        """How many numbers of a tensor are NaN or infinite: "2 NaN and 1 infinity"; empty if none is."""
+        nans, infinities = _nonfinite(self.tensors[tensor]).values()
+        words = [f"{nans} NaN"] if nans else []
+        words += [f"{infinities} {'infinity' if infinities == 1 else 'infinities'}"] if infinities else []
+        return " and ".join(words)
 
     # -- shows -------------------------------------------------------------------------------------------
     def _tensor_cells(self) -> tuple[list[str], list[list[str]]]:
@@ -193,7 +216,7 @@ class SurveyReport:
     def _cells(self, product: Product) -> tuple[list[str], list[list[str]]]:
         """The table of one product: a row a format and accumulator."""
         head = ["format", "accumulator", *(f"{_SHORT[stage]}\n{_SHORT[event]}" for stage, event in EVENT_COLUMNS),
-                "inf/\nNaN", "max\nulps", "mean\nulps", "relative\nerror"]  # fmt: skip
+                "lost to\ninf/NaN", "max\nulps", "mean\nulps", "relative\nerror"]  # fmt: skip
         return head, [
             [r.format.name, _short(str(r.accumulator)),
              *(_percent(r.share(stage, event)) for stage, event in EVENT_COLUMNS),
@@ -201,12 +224,17 @@ class SurveyReport:
             for r in self.rows if r.product == product.name
         ]  # fmt: skip
 
+    def _input_caption(self) -> str:
+        """What the numbers mean; and which inputs are no numbers, if any."""
+        notes = [f" {name} also holds {words}." for name in self.tensors if (words := self.nonfinite_in_words(name))]
+        return _INPUT_CAPTION + "".join(notes)
+
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.text import Text
 
         yield Text(f"{self.title}: the inputs, rounded", "bold")
         yield _rich_table(*self._tensor_cells())
-        yield Text(_INPUT_CAPTION, "dim")
+        yield Text(self._input_caption(), "dim")
         for product in self.products:
             head, rows = self._cells(product)
             whole = _rich_table(head, rows)
@@ -218,6 +246,8 @@ class SurveyReport:
                 yield _rich_table(head[:errors], [row[:errors] for row in rows])
                 yield ""
                 yield _rich_table(head[:2] + head[errors:], [row[:2] + row[errors:] for row in rows])
+            if note := _note(product):
+                yield Text(note, "bold")
         yield Text(f"\n{_CAPTION}", "dim")
 
     def __str__(self) -> str:
@@ -240,8 +270,11 @@ class SurveyReport:
             body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
             return f"<table><caption>{escape(title)}</caption><tr>{top}</tr>{body}</table>"
 
-        parts = [table(f"{self.title}: the inputs, rounded", *self._tensor_cells()), f"<p>{escape(_INPUT_CAPTION)}</p>"]
-        parts += [table(_heading(product), *self._cells(product)) for product in self.products]
+        parts = [table(f"{self.title}: the inputs, rounded", *self._tensor_cells()),
+                 f"<p>{escape(self._input_caption())}</p>"]  # fmt: skip
+        for product in self.products:
+            parts.append(table(_heading(product), *self._cells(product)))
+            parts += [f"<p>{escape(note)}</p>"] if (note := _note(product)) else []
         return "<div>" + "".join(parts) + f"<p>{escape(_CAPTION)}</p></div>"
 
 
@@ -249,14 +282,28 @@ _SHORT = {
     "products": "prod.", "sums": "sum", "underflow": "undfl", "flushed": "flush", "subnormal": "subn",
     "overflow": "ovfl", "absorbed": "absrb",
 }  # fmt: skip
-_INPUT_CAPTION = "Percent of the non-zero numbers: flushed to zero, subnormal, beyond the largest number."
+_INPUT_CAPTION = "Percent of the finite non-zero numbers: flushed to zero, subnormal, beyond the largest number."
 _CAPTION = (
     "Events: percent of all roundings of products and of sums ('.': never; '-': there is no such rounding). undfl: "
     "tiny and inexact; flush: became zero; subn: subnormal; ovfl: beyond the largest number; absrb: a non-zero "
-    "product left the sum unchanged. inf/NaN: percent of the results, left out of the errors. Ulps: of the "
-    "accumulator's format, against the exact product of the rounded inputs. Relative error: against the exact product "
-    "of the given inputs."
+    "product left the sum unchanged. lost to inf/NaN: percent of the results, infinite or NaN though the exact "
+    "product of the given inputs is finite; left out of the errors. Ulps: of the accumulator's format, against the "
+    "exact product of the rounded inputs. Relative error: against the exact product of the given inputs, in the "
+    "Frobenius norm."
 )
+
+
+def _nonfinite(x: NDArray[np.float64]) -> dict[str, int]:
+    import numpy as np
+
+    return {"nan": int(np.isnan(x).sum()), "infinite": int(np.isinf(x).sum())}
+
+
+def _note(product: Product) -> str:
+    """How many results are not finite because of the inputs; empty if none is."""
+    n = product.nonfinite_exactly
+    why = "results have a NaN or infinite input: not counted as lost, and left out of the errors."
+    return f"{n} of {product.results} {why}" if n else ""
 
 
 def _rich_table(head: list[str], rows: list[list[str]]) -> Any:
@@ -355,6 +402,11 @@ def _matrix(x: Any, name: str) -> NDArray[np.float64]:
     return values
 
 
+def _one_or_more(given: Any) -> list[Any]:
+    """A list of what was given, one thing (a name is one) or several."""
+    return [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+
+
 _EXPRESSION = re.compile(r"\s*(.+?)(\.T)?\s*@\s*(.+?)(\.T)?\s*")
 
 
@@ -373,6 +425,14 @@ def _part(m: int, k: int, n: int, limit: int) -> tuple[int, int, int]:
     return min(m, results // columns), k, columns
 
 
+def _fitting(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str:
+    """The first product of two tensors whose shapes fit, as advice."""
+    (m, n), (p, q) = tensors[x].shape, tensors[y].shape
+    fits = {f"{x} @ {y}": n == p, f"{y} @ {x}": q == m, f"{x}.T @ {y}": m == p, f"{x} @ {y}.T": n == q}
+    found = next((expression for expression, fit in fits.items() if fit), None)
+    return "" if found is None else f"; products='{found}' would fit"
+
+
 def _product(name: str, expression: str, tensors: Mapping[str, NDArray[np.float64]], limit: int) -> Product:
     match = _EXPRESSION.fullmatch(expression)
     if match is None:
@@ -386,6 +446,7 @@ def _product(name: str, expression: str, tensors: Mapping[str, NDArray[np.float6
     if a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{expression}: the shapes {a.shape} and {b.shape} do not fit: {a.shape[1]} columns meet {b.shape[0]} rows"
+            + _fitting(match[1], match[3], tensors)
         )
     shape = (a.shape[0], a.shape[1], b.shape[1])
     used = _part(*shape, limit)
@@ -410,12 +471,10 @@ def _tensors(a: Any, b: Any) -> dict[str, Any]:
     return dict(a)
 
 
-def _expressions(products: Mapping[str, str] | Iterable[str] | None, names: list[str]) -> dict[str, str]:
+def _expressions(products: Mapping[str, str] | Iterable[str] | str | None, names: list[str]) -> dict[str, str]:
     """{product's name: expression}."""
-    if isinstance(products, str):
-        products = [products]
     if products is not None:
-        chosen = dict(products) if isinstance(products, Mapping) else {text: text for text in products}
+        chosen = dict(products) if isinstance(products, Mapping) else {text: text for text in _one_or_more(products)}
         if not chosen:
             raise ValueError("products must name at least one product")
         return chosen
@@ -432,9 +491,9 @@ def survey(
     a: Any = None,
     b: Any = None,
     *,
-    products: Mapping[str, str] | Iterable[str] | None = None,
-    formats: Iterable[FormatLike] | None = None,
-    accumulators: Iterable[Accumulation | str] | None = None,
+    products: Mapping[str, str] | Iterable[str] | str | None = None,
+    formats: Iterable[FormatLike] | FormatLike | None = None,
+    accumulators: Iterable[Accumulation | str] | Accumulation | str | None = None,
     limit: int = _LIMIT,
     title: str | None = None,
     progress: Progress | None = None,
@@ -450,11 +509,11 @@ def survey(
         late-training gradients of a network trained on the UCI digits (`floatsim.datasets.digits`).
     b : matrix, optional
         The right matrix (K, N). Without it, the second moments a.T @ a are surveyed.
-    products : iterable of str or mapping of name to str, optional
+    products : str, iterable of str, or mapping of name to str, optional
         What to multiply, as "x @ y", "x.T @ y", "x @ y.T", by the tensors' names ("a" and "b" for the arguments).
-    formats : iterable of format, optional
+    formats : format or iterable of format, optional
         Of the inputs. Default: FP32, FP16, BF16, E4M3, E5M2.
-    accumulators : iterable of Accumulation or str, optional
+    accumulators : Accumulation or str, or iterable of them, optional
         `same` in a text stands for the inputs' format. Default: same, sequential(same, fused), fp16, bf16, fp32 and
         exact(fp32), leaving out those less precise than the inputs.
     limit : int
@@ -487,8 +546,8 @@ def survey(
     """
     tensors = {str(name): _matrix(x, str(name)) for name, x in _tensors(a, b).items()}
     expressions = _expressions(_DIGITS if a is None and products is None else products, list(tensors))
-    chosen = tuple(dict.fromkeys(as_format(fmt) for fmt in (FORMATS if formats is None else formats)))
-    asked = tuple(dict.fromkeys(ACCUMULATORS if accumulators is None else accumulators))
+    chosen = tuple(dict.fromkeys(as_format(fmt) for fmt in _one_or_more(FORMATS if formats is None else formats)))
+    asked = tuple(dict.fromkeys(_one_or_more(ACCUMULATORS if accumulators is None else accumulators)))
     if not chosen or not asked:
         raise ValueError(f"{'accumulators' if chosen else 'formats'} must name at least one")
     for fmt in chosen:
@@ -579,7 +638,7 @@ def _ulps(result: NDArray[np.float64], exact: NDArray[np.float64], fmt: FloatFor
 
 
 def _relative(result: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Norm of the error over the norm of the truth; scaled, so that squares neither over- nor underflow."""
+    """Frobenius norm of the error over that of the truth; scaled, so that squares neither over- nor underflow."""
     import numpy as np
 
     scale = np.max(np.abs(truth), initial=0.0)

@@ -10,9 +10,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import same_color, to_rgb
+from matplotlib.colors import LogNorm, same_color, to_rgb
 
 import floatsim as fs
 from floatsim import datasets, plot, reference
@@ -125,6 +126,23 @@ def test_exponent_histogram_draws_every_share():
     assert ax.get_xlabel() == "magnitude"
 
 
+def test_exponent_histogram_words_stand_upon_their_own_row():
+    ax = plot.exponent_histogram(X, ["fp32", "fp16"])
+    FigureCanvasAgg(ax.figure).draw()
+    bands = [p.get_window_extent() for p in ax.patches if p.get_alpha() == 0.16]
+    for row, (text, band) in enumerate(zip(ax.texts, bands, strict=True)):
+        box = text.get_window_extent()
+        assert box.y0 >= band.y1 - 1
+        above = ax.bbox.y1 if row == 0 else bands[row - 1].y0
+        assert box.y0 - band.y1 < 0.5 * (above - box.y1)  # clearly nearer to its own row
+
+
+def test_one_format_needs_no_list():
+    assert "".join(words(plot.bit_strip(0.003, "e4m3"))) == "".join(words(plot.bit_strip(0.003, ["e4m3"])))
+    assert words(plot.format_ranges(fs.FP16)) == ["11 bits"]
+    assert len(plot.exponent_histogram(X, np.float16).get_yticklabels()) == 1
+
+
 def test_exponent_histogram_bars_stand_on_their_powers_of_two():
     ax = plot.exponent_histogram([1.0, 1.5, 4.0], ["fp32"])
     tall = {p.get_x(): p.get_height() for p in ax.patches if p.get_height() > 0 and p.get_alpha() is None}
@@ -179,16 +197,25 @@ def test_shares_in_words_never_claim_all_or_nothing(share, text):
 def test_heatmap_cells():
     table = {"FP16": {"fp16": 0.02, "fp32": 3e-5}, "E4M3": {"fp16": float("nan"), "fp32": None}}
     ax = plot.heatmap(table, notes={("FP16", "fp16"): "∞ 3 %"}, title="errors", label="error", limits=(1e-6, 1))
-    assert words(ax) == ["2 %\n∞ 3 %", r"$3\cdot10^{-5}$", "-", "-"]
+    assert words(ax) == ["∞ 3 %", "2 %", r"$3\cdot10^{-5}$", "-", "-"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["fp16", "fp32"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["FP16", "E4M3"]
-    assert same_color(ax.patches[0].get_facecolor(), plot.LOST_COLOUR)
+    cell, note = ax.patches[:2]  # the error keeps its colour; what was lost stands on black, under it
+    assert same_color(cell.get_facecolor(), colormaps["YlOrRd"](LogNorm(1e-6, 1)(0.02)))
+    assert same_color(note.get_facecolor(), plot.LOST_COLOUR)
+    assert cell.get_y() < note.get_y() < ax.texts[0].get_position()[1] < cell.get_y() + cell.get_height()
     assert same_color(ax.texts[0].get_color(), "white")
     assert ax.get_title() == "errors"
     assert (ax.collections[0].norm.vmin, ax.collections[0].norm.vmax) == (1e-6, 1)
     assert ax.figure.axes[1].get_ylabel() == "error"
     top, bottom = ax.get_ylim()
     assert top > bottom  # the first row is on top
+
+
+def test_heatmap_cell_in_which_everything_was_lost_is_black():
+    ax = plot.heatmap({"FP16": {"a": float("nan"), "b": 1e-3}}, notes={("FP16", "a"): "∞ 100 %"})
+    assert words(ax) == ["∞ 100 %", "0.1 %"]
+    assert same_color(ax.patches[0].get_facecolor(), plot.LOST_COLOUR)
 
 
 def test_heatmap_is_darker_where_it_is_worse():
@@ -258,7 +285,7 @@ def test_slide_shows_tensors_above_and_products_below(slide):
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert titles[:3] == list(datasets.digits())
     assert titles[3:6] == [f"{p.name}\n{p.expression}" for p in report.products]
-    assert figure.axes[6].get_ylabel() == "relative error of the result"
+    assert figure.axes[6].get_ylabel() == "relative error (Frobenius norm)"
     assert figure.get_suptitle() == report.title
     width, height = figure.get_size_inches()
     assert width / height == pytest.approx(16 / 9)
@@ -275,13 +302,11 @@ def test_slide_draws_the_numbers_of_the_report(slide):
     for ax, product in zip(figure.axes[3:6], report.products, strict=True):
         expected = [v for row in report.table("relative_error", product.name).values() for v in row.values()]
         lost = [v for row in report.table("nonfinite", product.name).values() for v in row.values()]
-        for text, error, share in zip(words(ax), expected, lost, strict=True):
-            if error is None:
-                assert text == "-"
-            elif not share:
-                assert text == plot._power(error)
-            else:
-                assert text.endswith(f"∞ {plot._share(share)}")
+        drawn = []
+        for error, share in zip(expected, lost, strict=True):
+            drawn += [f"∞ {plot._share(share)}"] if share else []
+            drawn += [] if share == 1 else ["-" if error is None else plot._power(error)]
+        assert words(ax) == drawn
 
 
 def test_slide_can_be_read(slide):
@@ -306,6 +331,11 @@ def test_slide_can_be_read(slide):
         height = min(box.y1, second.y1) - max(box.y0, second.y0)
         assert min(width, height) <= 1, f"{one!r} overlaps {other!r}"
     assert min(t.get_fontsize() for t in texts) >= 9
+
+
+def test_slide_says_what_it_leaves_out():
+    report = fs.survey(np.array([[1.0, np.nan], [np.inf, -np.inf]]), formats="fp16", accumulators="same")
+    assert plot.survey_figure(report).axes[0].get_title(loc="left") == "a (without 1 NaN and 2 infinities)"
 
 
 def test_slide_of_one_matrix(tmp_path):

@@ -151,6 +151,31 @@ def test_results_whose_exact_value_is_zero_have_no_ulps():
     assert math.isnan(row.max_ulps)
 
 
+def test_results_of_nonfinite_inputs_are_told_apart():
+    a = np.array([[1.0, np.nan], [300.0, 300.0], [np.inf, 0.0], [1.0, 2.0]])
+    report = fs.survey(a, np.ones((2, 2)), formats=["e4m3"], accumulators=["same"])
+    assert report.rows[0].nonfinite == 0.25  # the row of 300s; its exact sums are finite
+    assert (report.products[0].results, report.products[0].nonfinite_exactly) == (8, 4)
+    for text in (" ".join(str(report).split()), report._repr_html_()):
+        assert "a also holds 1 NaN and 1 infinity." in text
+        assert "4 of 8 results have a NaN or infinite input: not counted as lost" in text
+    data = report.to_dict()
+    assert (data["tensors"][0]["nan"], data["tensors"][0]["infinite"]) == (1, 1)
+    assert data["products"][0]["nonfinite_exactly"] == 4
+
+
+def test_of_finite_inputs_nothing_is_noted(shipped):
+    assert "also holds" not in str(shipped)
+    assert "infinite input" not in str(shipped)
+    assert {p.nonfinite_exactly for p in shipped.products} == {0}
+
+
+def test_the_caption_says_what_is_measured(shipped):
+    text = " ".join(str(shipped).split())
+    assert "infinite or NaN though the exact product of the given inputs is finite" in text
+    assert "in the Frobenius norm" in text
+
+
 def test_errors_do_not_suffer_from_tiny_or_huge_squares():
     for scale in (1e-160, 1e-30, 1e150):
         (row,) = fs.survey(np.array([[scale]]), np.array([[1.1]]), formats=["fp64"], accumulators=["bf16"]).rows
@@ -239,6 +264,25 @@ def test_large_products_are_sampled_within_the_limit(shape, limit):
     assert product.a[0].tolist() == a[0, :terms].tolist()
     if rows > 1:
         assert product.a[-1].tolist() == a[-1, :terms].tolist()
+
+
+def test_one_name_needs_no_list():
+    listed = fs.survey(np.eye(2), formats=["fp16"], accumulators=["same"], products=["a @ a"])
+    for fmt, how in (("fp16", "same"), (fs.FP16, fs.Sequential("fp16")), (np.float16, "fp16")):
+        assert fs.survey(np.eye(2), formats=fmt, accumulators=how, products="a @ a").rows == listed.rows
+
+
+@pytest.mark.parametrize(("a", "b", "advice"), [
+    ((2, 3), (4, 2), "b @ a"), ((3, 2), (3, 4), "a.T @ b"), ((2, 3), (4, 3), "a @ b.T"), ((2, 3), (4, 5), None),
+])  # fmt: skip
+def test_shapes_that_do_not_fit_are_told_what_does(a, b, advice):
+    with pytest.raises(ValueError, match="do not fit") as error:
+        fs.survey(np.ones(a), np.ones(b))
+    assert str(error.value).endswith(
+        f"; products='{advice}' would fit" if advice else f"{a[1]} columns meet {b[0]} rows"
+    )
+    if advice:
+        assert fs.survey(np.ones(a), np.ones(b), products=advice, formats="fp16", accumulators="same").rows
 
 
 def test_progress_sees_every_task():
