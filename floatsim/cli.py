@@ -9,7 +9,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -65,6 +66,17 @@ def _json_value(value: Any) -> Any:
 
 def _print_json(value: Any) -> None:
     print(json.dumps(_json_value(value), indent=2, allow_nan=False))
+
+
+def _bad_input(error: Exception) -> BadInputError:
+    """What a function said about its arguments, said about the command's."""
+    text = re.sub(r"^x is not", "VALUE is not", _one_line(error))
+    text = re.sub(r"\bproducts(?= must|:|=)", "--multiply", text).replace("--multiply='", "--multiply '")
+    return BadInputError(re.sub(r"needs a seed: .*", "needs a seed: add --seed 1, or any other integer", text))
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())
 
 
 def _format(text: str, option: str) -> FloatFormat:
@@ -170,11 +182,16 @@ def _exact(value: str) -> Fraction | None:
         return None
 
 
-def _nearest_float(x: Fraction) -> float:
-    try:
+def _number(x: Fraction, digits: int = 6) -> float | str:
+    """As a float where that is accurate; else, beyond float64's normal range, as text: "-1e-400"."""
+    if x == 0 or sys.float_info.min <= abs(x) <= sys.float_info.max:
         return float(x)
-    except OverflowError:
-        return math.inf if x > 0 else -math.inf
+    with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
+        return f"{(Decimal(x.numerator) / Decimal(x.denominator)).normalize():g}"
+
+
+def _signed(x: float | str, spec: str) -> str:
+    return f"{x:{spec}}" if isinstance(x, float) else x if x.startswith("-") else f"+{x}"
 
 
 def _bits(code: int, fmt: FloatFormat) -> str:
@@ -187,15 +204,25 @@ def _number_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
     from floatsim.conversion import decode
 
     value = float(decode(code, fmt))
-    return {"code": f"0x{code:0{(fmt.bits + 3) // 4}X}", "bits": _bits(code, fmt), "value": value,
-            "hex": value.hex() if math.isfinite(value) else str(value)}  # fmt: skip
+    facts = {"code": f"0x{code:0{(fmt.bits + 3) // 4}X}", "bits": _bits(code, fmt), "value": value,
+             "hex": value.hex() if math.isfinite(value) else str(value)}  # fmt: skip
+    return facts | ({"nan": _nan_facts(code, fmt)} if math.isnan(value) else {})
+
+
+def _nan_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
+    """Quiet or signalling, and the payload: the trailing bits below the quiet bit. None where there is no quiet bit."""
+    from floatsim import reference
+
+    quiet = reference.decode(code, fmt).kind is not reference.Kind.SIGNALING_NAN
+    return {"quiet": quiet, "payload": code & ((1 << fmt.trailing_bits - 1) - 1) if fmt.has_infinity else None}
 
 
 def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
     from floatsim.arithmetic import next_down, next_up
     from floatsim.arrays import from_codes
+    from floatsim.conversion import decode
 
-    if fmt.is_scale:
+    if fmt.is_scale or math.isnan(float(decode(code, fmt))):
         return None
     move = next_up if up else next_down
     return _number_facts(int(move(from_codes([code], fmt)).codes[0]), fmt)
@@ -211,9 +238,9 @@ def _rounded(value: str, fmt: FloatFormat, rounding: str | None, seed: int | Non
     exact, error, ulps = _exact(value), None, None
     if exact is not None and math.isfinite(facts["value"]):
         difference = Fraction(facts["value"]) - exact
-        error = _nearest_float(difference)
+        error = _number(difference)
         if not fmt.is_scale:
-            ulps = _nearest_float(difference / Fraction(float(ulp(facts["value"], fmt))))
+            ulps = _number(difference / Fraction(float(ulp(facts["value"], fmt))), 3)
     return {
         "format": fmt.name, **facts, "error": error, "error_ulps": ulps,
         "below": _neighbour(int(code), fmt, up=False), "above": _neighbour(int(code), fmt, up=True),
@@ -240,7 +267,15 @@ def _plain(value: float) -> str:
 def _error(row: dict[str, Any], spec: str) -> str:
     if row["error"] is None:
         return ""
-    return f"{row['error']:{spec}}" if "inexact" in row["flags"] else "exact"
+    return _signed(row["error"], spec) if row["error"] else "exact"
+
+
+def _value(row: dict[str, Any]) -> str:
+    """The value in decimal and in hexadecimal; of a NaN, what kind it is."""
+    if (nan := row.get("nan")) is None:
+        return f"{_plain(row['value'])}   = {row['hex']}"
+    payload = "" if nan["payload"] is None else f", payload {nan['payload']:#x}"
+    return f"NaN, {'quiet' if nan['quiet'] else 'signalling'}{payload}"
 
 
 def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]], explanation: str) -> None:
@@ -251,9 +286,9 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     console.print(Text(f"{given} in {fmt.name}", "bold"))
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     facts.add_row("  bits", Text.assemble(_coloured_bits(main["bits"], fmt), f"  {main['code']}"))
-    facts.add_row("  value", f"{_plain(main['value'])}   = {main['hex']}")
+    facts.add_row("  value", _value(main))
     if main["error"] is not None:
-        ulps = f"   ({main['error_ulps']:+.3g} ulp)" if main["error_ulps"] else ""
+        ulps = f"   ({_signed(main['error_ulps'], '+.3g')} ulp)" if main["error_ulps"] else ""
         facts.add_row("  error", _error(main, "+.6g") + ulps)
     for side in ("above", "below"):
         if main[side] is not None:
@@ -267,7 +302,8 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     for head in ("format", "code", "bits", "value", "error", "ulps", "flags"):
         table.add_column(head, justify="right" if head in ("error", "ulps") else "left", overflow="fold")
     for row in others:
-        ulps = f"{row['error_ulps']:+.2f}" if row["error_ulps"] else ""
+        ulps = _signed(row["error_ulps"], "+.2f") if row["error_ulps"] else ""
+        ulps = f"{row['error_ulps']:+.0e}" if ulps in ("+0.00", "-0.00") else ulps
         flags = " ".join(flag for flag in row["flags"] if flag != "inexact")
         table.add_row(row["format"], row["code"], _coloured_bits(row["bits"], as_format(row["format"])),
                       _plain(row["value"]), _error(row, "+.2e"), ulps, flags)  # fmt: skip
@@ -287,8 +323,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """One number: its bits, neighbours and error in a format, and all formats side by side."""
-    from floatsim.conversion import decode
-
     chosen = _format(fmt, "--format")
     if (value is None) == (code is None):
         raise BadInputError(
@@ -296,17 +330,18 @@ def show(
         )
     given = (value or "").strip()
     if code is not None:
-        number = float(decode(_code(code, chosen), chosen))
-        given = number.hex() if math.isfinite(number) else str(number)
+        itself = _number_facts(_code(code, chosen), chosen)
+        given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
     formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
     try:
         main_row = _rounded(given, chosen, rounding, seed)
         others = [_rounded(given, each, rounding, seed) for each in formats]
         text = str(floatsim.explain_rounding(given, chosen, rounding=rounding, seed=seed)) if explain else ""
     except ValueError as error:
-        raise BadInputError(str(error).replace("x is not", "VALUE is not")) from None
-    if code is not None:
-        main_row |= _number_facts(_code(code, chosen), chosen)  # a NaN keeps its own code
+        raise _bad_input(error) from None
+    if code is not None:  # the code itself, not rounded: a NaN keeps its own
+        main_row |= itself | {"flags": []}
+        others[formats.index(chosen)] = main_row
     label = f"code {main_row['code']}" if code is not None else given
     if as_json:
         _print_json({"given": label, "shown": main_row, "formats": others} | ({"steps": text} if text else {}))
@@ -330,7 +365,7 @@ _READABLE = ".npy, .npz and .csv"
 
 
 def _load(argument: str) -> dict[str, NDArray[Any]]:
-    """The matrices of a file by name; `file.npz:name` is one of them."""
+    """The matrices of a file by name; `file.npz:name` is one of them. Anything else in it is an error."""
     path, chosen = Path(argument), None
     if not path.exists() and ":" in argument:
         before, _, chosen = argument.rpartition(":")
@@ -340,7 +375,7 @@ def _load(argument: str) -> dict[str, NDArray[Any]]:
     suffix = path.suffix.lower()
     try:
         if suffix == ".npz":
-            found = _load_npz(path)
+            found = _load_npz(path, chosen)
         elif suffix == ".npy":
             found = {path.stem: _load_npy(path)}
         elif suffix == ".csv":
@@ -349,14 +384,36 @@ def _load(argument: str) -> dict[str, NDArray[Any]]:
             raise BadInputError(f"FILES: {path} is of a kind that cannot be read; {_READABLE} can")
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         why = _one_line(error).partition(";")[0]
-        why = "it is no NumPy file of plain numbers" if "pickle" in why else why
+        if "pickle" in why:
+            why = "it is no NumPy file of plain numbers"
+            why += f"; {path}:NAME picks one array" if suffix == ".npz" and chosen is None else ""
         raise BadInputError(f"FILES: {path} cannot be read: {why}") from None
-    for name, x in found.items():
-        if x.dtype.kind == "V":
-            raise BadInputError(f"FILES: {path} holds {name} as {x.dtype}: np.save forgets ml_dtypes; use fs.save")
-    if chosen is not None and chosen not in found:
-        raise BadInputError(f"FILES: {path} has no {chosen!r}; it has {', '.join(found)}")
-    return {chosen: found[chosen]} if chosen is not None else found
+    if chosen is not None:
+        found = {chosen: found[_known(chosen, found, path)]}
+    if not found:
+        raise BadInputError(f"FILES: {path} holds no array; np.savez({path.name!r}, a=...) puts one in")
+    flaws = {name: flaw for name, x in found.items() if (flaw := _flaw(x))}
+    for name, flaw in flaws.items():
+        others = ", ".join(other for other in found if other not in flaws)
+        hint = f"; {path}:NAME picks one array, and NAME can be {others}" if others else ""
+        raise BadInputError(f"FILES: {path}: {name} {flaw}{hint}")
+    return found
+
+
+def _flaw(x: NDArray[Any]) -> str:
+    """Why an array cannot be multiplied; empty if it can be."""
+    kind = x.dtype.kind
+    if kind == "V":
+        return f"has dtype {x.dtype}: np.save forgets ml_dtypes; use fs.save"
+    if kind in "UST":
+        return f"holds text (dtype {x.dtype}), not numbers"
+    if kind == "c":
+        return "is complex: save its real and imaginary parts as two arrays"
+    if kind == "f" and x.dtype.itemsize > 8:
+        return f"is an array of longdouble (dtype {x.dtype}); save x.astype('float64')"
+    if kind not in "fiu":
+        return f"has dtype {x.dtype}; make it a float or integer array"
+    return "" if x.ndim == 2 else f"must be a matrix (2 dimensions), but its shape is {x.shape}"
 
 
 def _load_npy(path: Path) -> NDArray[Any]:
@@ -367,38 +424,69 @@ def _load_npy(path: Path) -> NDArray[Any]:
     return x
 
 
-def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
+def _load_npz(path: Path, chosen: str | None) -> dict[str, NDArray[Any]]:
+    """The arrays of the file, or the one chosen; what `fs.save` wrote is one by the file's name."""
     import numpy as np
 
     with path.open("rb") as file:  # np.load leaves a file open that it cannot read
         arrays = np.load(file, allow_pickle=False)
-        if set(getattr(arrays, "files", ())) == {"codes", "format"}:
+        names = list(getattr(arrays, "files", ()))
+        if set(names) == {"codes", "format"}:
             return {path.stem: floatsim.load(path).values}
-        return dict(arrays)
+        if chosen is not None:
+            return {chosen: arrays[_known(chosen, names, path)]}
+        return {name: arrays[name] for name in names}
+
+
+def _known(chosen: str, names: Collection[str], path: Path) -> str:
+    if chosen not in names:
+        raise BadInputError(f"FILES: {path} has no {chosen!r}; it has {', '.join(names) or 'no array'}")
+    return chosen
+
+
+_CSV = "write plain numbers, without quotes, separated by commas: 1,-2.5,3e-4"
+
+
+def _csv_number(cell: str) -> float | None:
+    try:
+        return None if "_" in cell else float(cell)
+    except ValueError:
+        return None
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether no cell is a number, nor numbers in quotes or between other separators."""
+    pieces = [[piece for piece in re.split(r"[\s;\"']+", cell) if piece] for cell in cells]
+    return not any(all(_csv_number(piece) is not None for piece in cell) for cell in pieces if cell)
 
 
 def _load_csv(path: Path) -> NDArray[np.float64]:
-    """Numbers separated by commas, one line a row; a first line of names is skipped."""
+    """Numbers separated by commas, one line a row; a first line without any number is skipped, and stderr says so."""
     import numpy as np
 
-    lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    lines = enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
+    rows = [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
+    header = rows.pop(0) if rows and _is_header(rows[0][1]) else None
+    if not rows:
+        raise BadInputError(f"FILES: {path} cannot be read: it holds no row of numbers; {_CSV}")
+    values = []
+    for number, cells in rows:
+        if len(cells) != len(rows[0][1]):
+            raise BadInputError(f"FILES: {path} cannot be read: row {number} has another number of cells "
+                                f"({len(cells)}) than row {rows[0][0]} ({len(rows[0][1])}); {_CSV}")  # fmt: skip
+        values.append([_csv_number(cell) for cell in cells])
+        if None in values[-1]:
+            place = values[-1].index(None)
+            where = f"row {number}, cell {place + 1}: {_cut(cells[place])!r}"
+            raise BadInputError(f"FILES: {path} cannot be read: {where} is no number; {_CSV}")
+    if header is not None:
+        names = ",".join(header[1])
+        print(f"floatsim: {path}: row {header[0]} skipped as a header: {_cut(names)}", file=sys.stderr)
+    return np.array(values, np.float64)
 
-    def is_row(line: str) -> bool:
-        try:
-            [float(cell) for cell in line.split(",")]
-        except ValueError:
-            return False
-        return True
 
-    if lines and not is_row(lines[0]):
-        del lines[0]
-    if not lines:
-        raise ValueError("it holds no row of numbers")
-    return np.loadtxt(lines, delimiter=",", ndmin=2, dtype=np.float64)
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _tensors(files: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -424,8 +512,8 @@ def _track(tasks: Sequence[Any]) -> Iterator[Any]:
 def survey(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Matrices to multiply ({_READABLE}; FILE.npz:NAME for one of several). Default: a network "
-                            "trained on the UCI digits.", show_default=False),
+        typer.Argument(help=f"Matrices to multiply, in this order ({_READABLE}; FILE.npz:NAME for one of several). "
+                            "Default: a network trained on the UCI digits.", show_default=False),
     ] = None,
     multiply: Annotated[
         list[str] | None, typer.Option("--multiply", "-m", help="Which product, by the matrices' names: 'a.T @ b'.")
@@ -463,7 +551,7 @@ def survey(
                 accumulators=accumulators, limit=limit, progress=_track,
             )  # fmt: skip
     except (ValueError, TypeError) as error:
-        raise BadInputError(_one_line(error)) from None
+        raise _bad_input(error) from None
     from floatsim.plot import survey_figure
 
     try:

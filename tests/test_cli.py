@@ -195,7 +195,36 @@ def test_show_json_writes_what_json_cannot_hold_as_text(run):
     data = shown(run, "-inf", "-f", "fp16")
     assert data["shown"]["value"] == "-inf"
     assert data["shown"]["error"] is None
-    assert shown(run, "1e400", "-f", "e2m1")["shown"]["error"] == "-inf"
+    assert shown(run, "1e400", "-f", "e2m1")["shown"]["error"] == "-1e+400"
+
+
+@pytest.mark.parametrize(("text", "fmt", "error", "ulps"), [
+    ("1e-400", "fp32", "-1e-400", "-7.14e-356"), ("-1e-400", "e2m1", "+1e-400", "+2e-400"),
+    ("1e400", "e2m1", "-1e+400", "-5e+399"), ("1e-310", "fp32", "-1e-310", "-7.14e-266"),
+])  # fmt: skip
+def test_show_errors_beyond_float64(run, text, fmt, error, ulps):
+    out = run("show", text, "-f", fmt)[1]
+    assert f"error  {error}   ({ulps} ulp)" in out
+    assert "0.00" not in out  # no error reads as none
+    assert shown(run, text, "-f", fmt)["shown"]["error"] == error.removeprefix("+")
+
+
+@pytest.mark.parametrize(("code", "fmt", "words", "nan"), [
+    ("0x7c01", "fp16", "NaN, signalling, payload 0x1", {"quiet": False, "payload": 1}),
+    ("0xfe05", "fp16", "NaN, quiet, payload 0x5", {"quiet": True, "payload": 5}),
+    ("0x7d", "e5m2", "NaN, signalling, payload 0x1", {"quiet": False, "payload": 1}),
+    ("0x7f", "e4m3", "NaN, quiet", {"quiet": True, "payload": None}),
+    ("0xff", "e8m0", "NaN, quiet", {"quiet": True, "payload": None}),
+])  # fmt: skip
+def test_show_says_what_a_nan_is(run, code, fmt, words, nan):
+    lines = [line.strip() for line in run("show", "--code", code, "-f", fmt)[1].splitlines()]
+    assert lines[2] == f"value  {words}"
+    data = shown(run, "--code", code, "-f", fmt)
+    assert data["shown"]["nan"] == nan
+    assert data["shown"]["above"] is None
+    assert data["shown"] in data["formats"]
+    signalled = "invalid" in next(row for row in data["formats"] if row["format"] == "TF32")["flags"]
+    assert signalled is not nan["quiet"]
 
 
 @pytest.mark.parametrize(("code", "fmt", "value"), [("0x3DCD", "bf16", 0.10009765625), ("0b1111110", "e4m3", 448.0),
@@ -225,7 +254,7 @@ def test_show_rounds_as_told(run):
     (["abc"], "VALUE is not a number: 'abc'; write decimal"),
     (["0.1", "--format", "fp61"], "--format: unknown format 'fp61'; did you mean"),
     (["0.1", "--rounding", "RNX"], "'RNX' is not known"),
-    (["0.1", "--rounding", "SR"], "seed"),
+    (["0.1", "--rounding", "SR"], "needs a seed: add --seed 1"),
     ([], "a number or --code"),
     (["1", "--code", "1"], "a number or --code"),
     (["--code", "zz", "-f", "fp16"], "--code: 'zz' is no integer; write it as"),
@@ -262,7 +291,7 @@ def surveyed(run, *arguments):
 
 
 @pytest.mark.parametrize("files", [
-    ["a.npy", "b.npy"], ["both.npz"], ["more.npz:a", "more.npz:b"], ["a.csv", "b.csv"], ["a.npy", "head.csv"],
+    ["a.npy", "b.npy"], ["both.npz"], ["more.npz:a", "more.npz:b"], ["a.csv", "b.csv"],
     ["a.npy", "saved.npz"], ["more.npz", "-m", "a @ b"],
 ], ids=" ".join)  # fmt: skip
 def test_survey_of_own_files(run, matrices, files):
@@ -273,6 +302,35 @@ def test_survey_of_own_files(run, matrices, files):
     assert [row | named for row in data["rows"]] == [row | named for row in expected["rows"]]
     assert data["floatsim"] == fs.__version__
     assert Path(data["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_survey_says_that_it_skips_a_header(run, matrices):
+    code, out, err = run("survey", "a.npy", "head.csv", *SMALL, "--json")
+    assert (code, err) == (0, "floatsim: head.csv: row 1 skipped as a header: u,v,w\n")
+    assert json.loads(out)["rows"][0]["sums"] == surveyed(run, "a.npy", "b.csv")["rows"][0]["sums"]
+
+
+def test_csv_keeps_every_row_of_numbers(tmp_path):
+    (tmp_path / "x.csv").write_text("\n1, nan,3\n\n4,-inf,6e1\n")
+    assert repr(cli._load_csv(tmp_path / "x.csv").tolist()) == "[[1.0, nan, 3.0], [4.0, -inf, 60.0]]"
+
+
+@pytest.mark.parametrize(("text", "where"), [
+    ("1,,3\n4,5,6", "row 1, cell 2: ''"), ("1,foo\n3,4", "row 1, cell 2: 'foo'"), ("u,v\n\n3,x", "row 3, cell 2: 'x'"),
+    ("1;2\n3;4", "row 1, cell 1: '1;2'"), ("1,5;2,5\n1,5;2,5", "row 1, cell 2: '5;2'"), ("1 2\n3 4", "cell 1: '1 2'"),
+    ('"1","2"\n3,4', "row 1, cell 1: '\"1\"'"), ("1_0,2", "row 1, cell 1: '1_0'"), ("u,v", "no row of numbers"),
+    ("1,2\n\n3", "row 3 has another number of cells (1) than row 1 (2)"),
+])  # fmt: skip
+def test_csv_errors_name_row_cell_and_comma(run, tmp_path, text, where):
+    (tmp_path / "x.csv").write_text(text)
+    line = rejected(run("survey", "x.csv"))
+    assert line.startswith("floatsim: FILES: x.csv cannot be read: ")
+    assert where in line
+    assert "separated by commas" in line
+
+
+def test_survey_picks_one_array_of_many(run, strange):
+    assert [t["tensor"] for t in surveyed(run, "mixed.npz:a")["tensors"]] == ["a", "a"]
 
 
 def test_survey_of_one_matrix_is_its_second_moments(run, matrices):
@@ -322,6 +380,12 @@ def strange(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "text.csv").write_text("a,b\nc,d\n")
     (tmp_path / "matrix.txt").write_text("1 2")
+    np.save(tmp_path / "longdouble.npy", np.eye(2, dtype=np.longdouble))
+    np.save(tmp_path / "narrow.npy", np.ones((3, 2)))
+    np.savez(tmp_path / "none.npz")
+    np.savez(tmp_path / "three.npz", a=np.eye(2), b=np.eye(2), c=np.eye(2))
+    np.savez(tmp_path / "mixed.npz", a=np.eye(2), names=np.array(["x", "y"]), o=np.array([{}], object))
+    np.savez(tmp_path / "bias.npz", a=np.eye(2), bias=np.ones(2), c=np.eye(2))
     for name in ("junk.npy", "junk.npz", "cut.npz"):
         (tmp_path / name).write_bytes(b"PK\x03\x04 cut" if name == "cut.npz" else b"junk")
     (tmp_path / "none.npy").write_bytes(b"")
@@ -340,6 +404,16 @@ def strange(tmp_path):
     (["ragged.csv"], "ragged.csv cannot be read"),
     (["empty.csv"], "empty.csv cannot be read: it holds no row of numbers"),
     (["text.csv"], "text.csv cannot be read"),
+    (["wide.npy", "narrow.npy"], "9 columns meet 3 rows; --multiply 'narrow @ wide' would fit"),
+    (["three.npz"], "--multiply must say what to multiply of a, b, c, as 'a @ b'"),
+    (["wide.npy", "-m", "wide * wide"], "--multiply: cannot read 'wide * wide'"),
+    (["none.npz"], "none.npz holds no array"),
+    (["none.npz:a"], "none.npz has no 'a'; it has no array"),
+    (["mixed.npz"], "mixed.npz:NAME picks one array"),
+    (["mixed.npz:names"], "names holds text (dtype <U1), not numbers"),
+    (["mixed.npz:b"], "has no 'b'; it has a, names, o"),
+    (["bias.npz"], "shape is (2,); bias.npz:NAME picks one array, and NAME can be a, c"),
+    (["wide.npy", "--rounding", "sr"], "needs a seed: add --seed 1"),
     (["matrix.txt"], "matrix.txt is of a kind that cannot be read; .npy, .npz and .csv can"),
     (["junk.npy"], "junk.npy cannot be read"),
     (["junk.npz"], "junk.npz cannot be read"),
@@ -353,12 +427,18 @@ def strange(tmp_path):
     (["wide.npy", "--out", "no/x.png"], "--out: there is no folder no"),
     (["wide.npy", "--out", "x.gif"], "must end in .png, .pdf or .svg"),
     (["wide.npy", "--limit", "0"], "--limit"),
-    (["wide.npy", "--rounding", "sr"], "seed"),
     (["wide.npy", "--overflow", "clamp"], "overflow='clamp' is not known"),
 ])  # fmt: skip
 def test_survey_bad_input(run, strange, arguments, message):
     assert message in rejected(run("survey", *arguments))
     assert not list(Path.cwd().glob("*.png"))
+
+
+@pytest.mark.skipif(np.longdouble(0).itemsize == 8, reason="longdouble is float64 here")
+def test_survey_of_longdouble(run, strange):
+    line = rejected(run("survey", "longdouble.npy"))
+    assert "longdouble.npy: longdouble is an array of longdouble" in line
+    assert "save x.astype('float64')" in line
 
 
 def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
