@@ -144,24 +144,23 @@ def add(a, fa, b, fb, negate, f, m, random):
         if ka == kb and sa != sb:
             return nan_code(f, np.int64(INVALID))
         return infinity_code(sa if ka == INFINITE else sb, f), np.int64(0)
+    if ka == ZERO and kb == ZERO:
+        return zero_sum_code(sa, sb, f, m), np.int64(0)
     if ka == ZERO:
-        if kb == ZERO:
-            return zero_sum_code(sa, sb, f, m), np.int64(0)
-        code, events = round_pack(sb, eb, hb, U0, f, m, random)
-        if same_value(code, f, ka, sa, ea, ha):
-            events |= ABSORBED
-        return code, events
-    if kb == ZERO:
-        code, events = round_pack(sa, ea, ha, U0, f, m, random)
-        if same_value(code, f, kb, sb, eb, hb):
-            events |= ABSORBED
-        return code, events
-    s, e, hi, lo = exact_sum(sa, ea, ha, U0, sb, eb, hb, U0)
-    if hi == U0:
-        return zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
+        s, e, hi, lo = sb, eb, hb, U0
+    elif kb == ZERO:
+        s, e, hi, lo = sa, ea, ha, U0
+    else:
+        s, e, hi, lo = exact_sum(sa, ea, ha, U0, sb, eb, hb, U0)
+        if hi == U0:
+            return zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
     code, events = round_pack(s, e, hi, lo, f, m, random)
-    if same_value(code, f, ka, sa, ea, ha) or same_value(code, f, kb, sb, eb, hb):
-        events |= ABSORBED
+    if events & INEXACT:  # an exact sum is neither operand, unless the other is zero
+        k, s, e, hi = unpack(code, f, np.int64(0))
+        same_a = k == ka and (k == ZERO or (s == sa and e == ea and hi == ha))
+        same_b = k == kb and (k == ZERO or (s == sb and e == eb and hi == hb))
+        if k <= FINITE and ((same_a and kb != ZERO) or (same_b and ka != ZERO)):
+            events |= ABSORBED
     return code, events
 
 
@@ -244,34 +243,34 @@ def sqrt(a, fa, f, m, random):
         return infinity_code(s, f), np.int64(0)
     radicand = left(h, e & 1)
     needed = working_bits(f, m)
-    if needed <= 31:
-        root, rest = root_of_64_bits(radicand)
-        return round_pack(s, e >> 1, left(root, 31), np.uint64(rest != U0), f, m, random)
     if needed <= 62:
-        # 32 more bits from the remainder of the first 32: q = rest * 2**32 / (2 * root), at most a little too large
         root, rest = root_of_64_bits(radicand)
-        q = left(rest, 31) // root
-        u = left(rest, 31) - q * root
-        while right(q, 32) != U0 or (right(u, 31) == U0 and left(u, 33) < q * q):
-            q -= U1
-            u += root
-        full = left(root, 32) | q
-        inexact = right(u, 31) != U0 or left(u, 33) != q * q
-        hi, lo, e2 = right(full, 1), left(full, 63), e >> 1
-        return round_pack(s, e2, hi, lo | np.uint64(inexact), f, m, random)
-    # bit by bit: rest and trial stay below 2**122
-    root_hi, root_lo, rest_hi, rest_lo = U0, U0, U0, U0
-    for i in range(needed):
-        two = right(radicand, 62 - 2 * i) & np.uint64(3) if i < 32 else U0
-        rest_hi, rest_lo = left(rest_hi, 2) | right(rest_lo, 62), left(rest_lo, 2) | two
-        trial_hi, trial_lo = left(root_hi, 2) | right(root_lo, 62), left(root_lo, 2) | U1
-        root_hi, root_lo = left(root_hi, 1) | right(root_lo, 63), left(root_lo, 1)
-        if rest_hi > trial_hi or (rest_hi == trial_hi and rest_lo >= trial_lo):
-            rest_hi = rest_hi - trial_hi - np.uint64(rest_lo < trial_lo)
-            rest_lo -= trial_lo
-            root_lo |= U1
-    hi, lo, e2 = normalize(root_hi, root_lo, (e >> 1) + 127 - needed)
-    return round_pack(s, e2, hi, lo | np.uint64(rest_hi != U0 or rest_lo != U0), f, m, random)
+        hi, lo, inexact = left(root, 31), U0, rest != U0
+        if needed > 31 and inexact:
+            # 32 more bits from the remainder: q = rest * 2**32 / (2 * root), at most a little too large
+            q = left(rest, 31) // root
+            u = left(rest, 31) - q * root
+            while right(q, 32) != U0 or (right(u, 31) == U0 and left(u, 33) < q * q):
+                q -= U1
+                u += root
+            full = left(root, 32) | q
+            hi, lo, inexact = right(full, 1), left(full, 63), right(u, 31) != U0 or left(u, 33) != q * q
+        e >>= 1
+    else:
+        # bit by bit: rest and trial stay below 2**122
+        root_hi, root_lo, rest_hi, rest_lo = U0, U0, U0, U0
+        for i in range(needed):
+            two = right(radicand, 62 - 2 * i) & np.uint64(3) if i < 32 else U0
+            rest_hi, rest_lo = left(rest_hi, 2) | right(rest_lo, 62), left(rest_lo, 2) | two
+            trial_hi, trial_lo = left(root_hi, 2) | right(root_lo, 62), left(root_lo, 2) | U1
+            root_hi, root_lo = left(root_hi, 1) | right(root_lo, 63), left(root_lo, 1)
+            if rest_hi > trial_hi or (rest_hi == trial_hi and rest_lo >= trial_lo):
+                rest_hi = rest_hi - trial_hi - np.uint64(rest_lo < trial_lo)
+                rest_lo -= trial_lo
+                root_lo |= U1
+        hi, lo, e = normalize(root_hi, root_lo, (e >> 1) + 127 - needed)
+        inexact = rest_hi != U0 or rest_lo != U0
+    return round_pack(s, e, hi, lo | np.uint64(inexact), f, m, random)
 
 
 @inline
@@ -291,17 +290,19 @@ def fma(a, fa, b, fb, c, fc, f, m, random):
         return infinity_code(sign, f), np.int64(0)
     if kc == INFINITE:
         return infinity_code(sc, f), np.int64(0)
-    if ka == ZERO or kb == ZERO:
-        if kc == ZERO:
-            return zero_sum_code(sign, sc, f, m), np.int64(0)
-        return round_pack(sc, ec, hc, U0, f, m, random)
-    e, hi, lo = exact_product(ea, ha, eb, hb)
-    if kc == FINITE:
-        sign, e, hi, lo = exact_sum(sign, e, hi, lo, sc, ec, hc, U0)
-        if hi == U0:
-            return zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
+    zero_product = ka == ZERO or kb == ZERO
+    if zero_product and kc == ZERO:
+        return zero_sum_code(sign, sc, f, m), np.int64(0)
+    if zero_product:
+        sign, e, hi, lo = sc, ec, hc, U0
+    else:
+        e, hi, lo = exact_product(ea, ha, eb, hb)
+        if kc == FINITE:
+            sign, e, hi, lo = exact_sum(sign, e, hi, lo, sc, ec, hc, U0)
+            if hi == U0:
+                return zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
     code, events = round_pack(sign, e, hi, lo, f, m, random)
-    if same_value(code, f, kc, sc, ec, hc):
+    if events & INEXACT and not zero_product and same_value(code, f, kc, sc, ec, hc):
         events |= ABSORBED
     return code, events
 
@@ -319,26 +320,26 @@ def remainder(a, fa, b, fb, to_nearest, f, m, random):
         return zero_code(sa, f), np.int64(0)
     d = ea - eb
     if kb == INFINITE or d < -1 or (d == -1 and (not to_nearest or ha <= hb)):
-        return round_pack(sa, ea, ha, U0, f, m, random)
-    width = max(fa[P], fb[P])
-    x, y = right(ha, 63 - width), right(hb, 63 - width)
-    scale = eb - width + 1  # of one unit in y
-    if d == -1:  # b/2 < a < b, so n = 1 and the rest is negative
-        rest, scale, sa = left(y, 1) - x, scale - 1, sa ^ 1
+        e, hi = ea, ha
     else:
-        quotient, rest = x // y, x % y
-        while d > 0:
-            step = min(64 - width, d)
-            quotient, rest = left(rest, step) // y, left(rest, step) % y
-            d -= step
-        if to_nearest:
+        width = max(fa[P], fb[P])
+        x, y = right(ha, 63 - width), right(hb, 63 - width)
+        scale = eb - width + 1  # of one unit in y
+        if d == -1:  # b/2 < a < b, so n = 1 and the rest is negative
+            rest, scale, sa = left(y, 1) - x, scale - 1, sa ^ 1
+        else:
+            quotient, rest = x // y, x % y
+            while d > 0:
+                step = min(64 - width, d)
+                quotient, rest = left(rest, step) // y, left(rest, step) % y
+                d -= step
             twice = left(rest, 1)
-            if twice > y or (twice == y and quotient & U1 != U0):
+            if to_nearest and (twice > y or (twice == y and quotient & U1 != U0)):
                 rest, sa = y - rest, sa ^ 1
-        if rest == U0:
-            return zero_code(sa, f), np.int64(0)
-    hi, lo, e = normalize(rest, U0, scale + 62)
-    return round_pack(sa, e, hi, lo, f, m, random)
+            if rest == U0:
+                return zero_code(sa, f), np.int64(0)
+        hi, _, e = normalize(rest, U0, scale + 62)
+    return round_pack(sa, e, hi, U0, f, m, random)
 
 
 @inline

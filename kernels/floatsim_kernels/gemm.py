@@ -12,18 +12,22 @@ from .random import draw
 from .rounding import (
     ABSORBED,
     DAZ,
-    FINITE,
+    INEXACT,
     INFINITE,
     INVALID,
+    MAX,
+    NAN,
     QUIET_NAN,
     RANDOM_BITS,
     ROUNDING,
+    SIGN,
     SIGNALING_NAN,
     STOCHASTIC,
     TOWARD_NEGATIVE,
     U0,
     U1,
     ZERO,
+    P,
     format_row,
     infinity_code,
     left,
@@ -46,11 +50,21 @@ def random_of(m, draws, index, step, site):
 
 
 @inline
+def magnitude_of(code, f, daz):
+    """The code without its sign, 0 for what is read as zero, -1 for infinities and NaN."""
+    magnitude = np.int64(code & (left(U1, f[SIGN]) - U1))
+    if magnitude > f[MAX] or np.int64(code) == f[NAN]:
+        return np.int64(-1)
+    if daz and magnitude >> (f[P] - 1) == 0:
+        return np.int64(0)
+    return magnitude
+
+
+@inline
 def absorbed(before, term, after, f, daz):
-    """Whether a finite accumulator kept its value although the term is not zero."""
-    k, _, _, _ = unpack(term, f, daz)
-    k0, s0, e0, h0 = unpack(before, f, daz)
-    return k == FINITE and op.same_value(after, f, k0, s0, e0, h0)
+    """Whether a finite accumulator kept its value although the term, a finite number, is not zero."""
+    old, new = magnitude_of(before, f, daz), magnitude_of(after, f, np.int64(0))
+    return magnitude_of(term, f, daz) > 0 and old == new and old >= 0 and (old == 0 or before == after)
 
 
 @kernel
@@ -71,7 +85,7 @@ def sequential(a, fa, b, fb, out, f, manner, draws, events):
                     events[PRODUCT, happened] += 1
                     total, happened = op.add(acc, f, term, f, np.int64(0), f, m, random_of(m, draws, index, k, SUM))
                     happened &= ~ABSORBED
-                    if absorbed(acc, term, total, f, m[DAZ]):
+                    if happened & INEXACT and absorbed(acc, term, total, f, m[DAZ]):
                         happened |= ABSORBED
                     events[SUM, happened] += 1
                     acc = total
