@@ -304,9 +304,8 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     for row in others:
         ulps = _signed(row["error_ulps"], "+.2f") if row["error_ulps"] else ""
         ulps = f"{row['error_ulps']:+.0e}" if ulps in ("+0.00", "-0.00") else ulps
-        flags = " ".join(flag for flag in row["flags"] if flag != "inexact")
         table.add_row(row["format"], row["code"], _coloured_bits(row["bits"], as_format(row["format"])),
-                      _plain(row["value"]), _error(row, "+.2e"), ulps, flags)  # fmt: skip
+                      _plain(row["value"]), _error(row, "+.2e"), ulps, " ".join(row["flags"]))  # fmt: skip
     console.print(table)
 
 

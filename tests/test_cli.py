@@ -209,6 +209,12 @@ def test_show_errors_beyond_float64(run, text, fmt, error, ulps):
     assert shown(run, text, "-f", fmt)["shown"]["error"] == error.removeprefix("+")
 
 
+def test_show_has_the_same_flags_above_and_below(run):
+    out = run("show", "1e-9", "-f", "fp16")[1]
+    assert "flags  underflow, inexact" in out
+    assert next(line for line in out.splitlines() if line.startswith("FP16")).split()[-2:] == ["underflow", "inexact"]
+
+
 @pytest.mark.parametrize(("code", "fmt", "words", "nan"), [
     ("0x7c01", "fp16", "NaN, signalling, payload 0x1", {"quiet": False, "payload": 1}),
     ("0xfe05", "fp16", "NaN, quiet, payload 0x5", {"quiet": True, "payload": 5}),
