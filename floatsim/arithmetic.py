@@ -350,7 +350,9 @@ def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     if exponents.dtype.kind not in "iu" and not all(type(e) is int for e in exponents.flat):
         raise TypeError(f"n must be integers, not {exponents.dtype}")
     far = 1 << 20  # beyond any format's range
-    exponents = np.asarray(np.clip(exponents.astype(object), -far, far), dtype=np.int64)
+    kind = exponents.dtype.kind
+    wide = exponents.astype({"i": np.int64, "u": np.uint64}.get(kind, object))
+    exponents = np.asarray(np.clip(wide, 0 if kind == "u" else -far, far), dtype=np.int64)
     _check_shapes({"a": a, "n": n}, [operand, (exponents, FP64)])
     codes, events = backends.emulator().scalb(*operand, exponents, manner)
     recording.note("scalb", events, [operand], (codes, operand[1]))

@@ -80,7 +80,7 @@ def _working_dtype(formats: list[FloatFormat]) -> np.dtype[Any]:
     return dtypes.pop() if len(dtypes) == 1 else _U64
 
 
-_BINARY: dict[str, tuple[Any, tuple[int, ...]]] = {
+_OPERATIONS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "add": (loops.add, (0,)),
     "subtract": (loops.add, (1,)),
     "multiply": (loops.multiply, ()),
@@ -91,9 +91,6 @@ _BINARY: dict[str, tuple[Any, tuple[int, ...]]] = {
     "maximum": (loops.extremum, (1, 0)),
     "minimum_number": (loops.extremum, (0, 1)),
     "maximum_number": (loops.extremum, (1, 1)),
-}
-_OPERATIONS = {
-    **_BINARY,
     "convert": (loops.convert, ()),
     "sqrt": (loops.sqrt, ()),
     "fma": (loops.fma, ()),
@@ -141,12 +138,8 @@ def _may_write(out: Codes, read: list[Codes]) -> bool:
     return out.flags.c_contiguous and not any(np.may_share_memory(out, codes) for codes in read)
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)
-
-
 def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Events]:
-    return np.empty(_size(shape), dtype), np.empty(_size(shape), np.uint8)
+    return np.empty(math.prod(shape), dtype), np.empty(math.prod(shape), np.uint8)
 
 
 def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
@@ -229,7 +222,7 @@ def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
 def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
     """totalOrder(a, b) of two arrays of codes of one format."""
     shape = np.broadcast_shapes(a.shape, b.shape)
-    out = np.empty(_size(shape), np.bool_)
+    out = np.empty(math.prod(shape), np.bool_)
     loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_row(fmt), out)
     return out.reshape(shape)
 
