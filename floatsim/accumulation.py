@@ -1,64 +1,374 @@
 """How a sum is carried out: descriptions, not code. A kernel or a backend carries them out.
 
-Terms enter exactly, and there is one rounding for each add: acc = round(acc + term).
+Terms enter exactly, and there is one rounding for each add: acc = round(acc + term). Every description returns a value
+of its own format. In a matrix product the terms are products; in a sum they are the elements, which no product rounding
+touches.
+
+*Leaves* add terms: `Sequential`, `Pairwise`, `Kahan`, `Neumaier`, `Exact`. *Composites* cut the terms into parts, add
+each part by an inner description, and the parts' results, terms in their turn, by an outer one: `Strided`, `Blocked`,
+`SplitK`. Each is written as a text, too: see `parse`.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TypeAlias
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
 
+from floatsim.checks import as_flag, as_index
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
 
-__all__ = ["Accumulation", "Exact", "Sequential", "as_accumulation", "parse"]
+__all__ = [
+    "Accumulation", "AccumulationLike", "Blocked", "Exact", "Kahan", "Leaf", "Neumaier", "Pairwise", "Sequential",
+    "SplitK", "Strided", "as_accumulation", "leaves", "parse",
+]  # fmt: skip
+
+TREES = ("adjacent", "halving", "numpy")
+_MOST = 1 << 62  # of lanes, parts and block lengths
+
+Same: TypeAlias = Literal["same"]
 
 
-@dataclass(frozen=True)
-class Sequential:
-    """One accumulator, k ascending: acc = +0; acc = round(acc + p) with p = round(a*b).
+class Accumulation:
+    """What all descriptions have in common: a format of their results, and a text form.
+
+    >>> import floatsim as fs
+    >>> isinstance(fs.Kahan("fp16"), fs.accumulation.Accumulation)
+    True
+    """
+
+    @property
+    def result_format(self) -> FloatFormat:
+        """The format of the values that the description returns: of its outermost accumulator."""
+        raise NotImplementedError
+
+    def _texts(self, show: Any) -> list[str]:
+        """The arguments as text, those left at their default not among them; `show` gives the text of a nested one."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()}({', '.join(self._texts(str))})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._texts(repr))})"
+
+
+def _accumulator_format(fmt: FormatLike, argument: str = "format") -> FloatFormat:
+    try:
+        named = as_format(fmt)
+    except TypeError:
+        raise TypeError(f"{argument} must be a format or its name, not {fmt!r}") from None
+    if named.is_scale:
+        raise TypeError(f"{named.name} is a scale format and cannot accumulate")
+    return named
+
+
+@dataclass(frozen=True, repr=False)
+class Leaf(Accumulation):
+    """The manner of rounding that every leaf has of its own; None inherits the call's, then the context's.
+
+    `overflow` is never inherited: accumulators give infinities (NaN without them) unless told to saturate.
+    """
+
+    format: FloatFormat
+    rounding: Rounding | None = field(default=None, kw_only=True)
+    ftz: bool | None = field(default=None, kw_only=True)
+    daz: bool | None = field(default=None, kw_only=True)
+    overflow: Overflow = field(default=Overflow.INFINITY, kw_only=True)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _settle(
+        self, format: FormatLike, rounding: RoundingLike | None, ftz: bool | None, daz: bool | None,
+        overflow: OverflowLike,
+    ) -> None:  # fmt: skip
+        self._set(
+            format=_accumulator_format(format),
+            rounding=None if rounding is None else as_member(Rounding, rounding, "rounding"),
+            ftz=None if ftz is None else as_flag(ftz, "ftz"),
+            daz=None if daz is None else as_flag(daz, "daz"),
+            overflow=as_member(Overflow, overflow, "overflow"),
+        )
+
+    @property
+    def result_format(self) -> FloatFormat:
+        return self.format
+
+    def _manner_texts(self, show: Any) -> list[str]:
+        given = {"rounding": self.rounding, "ftz": self.ftz, "daz": self.daz}
+        if self.overflow is not Overflow.INFINITY:
+            given["overflow"] = self.overflow
+        return [f"{name}={_value_text(value, show)}" for name, value in given.items() if value is not None]
+
+    def _texts(self, show: Any) -> list[str]:
+        return [_value_text(self.format, show), *self._manner_texts(show)]
+
+
+def _value_text(value: Any, show: Any) -> str:
+    if isinstance(value, Rounding | Overflow):
+        text = value.name.lower()
+        return repr(text) if show is repr else text
+    if isinstance(value, FloatFormat):
+        name = value.name if show is repr else value.name.lower()
+        return repr(name) if show is repr and "(" in name else name
+    if isinstance(value, str):
+        return show(value)  # type: ignore[no-any-return]
+    return str(value) if show is repr else str(value).lower()
+
+
+@dataclass(frozen=True, repr=False)
+class ProductLeaf(Leaf):
+    """A leaf that may round products before it adds them."""
+
+    product: FloatFormat | None = field(default=None, kw_only=True)
+    product_rounding: Rounding | None = field(default=None, kw_only=True)
+
+    def _settle_product(self, product: FormatLike | Same | None, product_rounding: RoundingLike | None) -> None:
+        if product is None and product_rounding is not None:
+            raise ValueError("product=None keeps the products exact: there is no product_rounding")
+        fmt = self.format if isinstance(product, str) and product == "same" else product
+        self._set(
+            product=None if fmt is None else _accumulator_format(fmt, "product"),
+            product_rounding=None
+            if product_rounding is None
+            else as_member(Rounding, product_rounding, "product_rounding"),
+        )
+
+    def _product_texts(self, show: Any) -> list[str]:
+        texts = []
+        if self.product is None:
+            texts.append(f"product={'None' if show is repr else 'none'}")
+        elif self.product != self.format:
+            texts.append(f"product={_value_text(self.product, show)}")
+        if self.product_rounding is not None:
+            texts.append(f"product_rounding={_value_text(self.product_rounding, show)}")
+        return texts
+
+    def _texts(self, show: Any) -> list[str]:
+        return [_value_text(self.format, show), *self._product_texts(show), *self._manner_texts(show)]
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Sequential(ProductLeaf):
+    """One accumulator, k ascending: acc = +0 (or c, rounded to the format); acc = round(acc + p), p = round(a*b).
 
     With `fused`, acc = round(a*b + acc): the product is not rounded, as in a chain of fused multiply-adds.
+    A zero sum has IEEE's sign: +0 + -0 is +0, but -0 when rounding toward negative. A NaN term, inf*0 or inf - inf
+    makes the accumulator NaN, for good.
 
     Parameters
     ----------
     format : format
-        Of the accumulator, and of the rounded products.
+        Of the accumulator.
     fused : bool
-        Whether products enter unrounded.
+        Whether products enter unrounded: the same as product=None.
+    product : format, "same" or None
+        What products are rounded to before they are added; default: the accumulator's format. None keeps them exact.
+    product_rounding : Rounding or str, optional
+        Of the products; None means as the sums.
+    rounding, ftz, daz : optional
+        Of every rounding in here; None inherits the call's, then the context's.
+    overflow : Overflow or str
+        Of the accumulator and the rounded products; never inherited.
+
+    Raises
+    ------
+    TypeError
+        For a scale format (E8M0), and for `fused` together with `product`.
+    ValueError
+        For unknown names, and for `product_rounding` where products are not rounded.
 
     Examples
     --------
     >>> import floatsim as fs
     >>> print(fs.Sequential("bf16", fused=True))
     sequential(bf16, fused)
+    >>> fs.Sequential("fp16", overflow="saturate_finite")
+    Sequential(FP16, overflow='saturate_finite')
     """
 
-    format: FloatFormat
-    fused: bool = False
+    def __init__(
+        self, format: FormatLike, fused: bool = False, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        if as_flag(fused, "fused"):
+            if not (product is None or (isinstance(product, str) and product == "same")):
+                raise TypeError("fused=True rounds no product: leave product= out, or leave fused out")
+            product = None
+        self._settle_product(product, product_rounding)
 
-    def __init__(self, format: FormatLike, fused: bool = False) -> None:
-        object.__setattr__(self, "format", _accumulator_format(format))
-        object.__setattr__(self, "fused", bool(fused))
+    @property
+    def fused(self) -> bool:
+        """Whether products enter unrounded."""
+        return self.product is None
 
-    def __str__(self) -> str:
-        return f"sequential({self.format.name.lower()}{', fused' if self.fused else ''})"
+    def _product_texts(self, show: Any) -> list[str]:
+        if self.fused:
+            return ["fused=True" if show is repr else "fused"]
+        return super()._product_texts(show)
 
-    def __repr__(self) -> str:
-        return f"Sequential({self.format.name}{', fused=True' if self.fused else ''})"
+
+@dataclass(frozen=True, repr=False, init=False)
+class Pairwise(ProductLeaf):
+    """A tree of adds: the terms are its leaves, and every inner node is one rounding of the sum of two.
+
+    There is no seed: a lone term is itself, -0 too (rounded to the format), and `c` is added last, in one rounding more.
+
+    - "adjacent": neighbours (0,1) (2,3) ..., level by level; an odd last one is carried up unchanged.
+    - "halving": i with i + ceil(n/2), level by level; an odd middle one is carried up unchanged. With 32 lanes this is
+      CUDA's warp reduction by `__shfl_down_sync` with offsets 16, 8, 4, 2, 1 (CUDA C++ Programming Guide, warp shuffle
+      functions).
+    - "numpy": NumPy's pairwise sum of contiguous numbers (numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`):
+      fewer than 8 terms one after the other; up to 128 in eight accumulators r[i] over every eighth term, joined as
+      ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), the rest of up to seven after that one by one; more are cut in two, the first
+      part n/2 less its remainder by 8. NumPy's own seed of fewer than 8 terms is -0 and takes no part here.
+
+    Parameters
+    ----------
+    format : format
+        Of every node.
+    tree : str
+        "adjacent", "halving" or "numpy".
+    product, product_rounding, rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Pairwise("fp16", tree="halving"))
+    pairwise(fp16, halving)
+    """
+
+    tree: str = "adjacent"
+
+    def __init__(
+        self, format: FormatLike, tree: str = "adjacent", product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        self._settle_product(product, product_rounding)
+        if tree not in TREES:
+            near = difflib.get_close_matches(str(tree), TREES, n=1)
+            raise ValueError(f"tree={tree!r} is not known; " + (f"did you mean {near[0]!r}?" if near else _TREES_KNOWN))
+        self._set(tree=str(tree))
+
+    def _texts(self, show: Any) -> list[str]:
+        fmt, *rest = super()._texts(show)
+        if self.tree == "adjacent":
+            return [fmt, *rest]
+        return [fmt, f"tree={self.tree!r}" if show is repr else self.tree, *rest]
 
 
-@dataclass(frozen=True)
-class Exact:
-    """The exact sum of the exact products, rounded once to `format`.
+_TREES_KNOWN = f"known are {', '.join(TREES)}"
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Kahan(ProductLeaf):
+    """Kahan's compensated sum, every operation rounded to the format.
+
+    s, comp = 0 (s = c, rounded to the format); for each term x, a rounded product: y = round(x - comp);
+    t = round(s + y); comp = round(round(t - s) - y); s = t. Returns s. Once t is infinite or NaN comp stays 0.
+
+    Kahan, "Pracniques: further remarks on reducing truncation errors", CACM 8(1), 1965.
+
+    Parameters
+    ----------
+    format : format
+        Of s and comp.
+    product, product_rounding, rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> ones = np.ones(4096, np.float16)
+    >>> fs.matmul(ones, ones, accumulate=fs.Kahan("fp16")), fs.matmul(ones, ones, accumulate="fp16")
+    (np.float16(4.096e+03), np.float16(2.048e+03))
+    """
+
+    def __init__(
+        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        self._settle_product(product, product_rounding)
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Neumaier(ProductLeaf):
+    """Neumaier's compensated sum (Kahan-Babuska), every operation rounded to the format.
+
+    s, comp = 0 (s = c, rounded to the format); for each term x, a rounded product: t = round(s + x);
+    if |s| >= |x|: comp = round(comp + round(round(s - t) + x)), else comp = round(comp + round(round(x - t) + s));
+    s = t. Returns round(s + comp). An infinite or NaN t leaves comp alone.
+
+    Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", ZAMM 54, 1974.
+
+    Parameters
+    ----------
+    format : format
+        Of s and comp.
+    product, product_rounding, rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, one = fs.array([1.0, 2048.0, 1.0, -2048.0], "fp16"), fs.array([1.0] * 4, "fp16")
+    >>> [fs.matmul(x, one, accumulate=how).item() for how in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
+    [0.0, 1.0, 2.0]
+    """
+
+    def __init__(
+        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        self._settle_product(product, product_rounding)
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Exact(Leaf):
+    """The exact sum of the exact products, rounded once to the format; `c` is one more exact term.
 
     An exact zero: all terms +0 give +0, all -0 give -0, otherwise +0 (-0 when rounding toward negative). NaN, or
-    infinities of both signs, give NaN; else an infinity wins.
+    infinities of both signs, give NaN; else an infinity wins. With `daz`, subnormal operands are zeros.
 
     Parameters
     ----------
     format : format
         What the sum is rounded to.
+    rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
 
     Examples
     --------
@@ -67,61 +377,273 @@ class Exact:
     exact(fp16)
     """
 
-    format: FloatFormat
-
-    def __init__(self, format: FormatLike) -> None:
-        object.__setattr__(self, "format", _accumulator_format(format))
-
-    def __str__(self) -> str:
-        return f"exact({self.format.name.lower()})"
-
-    def __repr__(self) -> str:
-        return f"Exact({self.format.name})"
+    def __init__(
+        self, format: FormatLike, *, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
 
 
-Accumulation: TypeAlias = Sequential | Exact
+class _Composite(Accumulation):
+    outer: Accumulation
+
+    @property
+    def result_format(self) -> FloatFormat:
+        return self.outer.result_format
 
 
-def _accumulator_format(fmt: FormatLike) -> FloatFormat:
-    named = as_format(fmt)
-    if named.is_scale:
-        raise TypeError(f"{named.name} is a scale format and cannot accumulate")
-    return named
+@dataclass(frozen=True, repr=False, init=False)
+class Strided(_Composite):
+    """Lane l sums the terms l, l + lanes, l + 2*lanes, ... by `inner`; `outer` joins the lanes in their order.
+
+    Lanes without a term are skipped; `c` is added last, in one rounding more of outer's format. This is a loop with
+    `lanes` accumulators (SIMD, or the threads of a CUDA block in a grid-stride loop).
+
+    Parameters
+    ----------
+    inner : description, format or text
+        How a lane sums.
+    lanes : int
+        How many, at least 1.
+    outer : description, format or text, optional
+        How the lanes' results are added; default: Pairwise of inner's format.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and `lanes` below 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Strided("fp16", 32, fs.Pairwise("fp16", tree="halving")))
+    strided(sequential(fp16), 32, pairwise(fp16, halving))
+    """
+
+    inner: Accumulation
+    lanes: int
+    outer: Accumulation
+
+    def __init__(self, inner: AccumulationLike, lanes: int, outer: AccumulationLike | None = None) -> None:
+        object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
+        object.__setattr__(self, "lanes", as_index(lanes, "lanes", 1, _MOST))
+        default = Pairwise(self.inner.result_format)
+        object.__setattr__(self, "outer", default if outer is None else as_accumulation(outer, "outer"))
+
+    def _texts(self, show: Any) -> list[str]:
+        return [show(self.inner), str(self.lanes), show(self.outer)]
 
 
-_FORM = re.compile(r"(sequential|exact)\s*\((.*?)(,\s*fused\s*)?\)", re.IGNORECASE)
+@dataclass(frozen=True, repr=False, init=False)
+class Blocked(_Composite):
+    """Blocks of `every` terms (the last may be short), each summed by `inner` from its own zero; `outer` adds the blocks'
+    results, values of inner's format, in order. `c` is the seed of outer.
+
+    DeepSeek-V3's promotion (arXiv 2412.19437, 3.3.2) has this form: a narrow inner sum over 128 terms, added to an FP32
+    accumulator.
+
+    Parameters
+    ----------
+    inner, outer : description, format or text
+        How a block sums, and how the blocks' results are added.
+    every : int
+        Terms of a block, at least 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and `every` below 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.Blocked("fp16", 128, "fp32")
+    Blocked(Sequential(FP16), 128, Sequential(FP32))
+    """
+
+    inner: Accumulation
+    every: int
+    outer: Accumulation
+
+    def __init__(self, inner: AccumulationLike, every: int, outer: AccumulationLike) -> None:
+        object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
+        object.__setattr__(self, "every", as_index(every, "every", 1, _MOST))
+        object.__setattr__(self, "outer", as_accumulation(outer, "outer"))
+
+    def _texts(self, show: Any) -> list[str]:
+        return [show(self.inner), str(self.every), show(self.outer)]
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class SplitK(_Composite):
+    """K cut into `parts` of ceil(K / parts) terms each; otherwise as `Blocked`. Parts without a term are skipped.
+
+    As CUTLASS's split-K kernels, which reduce the parts' results in a second pass.
+
+    Parameters
+    ----------
+    parts : int
+        How many, at least 1.
+    inner, outer : description, format or text
+        How a part sums, and how the parts' results are added.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and `parts` below 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.SplitK(4, "fp32", "fp32"))
+    splitk(4, sequential(fp32), sequential(fp32))
+    """
+
+    parts: int
+    inner: Accumulation
+    outer: Accumulation
+
+    def __init__(self, parts: int, inner: AccumulationLike, outer: AccumulationLike) -> None:
+        object.__setattr__(self, "parts", as_index(parts, "parts", 1, _MOST))
+        object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
+        object.__setattr__(self, "outer", as_accumulation(outer, "outer"))
+
+    def _texts(self, show: Any) -> list[str]:
+        return [str(self.parts), show(self.inner), show(self.outer)]
+
+
+AccumulationLike: TypeAlias = "Accumulation | FormatLike"
+
+
+def leaves(how: Accumulation) -> list[Leaf]:
+    """The leaves of a description: inner before outer.
+
+    >>> leaves(parse("blocked(fp16, 128, fp32)"))
+    [Sequential(FP16), Sequential(FP32)]
+    """
+    if isinstance(how, Strided | Blocked | SplitK):
+        return leaves(how.inner) + leaves(how.outer)
+    assert isinstance(how, Leaf)
+    return [how]
+
+
+# -- the text form -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a description is written: its class, its positional arguments, and its words that stand alone."""
+
+    build: Any
+    shape: str
+    words: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _KEYWORDS: ClassVar[tuple[str, ...]] = ("product", "product_rounding", "rounding", "ftz", "daz", "overflow")
+
+    @property
+    def is_leaf(self) -> bool:
+        return issubclass(self.build, Leaf)
+
+
+_MANNER_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
+_FORMS = {
+    "sequential": _Form(Sequential, "sequential(fmt) or sequential(fmt, fused)", {"fused": {"fused": True}}),
+    "pairwise": _Form(Pairwise, "pairwise(fmt, tree)", {tree: {"tree": tree} for tree in TREES}),
+    "kahan": _Form(Kahan, "kahan(fmt)"),
+    "neumaier": _Form(Neumaier, "neumaier(fmt)"),
+    "exact": _Form(Exact, "exact(fmt)"),
+    "strided": _Form(Strided, "strided(inner, lanes) or strided(inner, lanes, outer)"),
+    "blocked": _Form(Blocked, "blocked(inner, every, outer)"),
+    "splitk": _Form(SplitK, "splitk(parts, inner, outer)"),
+}
+_VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
+
+
+def _split(text: str) -> list[str]:
+    """The arguments between commas that stand in no parentheses."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+        if depth < 0:
+            raise ValueError("a parenthesis closes that was not opened")
+    if depth:
+        raise ValueError("a parenthesis is not closed")
+    return [part.strip() for part in parts]
+
+
+def _arguments(form: _Form, body: str) -> tuple[list[Any], dict[str, Any]]:
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    words = form.words | (_MANNER_WORDS if form.is_leaf else {})
+    for text in _split(body):
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not text:
+            raise ValueError("an argument is missing")
+        if equals and "(" not in name:
+            known = dataclasses.fields(form.build)
+            if name not in (names := [f.name for f in known]):
+                near = difflib.get_close_matches(name, names, n=1)
+                raise ValueError(f"unknown argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            given = {name: _VALUES.get(value.lower(), int(value) if value.isdecimal() else value)}
+        elif text.lower() in words:
+            given = words[text.lower()]
+        else:
+            positional.append(int(text) if text.isdecimal() else text)
+            continue
+        if twice := keywords.keys() & given.keys():
+            raise ValueError(f"{min(twice)} is given twice")
+        keywords |= given
+    return positional, keywords
 
 
 def parse(text: str) -> Accumulation:
-    """An accumulation from its text form; `fp16` alone is short for `sequential(fp16)`.
+    """An accumulation from its text form, as `str` of it prints.
 
-    Raises ValueError, naming the forms there are.
+    A description is written as its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`.
+    A format alone is short for its Sequential. `fused`, `ftz`, `daz` and the names of trees stand alone; the other
+    arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=toward_zero, overflow=saturate_finite)`.
+
+    Raises ValueError, naming the part that was not understood and the forms there are.
 
     >>> parse("fp16"), parse("sequential(bf16, fused)"), parse("exact(fp32)")
     (Sequential(FP16), Sequential(BF16, fused=True), Exact(FP32))
+    >>> parse("strided(fp16, 32)")
+    Strided(Sequential(FP16), 32, Pairwise(FP16))
     """
-    if not (match := _FORM.fullmatch(text.strip())):
+    name, opened, rest = text.strip().partition("(")
+    form = _FORMS.get(name.strip().lower())
+    if form is None:
         try:
             return Sequential(as_format(text))
         except ValueError as error:
-            raise ValueError(
-                f"unknown accumulation {text!r} ({error}); write a format, sequential(fmt), sequential(fmt, fused) "
-                "or exact(fmt)"
-            ) from None
-    kind, fmt, fused = match[1].lower(), as_format(match[2]), match[3] is not None
-    if kind == "exact":
-        if fused:
-            raise ValueError(f"{text!r}: an exact sum has no product rounding to fuse")
-        return Exact(fmt)
-    return Sequential(fmt, fused)
+            forms = ", ".join(f.shape for f in _FORMS.values())
+            raise ValueError(f"unknown accumulation {text!r} ({error}); write a format, {forms}") from None
+    if not opened or not rest.endswith(")"):
+        raise ValueError(f"accumulation {text!r} is not complete; write {form.shape}")
+    try:
+        positional, keywords = _arguments(form, rest[:-1])
+        built: Accumulation = form.build(*positional, **keywords)
+    except (TypeError, ValueError) as error:
+        message = str(error).split("__init__() ")[-1]
+        raise ValueError(f"accumulation {text!r}: {message}; write {form.shape}") from None
+    return built
 
 
-def as_accumulation(x: Accumulation | FloatFormat | str) -> Accumulation:
+def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
     """An accumulation as such or from its text form; a format is short for its Sequential. TypeError otherwise."""
-    if isinstance(x, Sequential | Exact):
+    if isinstance(x, Accumulation):
         return x
-    if isinstance(x, FloatFormat | type) or type(x).__module__ == "numpy.dtypes":
-        return Sequential(as_format(x))
     if isinstance(x, str):
         return parse(x)
-    raise TypeError(f"accumulate must be fs.Sequential(fmt), fs.Exact(fmt) or text like 'sequential(fp16)', not {x!r}")
+    try:
+        return Sequential(as_format(x))
+    except TypeError as error:
+        if isinstance(x, FloatFormat):
+            raise
+        raise TypeError(
+            f"{argument} must be a description such as fs.Sequential(fmt), a format, or text like 'sequential(fp16)', "
+            f"not {x!r} ({error})"
+        ) from None
