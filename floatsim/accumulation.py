@@ -99,7 +99,7 @@ class Leaf(Accumulation):
         return self.format
 
     def _manner_texts(self, show: Any) -> list[str]:
-        given = {"rounding": self.rounding, "ftz": self.ftz, "daz": self.daz}
+        given: dict[str, Any] = {"rounding": self.rounding, "ftz": self.ftz, "daz": self.daz}
         if self.overflow is not Overflow.INFINITY:
             given["overflow"] = self.overflow
         return [f"{name}={_value_text(value, show)}" for name, value in given.items() if value is not None]
@@ -218,7 +218,7 @@ class Sequential(ProductLeaf):
 class Pairwise(ProductLeaf):
     """A tree of adds: the terms are its leaves, and every inner node is one rounding of the sum of two.
 
-    There is no seed: a lone term is itself, -0 too (rounded to the format), and `c` is added last, in one rounding more.
+    There is no seed: a lone term is itself, -0 too (rounded to the format); `c` is added last, in one rounding more.
 
     - "adjacent": neighbours (0,1) (2,3) ..., level by level; an odd last one is carried up unchanged.
     - "halving": i with i + ceil(n/2), level by level; an odd middle one is carried up unchanged. With 32 lanes this is
@@ -436,7 +436,7 @@ class Strided(_Composite):
 
 @dataclass(frozen=True, repr=False, init=False)
 class Blocked(_Composite):
-    """Blocks of `every` terms (the last may be short), each summed by `inner` from its own zero; `outer` adds the blocks'
+    """Blocks of `every` terms (the last may be short), each summed by `inner` from its own zero; `outer` adds their
     results, values of inner's format, in order. `c` is the seed of outer.
 
     DeepSeek-V3's promotion (arXiv 2412.19437, 3.3.2) has this form: a narrow inner sum over 128 terms, added to an FP32
@@ -604,7 +604,7 @@ def parse(text: str) -> Accumulation:
 
     A description is written as its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`.
     A format alone is short for its Sequential. `fused`, `ftz`, `daz` and the names of trees stand alone; the other
-    arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=toward_zero, overflow=saturate_finite)`.
+    arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=rtz, overflow=saturate_finite)`.
 
     Raises ValueError, naming the part that was not understood and the forms there are.
 
