@@ -1,0 +1,105 @@
+"""The trees of `Pairwise` as programs for a stack machine, so that one kernel adds along all of them.
+
+A post-order walk (left subtree, right subtree, node) pushes a leaf's term, then adds the two topmost values as many
+times as nodes end there: `order` has the leaves in the walk's order, `merges` the number of adds after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Program", "program"]
+
+Order: TypeAlias = "NDArray[np.int32]"
+Merges: TypeAlias = "NDArray[np.int8]"
+
+
+class Program(NamedTuple):
+    """Leaf positions in the order of the walk, and how many adds follow each leaf; both read-only."""
+
+    order: Order
+    merges: Merges
+
+
+def _adjacent(n: int) -> Program:
+    """Level by level (0,1) (2,3) ...: nodes of 2**l leaves end after every 2**l-th leaf, shorter ones at the end."""
+    merges = np.zeros(n, np.int8)
+    length = 2
+    while length <= n:
+        merges[length - 1 : n - 1 : length] += 1
+        length *= 2
+    merges[-1] = n - 1 - merges[:-1].sum(dtype=np.int64)
+    return Program(np.arange(n, dtype=np.int32), merges)
+
+
+def _halving(n: int) -> Program:
+    """Leaf g of the tree of ceil(n/2) leaves becomes the node of the leaves g and g + ceil(n/2)."""
+    if n == 1:
+        return Program(np.zeros(1, np.int32), np.zeros(1, np.int8))
+    half = n - n // 2
+    outer = _halving(half)
+    order = np.stack([outer.order, outer.order + np.int32(half)], axis=1).reshape(-1)
+    merges = np.stack([np.zeros_like(outer.merges), outer.merges + np.int8(1)], axis=1).reshape(-1)
+    if n % 2:  # the middle one has no partner
+        alone = 2 * int(np.flatnonzero(outer.order == half - 1)[0])
+        merges[alone] = merges[alone + 1] - 1
+        order, merges = np.delete(order, alone + 1), np.delete(merges, alone + 1)
+    return Program(order, merges)
+
+
+_LANES, _BLOCK = 8, 128
+
+
+def _numpy(n: int) -> Program:
+    """numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`."""
+    known: dict[int, Program] = {}
+
+    def made(n: int) -> Program:
+        if n not in known:
+            known[n] = block(n) if n <= _BLOCK else halves(n)
+        return known[n]
+
+    def block(n: int) -> Program:
+        if n < _LANES:
+            return Program(np.arange(n, dtype=np.int32), np.minimum(np.arange(n), 1).astype(np.int8))
+        whole = n - n % _LANES
+        order, merges = np.arange(n, dtype=np.int32), np.ones(n, np.int8)
+        order[:whole] = order[:whole].reshape(-1, _LANES).T.reshape(-1)
+        lanes = merges[:whole].reshape(_LANES, -1)  # of each accumulator: pushed, then added to
+        lanes[:, 0] = 0
+        lanes[:, -1] += np.array([0, 1, 0, 2, 0, 1, 0, 3], np.int8)  # ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7))
+        return Program(order, merges)
+
+    def halves(n: int) -> Program:
+        cut = n // 2
+        cut -= cut % _LANES
+        left, right = made(cut), made(n - cut)
+        merges = np.concatenate([left.merges, right.merges])
+        merges[-1] += 1
+        return Program(np.concatenate([left.order, right.order + np.int32(cut)]), merges)
+
+    return made(n)
+
+
+_TREES: dict[str, Callable[[int], Program]] = {"adjacent": _adjacent, "halving": _halving, "numpy": _numpy}
+
+
+@lru_cache(maxsize=32)
+def program(tree: str, n: int) -> Program:
+    """The program of a tree of n leaves.
+
+    >>> order, merges = program("halving", 5)
+    >>> order.tolist(), merges.tolist()
+    ([0, 3, 2, 1, 4], [0, 1, 1, 0, 2])
+    """
+    made = _TREES[tree](n) if n else Program(np.empty(0, np.int32), np.empty(0, np.int8))
+    for array in made:
+        array.flags.writeable = False
+    return made
