@@ -5,6 +5,7 @@ it calls from *another* file has changed. The cache key of our kernels therefore
 """
 
 import hashlib
+import threading
 from pathlib import Path
 
 import numba
@@ -32,6 +33,27 @@ def kernel(function):
     dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     dispatcher._cache = _SourceHashedCache(dispatcher.py_func)
     return dispatcher
+
+
+
+def kernel_of(signature):
+    """As `kernel`, but compiled on its first call for this one signature, which then takes every layout it can hold."""
+
+    def decorate(function):
+        dispatcher = kernel(function)
+        lock = threading.Lock()
+
+        def compile_once(*args, **kws):
+            with lock:
+                if not dispatcher.signatures:
+                    dispatcher.compile(signature)
+                    dispatcher.disable_compile()
+            return dispatcher  # what Numba is to call now
+
+        dispatcher._compile_for_args = compile_once
+        return dispatcher
+
+    return decorate
 
 
 # no wrappers for callers outside Numba: nobody calls these, and the wrappers are a good part of the compile time
