@@ -26,8 +26,8 @@ _HOMES = {
         "issubnormal less less_equal logb maximum maximum_number minimum minimum_number multiply negative next_down "
         "next_up not_equal remainder rint scalb signbit sqrt subtract total_order trunc unordered"
     ),
-    "accumulation": "Exact Sequential",
-    "linalg": "matmul",
+    "accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided as_accumulation",
+    "linalg": "dot matmul",
     "ulps": "ulp ulp_distance",
     "explanation": "explain_rounding",
     "surveys": "survey",

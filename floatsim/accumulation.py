@@ -18,11 +18,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from floatsim.checks import as_flag, as_index
 from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
+from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, as_member
 
 __all__ = [
     "Accumulation", "AccumulationLike", "Blocked", "Exact", "Kahan", "Leaf", "Neumaier", "Pairwise", "Sequential",
-    "SplitK", "Strided", "as_accumulation", "leaves", "parse",
+    "SplitK", "Strided", "as_accumulation", "leaves", "parse", "rounds_stochastically",
+    "settled",
 ]  # fmt: skip
 
 TREES = ("adjacent", "halving", "numpy")
@@ -527,6 +528,33 @@ def leaves(how: Accumulation) -> list[Leaf]:
     return [how]
 
 
+def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
+    """How the leaf rounds sums, and how products: what is not its own it inherits from the call.
+
+    >>> [how.rounding.name for how in settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())]
+    ['TIES_TO_EVEN', 'TOWARD_ZERO']
+    """
+    how = dataclasses.replace(
+        call,
+        rounding=call.rounding if leaf.rounding is None else leaf.rounding,
+        ftz=call.ftz if leaf.ftz is None else leaf.ftz,
+        daz=call.daz if leaf.daz is None else leaf.daz,
+        overflow=leaf.overflow,
+    )
+    own = leaf.product_rounding if isinstance(leaf, ProductLeaf) else None
+    return how, how if own is None else dataclasses.replace(how, rounding=own)
+
+
+def rounds_stochastically(how: Accumulation) -> bool:
+    """Whether a leaf asks for stochastic rounding by itself, whatever the call says.
+
+    >>> rounds_stochastically(parse("blocked(sequential(fp16, rounding=sr), 8, fp32)"))
+    True
+    """
+    own = [(leaf.rounding, getattr(leaf, "product_rounding", None)) for leaf in leaves(how)]
+    return any(Rounding.STOCHASTIC in pair for pair in own)
+
+
 # -- the text form -----------------------------------------------------------------------------------------------------
 
 
@@ -574,12 +602,21 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _arguments(form: _Form, body: str) -> tuple[list[Any], dict[str, Any]]:
+def _positional(form: _Form, text: str, same: FloatFormat | None) -> Any:
+    if text.isdecimal():
+        return int(text)
+    if not form.is_leaf:
+        return parse(text, same)
+    return same if text.lower() == "same" and same is not None else text
+
+
+def _arguments(form: _Form, body: str, same: FloatFormat | None) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     words = form.words | (_MANNER_WORDS if form.is_leaf else {})
     for text in _split(body):
         name, equals, value = (part.strip() for part in text.partition("="))
+        name = name.lower()
         if not text:
             raise ValueError("an argument is missing")
         if equals and "(" not in name:
@@ -591,7 +628,7 @@ def _arguments(form: _Form, body: str) -> tuple[list[Any], dict[str, Any]]:
         elif text.lower() in words:
             given = words[text.lower()]
         else:
-            positional.append(int(text) if text.isdecimal() else text)
+            positional.append(_positional(form, text, same))
             continue
         if twice := keywords.keys() & given.keys():
             raise ValueError(f"{min(twice)} is given twice")
@@ -599,12 +636,14 @@ def _arguments(form: _Form, body: str) -> tuple[list[Any], dict[str, Any]]:
     return positional, keywords
 
 
-def parse(text: str) -> Accumulation:
+def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     """An accumulation from its text form, as `str` of it prints.
 
     A description is written as its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`.
     A format alone is short for its Sequential. `fused`, `ftz`, `daz` and the names of trees stand alone; the other
     arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=rtz, overflow=saturate_finite)`.
+
+    `same` is the format that the word "same" stands for, if there is one: `sequential(same, fused)`.
 
     Raises ValueError, naming the part that was not understood and the forms there are.
 
@@ -615,6 +654,8 @@ def parse(text: str) -> Accumulation:
     """
     name, opened, rest = text.strip().partition("(")
     form = _FORMS.get(name.strip().lower())
+    if form is None and same is not None and text.strip().lower() == "same":
+        return Sequential(same)
     if form is None:
         try:
             return Sequential(as_format(text))
@@ -624,7 +665,7 @@ def parse(text: str) -> Accumulation:
     if not opened or not rest.endswith(")"):
         raise ValueError(f"accumulation {text!r} is not complete; write {form.shape}")
     try:
-        positional, keywords = _arguments(form, rest[:-1])
+        positional, keywords = _arguments(form, rest[:-1], same)
         built: Accumulation = form.build(*positional, **keywords)
     except (TypeError, ValueError) as error:
         message = str(error).split("__init__() ")[-1]

@@ -6,7 +6,7 @@ import functools
 import importlib
 from types import ModuleType
 
-from floatsim.contexts import get_context
+from floatsim.contexts import as_backend, get_context
 
 __all__ = ["current", "emulator"]
 
@@ -18,9 +18,9 @@ def _load(name: str) -> ModuleType:
     return importlib.import_module(_MODULES[name])
 
 
-def current() -> ModuleType:
-    """The backend of the context."""
-    return _load(get_context().backend)
+def current(name: str | None = None) -> ModuleType:
+    """The backend of this name, by default the context's."""
+    return _load(get_context().backend if name is None else as_backend(name, "backend"))
 
 
 def emulator() -> ModuleType:

@@ -22,7 +22,7 @@ from floatsim.rounding import (
 )
 from floatsim.streams import RandomStream, SeedLike, checked_seed
 
-__all__ = ["Context", "How", "Manner", "context", "get_context", "resolve"]
+__all__ = ["Context", "How", "Manner", "as_backend", "context", "get_context", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class How(TypedDict, total=False):
     return_flags: bool
 
 
-def _backend(value: Any, argument: str) -> str:
+def as_backend(value: Any, argument: str) -> str:
+    """The name of a backend; a ValueError otherwise."""
     if value != "emulator":
         raise ValueError(f"{argument}={value!r} is not known; known is 'emulator'")
     return "emulator"
@@ -121,7 +122,7 @@ _CHECKS: dict[str, Any] = {
     "ftz": as_flag,
     "seed": _seed,
     "random_bits": lambda v, a: as_index(v, a, 1, 64),
-    "backend": _backend,
+    "backend": as_backend,
 }
 
 

@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floatsim import backends, recording, reference
-from floatsim.accumulation import Accumulation, Sequential, as_accumulation
+from floatsim.accumulation import (
+    Accumulation,
+    AccumulationLike,
+    Leaf,
+    Sequential,
+    as_accumulation,
+    leaves,
+    rounds_stochastically,
+    settled,
+)
 from floatsim.arithmetic import deliver
 from floatsim.arrays import implements
 from floatsim.contexts import How, Manner, resolve
-from floatsim.conversion import Codes, read_floats
+from floatsim.conversion import Codes, out_codes, read_floats
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import Overflow, OverflowLike, Rounding, RoundingLike, TininessLike, as_member
 from floatsim.streams import SeedLike
 
-__all__ = ["matmul"]
+__all__ = ["dot", "matmul"]
+
+Operand = tuple[Codes, FloatFormat]
+
+
+# -- how a sum is carried out, from what the user said ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summing:
+    """A call's description of its sums, its manner, and what becomes of the results."""
+
+    how: Accumulation
+    manner: Manner
+    result: Manner
+    format: FloatFormat
+    backend: ModuleType
+
+    @property
+    def converts(self) -> bool:
+        """Whether the sums are rounded once more, to the result's format or its range."""
+        saturates = self.result.attributes.overflow is Overflow.SATURATE_FINITE
+        return self.format != self.how.result_format or saturates
+
+
+def settle(
+    accumulate: AccumulationLike | None, formats: set[FloatFormat], format: FormatLike | None,
+    result_rounding: RoundingLike | None, backend: str | None, keywords: How,
+) -> Summing:  # fmt: skip
+    """Keywords, context and defaults, settled for inputs of these formats."""
+    how = Sequential(FP64 if FP64 in formats else FP32) if accumulate is None else as_accumulation(accumulate)
+    direction = None if result_rounding is None else as_member(Rounding, result_rounding, "result_rounding")
+    manner = resolve(keywords)
+    draws = direction is Rounding.STOCHASTIC or rounds_stochastically(how)
+    if draws and manner.attributes.rounding is not Rounding.STOCHASTIC:
+        # whoever draws needs the call's seed, though the call itself may round otherwise
+        seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
+        manner = replace(seeded, attributes=manner.attributes)
+    final = manner.attributes if direction is None else replace(manner.attributes, rounding=direction)
+    result = replace(manner, attributes=final, seed=reference.split_seed(manner.seed, RESULT))
+    fmt = how.result_format if format is None else as_format(format)
+    return Summing(how, manner, result, fmt, backends.current(backend))
+
+
+# seeds of the roundings after the sum: see `reference.split_seed`, and summation.py for those within
+RESULT, ALPHA, BETA, BOTH = 1, 5, 6, 7
+
+
+def finished(operation: str, codes: Codes, summing: Summing) -> Codes:
+    """The sums, rounded to the result's format."""
+    if not summing.converts:
+        return codes
+    source = summing.how.result_format
+    converted, events = summing.backend.convert(codes, source, summing.format, summing.result)
+    recording.note(f"{operation}.result", events, [(codes, source)], (converted, summing.format))
+    result: Codes = converted
+    return result
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------
 
 
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
@@ -29,8 +101,17 @@ def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
     return codes, fmt, float_array
 
 
-def _batches(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...]]:
-    """a as (batch, M, K) and b as (batch, K, N), by the rules of np.matmul, and the shape of the result."""
+class _Batch(NamedTuple):
+    """a as (stack, M, K), b as (stack, K, N); which of them make each result; the results' shape."""
+
+    a: Codes
+    b: Codes
+    pairs: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+
+def _batches(a: Codes, b: Codes) -> _Batch:
+    """By the rules of np.matmul."""
     x = a[np.newaxis, :] if a.ndim == 1 else a
     y = b[:, np.newaxis] if b.ndim == 1 else b
     if x.shape[-1] != y.shape[-2]:
@@ -39,59 +120,113 @@ def _batches(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...]]:
         batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     except ValueError:
         raise ValueError(f"the batch dimensions of a {a.shape} and b {b.shape} do not broadcast") from None
-    (m, k), n = x.shape[-2:], y.shape[-1]
-    shape = batch + (m,) * (a.ndim > 1) + (n,) * (b.ndim > 1)
-    count = int(np.prod(batch, dtype=np.int64))
-    x = np.broadcast_to(x, (*batch, m, k)).reshape(count, m, k)
-    y = np.broadcast_to(y, (*batch, k, n)).reshape(count, k, n)
-    return x, y, shape
+    numbers = [np.arange(np.prod(z.shape[:-2], dtype=np.int64)).reshape(z.shape[:-2]) for z in (x, y)]
+    pairs = np.stack([np.broadcast_to(n, batch).reshape(-1) for n in numbers], axis=1)
+    shape = batch + x.shape[-2:-1] * (a.ndim > 1) + y.shape[-1:] * (b.ndim > 1)
+    left, right = (z if z.ndim == 3 else z.reshape(math.prod(z.shape[:-2]), *z.shape[-2:]) for z in (x, y))
+    return _Batch(left, right, pairs, shape)
+
+
+def _scale_operand(x: Any, argument: str) -> Operand:
+    codes, fmt, _ = read_floats(x, argument)
+    if codes.size != 1 or fmt.is_scale:
+        raise ValueError(f"{argument} must be one number, not {fmt.name} of shape {codes.shape}")
+    return codes.reshape(()), fmt
+
+
+def _is(x: Operand, value: float) -> bool:
+    return bool(backends.emulator().decode(*x) == value)
+
+
+def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
+    if c is None:
+        return None, False
+    codes, fmt, float_array = read_floats(c, "c")
+    if fmt.is_scale:
+        raise TypeError(f"c is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
+    try:
+        return (np.broadcast_to(codes, shape), fmt), float_array
+    except ValueError:
+        raise ValueError(f"c {codes.shape} does not fit the result {shape}") from None
+
+
+# -- alpha and beta ----------------------------------------------------------------------------------------------------
+
+
+def _scaled(operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, summing: Summing) -> Codes:
+    """t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and manner."""
+    leaf: Leaf = leaves(summing.how)[-1]
+    attributes, _ = settled(leaf, summing.manner.attributes)
+
+    def rounded(name: str, x: Operand, y: Operand, number: int) -> Operand:
+        manner = replace(summing.manner, attributes=attributes, seed=reference.split_seed(summing.manner.seed, number))
+        codes, events = summing.backend.elementwise(name, [x, y], leaf.format, manner)
+        recording.note(f"{operation}.scale", events, [x, y], (codes, leaf.format))
+        return codes, leaf.format
+
+    result = rounded("multiply", alpha, (acc, leaf.format), ALPHA)
+    if c is not None:
+        result = rounded("add", result, rounded("multiply", beta, c, BETA), BOTH)
+    return result[0]
+
+
+# -- the public functions ----------------------------------------------------------------------------------------------
 
 
 def matmul(
-    a: Any, b: Any, *, accumulate: Accumulation | FloatFormat | str | None = None, format: FormatLike | None = None,
-    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    a: Any, b: Any, c: Any = None, *, alpha: Any = 1, beta: Any = 1, accumulate: AccumulationLike | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    out: Any = None,
+    out: Any = None, backend: str | None = None,
 ) -> Any:  # fmt: skip
-    """The matrix product a @ b, every rounding and the order of the sums as described.
+    """The matrix product alpha * (a @ b) + beta * c, every rounding and the order of the sums as described.
 
     Parameters
     ----------
     a : array_like of floats, (..., M, K) or (K,)
     b : array_like of floats, (..., K, N) or (K,)
         FloatArrays or arrays whose dtype is a format; their formats may differ. Batches broadcast as in np.matmul.
-    accumulate : Sequential, Exact, format or text, optional
-        How the sums are carried out; a format is short for its Sequential. Default:
+    c : array_like of floats, broadcastable to the result, optional
+        With alpha = beta = 1 it enters the sum where the description says: as the seed of Sequential, Kahan and
+        Neumaier (rounded to their format), after the last add of Pairwise and Strided, as the seed of the outer sum of
+        Blocked and SplitK, as one more term of Exact.
+    alpha, beta : number
+        Otherwise t = round(alpha * acc) and the result is round(t + round(beta * c)), in the outermost accumulator's
+        format. beta = 0 does not read c.
+    accumulate : description, format or text, optional
+        How the sums are carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
         Sequential(FP64) if an input is FP64, else Sequential(FP32).
     format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
     rounding, daz, ftz, tininess, seed, random_bits
-        Of every rounding inside; None means the context's.
+        Of every rounding inside whose description does not say otherwise; None means the context's.
     overflow, result_rounding
         Of the final conversion to the result's format alone: "saturate_finite" also turns the accumulator's infinities
-        into max. Inside, accumulators do not saturate.
+        into max. Inside, accumulators saturate only where their description says so.
     out : FloatArray or ndarray, optional
         Where to write the result.
+    backend : str, optional
+        Who computes; None means the context's.
 
     Returns
     -------
     FloatArray or ndarray, (..., M, N)
-        A FloatArray if an input is one or the result's format has no dtype. K = 0 gives +0.
+        A FloatArray if an input is one or the result's format has no dtype. K = 0 gives c, or +0.
 
     Raises
     ------
     TypeError
-        For inputs that are no floats, or an unknown kind of accumulation.
+        For inputs that are no floats, or what is no description.
     ValueError
-        For shapes that do not fit and unknown names.
+        For shapes that do not fit, unknown names, beta without c, and a stochastic rounding without a seed.
 
     Notes
     -----
-    Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums; with fused or exact
-    accumulation there are only the latter. *absorbed*: a non-zero product left a finite accumulator unchanged.
-    Stochastic rounding draws for the flat index of the result's element (batch, i, j), at site 2*k of the product and
-    2*k + 1 of the sum; the final conversion has a seed of its own, SplitMix64's first output for this one.
+    Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums (with exact products
+    there are only the latter), and `log.first` has, for every result element, the first k of each event.
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j); docs/conventions.md has the
+    sites. Neither threads nor tiles nor memory layout change a bit.
 
     Examples
     --------
@@ -99,50 +234,84 @@ def matmul(
     >>> ones = np.ones(4096, np.float16)
     >>> fs.matmul(ones, ones, accumulate=fs.Sequential(fs.FP16)), fs.matmul(ones, ones, accumulate="fp32")
     (np.float16(2.048e+03), np.float32(4096.0))
+    >>> fs.matmul(ones, ones, accumulate="blocked(fp16, 128, fp32)", format="fp16")
+    np.float16(4.096e+03)
     """
     x, x_format, x_float = _matrix_operand(a, "a")
     y, y_format, y_float = _matrix_operand(b, "b")
-    how = (
-        as_accumulation(accumulate)
-        if accumulate is not None
-        else Sequential(FP64 if FP64 in (x_format, y_format) else FP32)
-    )
-    fmt = how.format if format is None else as_format(format)
     keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
-                     "random_bits": random_bits}  # fmt: skip
-    manner = resolve({**keywords, "overflow": overflow})
-    inside = replace(manner, attributes=replace(manner.attributes, overflow=Overflow.INFINITY))
-    left, right, shape = _batches(x, y)
-    codes, histograms = backends.current().matmul(
-        (left, x_format), (right, y_format), how, inside, recording.recording()
-    )
-    for site, histogram in histograms.items():
-        recording.note_histogram(f"matmul.{site}", histogram)
-    codes = codes.reshape(shape)
-    if fmt != how.format or manner.attributes.overflow is Overflow.SATURATE_FINITE:
-        codes = _to_result(codes, how.format, fmt, _result_manner(manner, result_rounding, keywords))
-    return deliver(codes, fmt, x_float or y_float, out)
+                     "random_bits": random_bits, "overflow": overflow}  # fmt: skip
+    summing = settle(accumulate, {x_format, y_format}, format, result_rounding, backend, keywords)
+    batch = _batches(x, y)
+    scales = _scale_operand(alpha, "alpha"), _scale_operand(beta, "beta")
+    if c is None and not _is(scales[1], 1):
+        raise ValueError(f"beta={beta!r} scales c, and there is no c")
+    addend, c_float = _addend(None if _is(scales[1], 0) else c, batch.shape)
+    if out is not None:
+        out_codes(out, summing.format, batch.shape)
+    codes = _multiply(batch, x_format, y_format, addend, scales, summing)
+    return deliver(codes, summing.format, x_float or y_float or c_float, out)
 
 
-def _result_manner(manner: Manner, rounding: RoundingLike | None, keywords: How) -> Manner:
-    """How the final conversion rounds: in its own direction, and with draws of its own."""
-    if rounding is not None:
-        direction = as_member(Rounding, rounding, "result_rounding")
-        if direction is Rounding.STOCHASTIC and manner.attributes.rounding is not Rounding.STOCHASTIC:
-            manner = replace(resolve({**keywords, "rounding": direction}), attributes=manner.attributes)
-        manner = replace(manner, attributes=replace(manner.attributes, rounding=direction))
-    return replace(manner, seed=reference.split_seed(manner.seed, 1))
+def _multiply(
+    batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[Operand, Operand],
+    summing: Summing,
+) -> Codes:  # fmt: skip
+    plain = all(_is(x, 1) for x in (scales[0], *scales[1:] * (c is not None)))
+    inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
+    sums = summing.backend.accumulate(
+        (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
+        batch.pairs, summing.how, summing.manner, recording.wanted(), "matmul",
+    )  # fmt: skip
+    recording.note_sums("matmul", sums, batch.shape)
+    codes = sums.codes.reshape(batch.shape)
+    if not plain:
+        codes = _scaled("matmul", codes, *scales, c, summing)
+    return finished("matmul", codes, summing)
 
 
-def _to_result(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> Codes:
-    converted, events = backends.current().convert(codes, source, fmt, manner)
-    recording.note("matmul.result", events, [(codes, source)], (converted, fmt))
-    result: Codes = converted
-    return result
+def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
+    """The product of two vectors, or a product with one, as np.dot: the last axis of a with the last but one of b.
+
+    Parameters
+    ----------
+    a : array_like of floats, (..., K)
+    b : array_like of floats, (K,) or (K, N)
+    c, **how
+        As of `matmul`.
+
+    Returns
+    -------
+    scalar or array
+        (...,) for a vector b, (..., N) for a matrix.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `matmul`; also if b has more than two dimensions.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([1.0, 2.0**-9, 2.0**-9], "bf16")
+    >>> fs.dot(x, x, accumulate="bf16"), fs.dot(x, x, accumulate="exact(fp32)").item()
+    (FloatArray(1.0, BF16), 1.0000076293945312)
+    """
+    shape = read_floats(b, "b")[0].shape
+    if len(shape) > 2:
+        raise ValueError(f"b {shape} has more than two dimensions; use fs.matmul, which broadcasts stacks of matrices")
+    return matmul(a, b, c, **how)
 
 
-@implements(np.matmul)
-def _numpy_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
-    """`@` and np.matmul keep the operands' format when they have one in common, else the default."""
-    formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
-    return matmul(a, b, format=formats.pop() if len(formats) == 1 else None, out=out)
+def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's spelling of a product: it keeps the operands' format when they have one in common, else the default."""
+
+    def spelled(a: Any, b: Any, *, out: Any = None) -> Any:
+        formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
+        return function(a, b, format=formats.pop() if len(formats) == 1 else None, out=out)
+
+    return spelled
+
+
+implements(np.matmul)(_keeping_format(matmul))
+implements(np.dot)(_keeping_format(dot))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from floatsim import backends
 from floatsim.checks import as_flag, as_index
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EVENTS", "Counts", "Event", "Log", "note", "note_histogram", "record", "recording"]
+__all__ = ["EVENTS", "Counts", "Event", "Log", "note", "note_sums", "record", "recording", "wanted"]
 
 EVENTS = {
     "invalid": INVALID,
@@ -41,19 +42,23 @@ EVENTS = {
 """The events that are counted, and their bits in the kernels' event bytes."""
 
 
+ALL = frozenset(EVENTS) | {"nan"}
+"""What `record(events=...)` may name: what is counted, and "nan", of which sums keep the first k."""
+
+
 @dataclass
 class Counts:
-    """How many results an operation gave, and to how many of them each event happened."""
+    """How many results an operation gave, and to how many of them each event happened; None: that was not counted."""
 
     elements: int = 0
-    invalid: int = 0
-    divide_by_zero: int = 0
-    overflow: int = 0
-    underflow: int = 0
-    flushed: int = 0
-    subnormal: int = 0
-    inexact: int = 0
-    absorbed: int = 0
+    invalid: int | None = 0
+    divide_by_zero: int | None = 0
+    overflow: int | None = 0
+    underflow: int | None = 0
+    flushed: int | None = 0
+    subnormal: int | None = 0
+    inexact: int | None = 0
+    absorbed: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,16 @@ class Event:
 class Log:
     """What `record` counted, by operation. Prints as a table; `log["add"].overflow` is a number.
 
-    `where` holds, with `record(where=True)`, the first events of each kind.
+    `where` holds, with `record(where=True)`, the first events of each kind. `first` belongs to the latest matrix
+    product or reduction: for "invalid", "nan", "overflow", "underflow", "flushed" and "absorbed" an int64 array of the
+    result's shape, with the least k at which that happened on the way to each element; -1 where it never did.
     """
 
     keep: int = 0
     counts: dict[str, Counts] = field(default_factory=dict)
     where: list[Event] = field(default_factory=list)
+    first: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    events: frozenset[str] = ALL
 
     def __getitem__(self, operation: str) -> Counts:
         """The counts of an operation. KeyError, naming what was recorded, if it did not happen."""
@@ -95,12 +104,21 @@ class Log:
     @property
     def total(self) -> Counts:
         """The counts of all operations together."""
-        sums = {name: sum(getattr(c, name) for c in self.counts.values()) for name in asdict(Counts())}
-        return Counts(**sums)
+        total = self._new_counts()
+        for name in self._columns():
+            setattr(total, name, sum(getattr(c, name) for c in self.counts.values()))
+        return total
+
+    def _columns(self) -> list[str]:
+        """What is counted."""
+        return [name for name in asdict(Counts()) if name == "elements" or name in self.events]
+
+    def _new_counts(self) -> Counts:
+        return Counts(**dict.fromkeys(EVENTS.keys() - self.events))  # type: ignore[arg-type]  # None, all of them
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """{operation: {event: count}}, for JSON."""
-        return {operation: asdict(counts) for operation, counts in self.counts.items()}
+        return {op: {name: getattr(counts, name) for name in self._columns()} for op, counts in self.counts.items()}
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row an operation. Raises ImportError with advice where pandas is not installed."""
@@ -108,11 +126,11 @@ class Log:
             import pandas
         except ImportError as error:
             raise ImportError("to_pandas() needs pandas: pip install pandas") from error
-        return pandas.DataFrame.from_dict(self.to_dict(), orient="index", columns=list(asdict(Counts())))
+        return pandas.DataFrame.from_dict(self.to_dict(), orient="index", columns=self._columns())
 
     def _rows(self) -> list[list[str]]:
-        head = ["operation", *(name.replace("_", " ") for name in asdict(Counts()))]
-        return [head, *([op, *map(str, asdict(c).values())] for op, c in self.counts.items())]
+        head = ["operation", *(name.replace("_", " ") for name in self._columns())]
+        return [head, *([op, *map(str, counts.values())] for op, counts in self.to_dict().items())]
 
     def __str__(self) -> str:
         if not self.counts:
@@ -137,11 +155,16 @@ class Log:
         """Add the counts of a histogram of event bytes (256 entries)."""
         import numpy as np
 
-        counts = self.counts.setdefault(operation, Counts())
-        counts.elements += int(histogram.sum())
         byte = np.arange(256)
-        for name, bit in EVENTS.items():
-            setattr(counts, name, getattr(counts, name) + int(histogram[(byte & bit) != 0].sum()))
+        happened = {name: int(histogram[(byte & bit) != 0].sum()) for name, bit in EVENTS.items()}
+        self.add_counts(operation, int(histogram.sum()), happened)
+
+    def add_counts(self, operation: str, elements: int, happened: Mapping[str, int]) -> None:
+        """Add the counts of an operation."""
+        counts = self.counts.setdefault(operation, self._new_counts())
+        counts.elements += elements
+        for name in self._columns()[1:]:
+            setattr(counts, name, getattr(counts, name) + happened.get(name, 0))
 
     def add_places(
         self,
@@ -154,7 +177,7 @@ class Log:
         import numpy as np
 
         for kind, bit in EVENTS.items():
-            if kind == "inexact":
+            if kind == "inexact" or kind not in self.events:
                 continue
             known = sum(event.kind == kind and event.operation == operation for event in self.where)
             for flat in np.flatnonzero(events & bit)[: max(0, self.keep - known)]:
@@ -182,14 +205,39 @@ def recording() -> bool:
     return bool(_ACTIVE.get())
 
 
+def wanted() -> frozenset[str]:
+    """The events that the open records ask for; empty where there are none."""
+    return frozenset().union(*(log.events for log in _ACTIVE.get()))
+
+
+def _known_events(events: Iterable[str] | None) -> frozenset[str]:
+    if events is None:
+        return ALL
+    if isinstance(events, str):
+        raise TypeError(f"events must be a collection of names, not {events!r}; write events=[{events!r}]")
+    asked = list(events)
+    for name in asked:
+        if name not in ALL:
+            near = difflib.get_close_matches(str(name), ALL, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(ALL))}"
+            raise ValueError(f"events: {name!r} is no event; {hint}")
+    if not asked:
+        raise ValueError(f"events must name at least one of {', '.join(sorted(ALL))}")
+    return frozenset(asked)
+
+
 @contextmanager
-def record(*, where: bool = False, keep: int = 10) -> Iterator[Log]:
+def record(*, events: Iterable[str] | None = None, where: bool = False, keep: int = 10) -> Iterator[Log]:
     """Count events inside a `with` block: overflow, underflow, flushed to zero, subnormal, inexact, absorbed, ...
 
     Parameters
     ----------
+    events : iterable of str, optional
+        The events to count: "invalid", "divide_by_zero", "overflow", "underflow", "flushed", "subnormal", "inexact",
+        "absorbed", and "nan" for `log.first` alone. Default: all; matrix products are faster with few.
     where : bool
-        Keep the index, operands and result of the first events of each kind, too (matmul counts only).
+        Keep the index, operands and result of the first events of each kind, too (of matrix products and reductions
+        `log.first` tells instead).
     keep : int
         How many events of each kind and operation `where` keeps.
 
@@ -200,8 +248,8 @@ def record(*, where: bool = False, keep: int = 10) -> Iterator[Log]:
 
     Raises
     ------
-    ValueError
-        If `keep` is negative.
+    TypeError, ValueError
+        If `keep` is negative, or `events` names what is no event.
 
     Notes
     -----
@@ -219,7 +267,7 @@ def record(*, where: bool = False, keep: int = 10) -> Iterator[Log]:
     multiply[0] overflow: (60000, 2) -> inf
     """
     keep = as_index(keep, "keep", 0, 1 << 31)
-    log = Log(keep if as_flag(where, "where") else 0)
+    log = Log(keep if as_flag(where, "where") else 0, events=_known_events(events))
     token = _ACTIVE.set((*_ACTIVE.get(), log))
     try:
         yield log
@@ -249,10 +297,22 @@ def note(
                     log.add_places(operation, events, operands, result)
 
 
-def note_histogram(operation: str, histogram: NDArray[np.int64]) -> None:
-    """Tell the open records what happened at one rounding site of a matmul."""
+class SumEvents(Protocol):
+    """What a sum tells of its roundings, by site, and of the first k of its events."""
+
+    @property
+    def histograms(self) -> dict[str, NDArray[np.int64]]: ...
+
+    @property
+    def first(self) -> dict[str, NDArray[np.int64]]: ...
+
+
+def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
+    """Tell the open records what happened at the rounding sites of a matrix product or reduction."""
     for log in _ACTIVE.get():
-        log.add_histogram(operation, histogram)
+        for site, histogram in sums.histograms.items():
+            log.add_histogram(f"{operation}.{site}", histogram)
+        log.first = {name: k.reshape(shape) for name, k in sums.first.items() if name in log.events}
 
 
 @contextmanager

@@ -688,17 +688,18 @@ _M32, _M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
 def _mix64(z: int) -> int:
     """The output function of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64-bit integers."""
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _M64
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & _M64
+    z = (z ^ z >> 30) * MIX[0] & _M64
+    z = (z ^ z >> 27) * MIX[1] & _M64
     return z ^ z >> 31
 
 
-_GOLDEN = 0x9E3779B97F4A7C15
+GOLDEN = 0x9E3779B97F4A7C15
+MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def split_seed(seed: int, n: int) -> int:
     """The n-th output of SplitMix64 seeded with `seed`."""
-    return _mix64(seed + n * _GOLDEN & _M64)
+    return _mix64(seed + n * GOLDEN & _M64)
 
 
 def draw_key(seed: int, site: int, block: int) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from floatsim.accumulation import Accumulation, Exact, as_accumulation
+from floatsim.accumulation import Accumulation, AccumulationLike, Exact, as_accumulation, parse
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.recording import Counts, record
 
@@ -367,20 +367,16 @@ def _events(counts: Counts) -> dict[str, int]:
 
 # -- what is asked for -----------------------------------------------------------------------------------------------
 
-_SAME = re.compile(r"\bsame\b", re.IGNORECASE)
 
-
-def _resolve(how: Accumulation | str, fmt: FloatFormat) -> Accumulation:
+def _resolve(how: AccumulationLike, fmt: FloatFormat) -> Accumulation:
     """The accumulation that is meant for inputs of a format: `same` in a text is that format."""
-    if not isinstance(how, str) or not _SAME.search(how):
-        return as_accumulation(how)
-    return replace(as_accumulation(_SAME.sub("fp64", how)), format=fmt)
+    return parse(how, same=fmt) if isinstance(how, str) else as_accumulation(how, "accumulators")
 
 
 def _accumulations(asked: Iterable[Accumulation | str], fmt: FloatFormat, all_of_them: bool) -> list[Accumulation]:
     """Each accumulation once; of the default ones those that are no less precise than the inputs."""
     found = dict.fromkeys(_resolve(how, fmt) for how in asked)
-    return [how for how in found if all_of_them or how.format.precision >= fmt.precision]
+    return [how for how in found if all_of_them or how.result_format.precision >= fmt.precision]
 
 
 def _matrix(x: Any, name: str) -> NDArray[np.float64]:
@@ -620,7 +616,7 @@ class _Judge:
         rounds_products = "matmul.product" in log.counts
         return SurveyRow(
             product.name, fmt, how, log["matmul.product"] if rounds_products else None, log["matmul.sum"], lost,
-            *_ulps(result[finite], exact[finite], how.format), _relative(result[finite], truth[finite]),
+            *_ulps(result[finite], exact[finite], how.result_format), _relative(result[finite], truth[finite]),
         )  # fmt: skip
 
 

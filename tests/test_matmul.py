@@ -1,16 +1,18 @@
-"""matmul: the reference, one operation at a time, against the integer kernels, and these against the fast ones."""
+"""matmul, as users call it: every description against the reference; shapes, layouts, scales, results."""
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim import reference, shortcuts
-from floatsim.contexts import resolve
-from floatsim.reference import Attributes
+from floatsim import reference_sums
+from floatsim.contexts import Manner, resolve
+from floatsim.recording import EVENTS
+from floatsim.reference_sums import Code
 
 FORMATS = [fmt for fmt in fs.named_formats() if not fmt.is_scale]
 CUSTOM = [fs.FloatFormat.ieee(6, 9), fs.FloatFormat("fn(4,7)", 4, 7, "fn"), fs.FloatFormat.ieee(7, 3)]
@@ -32,92 +34,97 @@ def random_array(rng, fmt, shape):
     return fs.array(x, fmt, overflow="saturate_finite")
 
 
-def by_reference(a, b, accumulation, how, seed):
-    """(M, N) codes, by the definitions of Sequential and Exact."""
-    fmt = accumulation.format
-    x = [[reference.decode(int(c), a.format, how.daz) for c in row] for row in a.codes]
-    y = [[reference.decode(int(c), b.format, how.daz) for c in row] for row in b.codes.T]
-    out = np.empty((len(x), len(y)), object)
-    for i, row in enumerate(x):
-        for j, column in enumerate(y):
+def by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0):
+    """(codes, histograms, first) of a @ b by `floatsim.reference_sums`, element by element."""
+    shape = a.shape[0], b.shape[1]
+    codes = np.empty(shape, how.result_format.code_dtype)
+    counts: dict[str, Counter] = {}
+    first = {name: np.full(shape, -1) for name in reference_sums.EVENTS}
+    scales = [reference_sums.Code(int(fs.encode(float(x), "fp64")), fs.FP64) for x in (alpha, beta)]
+    for i, j in np.ndindex(shape):
+        pairs = zip(a.codes[i], b.codes[:, j], strict=True)
+        terms = [(Code(int(x), a.format), Code(int(y), b.format)) for x, y in pairs]
+        start = None if c is None else Code(int(np.broadcast_to(c.codes, shape)[i, j]), c.format)
+        one = reference_sums.scaled(how, terms, manner, *scales, index=i * shape[1] + j, c=start)
+        codes[i, j] = one.code
+        for site, histogram in one.counts.items():
+            counts[site] = counts.get(site, Counter()) + histogram
+        for name, k in one.first.items():
+            first[name][i, j] = -1 if k is None else k
+    return codes, counts, first
 
-            def draw(site, index=i * len(y) + j):
-                return reference.draw(seed, index, how.random_bits, site) if how.rounding.name == "STOCHASTIC" else 0
 
-            if isinstance(accumulation, fs.Exact):
-                pairs = list(zip(row, column, strict=True))
-                out[i, j] = reference.exact_dot(pairs, fmt, how, draw(1))[0]
-                continue
-            acc = 0
-            for k, (p, q) in enumerate(zip(row, column, strict=True)):
-                total = reference.decode(acc, fmt, how.daz)
-                if accumulation.fused:
-                    acc = reference.fma(p, q, total, fmt, how, draw(2 * k + 1))[0]
-                else:
-                    term = reference.multiply(p, q, fmt, how, draw(2 * k))[0]
-                    acc = reference.add(total, reference.decode(term, fmt, how.daz), fmt, how, draw(2 * k + 1))[0]
-            out[i, j] = acc
-    return out
+def random_leaf(rng, formats=FORMATS + CUSTOM):
+    kind = (fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier, fs.Exact)[rng.integers(5)]
+    fmt = formats[rng.integers(len(formats))]
+    how = {}
+    if rng.random() < 0.2:
+        how |= {"rounding": fs.Rounding(int(rng.integers(7)))}
+    if rng.random() < 0.2:
+        how |= {"overflow": fs.Overflow(int(rng.integers(3)))}
+    if rng.random() < 0.2:
+        how |= {"ftz": bool(rng.integers(2)), "daz": bool(rng.integers(2))}
+    if kind is fs.Pairwise:
+        how["tree"] = ("adjacent", "halving", "numpy")[rng.integers(3)]
+    if kind is not fs.Exact:
+        product = ("same", None, formats[rng.integers(len(formats))])[rng.integers(3)]
+        how["product"] = product
+        if product is not None and rng.random() < 0.3:
+            how["product_rounding"] = fs.Rounding(int(rng.integers(7)))
+    return kind(fmt, **how)
+
+
+def random_description(rng, depth=2):
+    if depth == 0 or rng.random() < 0.5:
+        return random_leaf(rng)
+    inner, outer = random_description(rng, depth - 1), random_description(rng, depth - 1)
+    n = int(rng.integers(1, 6))
+    return (fs.Strided(inner, n, outer), fs.Blocked(inner, n, outer), fs.SplitK(n, inner, outer))[rng.integers(3)]
+
+
+def random_manner(rng, rounding):
+    return {
+        "rounding": rounding, "daz": bool(rng.integers(2)), "ftz": bool(rng.integers(2)),
+        "tininess": fs.Tininess(int(rng.integers(2))), "random_bits": int(rng.integers(1, 65)),
+        "seed": int(rng.integers(1 << 60)),
+    }  # fmt: skip
+
+
+def attributes_of(how):
+    """The Manner of these keywords; the seed also where only a description draws."""
+    settled = resolve(how)
+    return Manner(settled.attributes, how["seed"])
 
 
 @pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
 def test_equals_the_reference(rounding):
+    """Codes, counts and first k, with everything recorded by the integer kernels; then without, by whatever is fast."""
     rng = np.random.default_rng(rounding.value)
-    for _ in range(40):
-        a_format, b_format, fmt = (FORMATS[i] for i in rng.integers(0, len(FORMATS), 3))
-        how = Attributes(
-            rounding, fs.Overflow.INFINITY, *(bool(x) for x in rng.integers(0, 2, 2)),
-            fs.Tininess(int(rng.integers(2))), int(rng.integers(1, 65)),
-        )  # fmt: skip
-        m, k, n = rng.integers(1, 4), rng.integers(0, 9), rng.integers(1, 4)
-        a, b = random_array(rng, a_format, (m, k)), random_array(rng, b_format, (k, n))
-        for accumulation in fs.Sequential(fmt), fs.Sequential(fmt, fused=True), fs.Exact(fmt):
-            got = fs.matmul(
-                a, b, accumulate=accumulation, rounding=rounding, daz=how.daz, ftz=how.ftz, tininess=how.tininess,
-                random_bits=how.random_bits, seed=5,
-            )  # fmt: skip
-            want = by_reference(a, b, accumulation, how, 5)
-            assert np.array_equal(got.codes.astype(object), want), (accumulation, a_format, b_format, how)
-
-
-def fast_kernel(a, b, accumulator):
-    chosen = shortcuts.matmul_kernel(a, b, accumulator, resolve({}))
-    return None if chosen is None else chosen[1].__name__
-
-
-def test_the_fast_kernels_equal_the_integer_kernels():
-    rng = np.random.default_rng(1)
-    formats = FORMATS + CUSTOM
-    results = dict.fromkeys(("plain", "half", "bfloat", "narrow"), 0)
-    for _ in range(800):
-        a_format, b_format, fmt = (formats[i] for i in rng.integers(0, len(formats), 3))
+    for _ in range(120):
+        a_format, b_format, c_format = (FORMATS[i] for i in rng.integers(0, len(FORMATS), 3))
+        how, manner = random_description(rng), random_manner(rng, rounding)
         if rng.random() < 0.5:
-            a_format = b_format = fmt
-        kernel = fast_kernel(a_format, b_format, fmt)
-        if kernel is None:
-            continue
-        m, k, n = rng.integers(1, 4), rng.integers(0, 40), rng.integers(1, 36)
+            manner |= {"daz": False, "ftz": False}
+        m, k, n = rng.integers(1, 4), rng.integers(0, 20), rng.integers(1, 4)
         a, b = random_array(rng, a_format, (m, k)), random_array(rng, b_format, (k, n))
-        fast = fs.matmul(a, b, accumulate=fmt).codes
-        with fs.record():
-            slow = fs.matmul(a, b, accumulate=fmt).codes
-        assert np.array_equal(fast, slow), (a_format, b_format, fmt, kernel)
-        results[kernel] += fast.size
-    if fast_kernel(fs.FP16, fs.FP16, fs.FP16) != "half":  # a machine without F16C
-        results.pop("half")
-    assert all(count > 500 for count in results.values()), results
-
-
-def test_which_products_are_fast():
-    assert fast_kernel(fs.FP32, fs.FP32, fs.FP32) == fast_kernel(fs.E4M3, fs.FP64, fs.FP64) == "plain"
-    assert fast_kernel(fs.BF16, fs.BF16, fs.BF16) == "bfloat"
-    assert fast_kernel(fs.E4M3, fs.E5M2, fs.E5M2) == "narrow"
-    # products that float32 does not hold, accumulators that it does not round to
-    for formats in (fs.FP32, fs.FP32, fs.FP16), (fs.TF32, fs.TF32, fs.BF16), (fs.FP64, fs.FP32, fs.FP32):
-        assert fast_kernel(*formats) is None
-    for fmt in fs.TF32, fs.E2M1, fs.E3M2:
-        assert fast_kernel(fmt, fmt, fmt) is None
-    assert shortcuts.matmul_kernel(fs.FP16, fs.FP16, fs.FP16, resolve({"ftz": True})) is None
+        c = random_array(rng, c_format, (m, n)) if rng.random() < 0.4 else None
+        alpha = float(rng.choice([1, 1, -0.3, 3e5]))
+        beta = float(rng.choice([1, 1, 0, 0.7])) if c is not None else 1.0
+        with fs.record() as log:
+            recorded = fs.matmul(a, b, c, alpha=alpha, beta=beta, accumulate=how, **manner)
+        plain = fs.matmul(a, b, c, alpha=alpha, beta=beta, accumulate=how, **manner)
+        codes, counts, first = by_reference(a, b, how, attributes_of(manner), c, alpha, beta)
+        about = (how, a_format, b_format, manner)
+        assert np.array_equal(recorded.codes, codes), about
+        assert np.array_equal(plain.codes, codes), about
+        for site, histogram in counts.items():
+            for name, bit in EVENTS.items():
+                if name == "divide_by_zero" or (site, name) == ("scale", "absorbed"):  # the bit of a new NaN; no term
+                    continue
+                want = sum(number for byte, number in histogram.items() if byte & bit)
+                assert not want or getattr(log[f"matmul.{site}"], name) == want, (*about, site, name)
+        for name, k_first in first.items():
+            assert np.array_equal(log.first[name], k_first), (*about, name)
 
 
 def test_fp32_equals_a_plain_float32_loop():

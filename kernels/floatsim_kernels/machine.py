@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+from numba import config
 from numba.core.registry import cpu_target
 
 from .jit import kernel
@@ -40,3 +41,8 @@ def environment_is_default():
     those it starts. The kernels that compute with hardware floats run only where this holds; the others are integer.
     """
     return _environment(_SINGLES, _DOUBLES)
+
+
+def threads():
+    """How many threads work is spread over: NUMBA_NUM_THREADS, by default the cores that this process may use."""
+    return int(config.NUMBA_NUM_THREADS)

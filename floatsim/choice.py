@@ -1,0 +1,25 @@
+"""Which kernel sums a leaf: the fastest that gives the same bits, or none but the general integer kernels."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided
+from floatsim.leaves import FastLeaf, Terms
+from floatsim.rounding import Attributes
+
+__all__ = ["is_fast", "leaf_kernel"]
+
+
+@lru_cache(maxsize=1024)
+def leaf_kernel(leaf: Leaf, terms: Terms, call: Attributes) -> FastLeaf | None:
+    """The fast kernel of a leaf on these terms, if there is one."""
+    return None
+
+
+def is_fast(how: Accumulation, terms: Terms, call: Attributes) -> bool:
+    """Whether fast kernels sum all the terms; the adding of parts aside."""
+    if isinstance(how, Blocked | SplitK | Strided):
+        return is_fast(how.inner, terms, call)
+    assert isinstance(how, Leaf)
+    return leaf_kernel(how, terms, call) is not None

@@ -1,0 +1,504 @@
+"""Carries out accumulations: composites cut K into ranges, and one kernel call sums a leaf over all of them.
+
+The terms of a sum come from a *source*: products of two matrices, or values. A composite evaluates its inner
+description over the sub-ranges of each range, and its outer one over the results, a source of values in their turn.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from floatsim_kernels import machine, sums
+
+from floatsim import choice, reference, tiles, trees
+from floatsim.accumulation import (
+    Accumulation,
+    Blocked,
+    Exact,
+    Kahan,
+    Leaf,
+    Neumaier,
+    Pairwise,
+    ProductLeaf,
+    Sequential,
+    SplitK,
+    Strided,
+    leaves,
+    settled,
+)
+from floatsim.contexts import Manner
+from floatsim.elements import format_row, manner_row
+from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.leaves import FastLeaf, Terms
+from floatsim.rounding import Attributes, Rounding
+from floatsim.widening import narrow, widen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FIRST_EVENTS", "Operand", "Sums", "accumulate"]
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
+Indices: TypeAlias = "NDArray[np.int64]"
+Seeds: TypeAlias = "NDArray[np.uint64]"
+
+FIRST_EVENTS = ("invalid", "nan", "overflow", "underflow", "flushed", "absorbed")
+"""The events whose first k is kept, in the kernels' order."""
+NEVER = np.iinfo(np.int64).max
+
+# seeds of what is drawn besides a leaf's own sites: see `reference.split_seed`
+LAST, OUTER, SEED, PARTS = 2, 3, 4, 16
+
+_ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
+
+
+# -- what is summed ----------------------------------------------------------------------------------------------------
+
+
+class Operand:
+    """The codes of a stack of matrices, and what the kernels want to see of them, made once."""
+
+    def __init__(self, codes: Codes, fmt: FloatFormat) -> None:
+        self.codes, self.format = codes, fmt
+        self._floats: dict[FloatFormat, Floats] = {}
+
+    @cached_property
+    def wide(self) -> Codes:
+        """As uint64: the general kernels are long to compile, so there is one of each, for all codes."""
+        return np.ascontiguousarray(self.codes, dtype=np.uint64)
+
+    def floats(self, carrier: FloatFormat) -> Floats:
+        """As the carrier's floats, C-contiguous."""
+        if carrier not in self._floats:
+            self._floats[carrier] = widen(self.codes, self.format, carrier)
+        return self._floats[carrier]
+
+
+class Tile(NamedTuple):
+    """A piece of the result: matrices, rows and columns; contiguous in the result's memory."""
+
+    batch: slice
+    rows: slice
+    columns: slice
+
+
+class Products:
+    """The terms a[i, k] * b[k, j] of a tile of the result."""
+
+    def __init__(self, a: Operand, b: Operand, tile: Tile, shape: tuple[int, int, int], pairs: Indices) -> None:
+        self._a, self._b, self._tile = a, b, tile
+        self.shape = tuple(s.stop - s.start for s in tile)
+        _, rows, columns = shape
+        base = (tile.batch.start * rows + tile.rows.start) * columns + tile.columns.start
+        self.index = np.array([base, rows * columns, columns, 1], np.int64)
+        self.terms = Terms(a.format, b.format)
+        self._pairs = pairs[tile.batch]
+        self.length = a.codes.shape[2]
+
+    @property
+    def where(self) -> Indices:
+        return np.arange(self.length, dtype=np.int64)
+
+    def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        n, (_, i, j) = self._pairs, self._tile
+        return self._a.wide[n[:, 0], i], self._a.format, self._b.wide[n[:, 1], :, j], self._b.format
+
+    def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
+        a, b = self._a.floats(carrier), self._b.floats(carrier)
+        for left, right in self._pairs:
+            yield a[left, self._tile.rows], np.ascontiguousarray(b[right, :, self._tile.columns])
+
+
+class Values:
+    """Terms that are no products: values of one format, (K, cells); the largest original index of each in `where`."""
+
+    def __init__(self, values: Partials, base: int, where: Indices) -> None:
+        self.values, self.where = values, where
+        self.length, cells = values.shape
+        self.shape = (1, 1, cells)
+        self.index = np.array([base, 0, 0, 1], np.int64)
+        self.terms = Terms(values.format)
+
+    def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        ones = np.broadcast_to(_ONE, (1, 1, self.length))
+        return ones, FP32, self.values.codes[np.newaxis].astype(np.uint64, copy=False), self.values.format
+
+    def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
+        assert carrier.dtype is not None
+        yield np.ones((1, self.length), carrier.dtype), self.values.floats(carrier)
+
+
+Source: TypeAlias = "Products | Values"
+
+
+class Partials:
+    """The results of some ranges, (ranges, cells), as codes or as a carrier's floats, whichever was computed."""
+
+    def __init__(
+        self, fmt: FloatFormat, codes: Codes | None = None, floats: tuple[FloatFormat, Floats] | None = None
+    ) -> None:
+        self.format = fmt
+        self._codes, self._floats = codes, dict([floats] if floats else [])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, cells = (self._codes if self._codes is not None else next(iter(self._floats.values()))).shape
+        return rows, cells
+
+    @property
+    def codes(self) -> Codes:
+        """Of the format's own dtype, or as uint64."""
+        if self._codes is None:
+            carrier, floats = next(iter(self._floats.items()))
+            self._codes = narrow(floats, carrier, self.format)
+        return self._codes
+
+    def floats(self, carrier: FloatFormat) -> Floats:
+        if carrier not in self._floats:
+            if carrier == FP64 and FP32 in self._floats:
+                self._floats[FP64] = self._floats[FP32].astype(np.float64)
+            else:
+                codes = self.codes.astype(self.format.code_dtype, copy=False)
+                self._floats[carrier] = widen(codes, self.format, carrier)
+        return self._floats[carrier]
+
+
+# -- how a composite cuts ----------------------------------------------------------------------------------------------
+
+
+def _count(ranges: Indices) -> Indices:
+    """How many terms each range has."""
+    counts: Indices = (ranges[:, 1] - ranges[:, 0] + ranges[:, 2] - 1) // ranges[:, 2]
+    return counts
+
+
+def _blocks(start: int, stop: int, step: int, every: int) -> Indices:
+    starts = np.arange(start, stop, every * step, dtype=np.int64)
+    return np.stack([starts, np.minimum(starts + every * step, stop), np.full_like(starts, step)], axis=1)
+
+
+def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
+    """The non-empty sub-ranges of a range, in the order in which the outer description adds them."""
+    n = -(-(stop - start) // step)
+    if isinstance(how, Blocked):
+        return _blocks(start, stop, step, min(how.every, max(n, 1)))
+    if isinstance(how, SplitK):
+        return _blocks(start, stop, step, max(1, -(-n // how.parts)))
+    assert isinstance(how, Strided)
+    lanes = min(how.lanes, n)
+    starts = start + step * np.arange(lanes, dtype=np.int64)
+    return np.stack([starts, np.full_like(starts, stop), np.full_like(starts, step * how.lanes)], axis=1)
+
+
+class _Plan(NamedTuple):
+    """A composite's sub-ranges of all ranges; which of them make each range; the number of each within its range."""
+
+    parts: Indices
+    groups: Indices
+    numbers: Indices
+
+
+@lru_cache(maxsize=64)
+def _plan(how: Accumulation, ranges: bytes) -> _Plan:
+    cuts = [_cut(how, *map(int, row)) for row in np.frombuffer(ranges, np.int64).reshape(-1, 3)]
+    ends = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int64)
+    groups = np.stack([ends[:-1], ends[1:], np.ones(len(cuts), np.int64)], axis=1)
+    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(len(cut), dtype=np.int64) for cut in cuts)])
+    return _Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, numbers)
+
+
+def _parts(how: Accumulation, terms: int) -> int:
+    """How many partial results an evaluation holds at most, roughly."""
+    if not isinstance(how, Blocked | SplitK | Strided) or terms <= 1:
+        return 1
+    cut = _cut(how, 0, terms, 1)
+    length = int(_count(cut[:1])[0])
+    return max(len(cut) * _parts(how.inner, length), len(cut) + _parts(how.outer, len(cut)))
+
+
+# -- one evaluation ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Evaluation:
+    """What all the leaves of one tile's evaluation share, and what they count."""
+
+    attributes: Attributes
+    record: bool
+    sizes: tuple[int, int, int]
+    counts: Indices = field(default_factory=lambda: np.zeros((2, 256), np.int64))
+    first: Indices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = np.full((len(FIRST_EVENTS) if self.record else 0, *self.sizes), NEVER, np.int64)
+        self.may_use_floats = not self.record and machine.environment_is_default()
+
+    def evaluate(
+        self, how: Accumulation, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None = None
+    ) -> Partials:
+        """(ranges, cells) results of `how`; `start` is c, for a single range."""
+        if isinstance(how, Leaf):
+            return self._leaf(how, source, ranges, seeds, start)
+        assert isinstance(how, Blocked | SplitK | Strided)
+        plan = _plan(how, ranges.tobytes())
+        inner_seeds = self._split(np.repeat(seeds, _count(plan.groups)), PARTS + plan.numbers)
+        inner = self.evaluate(how.inner, source, plan.parts, inner_seeds)
+        values = Values(inner, int(source.index[0]), self._last(source, plan.parts))
+        outer_seeds = self._split(seeds, OUTER)
+        if not isinstance(how, Strided) or not source.length:  # nothing to add c to: it is the result
+            return self.evaluate(how.outer, values, plan.groups, outer_seeds, start)
+        result = self.evaluate(how.outer, values, plan.groups, outer_seeds)
+        return self._add_last(leaves(how)[-1], result, start, source, seeds)
+
+    def _split(self, seeds: Seeds, n: Indices | int) -> Seeds:
+        """`reference.split_seed`, element by element."""
+        with np.errstate(over="ignore"):
+            z = seeds + np.asarray(n).astype(np.uint64) * np.uint64(reference.GOLDEN)
+            for shift, factor in zip((30, 27), reference.MIX, strict=True):
+                z = (z ^ z >> np.uint64(shift)) * np.uint64(factor)
+        split: Seeds = z ^ z >> np.uint64(31)
+        return split
+
+    def _last(self, source: Source, ranges: Indices) -> Indices:
+        """The largest original index under each range; only records ask."""
+        if not self.record:
+            return np.zeros(len(ranges), np.int64)
+        where = source.where
+        return np.array([where[a:b:c].max(initial=0) for a, b, c in ranges], np.int64)
+
+    def _add_last(self, leaf: Leaf, result: Partials, start: Operand | None, source: Source, seeds: Seeds) -> Partials:
+        """round(result + c), where there is a c."""
+        if start is None:
+            return result
+        addend = self._start_values(start, source, source.where.max(initial=0, keepdims=True))
+        how = Sequential(
+            leaf.format, fused=True, rounding=leaf.rounding, ftz=leaf.ftz, daz=leaf.daz, overflow=leaf.overflow
+        )
+        return self._sum(how, addend, _WHOLE, self._split(seeds, LAST), result.codes)
+
+    def _start_values(self, start: Operand, source: Source, where: Indices) -> Values:
+        return Values(Partials(start.format, start.wide.reshape(1, -1)), int(source.index[0]), where)
+
+    def _leaf(self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
+        if start is None or isinstance(leaf, Exact):
+            return self._sum(leaf, source, ranges, seeds, None, start)
+        lone = Pairwise(leaf.format, product=None, rounding=leaf.rounding, ftz=leaf.ftz, daz=leaf.daz,
+                        overflow=leaf.overflow)  # fmt: skip
+        if isinstance(leaf, Pairwise) and source.length:
+            return self._add_last(leaf, self._sum(leaf, source, ranges, seeds), start, source, seeds)
+        where = source.where[:1] if source.length else np.zeros(1, np.int64)
+        seed = self._sum(lone, self._start_values(start, source, where), _WHOLE, self._split(seeds, SEED))
+        return seed if isinstance(leaf, Pairwise) else self._sum(leaf, source, ranges, seeds, seed.codes)
+
+    # -- one kernel call -----------------------------------------------------------------------------------
+    def _sum(
+        self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None = None,
+        extra_term: Operand | None = None,
+    ) -> Partials:  # fmt: skip
+        how, products = settled(leaf, self.attributes)
+        stochastic = Rounding.STOCHASTIC in (how.rounding, products.rounding)
+        if self.may_use_floats and not (stochastic and _last_index(source) >= 1 << 32):
+            fast = choice.leaf_kernel(leaf, source.terms, self.attributes) if extra_term is None else None
+            if fast is not None:
+                return self._in_floats(fast, leaf, source, ranges, seeds, start)
+        return self._in_integers(leaf, source, ranges, seeds, start, extra_term, how, products)
+
+    def _in_integers(
+        self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None,
+        extra_term: Operand | None, how: Attributes, products: Attributes,
+    ) -> Partials:  # fmt: skip
+        a, a_format, b, b_format = source.codes()
+        shape = (len(ranges), *source.shape)
+        out = np.zeros(shape, np.uint64)
+        if start is not None:
+            out[...] = start.reshape(shape)
+        where = source.where if self.record else np.zeros(source.length, np.int64)
+        first = self.first.reshape(len(self.first), *source.shape)
+        operands = (a, format_row(a_format), b, format_row(b_format), out, format_row(leaf.format), manner_row(how))
+        if isinstance(leaf, Exact):
+            lowest, limbs = _limbs(source.terms, extra_term.format if extra_term else None)
+            c, c_row = _NO_TERM, format_row(leaf.format)
+            if extra_term is not None:
+                c, c_row = extra_term.wide.reshape(source.shape), format_row(extra_term.format)
+            sums.exact(*operands, ranges, seeds, source.index, where, self.counts, first, limbs, lowest, c, c_row)
+        else:
+            assert isinstance(leaf, ProductLeaf)
+            keep_exact = leaf.product is None or isinstance(source, Values)
+            product_row = _KEEP_EXACT if keep_exact else format_row(leaf.product)
+            common = (*operands, product_row, manner_row(products))
+            tail = (seeds, source.index, where, self.counts, first)
+            if isinstance(leaf, Pairwise):
+                programs, orders, merges, depth = _programs(leaf.tree, ranges)
+                sums.tree(*common, programs, *tail, orders, merges, depth)
+            else:
+                _GENERAL[type(leaf)](*common, ranges, *tail)
+        return Partials(leaf.format, codes=out.reshape(len(ranges), math.prod(source.shape)))
+
+    def _in_floats(
+        self, fast: FastLeaf, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None
+    ) -> Partials:
+        carrier = fast.carrier
+        batch, rows, columns = source.shape
+        out = np.zeros((batch, len(ranges), rows, columns), carrier.dtype)
+        if start is not None:  # one range
+            out[...] = widen(start.astype(leaf.format.code_dtype), leaf.format, carrier).reshape(out.shape)
+        programs: tuple[Any, ...] = ()
+        if isinstance(leaf, Pairwise):
+            ranges, *programs = _programs(leaf.tree, ranges)  # type: ignore[assignment]
+        for n, (a, b) in enumerate(source.floats(carrier)):
+            index = source.index[[0, 2, 3]]
+            index[0] += n * source.index[1]
+            fast.kernel(a, b, out[n], ranges, index, seeds, *programs, *fast.extra)
+        stacked = out[0] if batch == 1 else np.moveaxis(out, 1, 0)
+        return Partials(leaf.format, floats=(carrier, stacked.reshape(len(ranges), math.prod(source.shape))))
+
+
+_GENERAL = {Sequential: sums.sequential, Kahan: sums.kahan, Neumaier: sums.neumaier}
+_KEEP_EXACT = np.zeros_like(format_row(FP32))
+_NO_TERM = np.empty((0, 0, 0), np.uint64)
+_WHOLE = np.array([[0, 1, 1]], np.int64)
+_MASK = (1 << 64) - 1
+
+
+def _last_index(source: Source) -> int:
+    return int(source.index[0] + sum((s - 1) * step for s, step in zip(source.shape, source.index[1:], strict=True)))
+
+
+def _limbs(terms: Terms, c: FloatFormat | None) -> tuple[int, Indices]:
+    """(weight of the lowest bit, scratch limbs) of an accumulator that holds every sum of terms, and c, exactly."""
+    # room for every product bit, for the carries of 2**31 terms, and for the 128-bit window of the smallest term
+    both = [terms] if c is None else [terms, Terms(c)]
+    lowest = min(t.lowest - t.precision - 128 for t in both)
+    highest = max(t.highest for t in both) + 2 + 31
+    return lowest, np.zeros((highest - lowest) // 32 + 6, np.int64)
+
+
+@lru_cache(maxsize=64)
+def _joined(tree: str, lengths: tuple[int, ...]) -> tuple[Any, Any, dict[int, int], int]:
+    """The programs of some lengths, one after the other; where each starts; how deep the stack gets."""
+    programs = [trees.program(tree, n) for n in lengths]
+    starts = np.cumsum([0, *lengths])
+    depth = max((int(np.cumsum(1 - p.merges.astype(np.int64)).max() + p.merges.max()) for p in programs), default=1)
+    orders = np.concatenate([np.empty(0, np.int32), *(p.order for p in programs)])
+    merges = np.concatenate([np.empty(0, np.int8), *(p.merges for p in programs)])
+    return orders, merges, dict(zip(lengths, map(int, starts[:-1]), strict=True)), depth
+
+
+def _programs(tree: str, ranges: Indices) -> tuple[Indices, Indices, Indices, int]:
+    """(ranges with the offsets of their programs, orders, merges, depth of the stack)."""
+    counts = [int(n) for n in _count(ranges)]
+    orders, merges, offsets, depth = _joined(tree, tuple(sorted({n for n in counts if n})))
+    column = np.array([offsets.get(n, 0) for n in counts], np.int64)
+    return np.column_stack([ranges, column]), orders, merges, depth
+
+
+# -- the whole result --------------------------------------------------------------------------------------------------
+
+
+class Sums(NamedTuple):
+    """(batch, M, N) codes; with events wanted, histograms of event bytes by site, and the first k of every event."""
+
+    codes: Codes
+    histograms: dict[str, Indices]
+    first: dict[str, Indices]
+
+
+_FAST_TILE, _GENERAL_TILE = 1 << 26, 1 << 21  # multiply-adds: some tens of milliseconds
+_PARTIAL_VALUES = 1 << 19  # values of partial results that a tile may hold: they should stay in the cache
+
+
+def _tiles(shape: tuple[int, int, int], depth: int, parts: int, work: int, threads: int) -> list[Tile]:
+    """The result in pieces of at most `work` multiply-adds, where rows can be cut so; each contiguous."""
+    batch, rows, columns = shape
+    per_cell = max(depth, 1)
+    cells = max(1, min(work // per_cell, max(_PARTIAL_VALUES // parts, 1)))
+    if threads > 1 and batch * rows * columns * per_cell > _WORTH_THREADS:
+        cells = min(cells, -(-batch * rows * columns // (4 * threads)))
+    if rows * columns <= cells:
+        every = max(1, cells // max(1, rows * columns))
+        return [
+            Tile(slice(n, min(n + every, batch)), slice(0, rows), slice(0, columns)) for n in range(0, batch, every)
+        ]
+    found = []
+    for n in range(batch):
+        if columns <= cells:
+            every = cells // columns
+            found += [
+                Tile(slice(n, n + 1), slice(i, min(i + every, rows)), slice(0, columns)) for i in range(0, rows, every)
+            ]
+        else:
+            found += [
+                Tile(slice(n, n + 1), slice(i, i + 1), slice(j, min(j + cells, columns)))
+                for i in range(rows)
+                for j in range(0, columns, cells)
+            ]
+    return found
+
+
+_WORTH_THREADS = 1 << 24
+
+
+def accumulate(
+    a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
+    pairs: Indices, how: Accumulation, manner: Manner, wanted: frozenset[str], title: str,
+) -> Sums:  # fmt: skip
+    """Sums as described: products of a (stacks, M, K) and b (stacks, K, N), or without b the values a (K, cells).
+
+    Parameters
+    ----------
+    a, b, c
+        Codes and formats; c has the result's shape (batch, M, N).
+    pairs : (batch, 2)
+        Which matrices of a and b make each matrix of the result.
+    how, manner
+        The description, and how the call rounds.
+    wanted : frozenset of str
+        The events to count, and to keep the first k of.
+    title : str
+        Of the progress bar.
+    """
+    record = bool(wanted)
+    left, right = Operand(*a), None if b is None else Operand(*b)
+    depth = a[0].shape[0] if right is None else a[0].shape[2]
+    shape = (1, 1, a[0].shape[1]) if right is None else (len(pairs), a[0].shape[1], right.codes.shape[2])
+    out = np.zeros(shape, how.result_format.code_dtype)
+    first = np.full((len(FIRST_EVENTS) if record else 0, *shape), NEVER, np.int64)
+    histograms = np.zeros((2, 256), np.int64)
+    terms = Terms(left.format, right.format if right else None)
+    fast = not record and choice.is_fast(how, terms, manner.attributes)
+    threads = machine.threads()
+    whole = np.array([[0, depth, 1]], np.int64)
+    seeds = np.array([manner.seed & _MASK], np.uint64)
+
+    lock = threading.Lock()
+
+    def work(tile: Tile) -> None:
+        sizes = tuple(s.stop - s.start for s in tile)
+        evaluation = _Evaluation(manner.attributes, record, sizes)
+        source: Source
+        if right is None:
+            values = Partials(left.format, np.ascontiguousarray(left.codes[:, tile.columns]))
+            source = Values(values, tile.columns.start, np.arange(depth, dtype=np.int64))
+        else:
+            source = Products(left, right, tile, shape, pairs)
+        start = None if c is None else Operand(c[0][tile], c[1])
+        partials = evaluation.evaluate(how, source, whole, seeds, start)
+        out[tile] = partials.codes.reshape(sizes)
+        first[:, *tile] = evaluation.first
+        with lock:
+            histograms[...] += evaluation.counts
+
+    parts = _parts(how, depth)
+    pieces = _tiles(shape, depth, parts, _FAST_TILE if fast else _GENERAL_TILE, threads)
+    if math.prod(shape):
+        tiles.run(pieces, work, threads if math.prod(shape) * depth > _WORTH_THREADS else 1, title)
+    sites = {"product": histograms[0], "sum": histograms[1]} if record else {}
+    first[first == NEVER] = -1
+    return Sums(out, sites, dict(zip(FIRST_EVENTS, first, strict=False)))

@@ -1,0 +1,135 @@
+"""Descriptions of sums: what they hold, what they refuse, and their text form."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import floatsim as fs
+from floatsim.accumulation import Accumulation, leaves, parse, rounds_stochastically
+
+FORMATS = st.sampled_from([fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E4M3, fs.E2M1, fs.FloatFormat.ieee(4, 7)])
+MANNERS = {
+    "rounding": st.sampled_from([None, *fs.Rounding]),
+    "ftz": st.sampled_from([None, True, False]),
+    "daz": st.sampled_from([None, True, False]),
+    "overflow": st.sampled_from(fs.Overflow),
+}
+
+
+@st.composite
+def product_leaves(draw):
+    how = {name: draw(values) for name, values in MANNERS.items()}
+    product = draw(st.one_of(st.just("same"), st.none(), FORMATS))
+    how["product"] = product
+    if product is not None:
+        how["product_rounding"] = draw(st.sampled_from([None, *fs.Rounding]))
+    kind = draw(st.sampled_from([fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier]))
+    if kind is fs.Pairwise:
+        how["tree"] = draw(st.sampled_from(["adjacent", "halving", "numpy"]))
+    return kind(draw(FORMATS), **how)
+
+
+LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **MANNERS))
+COUNTS = st.integers(1, 1 << 40)
+ANY = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(fs.Strided, inner, COUNTS, st.one_of(st.none(), inner)),
+        st.builds(fs.Blocked, inner, COUNTS, inner),
+        st.builds(fs.SplitK, COUNTS, inner, inner),
+    ),
+    max_leaves=5,
+)
+
+
+@given(ANY)
+def test_the_text_form_and_the_repr_say_everything(how):
+    assert parse(str(how)) == how
+    assert parse(str(how).upper()) == how
+    names = {fmt.name: fmt for fmt in fs.named_formats()}
+    assert eval(repr(how), {**names, **{n: getattr(fs, n) for n in _CLASSES}}) == how
+    assert hash(parse(str(how))) == hash(how)
+    assert pickle.loads(pickle.dumps(how)) == how
+    assert how.result_format == leaves(how)[-1].format
+
+
+_CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK")
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("fp16", fs.Sequential("fp16")),
+        (" Sequential( FP16 , fused ) ", fs.Sequential("fp16", fused=True)),
+        ("blocked(sequential(fp16), 128, sequential(fp32))", fs.Blocked("fp16", 128, "fp32")),
+        ("splitk(4, kahan(bf16), exact(fp32))", fs.SplitK(4, fs.Kahan("bf16"), fs.Exact("fp32"))),
+        ("strided(fp16, 32)", fs.Strided("fp16", 32, fs.Pairwise("fp16"))),
+        ("pairwise(ieee(4,7), numpy)", fs.Pairwise(fs.FloatFormat.ieee(4, 7), tree="numpy")),
+        ("sequential(fp16, ftz, daz=false)", fs.Sequential("fp16", ftz=True, daz=False)),
+        ("sequential(fp32, product=none)", fs.Sequential("fp32", fused=True)),
+    ],
+)
+def test_written_by_hand(text, how):
+    assert parse(text) == how == fs.as_accumulation(text)
+
+
+def test_descriptions_are_values():
+    assert fs.Sequential("fp16", fused=True) == fs.Sequential(fs.FP16, product=None)
+    assert fs.Sequential("fp16", product="fp16") == fs.Sequential("fp16") != fs.Sequential("fp16", product="fp32")
+    assert fs.Strided("fp16", 4).outer == fs.Pairwise("fp16")
+    assert len({fs.Kahan("fp16"), fs.Kahan("fp16"), fs.Kahan("fp16", ftz=False)}) == 2
+    with pytest.raises(AttributeError):
+        fs.Sequential("fp16").format = fs.FP32
+    assert not rounds_stochastically(fs.Blocked("fp16", 2, "fp32"))
+    assert rounds_stochastically(fs.Strided(fs.Kahan("fp16", product_rounding="SR"), 2))
+
+
+def test_formats_are_short_for_sequential():
+    import ml_dtypes
+    import numpy as np
+
+    for short in ("bf16", fs.BF16, ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)):
+        assert fs.as_accumulation(short) == fs.Sequential(fs.BF16)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "says"),
+    [
+        (lambda: fs.Sequential("e8m0"), TypeError, "scale format"),
+        (lambda: fs.Sequential("fp16", product="e8m0"), TypeError, "scale format"),
+        (lambda: fs.Sequential(3), TypeError, "format must be a format"),
+        (lambda: fs.Sequential("fp16", fused=True, product="fp32"), TypeError, "leave product= out"),
+        (lambda: fs.Sequential("fp16", fused="yes"), TypeError, "fused must be True or False"),
+        (lambda: fs.Sequential("fp16", product=None, product_rounding="RTZ"), ValueError, "no product_rounding"),
+        (lambda: fs.Sequential("fp16", rounding="up"), ValueError, "rounding='up'"),
+        (lambda: fs.Pairwise("fp16", tree="halfing"), ValueError, "did you mean 'halving'"),
+        (lambda: fs.Blocked("fp16", 0, "fp32"), ValueError, "every must be 1 to"),
+        (lambda: fs.Blocked("fp16", 1.5, "fp32"), TypeError, "every must be an integer"),
+        (lambda: fs.Strided("fp16", -1), ValueError, "lanes must be 1 to"),
+        (lambda: fs.SplitK(True, "fp16", "fp32"), TypeError, "parts must be an integer"),
+        (lambda: fs.SplitK(2, 5, "fp32"), TypeError, "inner must be a description"),
+        (lambda: fs.Blocked("fp16", 2, None), TypeError, "outer must be a description"),
+        (lambda: fs.as_accumulation(1.5), TypeError, "accumulate must be a description"),
+        (lambda: parse("kahn(fp16)"), ValueError, "unknown accumulation 'kahn\\(fp16\\)'"),
+        (lambda: parse("sequential(fp16"), ValueError, "not complete"),
+        (lambda: parse("sequential((fp16)"), ValueError, "not closed"),
+        (lambda: parse("blocked(fp16, 2)"), ValueError, "missing 1 required positional argument: 'outer'"),
+        (lambda: parse("blocked(fp16, 2, fp32, 3)"), ValueError, "takes 4 positional"),
+        (lambda: parse("sequential(fp16, fusd=true)"), ValueError, "did you mean 'fused'|unknown argument 'fusd'"),
+        (lambda: parse("sequential(fp16,, fused)"), ValueError, "an argument is missing"),
+        (lambda: parse("sequential(fp16, ftz, ftz)"), ValueError, "ftz is given twice"),
+        (lambda: parse("exact(fp16, fused)"), ValueError, "write exact"),
+        (lambda: parse(""), ValueError, "unknown accumulation ''"),
+    ],
+)
+def test_what_they_refuse(build, error, says):
+    with pytest.raises(error, match=says):
+        build()
+
+
+def test_all_are_accumulations():
+    assert all(issubclass(getattr(fs, name), Accumulation) for name in _CLASSES)
