@@ -374,7 +374,7 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                                     key, more = keys_of(mr, seeds[part], site_step, min(r, 1), np.uint64(block))
                                 random = draw_of_keys(key, more, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
-                            if r and events & INEXACT:
+                            if not alone and events & INEXACT:
                                 events |= absorbed(code, x, y, fr) | absorbed(code, y, x, fr)
                             if np.int64(code) == fr[NAN]:
                                 old = not alone and (
