@@ -133,7 +133,7 @@ def scaled(
     result = first.round(multiply, alpha, Code(total.code, how.result_format), step=0, r=0)
     if c is not None:
         addend = second.round(multiply, beta, c, step=0, r=0)
-        result = third.round(_plus, result, addend, step=0, r=0)
+        result = third.round(add, result, addend, step=0, r=0)
     return Sum(result.code, {**total.counts, "scale": call.counts["sum"]}, total.first)
 
 
