@@ -674,7 +674,26 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
 
 
 def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
-    """An accumulation as such or from its text form; a format is short for its Sequential. TypeError otherwise."""
+    """An accumulation as such or from its text form; a format is short for its Sequential.
+
+    Parameters
+    ----------
+    x : description, format or text
+        See `parse` for the text form.
+    argument : str
+        What errors call it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and texts that are not understood.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.as_accumulation("blocked(fp16, 128, fp32)")
+    Blocked(Sequential(FP16), 128, Sequential(FP32))
+    """
     if isinstance(x, Accumulation):
         return x
     if isinstance(x, str):

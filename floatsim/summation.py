@@ -499,6 +499,8 @@ def accumulate(
     pieces = _tiles(shape, depth, parts, _FAST_TILE if fast else _GENERAL_TILE, threads)
     if math.prod(shape):
         tiles.run(pieces, work, threads if math.prod(shape) * depth > _WORTH_THREADS else 1, title)
-    sites = {"product": histograms[0], "sum": histograms[1]} if record else {}
+    sites = {"sum": histograms[1]} if record else {}
+    if histograms[0].any():
+        sites["product"] = histograms[0]
     first[first == NEVER] = -1
     return Sums(out, sites, dict(zip(FIRST_EVENTS, first, strict=False)))

@@ -429,7 +429,7 @@ def strange(tmp_path):
     (["wide.npy", "-m", "wide @ b"], "names 'b', but there are wide"),
     (["wide.npy", "--format", "fp61"], "--format: unknown format 'fp61'"),
     (["wide.npy", "--format", "e8m0"], "E8M0 is a scale format"),
-    (["wide.npy", "--accumulate", "kahan(fp16)"], "unknown accumulation 'kahan(fp16)'"),
+    (["wide.npy", "--accumulate", "kahn(fp16)"], "unknown accumulation 'kahn(fp16)'"),
     (["wide.npy", "--out", "no/x.png"], "--out: there is no folder no"),
     (["wide.npy", "--out", "x.gif"], "must end in .png, .pdf or .svg"),
     (["wide.npy", "--limit", "0"], "--limit"),

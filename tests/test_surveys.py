@@ -315,7 +315,7 @@ def test_progress_sees_every_task():
     (lambda: fs.survey(np.eye(2), accumulators=[]), ValueError, "accumulators must name at least one"),
     (lambda: fs.survey(np.eye(2), formats=["e8m0"]), ValueError, "E8M0 is a scale format"),
     (lambda: fs.survey(np.eye(2), formats=["fp61"]), ValueError, "did you mean"),
-    (lambda: fs.survey(np.eye(2), accumulators=["kahan(fp16)"]), ValueError, "unknown accumulation"),
+    (lambda: fs.survey(np.eye(2), accumulators=["kahn(fp16)"]), ValueError, "unknown accumulation"),
     (lambda: fs.survey(np.eye(2), limit=0), ValueError, "limit must be a positive integer"),
     (lambda: fs.survey(np.eye(2), limit=True), ValueError, "limit must be a positive integer"),
 ])  # fmt: skip
