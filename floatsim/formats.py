@@ -16,7 +16,8 @@ import functools
 import math
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -90,10 +91,10 @@ class FloatFormat:
 
     def __post_init__(self) -> None:
         given: dict[str, Any] = vars(self)
-        fields = {what: given[what] for what in ("exponent_bits", "trailing_bits", "bias")}
-        if fields["bias"] is None:
-            del fields["bias"]
-        for what, value in fields.items():
+        widths = {what: given[what] for what in ("exponent_bits", "trailing_bits", "bias")}
+        if widths["bias"] is None:
+            del widths["bias"]
+        for what, value in widths.items():
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{what} must be an int, not {value!r}")
         try:
@@ -114,7 +115,7 @@ class FloatFormat:
             )
         if self.specials is Specials.SCALE and t != 0:
             raise ValueError(f"a scale format has trailing_bits = 0, not {t}")
-        if "bias" not in fields:
+        if "bias" not in widths:
             offset = 0 if self.specials is Specials.FNUZ else 1
             object.__setattr__(self, "bias", 2 ** (w - 1) - offset)
         if self.max_code >> t < (0 if self.is_scale else 1):
@@ -125,66 +126,78 @@ class FloatFormat:
                 f"{self.emax} (at most 1023) and the smallest quantum 2**{self.emin - t} (at least 2**-1074)"
             )
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.exponent_bits, self.trailing_bits, self.specials.value, self.bias))
+
+    def __hash__(self) -> int:
+        return self._hash  # formats are keys of tables wherever an operation starts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            f.name: getattr(self, f.name) for f in fields(self)
+        }  # nothing that is derived: hashes differ by process
+
     @classmethod
     def ieee(cls, exponent_bits: int, trailing_bits: int, name: str | None = None) -> FloatFormat:
         """The IEEE 754 style format with these field widths: infinities, NaNs, subnormals, usual bias."""
         return cls(name or f"ieee({exponent_bits},{trailing_bits})", exponent_bits, trailing_bits)
 
     # -- layout ------------------------------------------------------------------------------------------
-    @property
+    @cached_property
     def is_scale(self) -> bool:
         """Whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
         return self.specials is Specials.SCALE
 
-    @property
+    @cached_property
     def signed(self) -> bool:
         """Whether the format has a sign bit (all but scale formats)."""
         return not self.is_scale
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Width of a code in bits."""
         return self.signed + self.exponent_bits + self.trailing_bits
 
-    @property
+    @cached_property
     def precision(self) -> int:
         """Significand bits p, the hidden one included."""
         return self.trailing_bits + 1
 
-    @property
+    @cached_property
     def sign_mask(self) -> int:
         """The sign bit of a code, as an integer (0 where there is none)."""
         return 1 << (self.bits - 1) if self.signed else 0
 
-    @property
+    @cached_property
     def magnitude_mask(self) -> int:
         """All bits of a code but the sign."""
         return (1 << (self.exponent_bits + self.trailing_bits)) - 1
 
     # -- special codes -----------------------------------------------------------------------------------
-    @property
+    @cached_property
     def has_infinity(self) -> bool:
         return self.specials is Specials.IEEE
 
-    @property
+    @cached_property
     def has_nan(self) -> bool:
         return self.specials is not Specials.FINITE
 
-    @property
+    @cached_property
     def has_signed_zero(self) -> bool:
         return self.specials not in (Specials.FNUZ, Specials.SCALE)
 
-    @property
+    @cached_property
     def has_subnormals(self) -> bool:
         return not self.is_scale and self.trailing_bits > 0
 
-    @property
+    @cached_property
     def infinity_code(self) -> int | None:
         """Code of +infinity, or None."""
         top = ((1 << self.exponent_bits) - 1) << self.trailing_bits
         return top if self.has_infinity else None
 
-    @property
+    @cached_property
     def canonical_nan(self) -> int | None:
         """The code that arithmetic returns for NaN (positive, quiet, empty payload), or None."""
         if self.specials is Specials.IEEE:
@@ -193,7 +206,7 @@ class FloatFormat:
             return self.sign_mask
         return self.magnitude_mask if self.has_nan else None
 
-    @property
+    @cached_property
     def max_code(self) -> int:
         """Code of the largest finite number."""
         if self.specials is Specials.IEEE:
@@ -202,27 +215,27 @@ class FloatFormat:
         return self.magnitude_mask - nan_on_top
 
     # -- range -------------------------------------------------------------------------------------------
-    @property
+    @cached_property
     def emin(self) -> int:
         """Exponent of the smallest normal number, significand in [1, 2)."""
         return (0 if self.is_scale else 1) - self.bias
 
-    @property
+    @cached_property
     def emax(self) -> int:
         """Exponent of the largest finite number, significand in [1, 2)."""
         return (self.max_code >> self.trailing_bits) - self.bias
 
-    @property
+    @cached_property
     def max(self) -> float:
         """The largest finite number."""
         trailing = self.max_code & ((1 << self.trailing_bits) - 1)
         return math.ldexp((1 << self.trailing_bits) + trailing, self.emax - self.trailing_bits)
 
-    @property
+    @cached_property
     def smallest_normal(self) -> float:
         return math.ldexp(1.0, self.emin)
 
-    @property
+    @cached_property
     def smallest_subnormal(self) -> float:
         """The smallest positive number, 2**(emin - p + 1): the quantum of the subnormals."""
         exponent = self.emin - self.trailing_bits
@@ -230,24 +243,24 @@ class FloatFormat:
         smallest: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
         return smallest
 
-    @property
+    @cached_property
     def eps(self) -> float:
         """Distance from 1 to the next larger number, 2**(1-p), as NumPy's finfo has it."""
         return math.ldexp(1.0, -self.trailing_bits)
 
-    @property
+    @cached_property
     def unit_roundoff(self) -> float:
         """Largest relative error of rounding to nearest, 2**-p."""
         return math.ldexp(1.0, -self.precision)
 
     # -- NumPy -------------------------------------------------------------------------------------------
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any] | None:
         """The NumPy or ml_dtypes dtype with exactly these codes, or None."""
         name = _DTYPE_NAMES.get(self)
         return None if name is None else _numpy_dtype(name)
 
-    @property
+    @cached_property
     def code_dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
         """The smallest unsigned integer dtype that holds a code."""
         import numpy as np
@@ -268,7 +281,7 @@ class FloatFormat:
         return np.arange(1 << self.bits, dtype=np.uint32).astype(self.code_dtype)
 
     # -- shows -------------------------------------------------------------------------------------------
-    @property
+    @cached_property
     def layout(self) -> str:
         """One letter a bit: s sign, e exponent, t trailing significand.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -127,15 +128,27 @@ def _batches(a: Codes, b: Codes) -> _Batch:
     return _Batch(left, right, pairs, shape)
 
 
-def _scale_operand(x: Any, argument: str) -> Operand:
+class _Scale(NamedTuple):
+    """alpha or beta: its value, and as an operand."""
+
+    value: float
+    operand: Operand
+
+
+@lru_cache(maxsize=256)
+def _python_scale(x: int | float) -> _Scale:
+    codes, fmt, _ = read_floats(x, "alpha or beta")
+    return _Scale(float(x), (codes.reshape(()), fmt))
+
+
+def _scale(x: Any, argument: str) -> _Scale:
+    if type(x) in (int, float):
+        return _python_scale(x)
     codes, fmt, _ = read_floats(x, argument)
     if codes.size != 1 or fmt.is_scale:
         raise ValueError(f"{argument} must be one number, not {fmt.name} of shape {codes.shape}")
-    return codes.reshape(()), fmt
-
-
-def _is(x: Operand, value: float) -> bool:
-    return bool(backends.emulator().decode(*x) == value)
+    operand = codes.reshape(()), fmt
+    return _Scale(float(backends.emulator().decode(*operand)), operand)
 
 
 def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
@@ -243,10 +256,10 @@ def matmul(
                      "random_bits": random_bits, "overflow": overflow}  # fmt: skip
     summing = settle(accumulate, {x_format, y_format}, format, result_rounding, backend, keywords)
     batch = _batches(x, y)
-    scales = _scale_operand(alpha, "alpha"), _scale_operand(beta, "beta")
-    if c is None and not _is(scales[1], 1):
+    scales = _scale(alpha, "alpha"), _scale(beta, "beta")
+    if c is None and scales[1].value != 1:
         raise ValueError(f"beta={beta!r} scales c, and there is no c")
-    addend, c_float = _addend(None if _is(scales[1], 0) else c, batch.shape)
+    addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
     if out is not None:
         out_codes(out, summing.format, batch.shape)
     codes = _multiply(batch, x_format, y_format, addend, scales, summing)
@@ -254,10 +267,10 @@ def matmul(
 
 
 def _multiply(
-    batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[Operand, Operand],
+    batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
     summing: Summing,
 ) -> Codes:  # fmt: skip
-    plain = all(_is(x, 1) for x in (scales[0], *scales[1:] * (c is not None)))
+    plain = scales[0].value == 1 and (c is None or scales[1].value == 1)
     inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
     sums = summing.backend.accumulate(
         (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
@@ -266,7 +279,7 @@ def _multiply(
     recording.note_sums("matmul", sums, batch.shape)
     codes = sums.codes.reshape(batch.shape)
     if not plain:
-        codes = _scaled("matmul", codes, *scales, c, summing)
+        codes = _scaled("matmul", codes, scales[0].operand, scales[1].operand, c, summing)
     return finished("matmul", codes, summing)
 
 
