@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels import machine, sums
 
-from floatsim import choice, reference, tiles, trees
+from floatsim import choice, cuts, reference, tiles, trees
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
@@ -34,10 +33,11 @@ from floatsim.accumulation import (
 )
 from floatsim.contexts import Manner
 from floatsim.elements import format_row, manner_row
-from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats import FP32, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Rounding
-from floatsim.widening import narrow, widen
+from floatsim.sources import Operand, Partials, Products, Source, Tile, Values
+from floatsim.widening import widen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,172 +55,6 @@ NEVER = np.iinfo(np.int64).max
 
 # seeds of what is drawn besides a leaf's own sites: see `reference.split_seed`
 LAST, OUTER, SEED, PARTS = 2, 3, 4, 16
-
-_ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
-
-
-# -- what is summed ----------------------------------------------------------------------------------------------------
-
-
-class Operand:
-    """The codes of a stack of matrices, and what the kernels want to see of them, made once."""
-
-    def __init__(self, codes: Codes, fmt: FloatFormat) -> None:
-        self.codes, self.format = codes, fmt
-        self._floats: dict[FloatFormat, Floats] = {}
-
-    @cached_property
-    def wide(self) -> Codes:
-        """As uint64: the general kernels are long to compile, so there is one of each, for all codes."""
-        return np.ascontiguousarray(self.codes, dtype=np.uint64)
-
-    def floats(self, carrier: FloatFormat) -> Floats:
-        """As the carrier's floats, C-contiguous."""
-        if carrier not in self._floats:
-            self._floats[carrier] = widen(self.codes, self.format, carrier)
-        return self._floats[carrier]
-
-
-class Tile(NamedTuple):
-    """A piece of the result: matrices, rows and columns; contiguous in the result's memory."""
-
-    batch: slice
-    rows: slice
-    columns: slice
-
-
-class Products:
-    """The terms a[i, k] * b[k, j] of a tile of the result."""
-
-    def __init__(self, a: Operand, b: Operand, tile: Tile, shape: tuple[int, int, int], pairs: Indices) -> None:
-        self._a, self._b, self._tile = a, b, tile
-        self.shape = tuple(s.stop - s.start for s in tile)
-        _, rows, columns = shape
-        base = (tile.batch.start * rows + tile.rows.start) * columns + tile.columns.start
-        self.index = np.array([base, rows * columns, columns, 1], np.int64)
-        self.terms = Terms(a.format, b.format)
-        self._pairs = pairs[tile.batch]
-        self.length = a.codes.shape[2]
-
-    @property
-    def where(self) -> Indices:
-        return np.arange(self.length, dtype=np.int64)
-
-    def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
-        n, (_, i, j) = self._pairs, self._tile
-        return self._a.wide[n[:, 0], i], self._a.format, self._b.wide[n[:, 1], :, j], self._b.format
-
-    def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
-        a, b = self._a.floats(carrier), self._b.floats(carrier)
-        for left, right in self._pairs:
-            yield a[left, self._tile.rows], np.ascontiguousarray(b[right, :, self._tile.columns])
-
-
-class Values:
-    """Terms that are no products: values of one format, (K, cells); the largest original index of each in `where`."""
-
-    def __init__(self, values: Partials, base: int, where: Indices) -> None:
-        self.values, self.where = values, where
-        self.length, cells = values.shape
-        self.shape = (1, 1, cells)
-        self.index = np.array([base, 0, 0, 1], np.int64)
-        self.terms = Terms(values.format)
-
-    def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
-        ones = np.broadcast_to(_ONE, (1, 1, self.length))
-        return ones, FP32, self.values.codes[np.newaxis].astype(np.uint64, copy=False), self.values.format
-
-    def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
-        assert carrier.dtype is not None
-        yield np.ones((1, self.length), carrier.dtype), self.values.floats(carrier)
-
-
-Source: TypeAlias = "Products | Values"
-
-
-class Partials:
-    """The results of some ranges, (ranges, cells), as codes or as a carrier's floats, whichever was computed."""
-
-    def __init__(
-        self, fmt: FloatFormat, codes: Codes | None = None, floats: tuple[FloatFormat, Floats] | None = None
-    ) -> None:
-        self.format = fmt
-        self._codes, self._floats = codes, dict([floats] if floats else [])
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        rows, cells = (self._codes if self._codes is not None else next(iter(self._floats.values()))).shape
-        return rows, cells
-
-    @property
-    def codes(self) -> Codes:
-        """Of the format's own dtype, or as uint64."""
-        if self._codes is None:
-            carrier, floats = next(iter(self._floats.items()))
-            self._codes = narrow(floats, carrier, self.format)
-        return self._codes
-
-    def floats(self, carrier: FloatFormat) -> Floats:
-        if carrier not in self._floats:
-            if carrier == FP64 and FP32 in self._floats:
-                self._floats[FP64] = self._floats[FP32].astype(np.float64)
-            else:
-                codes = self.codes.astype(self.format.code_dtype, copy=False)
-                self._floats[carrier] = widen(codes, self.format, carrier)
-        return self._floats[carrier]
-
-
-# -- how a composite cuts ----------------------------------------------------------------------------------------------
-
-
-def _count(ranges: Indices) -> Indices:
-    """How many terms each range has."""
-    counts: Indices = (ranges[:, 1] - ranges[:, 0] + ranges[:, 2] - 1) // ranges[:, 2]
-    return counts
-
-
-def _blocks(start: int, stop: int, step: int, every: int) -> Indices:
-    starts = np.arange(start, stop, every * step, dtype=np.int64)
-    return np.stack([starts, np.minimum(starts + every * step, stop), np.full_like(starts, step)], axis=1)
-
-
-def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
-    """The non-empty sub-ranges of a range, in the order in which the outer description adds them."""
-    n = -(-(stop - start) // step)
-    if isinstance(how, Blocked):
-        return _blocks(start, stop, step, min(how.every, max(n, 1)))
-    if isinstance(how, SplitK):
-        return _blocks(start, stop, step, max(1, -(-n // how.parts)))
-    assert isinstance(how, Strided)
-    lanes = min(how.lanes, n)
-    starts = start + step * np.arange(lanes, dtype=np.int64)
-    return np.stack([starts, np.full_like(starts, stop), np.full_like(starts, step * how.lanes)], axis=1)
-
-
-class _Plan(NamedTuple):
-    """A composite's sub-ranges of all ranges; which of them make each range; the number of each within its range."""
-
-    parts: Indices
-    groups: Indices
-    numbers: Indices
-
-
-@lru_cache(maxsize=64)
-def _plan(how: Accumulation, ranges: bytes) -> _Plan:
-    cuts = [_cut(how, *map(int, row)) for row in np.frombuffer(ranges, np.int64).reshape(-1, 3)]
-    ends = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int64)
-    groups = np.stack([ends[:-1], ends[1:], np.ones(len(cuts), np.int64)], axis=1)
-    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(len(cut), dtype=np.int64) for cut in cuts)])
-    return _Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, numbers)
-
-
-def _parts(how: Accumulation, terms: int) -> int:
-    """How many partial results an evaluation holds at most, roughly."""
-    if not isinstance(how, Blocked | SplitK | Strided) or terms <= 1:
-        return 1
-    cut = _cut(how, 0, terms, 1)
-    length = int(_count(cut[:1])[0])
-    return max(len(cut) * _parts(how.inner, length), len(cut) + _parts(how.outer, len(cut)))
 
 
 # -- one evaluation ----------------------------------------------------------------------------------------------------
@@ -247,8 +81,8 @@ class _Evaluation:
         if isinstance(how, Leaf):
             return self._leaf(how, source, ranges, seeds, start)
         assert isinstance(how, Blocked | SplitK | Strided)
-        plan = _plan(how, ranges.tobytes())
-        inner_seeds = self._split(np.repeat(seeds, _count(plan.groups)), PARTS + plan.numbers)
+        plan = cuts.plan(how, ranges.tobytes())
+        inner_seeds = self._split(np.repeat(seeds, cuts.count(plan.groups)), PARTS + plan.numbers)
         inner = self.evaluate(how.inner, source, plan.parts, inner_seeds)
         values = Values(inner, int(source.index[0]), self._last(source, plan.parts))
         outer_seeds = self._split(seeds, OUTER)
@@ -393,7 +227,7 @@ def _joined(tree: str, lengths: tuple[int, ...]) -> tuple[Any, Any, dict[int, in
 
 def _programs(tree: str, ranges: Indices) -> tuple[Indices, Indices, Indices, int]:
     """(ranges with the offsets of their programs, orders, merges, depth of the stack)."""
-    counts = [int(n) for n in _count(ranges)]
+    counts = [int(n) for n in cuts.count(ranges)]
     orders, merges, offsets, depth = _joined(tree, tuple(sorted({n for n in counts if n})))
     column = np.array([offsets.get(n, 0) for n in counts], np.int64)
     return np.column_stack([ranges, column]), orders, merges, depth
@@ -495,7 +329,7 @@ def accumulate(
         with lock:
             histograms[...] += evaluation.counts
 
-    parts = _parts(how, depth)
+    parts = cuts.partials(how, depth)
     pieces = _tiles(shape, depth, parts, _FAST_TILE if fast else _GENERAL_TILE, threads)
     if math.prod(shape):
         tiles.run(pieces, work, threads if math.prod(shape) * depth > _WORTH_THREADS else 1, title)

@@ -1,0 +1,135 @@
+"""What is summed: products of two matrices, or values, as the kernels want to see them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.leaves import Terms
+from floatsim.widening import narrow, widen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Operand", "Partials", "Products", "Source", "Tile", "Values"]
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
+Indices: TypeAlias = "NDArray[np.int64]"
+
+_ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
+
+
+class Operand:
+    """The codes of a stack of matrices, and what the kernels want to see of them, made once."""
+
+    def __init__(self, codes: Codes, fmt: FloatFormat) -> None:
+        self.codes, self.format = codes, fmt
+        self._floats: dict[FloatFormat, Floats] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def wide(self) -> Codes:
+        """As uint64: the general kernels are long to compile, so there is one of each, for all codes."""
+        return np.ascontiguousarray(self.codes, dtype=np.uint64)
+
+    def floats(self, carrier: FloatFormat) -> Floats:
+        """As the carrier's floats, C-contiguous."""
+        with self._lock:
+            if carrier not in self._floats:
+                self._floats[carrier] = widen(self.codes, self.format, carrier)
+            return self._floats[carrier]
+
+
+class Tile(NamedTuple):
+    """A piece of the result: matrices, rows and columns; contiguous in the result's memory."""
+
+    batch: slice
+    rows: slice
+    columns: slice
+
+
+class Products:
+    """The terms a[i, k] * b[k, j] of a tile of the result."""
+
+    def __init__(self, a: Operand, b: Operand, tile: Tile, shape: tuple[int, int, int], pairs: Indices) -> None:
+        self._a, self._b, self._tile = a, b, tile
+        self.shape = tuple(s.stop - s.start for s in tile)
+        _, rows, columns = shape
+        base = (tile.batch.start * rows + tile.rows.start) * columns + tile.columns.start
+        self.index = np.array([base, rows * columns, columns, 1], np.int64)
+        self.terms = Terms(a.format, b.format)
+        self._pairs = pairs[tile.batch]
+        self.length = a.codes.shape[2]
+
+    @property
+    def where(self) -> Indices:
+        return np.arange(self.length, dtype=np.int64)
+
+    def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        n, (_, i, j) = self._pairs, self._tile
+        return self._a.wide[n[:, 0], i], self._a.format, self._b.wide[n[:, 1], :, j], self._b.format
+
+    def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
+        a, b = self._a.floats(carrier), self._b.floats(carrier)
+        for left, right in self._pairs:
+            yield a[left, self._tile.rows], np.ascontiguousarray(b[right, :, self._tile.columns])
+
+
+class Values:
+    """Terms that are no products: values of one format, (K, cells); the largest original index of each in `where`."""
+
+    def __init__(self, values: Partials, base: int, where: Indices) -> None:
+        self.values, self.where = values, where
+        self.length, cells = values.shape
+        self.shape = (1, 1, cells)
+        self.index = np.array([base, 0, 0, 1], np.int64)
+        self.terms = Terms(values.format)
+
+    def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        ones = np.broadcast_to(_ONE, (1, 1, self.length))
+        return ones, FP32, self.values.codes[np.newaxis].astype(np.uint64, copy=False), self.values.format
+
+    def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
+        assert carrier.dtype is not None
+        yield np.ones((1, self.length), carrier.dtype), self.values.floats(carrier)
+
+
+Source: TypeAlias = "Products | Values"
+
+
+class Partials:
+    """The results of some ranges, (ranges, cells), as codes or as a carrier's floats, whichever was computed."""
+
+    def __init__(
+        self, fmt: FloatFormat, codes: Codes | None = None, floats: tuple[FloatFormat, Floats] | None = None
+    ) -> None:
+        self.format = fmt
+        self._codes, self._floats = codes, dict([floats] if floats else [])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, cells = (self._codes if self._codes is not None else next(iter(self._floats.values()))).shape
+        return rows, cells
+
+    @property
+    def codes(self) -> Codes:
+        """Of the format's own dtype, or as uint64."""
+        if self._codes is None:
+            carrier, floats = next(iter(self._floats.items()))
+            self._codes = narrow(floats, carrier, self.format)
+        return self._codes
+
+    def floats(self, carrier: FloatFormat) -> Floats:
+        if carrier not in self._floats:
+            if carrier == FP64 and FP32 in self._floats:
+                self._floats[FP64] = self._floats[FP32].astype(np.float64)
+            else:
+                codes = self.codes.astype(self.format.code_dtype, copy=False)
+                self._floats[carrier] = widen(codes, self.format, carrier)
+        return self._floats[carrier]
