@@ -29,6 +29,7 @@ from floatsim.accumulation import (
     SplitK,
     Strided,
     leaves,
+    rounds_stochastically,
     settled,
 )
 from floatsim.contexts import Manner
@@ -277,6 +278,17 @@ def _tiles(shape: tuple[int, int, int], depth: int, parts: int, work: int, threa
 
 
 _WORTH_THREADS = 1 << 24
+_LANES = 16  # of a vector register
+
+
+def _lies_better_turned(a: Codes, b: Codes) -> bool:
+    """Whether rows of b.T @ a.T fill the lanes of a vector register and those of a @ b do not; the bits are the same."""
+    columns: int = b.shape[2]
+    return columns < min(_LANES, a.shape[1])
+
+
+def _draws(how: Accumulation, manner: Manner) -> bool:
+    return manner.attributes.rounding is Rounding.STOCHASTIC or rounds_stochastically(how)
 
 
 def accumulate(
@@ -298,6 +310,11 @@ def accumulate(
     title : str
         Of the progress bar.
     """
+    if b is not None and not wanted and _lies_better_turned(a[0], b[0]) and not _draws(how, manner):
+        turned_c = None if c is None else (np.swapaxes(c[0], 1, 2), c[1])
+        turned = (np.swapaxes(b[0], 1, 2), b[1]), (np.swapaxes(a[0], 1, 2), a[1]), turned_c
+        sums = accumulate(*turned, pairs[:, ::-1], how, manner, wanted, title)
+        return sums._replace(codes=np.swapaxes(sums.codes, 1, 2))
     record = bool(wanted)
     left, right = Operand(*a), None if b is None else Operand(*b)
     depth = a[0].shape[0] if right is None else a[0].shape[2]
