@@ -282,9 +282,10 @@ _LANES = 16  # of a vector register
 
 
 def _lies_better_turned(a: Codes, b: Codes) -> bool:
-    """Whether rows of b.T @ a.T fill the lanes of a vector register and those of a @ b do not; the bits are the same."""
+    """Whether rows of b.T @ a.T, which has the same bits, fill a vector register's lanes and those of a @ b do not."""
     columns: int = b.shape[2]
-    return columns < min(_LANES, a.shape[1])
+    rows: int = a.shape[1]
+    return columns < min(_LANES, rows)
 
 
 def _draws(how: Accumulation, manner: Manner) -> bool:
