@@ -329,8 +329,10 @@ def _heading(product: Product) -> str:
 
 
 def _short(accumulator: str) -> str:
-    """`sequential(fp16, fused)` as a label: `fp16, fused`."""
-    return m[1] if (m := re.fullmatch(r"sequential\((.*)\)", accumulator)) else accumulator
+    """As a label: `fp16, fused` for `sequential(fp16, fused)`; within another, `fp16` for `sequential(fp16)`."""
+    if m := re.fullmatch(r"sequential\((.*)\)", accumulator):
+        return m[1]
+    return re.sub(r"sequential\(([^(),]*(\(\d+,\d+\))?)\)", r"\1", accumulator)
 
 
 def _percent(share: float | None) -> str:
