@@ -335,7 +335,7 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     return finish("convert", wrap(codes, fmt, float_array), events, manner, operands, (codes, fmt))
 
 
-def _holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:
+def holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:
     """Whether every value of `fmt`, its specials included, is a value of `carrier`."""
     return (
         carrier.precision >= fmt.precision
@@ -382,7 +382,7 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     """
     fmt, manner = as_format(fmt), resolve(how)
     codes, carrier, float_array = read_floats(x, "x")
-    if not _holds(carrier, fmt):
+    if not holds(carrier, fmt):
         raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
     wanted = manner.return_flags or recording.recording()
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)

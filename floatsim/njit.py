@@ -1,0 +1,589 @@
+"""floatsim inside your own `@njit` code: `fs.quantize`, `fs.add` and the other scalar operations, compiled.
+
+A number is a float64 or float32 there, its *carrier*, and a function does with it what it does outside with a NumPy
+scalar of that dtype: operands are read exactly, and the result is rounded once, to `fmt` or `format=`. It comes back
+as a value in the carrier (the wider one of two), because compiled code has no narrower floats; `encode` gives codes.
+
+>>> import floatsim as fs, numpy as np
+>>> from numba import njit
+>>> @njit
+... def dot(x, y):
+...     total = 0.0
+...     for i in range(x.size):
+...         total = fs.fma(x[i], y[i], total, format=fs.FP16, rounding="toward_zero")
+...     return total
+>>> dot(np.full(3000, 1.0), np.full(3000, 1.0))
+2048.0
+
+- A format is a name or `FloatFormat` that the compiler sees (a literal, a global), or at run time a `record`, so that
+  one compiled function serves all formats.
+- `rounding=`, `overflow=`, `tininess=`: literal strings, or members of the enums, at run time too. `daz=`, `ftz=`:
+  bools. `random_bits=`, `return_flags=`: literals. A record holds all but `return_flags`, and they cannot be given next
+  to it.
+- Stochastic roundings take `seed=` and `offset=`, any integers: offset i draws what element i of an array would.
+- The context does not reach compiled code, and nothing is recorded there.
+
+Numba finds this module by its entry point `numba_extensions`; nobody needs to import it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import inspect
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import types as numba_types
+from numba.core.cgutils import unpack_tuple
+from numba.core.errors import TypingError
+from numba.core.typing import signature
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import NativeValue, lower_builtin, models, overload, register_model, typeof_impl, unbox
+from numba.np.numpy_support import from_dtype
+
+import floatsim
+from floatsim import reference
+from floatsim.checks import as_flag, as_index
+from floatsim.contexts import How, resolve
+from floatsim.conversion import holds
+from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.rounding import (
+    FLAGS,
+    Attributes,
+    FloatClass,
+    OverflowLike,
+    Rounding,
+    RoundingLike,
+    TininessLike,
+    as_member,
+)
+
+__all__ = ["Record", "draw", "init", "record"]
+
+types: Any = numba_types
+
+# -- formats as data at run time ---------------------------------------------------------------------------------------
+
+
+class Record(NamedTuple):
+    """A format and a manner of rounding in integers, as `record` makes them: the two rows that the kernels read."""
+
+    precision: int
+    emin: int
+    max_code: int
+    infinity: int
+    nan: int
+    sign_shift: int
+    quiet_bit: int
+    signed_zero: int
+    is_scale: int
+    rounding: int
+    overflow: int
+    daz: int
+    ftz: int
+    tiny_before: int
+    random_bits: int
+
+
+def record(
+    fmt: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    daz: bool | None = None, ftz: bool | None = None, tininess: TininessLike | None = None,
+    random_bits: int | None = None,
+) -> Record:  # fmt: skip
+    """A format and a manner of rounding as an argument of compiled functions, which then serve any.
+
+    Parameters
+    ----------
+    fmt : format
+        Anything `as_format` takes.
+    rounding, overflow, daz, ftz, tininess, random_bits
+        As in every operation; left out, the context's.
+
+    Returns
+    -------
+    Record
+        A named tuple of integers, which goes where a format goes in compiled code.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> from numba import njit
+    >>> @njit
+    ... def third(how):
+    ...     return fs.divide(1.0, 3.0, format=how)
+    >>> third(fs.njit.record("bf16")), third(fs.njit.record("e4m3", rounding="toward_positive"))
+    (0.333984375, 0.34375)
+    """
+    how = How(
+        rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, tininess=tininess, random_bits=random_bits, seed=0
+    )
+    return Record(*_format_words(as_format(fmt)), *_manner_words(resolve(how).attributes))
+
+
+def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
+    from floatsim.elements import format_row
+
+    return tuple(int(word) for word in format_row(fmt))
+
+
+def _manner_words(attributes: Attributes) -> tuple[int, ...]:
+    from floatsim.elements import manner_row
+
+    return tuple(int(word) for word in manner_row(attributes))
+
+
+def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
+    """The random integer that the stochastic rounding of element `index` uses, outside and inside compiled code.
+
+    Parameters
+    ----------
+    seed, index : int
+        0 to 2**64 - 1.
+    random_bits : int
+        How many bits, 1 to 64.
+    site : int
+        Tells the roundings of one element apart; element-wise operations have 0.
+
+    Returns
+    -------
+    int
+        Below 2**random_bits.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> [fs.njit.draw(1, i, 8) for i in range(4)]
+    [51, 154, 150, 68]
+    """
+    words = {"seed": seed, "index": index, "site": site}
+    seed, index, site = (as_index(word, name, 0, (1 << 64) - 1) for name, word in words.items())
+    return reference.draw(seed, index, as_index(random_bits, "random_bits", 1, 64), site)
+
+
+# -- a format the compiler sees ----------------------------------------------------------------------------------------
+
+
+class FormatType(types.Dummy):  # type: ignore[misc]
+    """The Numba type of one FloatFormat: a value of it says nothing that its type does not."""
+
+    def __init__(self, fmt: FloatFormat) -> None:
+        self.fmt = fmt
+        fields = fmt.exponent_bits, fmt.trailing_bits, fmt.specials.value, fmt.bias
+        super().__init__(name=f"FloatFormat{fields}")
+
+
+register_model(FormatType)(models.OpaqueModel)
+
+
+@typeof_impl.register(FloatFormat)  # type: ignore[untyped-decorator]
+def _typeof_format(fmt: FloatFormat, _context: Any) -> FormatType:
+    return FormatType(fmt)
+
+
+@unbox(FormatType)  # type: ignore[untyped-decorator]
+def _unbox_format(_type: Any, _object: Any, c: Any) -> Any:
+    return NativeValue(c.context.get_dummy_value())
+
+
+# -- what a call means, by the types of its arguments ------------------------------------------------------------------
+
+
+class _Operation(NamedTuple):
+    """How the kernels carry out a public function."""
+
+    entry: str
+    """The name in floatsim_kernels.scalars."""
+    operands: str
+    """The names of the float operands, a letter each."""
+    extra: tuple[int | str, ...] = ()
+    """Integers that follow the operands, or the names of arguments that are integers."""
+    result: str = "value"
+    """A "value" in the carrier, a "code" of the format, "bool", "int32", "uint8", or the "dtype" that was named."""
+    rounds: bool = True
+
+
+def _bits(*positions: int) -> int:
+    return sum(1 << position for position in positions)
+
+
+_LESS, _EQUAL, _GREATER, _UNORDERED = range(4)
+_NAN = _bits(FloatClass.SIGNALING_NAN, FloatClass.QUIET_NAN)
+_INFINITE = _bits(FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY)
+
+
+def _comparison(*relations: int) -> _Operation:
+    return _Operation("compare", "ab", (_bits(*relations), "signaling"), "bool", False)
+
+
+def _predicate(classes: int) -> _Operation:
+    return _Operation("is_class", "a", (classes,), "bool", False)
+
+
+_OPERATIONS = {
+    "quantize": _Operation("quantize", "x"),
+    "encode": _Operation("encode", "x", (), "code"),
+    "decode": _Operation("decode", "", ("codes",), "value", False),
+    "to_integer": _Operation("to_integer", "x", ("dtype",), "dtype"),
+    "add": _Operation("add", "ab", (0,)),
+    "subtract": _Operation("add", "ab", (1,)),
+    "multiply": _Operation("multiply", "ab"),
+    "divide": _Operation("divide", "ab"),
+    "sqrt": _Operation("sqrt", "a"),
+    "fma": _Operation("fma", "abc"),
+    "remainder": _Operation("remainder", "ab", (1,)),
+    "fmod": _Operation("remainder", "ab", (0,)),
+    "minimum": _Operation("extremum", "ab", (0, 0)),
+    "maximum": _Operation("extremum", "ab", (1, 0)),
+    "minimum_number": _Operation("extremum", "ab", (0, 1)),
+    "maximum_number": _Operation("extremum", "ab", (1, 1)),
+    "rint": _Operation("rint", "a"),
+    "floor": _Operation("rint_toward", "a", (Rounding.TOWARD_NEGATIVE.value,)),
+    "ceil": _Operation("rint_toward", "a", (Rounding.TOWARD_POSITIVE.value,)),
+    "trunc": _Operation("rint_toward", "a", (Rounding.TOWARD_ZERO.value,)),
+    "scalb": _Operation("scalb", "a", ("n",)),
+    "logb": _Operation("logb", "a", (), "int32", False),
+    "next_up": _Operation("neighbour", "a", (1,), "value", False),
+    "next_down": _Operation("neighbour", "a", (0,), "value", False),
+    "negative": _Operation("negative", "a", (), "value", False),
+    "absolute": _Operation("absolute", "a", (), "value", False),
+    "copysign": _Operation("copysign", "ab", (), "value", False),
+    "equal": _comparison(_EQUAL),
+    "not_equal": _comparison(_LESS, _GREATER, _UNORDERED),
+    "less": _comparison(_LESS),
+    "less_equal": _comparison(_LESS, _EQUAL),
+    "greater": _comparison(_GREATER),
+    "greater_equal": _comparison(_GREATER, _EQUAL),
+    "unordered": _comparison(_UNORDERED),
+    "classify": _Operation("classify", "a", (), "uint8", False),
+    "isnan": _predicate(_NAN),
+    "isinf": _predicate(_INFINITE),
+    "isfinite": _predicate(_bits(*FloatClass) & ~(_NAN | _INFINITE)),
+    "issubnormal": _predicate(_bits(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)),
+    "signbit": _Operation("signbit", "a", (), "bool", False),
+    "total_order": _Operation("total_order", "ab", (), "bool", False),
+}
+
+_CARRIERS = {types.float64: FP64, types.float32: FP32}
+_RUN_TIME = object()
+
+
+def _constant(ty: Any) -> Any:
+    """The value of an argument that the compiler knows, or _RUN_TIME."""
+    if isinstance(ty, types.Literal):
+        return ty.literal_value
+    if isinstance(ty, types.NoneType):
+        return None
+    if isinstance(ty, types.Omitted):  # a default of the user's own function
+        return ty.value
+    return ty.fmt if isinstance(ty, FormatType) else _RUN_TIME
+
+
+class _Call(NamedTuple):
+    """A call, understood. A *word* is an integer, or the name of the argument that is one at run time."""
+
+    operands: tuple[tuple[str, FloatFormat], ...]
+    extra: tuple[int | str, ...]
+    format: FloatFormat | str
+    """The result's, or the name of the argument that is a record."""
+    carrier: FloatFormat
+    manner: tuple[int | str, ...]
+    seed: int | str | None
+    offset: int | str
+    flags: bool
+    result: Any
+    """The Numba type of the result without its flags."""
+
+
+class _Arguments:
+    """The types of a call's arguments, and the values of those that the compiler knows.
+
+    Methods raise TypeError or ValueError with the message that the user will see.
+    """
+
+    def __init__(self, function: Any, given: dict[str, Any]) -> None:
+        parameters = inspect.signature(function).parameters
+        self.types = given
+        self.known = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+        self.known |= {name: _constant(ty) for name, ty in given.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of an argument, None if it is left out, _RUN_TIME if it is not known yet."""
+        return self.known.get(name)
+
+    def carrier(self, name: str) -> FloatFormat:
+        ty = types.unliteral(self.types[name])
+        if ty not in _CARRIERS:
+            advice = {types.Integer: f"; write float({name})", types.Array: "; compiled code takes its elements"}
+            more = next((text for kind, text in advice.items() if isinstance(ty, kind)), "")
+            raise TypeError(f"{name} must be a float64 or float32 number, not {ty}{more}")
+        return _CARRIERS[ty]
+
+    def format(self, carriers: list[FloatFormat]) -> FloatFormat | str:
+        """The result's format, or the name of the argument that is a record."""
+        name = "fmt" if "fmt" in self.types else "format"
+        if self[name] is None:
+            if len(set(carriers)) > 1 and "format" in self.known:
+                raise TypeError("the operands are float64 and float32: name the result's format with format=")
+            return carriers[0]
+        if self[name] is not _RUN_TIME:
+            return as_format(self[name])
+        if getattr(self.types[name], "instance_class", None) is not Record:
+            raise TypeError(
+                f"{name} must be a literal such as 'fp16', a format such as fs.FP16, "
+                f"or an fs.njit.record(...), not {self.types[name]}"
+            )
+        return name
+
+    def manner(self) -> tuple[int | str, ...]:
+        """The words of the manner's row, in the order of Attributes."""
+        words: list[int | str] = []
+        for name, default in vars(Attributes()).items():
+            value, kind = self[name], type(default)
+            if value is _RUN_TIME:
+                self._check_type_of(name, kind)
+                words.append(name)
+            elif value is None:
+                words.append(int(getattr(default, "value", default)))
+            elif kind is int:
+                words.append(as_index(value, name, 1, 64))
+            elif kind is bool:
+                words.append(int(as_flag(value, name)))
+            else:
+                words.append(as_member(kind, value, name).value)
+        return tuple(words)
+
+    def _check_type_of(self, name: str, kind: type) -> None:
+        ty = self.types[name]
+        if kind is bool and not isinstance(ty, types.Boolean):
+            raise TypeError(f"{name} must be a bool, not {ty}")
+        if kind is int:
+            raise TypeError(f"{name} must be a literal integer; what is known at run time goes into a record")
+        if issubclass(kind, enum.Enum) and not (isinstance(ty, types.EnumMember) and ty.instance_class is kind):
+            raise TypeError(f"{name} must be a literal string or a member of fs.{kind.__name__}, not {ty}")
+
+    def integer(self, name: str, low: int = 0, high: int = (1 << 64) - 1) -> int | str | None:
+        """A word, None if it is left out."""
+        value = self[name]
+        if value is None:
+            return None
+        if value is not _RUN_TIME:
+            return as_index(value, name, low, high)
+        ty = self.types[name]
+        if not isinstance(ty, types.Integer):
+            raise TypeError(f"{name} must be an integer, not {ty}")
+        if name == "codes" and ty.signed:
+            raise TypeError(f"codes must be unsigned, not {ty}; write np.uint64(codes)")
+        if name == "n" and ty == types.uint64:
+            raise TypeError("n must be a signed integer, not uint64; write np.int64(n)")
+        return name
+
+    def flag(self, name: str) -> int | str:
+        value = self[name]
+        if value is _RUN_TIME:
+            self._check_type_of(name, bool)
+            return name
+        return int(as_flag(value, name))
+
+    def integer_type(self) -> Any:
+        ty = self.types["dtype"]
+        if not isinstance(ty, types.NumberClass | types.DType) or not isinstance(ty.dtype, types.Integer):
+            raise TypeError(f"dtype must be an integer dtype such as np.int32, not {ty}")
+        return ty.dtype
+
+
+def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> _Call:
+    """The meaning of a call whose arguments have these types; TypeError and ValueError say what is wrong with it."""
+    arguments = _Arguments(function, given)
+    if arguments["out"] is not None:
+        raise TypeError("out has no place in compiled code: there, operands and results are numbers")
+    operands = tuple((name, arguments.carrier(name)) for name in operation.operands)
+    carriers = [carrier for _, carrier in operands]
+    carrier = carriers[0] if len(set(carriers)) == 1 or operation.entry == "copysign" else FP64
+    if operation.entry == "total_order" and len(set(carriers)) > 1:
+        raise TypeError("a and b have different formats")
+    fmt = arguments.format(carriers)
+    if isinstance(fmt, FloatFormat):
+        if operation.result == "value" and not holds(carrier, fmt):
+            raise TypeError(f"{carrier.name} cannot hold all of {fmt.name}; use float64")
+        if fmt.is_scale and operation.entry not in ("quantize", "encode", "decode"):
+            raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")
+        manner = arguments.manner()
+    else:
+        for name in vars(Attributes()):
+            if arguments[name] is not None:
+                raise TypeError(f"{name} is part of the record; write fs.njit.record(..., {name}=...)")
+        manner = ()
+    seed = arguments.integer("seed")
+    if manner and operation.rounds and manner[0] == Rounding.STOCHASTIC.value and seed is None:
+        raise ValueError("stochastic rounding needs a seed: pass seed=")
+    extra: list[int | str] = []
+    for item in operation.extra:
+        if item == "dtype":
+            lowest, highest = arguments.integer_type().minval, arguments.integer_type().maxval
+            extra += [-lowest, highest]
+        elif item == "signaling":
+            extra.append(arguments.flag(item))
+        elif item == "n":
+            extra.append(arguments.integer("n", -(1 << 63), (1 << 63) - 1) or 0)
+        elif item == "codes":
+            extra.append(arguments.integer("codes") or 0)
+        else:
+            extra.append(item)
+    if arguments["return_flags"] is _RUN_TIME:
+        raise TypeError("return_flags must be a literal True or False in compiled code")
+    flags = as_flag(arguments["return_flags"] or False, "return_flags")
+    offset = arguments.integer("offset") or 0
+    results = {
+        "value": lambda: types.float32 if carrier == FP32 else types.float64,
+        "code": lambda: from_dtype(fmt.code_dtype) if isinstance(fmt, FloatFormat) else types.uint64,
+        "bool": lambda: types.boolean,
+        "int32": lambda: types.int32,
+        "uint8": lambda: types.uint8,
+        "dtype": arguments.integer_type,
+    }
+    return _Call(operands, tuple(extra), fmt, carrier, manner, seed, offset, flags, results[operation.result]())
+
+
+# -- Numba's side ------------------------------------------------------------------------------------------------------
+
+
+def _bound(function: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> dict[str, Any]:
+    """The types of the arguments by name, checked against the public function's own signature."""
+    try:
+        arguments = inspect.signature(function).bind(*args, **kws).arguments
+    except TypeError as error:
+        raise TypeError(f"{function.__name__}: {error}") from None
+    how = arguments.pop("how", {})
+    for name in how:
+        if name not in How.__annotations__:
+            near = difflib.get_close_matches(name, How.__annotations__, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(How.__annotations__)}"
+            raise TypeError(f"unknown keyword {name!r}; {hint}")
+    return {**arguments, **how}
+
+
+def _register(function: Any, operation: _Operation) -> None:
+    """Teach Numba one public function."""
+
+    class Template(AbstractTemplate):  # type: ignore[misc]
+        prefer_literal = True
+        refused: TypingError | None = None
+
+        def generic(self, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+            # Numba asks again without literals, where all reasons would look alike
+            if self.refused is not None:
+                raise self.refused
+            try:
+                given = _bound(function, args, kws)
+                call = _understand(function, operation, given)
+            except (TypeError, ValueError) as error:
+                self.refused = TypingError(str(error))
+                raise self.refused from None
+            positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            names = inspect.Signature([inspect.Parameter(name, positional) for name in given])
+            result = types.Tuple([call.result, types.uint8]) if call.flags else call.result
+            return signature(result, *given.values()).replace(pysig=names)
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        names = list(sig.pysig.parameters)
+        given = dict(zip(names, sig.args, strict=True))
+        emit = _Emitter(context, builder, given, dict(zip(names, args, strict=True)))
+        return emit.call(operation.entry, _understand(function, operation, given))
+
+    Template.generic.__qualname__ = f"fs.{function.__name__}"
+    infer_global(function)(Template)
+    lower_builtin(function, types.VarArg(types.Any))(lower)
+
+
+_I64 = ir.IntType(64)
+
+
+class _Emitter:
+    """Turns a call into one of an entry of floatsim_kernels.scalars, whose arguments are all integers."""
+
+    def __init__(self, context: Any, builder: Any, given: dict[str, Any], values: dict[str, Any]) -> None:
+        self.context, self.builder, self.types, self.values = context, builder, given, values
+
+    def word(self, word: int | str) -> Any:
+        if not isinstance(word, str):
+            return ir.Constant(_I64, (word + (1 << 63)) % (1 << 64) - (1 << 63))
+        ty = self.types[word]
+        base = ty.dtype if isinstance(ty, types.EnumMember) else types.unliteral(ty)
+        return self.context.cast(self.builder, self.values[word], base, types.int64)
+
+    def row(self, words: list[Any], dtype: Any = types.int64) -> tuple[Any, Any]:
+        """(a tuple of words, its type)."""
+        ty = types.UniTuple(dtype, len(words))
+        return self.context.make_tuple(self.builder, ty, words), ty
+
+    def format(self, fmt: FloatFormat) -> tuple[Any, Any]:
+        return self.row([self.word(word) for word in _format_words(fmt)])
+
+    def code(self, name: str, carrier: FloatFormat) -> Any:
+        bits = self.builder.bitcast(self.values[name], ir.IntType(carrier.bits))
+        return self.builder.zext(bits, _I64)
+
+    def draws(self, call: _Call) -> tuple[Any, Any]:
+        from floatsim_kernels.scalars import NEGATIVE, NO_SEED, SEEDED
+
+        state = self.word(int(NO_SEED if call.seed is None else SEEDED))
+        for word in (call.seed, call.offset):
+            if isinstance(word, str) and types.unliteral(self.types[word]).signed:
+                below = self.builder.icmp_signed("<", self.word(word), self.word(0))
+                state = self.builder.select(below, self.word(int(NEGATIVE)), state)
+        return self.row([state, self.word(call.seed or 0), self.word(call.offset)], types.uint64)
+
+    def call(self, entry: str, call: _Call) -> Any:
+        from floatsim_kernels import scalars
+
+        arguments: list[tuple[Any, Any]] = []
+        for name, carrier in call.operands:
+            arguments += [(self.code(name, carrier), types.uint64), self.format(carrier)]
+        arguments += [(self.word(word), types.int64) for word in call.extra]
+        if isinstance(call.format, str):
+            words, count = unpack_tuple(self.builder, self.values[call.format]), len(_format_words(FP64))
+            fmt, manner = self.row(words[:count]), self.row(words[count:])
+        else:
+            fmt, manner = self.format(call.format), self.row([self.word(word) for word in call.manner])
+        arguments += [fmt, self.format(call.carrier), manner, self.draws(call), (self.word(call.flags), types.int64)]
+        function = types.Dispatcher(getattr(scalars, entry))
+        sig = function.get_call_type(self.context.typing_context, tuple(ty for _, ty in arguments), {})
+        implementation = self.context.get_function(function, sig)
+        both = implementation(self.builder, [value for value, _ in arguments])
+        self.context.add_linking_libs(implementation.libs)
+        result = self.result(self.builder.extract_value(both, 0), call)
+        if not call.flags:
+            return result
+        flags = self.builder.and_(self.builder.extract_value(both, 1), self.word(FLAGS))
+        kind = types.Tuple([call.result, types.uint8])
+        return self.context.make_tuple(self.builder, kind, [result, self.builder.trunc(flags, ir.IntType(8))])
+
+    def result(self, bits: Any, call: _Call) -> Any:
+        if call.result not in _CARRIERS:
+            return self.context.cast(self.builder, bits, types.uint64, call.result)
+        code = self.builder.trunc(bits, ir.IntType(call.carrier.bits))
+        return self.builder.bitcast(code, self.context.get_value_type(call.result))
+
+
+for _name, _operation in _OPERATIONS.items():
+    _register(getattr(floatsim, _name), _operation)
+
+
+@overload(draw)  # type: ignore[untyped-decorator]
+def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
+    from floatsim_kernels import scalars
+
+    for name, ty in {"seed": seed, "index": index, "random_bits": random_bits, "site": site}.items():
+        if not isinstance(ty, types.Integer | types.Omitted | int):
+            raise TypingError(f"{name} must be an integer, not {ty}")
+    kernel = scalars.draw_checked
+
+    def implementation(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
+        return kernel(seed, index, random_bits, site)
+
+    return implementation
+
+
+def init() -> None:
+    """What Numba's entry point calls; importing this module has done it all."""
