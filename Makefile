@@ -29,7 +29,7 @@ test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
 test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
 	$(BIN)/python -m tests.exhaustive
 
-bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run (a quarter of an hour)
+bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run (twenty minutes)
 	$(BIN)/python -m benchmarks
 
 lint: $(VENV)/.installed-dev ## ruff (rules and format) and mypy

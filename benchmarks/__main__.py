@@ -17,7 +17,7 @@ os.environ["APYTYPES_THREAD_COUNT"] = "1"
 
 from tqdm import tqdm  # noqa: E402
 
-from . import cases, machine, report, running, startup  # noqa: E402
+from . import cases, machine, races, report, running, startup, sums  # noqa: E402
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "--quick": {"action": "store_true", "help": "small arrays, few rounds: tries the harness, not the speed"},
@@ -25,7 +25,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--list": {"action": "store_true", "help": "list the cases and stop"},
     "--json": {"action": "store_true", "help": "print JSON in place of tables"},
     "--name": {"help": "write results/NAME.json and .md (default: latest, for a whole run)"},
-    "--docs": {"action": "store_true", "help": "only put results/NAME.json into docs/performance.md"},
+    "--merge": {"action": "store_true", "help": "replace in results/NAME only what was measured, and keep the rest"},
+    "--docs": {"action": "store_true", "help": "only put results/NAME.json into docs/performance.md and README.md"},
 }
 
 
@@ -37,20 +38,28 @@ def _arguments() -> argparse.Namespace:
 
 
 def measure(quick: bool, pattern: str, quiet: bool) -> dict[str, Any]:
-    settings = running.QUICK if quick else running.FULL
     start = machine.load()
     chosen: list[Any] = [case for case in cases.cases() if _matches(case.name, pattern)]
-    found = [running.run(case, settings) for case in tqdm(chosen, disable=quiet or None, leave=False)]
+    chosen += races.groups(row for row in sums.rows() if _matches(row.name, pattern))
+    found: dict[str, Any] = {"cases": [], "sums": []}
+    for part in tqdm(chosen, disable=quiet or None, leave=False):
+        if isinstance(part, cases.Case):
+            found["cases"].append(running.run(part, running.QUICK if quick else running.FULL))
+        else:
+            found["sums"] += races.run(part, races.QUICK if quick else races.FULL)
     waiting: dict[str, Any] = {}
-    if _matches("start: imports and first calls", pattern):
+    if _matches(_STARTUP["waiting"], pattern):
         waiting["waiting"] = startup.waiting(2 if quick else 11)
-    if _matches("compile: kernels", pattern):
+    if _matches(_STARTUP["compiling"], pattern):
         waiting["compiling"] = startup.compiling(1, 20) if quick else startup.compiling(2)
+    part = {"date": datetime.date.today().isoformat(), "commit": machine.commit(), "pattern": pattern}
     return {
-        "date": datetime.date.today().isoformat(), "commit": machine.commit(), "quick": quick, "pattern": pattern,
-        "machine": machine.machine(), "versions": machine.versions(), "load": [start, machine.load()],
-        "cases": found, "startup": waiting,
+        "quick": quick, "parts": [part | {"load": [start, machine.load()]}],
+        "machine": machine.machine(), "versions": machine.versions(), **found, "startup": waiting,
     }  # fmt: skip
+
+
+_STARTUP = {"waiting": "start: imports and first calls", "compiling": "compile: kernels"}
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -61,21 +70,23 @@ def main() -> int:
     arguments = _arguments()
     whole = not arguments.quick and arguments.only == "*"
     if arguments.list:
-        print("\n".join([*(case.name for case in cases.cases()), "start: imports and first calls", "compile: kernels"]))
+        print("\n".join([*(part.name for part in [*cases.cases(), *sums.rows()]), *_STARTUP.values()]))
         return 0
     if arguments.docs:
         report.write_docs(arguments.name or "latest")
         return 0
     run = measure(arguments.quick, arguments.only, arguments.json)
-    if not run["cases"] and not run["startup"]:
+    if not any(run[part] for part in ("cases", "sums", "startup")):
         print(f"no case matches {arguments.only!r}; --list names them", file=sys.stderr)
         return 2
     if arguments.json:
         print(json.dumps(run, indent=1))
     else:
         report.show(run)
-    name = arguments.name or ("latest" if whole else None)
+    name = arguments.name or ("latest" if whole or arguments.merge else None)
     if name:
+        if arguments.merge:
+            run = report.merged(name, run)
         print(f"wrote {report.save(run, name).name} and .md into benchmarks/results", file=sys.stderr)
     return 0
 

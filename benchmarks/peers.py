@@ -40,6 +40,7 @@ class Peer:
     quantize: Callable[..., Job | None]
     convert: Callable[..., Job | None]
     operate: Callable[..., Job | None]
+    multiply: Callable[..., Job | None]
 
     @property
     def version(self) -> str | None:
@@ -91,8 +92,25 @@ def _dtype_operate(numpy: bool, operation: str, operands: list[np.ndarray], fmt:
     return Job(lambda: ufunc(*arrays), _plain)
 
 
+def _dtype_multiply(numpy: bool, operands: list[np.ndarray], fmt: fs.FloatFormat) -> Job | None:
+    dtype = _dtype(fmt, numpy)
+    if dtype is None:
+        return None
+    a, b = (codes.view(dtype) for codes in operands)
+
+    def loop() -> np.ndarray:
+        total, product = np.zeros((2, len(a), b.shape[1]), dtype)
+        for k in range(len(b)):
+            np.multiply(a[:, k, None], b[k], out=product)
+            np.add(total, product, out=total)
+        return total
+
+    return Job(loop, _plain)
+
+
 def _arrays(distribution: str, numpy: bool) -> Peer:
-    jobs = (functools.partial(job, numpy) for job in (_dtype_quantize, _dtype_convert, _dtype_operate))
+    functions = (_dtype_quantize, _dtype_convert, _dtype_operate, _dtype_multiply)
+    jobs = (functools.partial(job, numpy) for job in functions)
     return Peer(distribution, distribution, ALL, *jobs)
 
 
@@ -142,6 +160,22 @@ def _torch_operate(operation: str, operands: list[np.ndarray], fmt: fs.FloatForm
     return Job(lambda: function(*tensors), _torch_values)
 
 
+def _torch_multiply(operands: list[np.ndarray], fmt: fs.FloatFormat) -> Job | None:
+    torch, dtype = _torch(fmt)
+    if fmt not in (fs.FP16, fs.BF16):
+        return None
+    a, b = (torch.from_numpy(codes.view(f"i{codes.itemsize}")).view(dtype) for codes in operands)
+
+    def loop() -> Any:
+        total, product = torch.zeros((2, len(a), b.shape[1]), dtype=dtype)
+        for k in range(len(b)):
+            torch.mul(a[:, k, None], b[k], out=product)
+            total.add_(product)
+        return total
+
+    return Job(loop, _torch_values)
+
+
 # -- gfloat --------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +208,25 @@ def _gfloat_quantize(x: np.ndarray, fmt: fs.FloatFormat, rounding: str) -> Job |
     return None if mode is None else Job(lambda: gfloat.round_ndarray(target, x, mode), _plain)
 
 
+def _rounding_loop(operands: list[np.ndarray], fmt: fs.FloatFormat, quantize: Callable[[np.ndarray], Any]) -> Job:
+    """The loop over k in float64, in which FP16's products and sums are exact before they are rounded."""
+    a, b = (fs.decode(codes, fmt) for codes in operands)
+
+    def loop() -> np.ndarray:
+        total = np.zeros((len(a), b.shape[1]))
+        for k in range(len(b)):
+            total = quantize(total + quantize(a[:, k, None] * b[k]))
+        return total
+
+    return Job(loop, _plain)
+
+
+def _gfloat_multiply(operands: list[np.ndarray], fmt: fs.FloatFormat) -> Job:
+    import gfloat
+
+    return _rounding_loop(operands, fmt, functools.partial(gfloat.round_ndarray, _gfloat_format(fmt)))
+
+
 # -- pychop and APyTypes: IEEE-like formats only -------------------------------------------------------------------
 
 
@@ -186,6 +239,15 @@ def _pychop_quantize(x: np.ndarray, fmt: fs.FloatFormat, rounding: str) -> Job |
     pychop.backend("numpy")
     chop = pychop.Chop(fmt.exponent_bits, fmt.trailing_bits, rmode=mode)
     return Job(lambda: chop(x), _plain, random=rounding == "stochastic")
+
+
+def _pychop_multiply(operands: list[np.ndarray], fmt: fs.FloatFormat) -> Job | None:
+    if not fmt.has_infinity:
+        return None
+    import pychop
+
+    pychop.backend("numpy")
+    return _rounding_loop(operands, fmt, pychop.Chop(fmt.exponent_bits, fmt.trailing_bits, rmode=1))
 
 
 def _apy_quantize(x: np.ndarray, fmt: fs.FloatFormat, rounding: str) -> Job | None:
@@ -221,11 +283,20 @@ def _apy_operate(operation: str, operands: list[np.ndarray], fmt: fs.FloatFormat
     return Job(lambda: function(*arrays), _apy_values)
 
 
+def _apy_multiply(operands: list[np.ndarray], fmt: fs.FloatFormat) -> Job | None:
+    if not fmt.has_infinity:
+        return None
+    from apytypes import APyFloatArray
+
+    a, b = (APyFloatArray.from_bits(codes, fmt.exponent_bits, fmt.trailing_bits) for codes in operands)
+    return Job(lambda: a @ b, _apy_values)
+
+
 PEERS = {
     "NumPy": _arrays("numpy", True),
     "ml_dtypes": _arrays("ml_dtypes", False),
-    "torch": Peer("torch", "torch", ALL, _torch_quantize, _torch_convert, _torch_operate),
-    "gfloat": Peer("gfloat", "gfloat", 1 << 20, _gfloat_quantize, _nothing, _nothing),
-    "pychop": Peer("pychop", "pychop", 1 << 16, _pychop_quantize, _nothing, _nothing),
-    "APyTypes": Peer("apytypes", "apytypes", 1 << 20, _apy_quantize, _apy_convert, _apy_operate),
+    "torch": Peer("torch", "torch", ALL, _torch_quantize, _torch_convert, _torch_operate, _torch_multiply),
+    "gfloat": Peer("gfloat", "gfloat", 1 << 20, _gfloat_quantize, _nothing, _nothing, _gfloat_multiply),
+    "pychop": Peer("pychop", "pychop", 1 << 16, _pychop_quantize, _nothing, _nothing, _pychop_multiply),
+    "APyTypes": Peer("apytypes", "apytypes", 1 << 20, _apy_quantize, _apy_convert, _apy_operate, _apy_multiply),
 }

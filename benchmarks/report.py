@@ -1,4 +1,4 @@
-"""What a run found, as JSON and as tables: in the terminal, beside the JSON, and in docs/performance.md."""
+"""What a run found, as JSON and as tables: in the terminal, beside the JSON, in docs/performance.md and README.md."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from .cases import DATA, REQUIREMENTS
+from .sums import FASTER, MICROSECONDS, SLOWER, TARGETS
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs" / "performance.md"
+README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- results: begin (python -m benchmarks --docs) -->", "<!-- results: end -->"
 
 Cells = list[list[str]]
@@ -128,13 +130,115 @@ def _flags_table(group: list[dict[str, Any]]) -> Cells:
     return [*lines, ["results or flags other than the reference's", str(wrong), *[""] * (len(formats) - 1)]]
 
 
+# -- matrix products and sums --------------------------------------------------------------------------------------
+
+
+def _times(unit: str, x: float | None) -> str:
+    return "" if x is None else f"{_number(x)} us" if unit == MICROSECONDS else f"{_number(x)}x"
+
+
+def _limit(unit: str, limit: float) -> str:
+    words = {SLOWER: "at most {}", FASTER: "at least {} faster", MICROSECONDS: "at most {}"}
+    return words[unit].format(_times(unit, limit))
+
+
+def sum_targets(run: dict[str, Any]) -> Cells:
+    """One line for each target of products and sums: the worst of its rows, and how many hold."""
+    lines = [["target", "must", "aim", "worst", "by fastest rounds", "where", "holds"]]
+    for name, target in TARGETS.items():
+        rows = [row for row in run["sums"] if row["target"] == name]
+        measured = [row for row in rows if row["measured"] is not None]
+        if not rows:
+            continue
+        pick = min if target.unit == FASTER else max
+        worst = pick(measured, key=lambda row: row["measured"], default=None)
+        holding = sum(row["holds"] is True for row in rows)
+        lines.append([
+            target.text, _limit(target.unit, target.must), _times(target.unit, target.aim),
+            _times(target.unit, worst["measured"]) if worst else "not measured",
+            _times(target.unit, worst["fastest"]) if worst else "", worst["name"] if worst and len(rows) > 1 else "",
+            f"{holding} of {len(rows)}" if holding == len(rows) else f"**{holding}** of {len(rows)}",
+        ])  # fmt: skip
+    return lines
+
+
+def _call_cells(call: dict[str, Any]) -> list[str]:
+    """Size, ns and other bits of a call; a shape smaller than what was asked for is marked."""
+    if "note" in call:
+        return [call["note"], "", "", ""]
+    shape = " x ".join(map(str, call["shape"])) + " (smaller)" * (call["shape"] != call["wanted"])
+    wrong, compared = call["bits"] or (None, None)
+    bits = "" if wrong is None else f"**{wrong}** of {compared}" if wrong else f"0 of {compared}"
+    return [shape, _number(call["median"]), _number(call["fastest"]), bits]
+
+
+def _sums_table(rows: list[dict[str, Any]]) -> Cells:
+    """Each call once, and what its rows say."""
+    said: dict[str, list[str]] = defaultdict(list)
+    calls: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        for call in row["against"], row["work"]:
+            if call:
+                calls.setdefault(call["what"], call)
+        said[row["work"]["what"]].append(_verdict(row))
+    head = ["call", "M x N x K", "ns a term", "fastest", "other bits", "target"]
+    return [head, *([what, *_call_cells(call), "; ".join(said[what])] for what, call in calls.items())]
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    """What was measured of a row, and what that says of its target."""
+    target = TARGETS.get(row["target"] or "")
+    unit = target.unit if target else FASTER
+    other = f" than {row['against']['what']}" if row["against"] else ""
+    words = {SLOWER: f" slower{other}", FASTER: f" faster{other}", MICROSECONDS: ""}[unit]
+    found = "not measured" if row["measured"] is None else _times(unit, row["measured"]) + words
+    if target is None:
+        return found if row["against"] else ""
+    limit = f"must {_times(unit, target.must)}"
+    verdict = "reaches the aim" if row["reaches"] else "holds" if row["holds"] else "**misses**"
+    return f"{found}, {limit}" if row["holds"] is None else f"{found}, {limit}: {verdict}"
+
+
+def _rates_table(groups: dict[str, list[dict[str, Any]]]) -> Cells:
+    """Terms a nanosecond: a line for each shape, a column for each description."""
+    names = list(dict.fromkeys(row["work"]["what"] for rows in groups.values() for row in rows))
+    lines = [["M x N x K, billions of terms a second", *names]]
+    for group, rows in groups.items():
+        rates = {row["work"]["what"]: _rate(row["work"]) for row in rows}
+        lines.append([group.removeprefix("rate "), *(rates.get(name, "") for name in names)])
+    return lines
+
+
+def _rate(call: dict[str, Any]) -> str:
+    if "note" in call:
+        return str(call["note"])
+    return _number(1 / call["median"]) + " (smaller)" * (call["shape"] != call["wanted"])
+
+
+def _sum_tables(run: dict[str, Any]) -> Tables:
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in run["sums"]:
+        groups[row["group"]].append(row)
+    rates = {name: groups.pop(name) for name in list(groups) if name.startswith("rate ")}
+    found = [(name, _sums_table(rows)) for name, rows in groups.items()]
+    return [*found, ("rates by shape", _rates_table(rates))] if rates else found
+
+
+# -- all of it -----------------------------------------------------------------------------------------------------
+
+
 def tables(run: dict[str, Any]) -> Tables:
-    found: Tables = [("Targets", requirements(run))]
+    found: Tables = []
+    if run["cases"] or run["startup"]:
+        found.append(("Targets", requirements(run)))
+    if len(targets := sum_targets(run)) > 1:
+        found.append(("Targets of products and sums", targets))
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for case in run["cases"]:
         groups[case["group"]].append(case)
     for name, group in groups.items():
         found.append((name, _flags_table(group) if name == "with flags" else _times_table(group)))
+    found += _sum_tables(run)
     startup = run["startup"]
     if "waiting" in startup:
         head = ["seconds", "median", "fastest"]
@@ -148,15 +252,21 @@ def tables(run: dict[str, Any]) -> Tables:
 
 
 def describe(run: dict[str, Any]) -> str:
-    """One paragraph: the machine, the versions, how busy it was."""
+    """One paragraph: when, the machine, the versions, how busy it was."""
     machine, versions = run["machine"], run["versions"]
     facts = ", ".join(f"{name} {version or 'not installed'}" for name, version in versions.items())
     quick = "A quick run, whose times mean nothing. " if run["quick"] else ""
     return (
-        f"{quick}{run['date']}, floatsim commit {run['commit']}. {machine['cpu']} ({machine['llvm']}), "
+        f"{quick}{'; '.join(map(_part, run['parts']))}. {machine['cpu']} ({machine['llvm']}), "
         f"{machine['cores']} cores, {machine['os']}, {machine['features']}; huge pages: {machine['huge pages']}. "
-        f"Load before and after: {run['load'][0]:.2f}, {run['load'][1]:.2f}. {facts}."
+        f"{facts}."
     )
+
+
+def _part(part: dict[str, Any]) -> str:
+    what = "" if part["pattern"] == "*" else f", only {part['pattern']!r}"
+    before, after = part["load"]
+    return f"{part['date']}, floatsim commit {part['commit']}{what}, load before and after: {before:.2f}, {after:.2f}"
 
 
 def _markdown_table(cells: Cells) -> str:
@@ -201,8 +311,35 @@ def load(name: str) -> dict[str, Any]:
     return found
 
 
+def merged(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    """The recorded run `name`, if there is one, with what `run` measured in the place of its own."""
+    if not (RESULTS / f"{name}.json").exists():
+        return run
+    old = load(name)
+    for fact in "machine", "versions", "quick":
+        if old[fact] != run[fact]:
+            raise ValueError(f"results/{name} has another {fact}: {old[fact]}, not {run[fact]}; give another --name")
+    parts = {
+        part: list(({item["name"]: item for item in old[part]} | {item["name"]: item for item in run[part]}).values())
+        for part in ("cases", "sums")
+    }
+    return run | parts | {"startup": old["startup"] | run["startup"], "parts": old["parts"] + run["parts"]}
+
+
+def quote(run: dict[str, Any]) -> str:
+    """What README.md shows: the targets of products and sums, and where they were measured."""
+    head, *rows = sum_targets(run)
+    columns = [head.index(name) for name in ("target", "must", "worst")]
+    cells = [[row[n] for n in columns] for row in rows]
+    table = _markdown_table([["one thread, 512 x 512 x 512", "wanted", "measured, the worst"], *cells])
+    part = run["parts"][-1]
+    return f"{table}\n\n{run['machine']['cpu']}, {part['date']}, commit {part['commit']}."
+
+
 def write_docs(name: str) -> None:
-    """Put a run's tables between the markers of docs/performance.md."""
-    before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    DOCS.write_text(f"{before}{BEGIN}\n\n{markdown(load(name))}\n\n{END}{after}", encoding="utf-8")
+    """Put a run's tables between the markers of docs/performance.md, and a summary between those of README.md."""
+    run = load(name)
+    for page, text in ((DOCS, markdown(run)), (README, quote(run))):
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

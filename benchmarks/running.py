@@ -72,7 +72,7 @@ def _array(codes: np.ndarray, fmt: fs.FloatFormat) -> Any:
     return fs.from_codes(codes, fmt) if fmt.dtype is None else codes.view(fmt.dtype)
 
 
-def _read(result: Any) -> np.ndarray:
+def values_of(result: Any) -> np.ndarray:
     return result.values if isinstance(result, fs.FloatArray) else np.asarray(result)
 
 
@@ -81,12 +81,12 @@ def job(case: Case, row: Row, operands: list[np.ndarray]) -> Job | str:
     if row.kind == "limit":
         (x,) = operands
         if row.label == cases.COPY:
-            return Job(x.copy, _read)
-        return Job(functools.partial(np.copyto, np.empty_like(x), x), _read)
+            return Job(x.copy, values_of)
+        return Job(functools.partial(np.copyto, np.empty_like(x), x), values_of)
     if row.kind == "floatsim":
         if row.out and case.operation == "quantize" and not cases.HAS_OUT:
             return "quantize has no out="
-        return Job(_call(case, row, operands), _read)
+        return Job(_call(case, row, operands), values_of)
     peer = PEERS[row.label]
     if peer.version is None:
         return "not installed"
@@ -135,7 +135,7 @@ def against_reference(case: Case, row: Row, operands: list[np.ndarray], result: 
         code, events = function(*numbers, case.fmt, how, *draws)
         expected[n], flags[n] = code, events & FLAGS
     got, got_flags = result if manner.return_flags else (result, flags)
-    got = fs.decode(got[picked], case.fmt) if case.operation == "encode" else _read(got[picked])
+    got = fs.decode(got[picked], case.fmt) if case.operation == "encode" else values_of(got[picked])
     wrong = differing(fs.decode(expected, case.fmt), got)
     wrong += int(np.count_nonzero(flags != (got_flags[picked] if manner.return_flags else flags)))
     return [wrong, picked.size]

@@ -6,6 +6,7 @@ Everything is measured in processes of its own, with a cache folder of Numba's t
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -36,6 +37,9 @@ FIRST_CALLS = {
 }
 
 
+_SUMS = ("{}", "sequential({}, fused)", "pairwise({})", "kahan({})", "neumaier({})", "exact({})")
+
+
 def _kernel_calls() -> Iterator[str]:
     """Calls that between them reach every kernel, each in the plainest manner and with flags."""
     arguments = {"to_integer": "a, np.int32", "from_integer": "i, fmt", "scalb": "a, i"}
@@ -50,9 +54,9 @@ def _kernel_calls() -> Iterator[str]:
                     how = f"rounding='{mode}', seed=1" if mode else ""
                     yield setup + f"fs.{operation}({', '.join(part for part in (given, how, flags) if part)})"
         yield setup + "fs.decode(a.codes, fmt); fs.classify(a); fs.total_order(a, a)"
-        for fused in "", ", fused=True":
-            yield setup + f"fs.matmul(a[None], a[:, None], accumulate=fs.Sequential(fmt{fused}))"
-        yield setup + "fs.matmul(a[None], a[:, None], accumulate=fs.Exact(fmt))"
+        for how, mode in itertools.product(_SUMS, modes):
+            description = how.format(name)
+            yield setup + f"fs.matmul(a[None], a[:, None], accumulate='{description}', rounding='{mode}', seed=1)"
         yield setup + "fs.quantize(x.astype('f8'), fmt, rounding='ties_to_even')"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import subprocess
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, peers, report, running, startup
+from benchmarks import cases, peers, races, report, running, startup, sums
 
 ROOT = Path(__file__).parents[1]
+SHORT = replace(races.QUICK, longest=0, rounds=1)
 TINY = replace(running.QUICK, sizes=dict.fromkeys(cases.QUICK, 512), rounds=1, sample=20)
 
 
@@ -29,11 +31,11 @@ def fake_peer(change) -> peers.Peer:
     def quantize(x, fmt, rounding):
         return peers.Job(lambda: change(fs.quantize(x, fmt, rounding=rounding)), np.asarray)
 
-    return peers.Peer("numpy", "numpy", 256, quantize, lambda *_: None, lambda *_: None)
+    return peers.Peer("numpy", "numpy", 256, quantize, *[lambda *_: None] * 3)
 
 
-def test_names_of_cases_are_unique():
-    names = [case.name for case in cases.cases()]
+def test_names_are_unique():
+    names = [part.name for part in [*cases.cases(), *sums.rows()]]
     assert len(set(names)) == len(names)
 
 
@@ -118,19 +120,126 @@ def test_command(tmp_path, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     run = json.loads(done.stdout)
+    run["sums"] = races.run(rows("small: *"), SHORT)
     monkeypatch.setattr(report, "RESULTS", tmp_path)
-    monkeypatch.setattr(report, "DOCS", tmp_path / "page.md")
-    report.DOCS.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    for page in "DOCS", "README":
+        path = tmp_path / f"{page}.md"
+        monkeypatch.setattr(report, page, path)
+        path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
     report.save(run, "trial")
     report.write_docs("trial")
-    text = report.DOCS.read_text(encoding="utf-8")
-    assert text.startswith("before\n") and text.endswith("\nafter\n") and "BF16 sqrt" in text and "\nold\n" not in text
-    assert str(Path.home()) not in text
+    for page, words in (report.DOCS, ["BF16 sqrt", "16 x 16 x 16"]), (report.README, ["16 x 16 x 16"]):
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith("before\n") and text.endswith("\nafter\n") and "\nold\n" not in text
+        assert all(word in text for word in words) and str(Path.home()) not in text
 
 
 def test_docs_show_a_recorded_run():
-    """The block in docs/performance.md is what --docs writes."""
-    recorded = report.RESULTS / "latest.json"
-    if recorded.exists():
-        block = report.DOCS.read_text(encoding="utf-8").partition(report.BEGIN)[2].partition(report.END)[0]
-        assert block.strip() == report.markdown(report.load("latest")), "run `python -m benchmarks --docs`"
+    """The blocks in docs/performance.md and README.md are what --docs writes."""
+    if (report.RESULTS / "latest.json").exists():
+        run = report.load("latest")
+        for page, text in (report.DOCS, report.markdown(run)), (report.README, report.quote(run)):
+            block = page.read_text(encoding="utf-8").partition(report.BEGIN)[2].partition(report.END)[0]
+            assert block.strip() == text, "run `python -m benchmarks --docs`"
+
+
+# -- products and sums ---------------------------------------------------------------------------------------------
+
+
+def rows(pattern: str) -> list[sums.Row]:
+    return [row for row in sums.rows() if fnmatch.fnmatch(row.name, pattern)]
+
+
+def test_every_target_has_rows():
+    assert {row.target for row in sums.rows()} - {None} == sums.TARGETS.keys()
+
+
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16, fs.E5M2, cases.CUSTOM], ids=str)
+def test_wide_data_do_not_overflow(fmt):
+    a, b = (np.abs(fs.decode(x, fmt)) for x in sums.codes(sums.Call(fmt, data="wide"), (4, 4, 512)))
+    assert np.isfinite(a).all() and (a > 0).all() and (a < 2.0**fmt.emin).any()
+    assert (a @ b).max() <= fmt.max
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "product FP16: blocked*", "product BF16: *stochastic*", "product E5M2: *toward zero*", "product ieee*: kahan*",
+        "exact: *E4M3*", "recording FP16: *everything*", "threads: *fp16*", "rate 64 x 64 x 1024: *", "peers: *NumPy",
+        "sum: *",
+    ],
+)  # fmt: skip
+def test_rows_run(pattern):
+    found = races.run(rows(pattern), SHORT)
+    assert found
+    for row in found:
+        calls = [call for call in (row["work"], row["against"]) if call]
+        if any("note" in call for call in calls):
+            assert row["holds"] is None and not hasattr(fs, "sum")
+            continue
+        assert all(call["rounds"] == 1 and (call["bits"] or [0])[0] == 0 for call in calls)
+        assert row["work"]["who"] != sums.OURS or row["work"]["bits"][1] > 0
+        assert (row["holds"] is None) == (row["target"] is None)
+    assert report.tables({"cases": [], "startup": {}, "sums": found})
+
+
+def test_wrong_bits_of_sums_would_be_seen(monkeypatch):
+    def damaged(call, operands):
+        right = ours(call, operands)
+        return peers.Job(lambda: fs.next_up(right.call()), right.read)
+
+    ours = races._KNOWN[sums.OURS]
+    call = sums.Call(fs.FP16, "sequential(fp16)", (4, 4, 16))
+    operands = sums.codes(call, call.shape)
+    assert races.against_reference(call, operands, 64) == [0, 4]
+    monkeypatch.setitem(races._KNOWN, sums.OURS, damaged)
+    assert races.against_reference(call, operands, 64) == [4, 4]
+    bits = races._bits(replace(call, who="NumPy"), call, races._fitted(replace(call, who="NumPy"), 0), SHORT)
+    assert bits == [16, 16]
+
+
+def test_loops_of_peers_equal_floatsim():
+    found = races.run(rows("peers: *"), SHORT)
+    for row in found:
+        assert row["against"].get("note") == "not installed" or row["against"]["bits"] == [0, 256]
+
+
+def test_a_missing_peer_is_said_to_be_missing(monkeypatch):
+    absent = replace(peers.PEERS["gfloat"], module="no_such_module_anywhere")
+    monkeypatch.setitem(peers.PEERS, "gfloat", absent)
+    (row,) = races.run(rows("peers: *gfloat"), SHORT)
+    assert row["against"]["note"] == "not installed" and row["measured"] is None and row["holds"] is None
+
+
+@pytest.mark.parametrize(
+    ("target", "work", "measured", "holds", "reaches"),
+    [("FP16", 5.0, 5.0, True, True), ("FP16", 8.0, 8.0, True, False), ("FP16", 9.0, 9.0, False, False),
+     ("threads", 0.5, 2.0, True, True), ("threads", 0.625, 1.6, False, False)],
+)  # fmt: skip
+def test_verdicts(target, work, measured, holds, reaches):
+    ours, other = sums.Call(fs.FP16, "sequential(fp16)"), sums.Call(fs.FP32, who=sums.SGEMM)
+    times = {"shape": [1], "median": 1.0, "fastest": 1.0}
+    row = races._row(sums.Row("", ours, other, target), times | {"median": work}, times)
+    assert (row["measured"], row["fastest"], row["holds"], row["reaches"]) == (measured, 1.0, holds, reaches)
+
+
+def test_calls_grow_until_they_take_too_long():
+    call = sums.Call(fs.FP32, "sequential(fp32)", (40, 33, 1), who=sums.SGEMM)
+    assert races._fitted(call, 0).shape == (10, 8, 1)
+    assert races._fitted(call, 1000).shape == (40, 33, 1)
+
+
+def test_runs_are_merged(tmp_path, monkeypatch):
+    def part(*names):
+        return {"quick": True, "machine": {}, "versions": {}, "parts": [names], "startup": {},
+                "cases": [{"name": name, "of": names} for name in names], "sums": []}  # fmt: skip
+
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    assert report.merged("trial", part("a")) == part("a")
+    monkeypatch.setattr(report, "load", lambda _: part("a", "b"))
+    (tmp_path / "trial.json").touch()
+    found = report.merged("trial", part("b", "c"))
+    assert [case["name"] for case in found["cases"]] == ["a", "b", "c"]
+    assert found["cases"][1]["of"] == ("b", "c") and len(found["parts"]) == 2
+    with pytest.raises(ValueError, match="versions"):
+        report.merged("trial", part("b") | {"versions": {"numpy": "0"}})

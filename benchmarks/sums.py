@@ -1,0 +1,224 @@
+"""Matrix products and sums, as rows: what is summed and how, what it is held against, and the targets of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import floatsim as fs
+from floatsim.accumulation import leaves
+from floatsim.recording import ALL
+
+from . import peers
+from .cases import CUSTOM, DIRECTED
+
+OURS, SGEMM, NUMPY_SUM, NUMPY_ACCUMULATE = "floatsim", "sgemm", "np.sum float32", "np.add.accumulate"
+SLOWER, FASTER, MICROSECONDS = "x slower", "x faster", "us"
+
+
+@dataclass(frozen=True)
+class Target:
+    """At most so many times slower than the other (or microseconds), or at least so many times faster."""
+
+    text: str
+    must: float
+    aim: float
+    unit: str = SLOWER
+
+
+TARGETS = {
+    "FP16": Target("FP16 sequential, products and sums rounded, against NumPy's sgemm", 8, 6),
+    "BF16": Target("BF16 sequential", 7, 5.5),
+    "any": Target("any format sequential", 15, 10),
+    "fused": Target("FP16 fused, and BF16 fused on data whose exponents allow the quick path", 12, 10),
+    "fused, wide": Target("BF16 fused on data whose exponents do not", 30, 20),
+    "directed": Target("FP16 and BF16, directed modes against ties to even", 1.3, 1.05),
+    "directed, any": Target("any format, directed modes against ties to even", 1.6, 1.05),
+    "stochastic BF16": Target("BF16 stochastic against sgemm", 14, 11),
+    "stochastic": Target("any format stochastic against sgemm", 35, 25),
+    "composed": Target("Blocked, SplitK, Pairwise, Strided against Sequential", 1.5, 1.1),
+    "Kahan": Target("Kahan against sgemm", 40, 25),
+    "Exact, narrow": Target("Exact of FP16 and FP8 inputs against sgemm", 60, 30),
+    "Exact, wide": Target("Exact of BF16 and FP32 inputs against sgemm", 200, 80),
+    "recording": Target("recording overflow, underflow and NaN against not", 4, 2.5),
+    "recording all": Target("recording everything, with the first k, against not", 10, 6),
+    "APyTypes": Target("FP16 against APyTypes", 50, 70, FASTER),
+    "gfloat": Target("FP16 against a loop over k with gfloat", 400, 600, FASTER),
+    "pychop": Target("FP16 against a loop over k with pychop", 5000, 7000, FASTER),
+    "torch": Target("FP16 against a loop over k in torch's own float16", 1.5, 2.5, FASTER),
+    "strided sum": Target("FP16 strided sum of 16 M against np.sum of float32", 1.3, 1.0),
+    "pairwise sum": Target("FP16 pairwise sum of 16 M against np.sum of float32", 1.6, 1.25),
+    "sequential sum": Target("FP16 sequential sum of 16 M against np.add.accumulate of float16", 5, 10, FASTER),
+    "threads": Target("two threads against one", 1.7, 1.95, FASTER),
+    "small": Target("a product of 16 x 16 x 16, once warm", 100, 50, MICROSECONDS),
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is timed. `shape` is (M, N, K) of a product, or the length of a sum; longer calls get less: see `races`."""
+
+    fmt: fs.FloatFormat
+    how: str = ""
+    shape: tuple[int, ...] = (512, 512, 512)
+    who: str = OURS
+    data: str = "easy"
+    mode: str = "ties_to_even"
+    events: tuple[str, ...] = ()
+    threads: int = 1
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        return {"rounding": self.mode} | ({"seed": 1} if self.mode == "stochastic" else {})
+
+    def __str__(self) -> str:
+        if self.who != OURS:
+            return self.who
+        said = [self.how]
+        if self.fmt not in {leaf.format for leaf in leaves(fs.as_accumulation(self.how))}:
+            said.append(f"of {self.fmt.name}")
+        said += [f"{self.data} data"] * (self.data != "easy")
+        said += [self.mode.replace("_", " ")] * (self.mode != "ties_to_even")
+        said += [f"recording {'everything' if self.events == _ALL else ', '.join(self.events)}"] * bool(self.events)
+        said += [f"{self.threads} threads"] * (self.threads > 1)
+        return ", ".join(said)
+
+
+@dataclass(frozen=True)
+class Row:
+    """`work` has to meet a target against another call (None: alone). A group's calls run in the same rounds."""
+
+    group: str
+    work: Call
+    against: Call | None = None
+    target: str | None = None
+
+    @property
+    def name(self) -> str:
+        other = f", against {self.against}" if self.against else ""
+        return f"{self.group}: {self.work}{other}"
+
+
+_NAN = ("overflow", "underflow", "nan")
+_INVALID = ("overflow", "underflow", "invalid")
+_ALL = tuple(sorted(ALL))
+_SGEMM = Call(fs.FP32, who=SGEMM)
+_FORMATS = ((fs.FP16, "FP16"), (fs.BF16, "BF16"), (fs.E5M2, "any"), (CUSTOM, "any"))
+_COMPOSED = (
+    "blocked({0}, 128, fp32)", "blocked({0}, 32, {0})", "splitk(4, {0}, fp32)", "strided({0}, 32)",
+)  # fmt: skip
+_TREES = ("adjacent", "halving", "numpy")
+
+
+def _sequential(fmt: fs.FloatFormat, fused: bool = False) -> str:
+    return f"sequential({fmt.name.lower()}{', fused' * fused})"
+
+
+def _products() -> Iterator[Row]:
+    """The rows on matrices of 512 x 512: for each format, everything in the same rounds as sgemm."""
+    for fmt, target in _FORMATS:
+        group, plain = f"product {fmt.name}", Call(fmt, _sequential(fmt))
+        narrow = target != "any"
+        for data in "easy", "wide":
+            yield Row(group, replace(plain, data=data), _SGEMM, target)
+        if narrow:
+            fused = Call(fmt, _sequential(fmt, fused=True))
+            wide = "fused, wide" if fmt is fs.BF16 else "fused"
+            yield Row(group, fused, _SGEMM, "fused")
+            yield Row(group, replace(fused, data="wide"), _SGEMM, wide)
+        for mode in DIRECTED:
+            yield Row(group, replace(plain, mode=mode), plain, "directed" if narrow else "directed, any")
+        stochastic = "stochastic BF16" if fmt is fs.BF16 else "stochastic"
+        yield Row(group, replace(plain, mode="stochastic"), _SGEMM, stochastic)
+        for inner in (plain, fused) if narrow else (plain,):
+            for text in _COMPOSED:
+                yield Row(group, replace(plain, how=text.format(inner.how)), inner, "composed")
+            for tree in _TREES:
+                exact = ", product=none" if inner is not plain else ""
+                yield Row(group, Call(fmt, f"pairwise({fmt.name.lower()}, {tree}{exact})"), inner, "composed")
+        yield Row(group, Call(fmt, f"kahan({fmt.name.lower()})"), _SGEMM, "Kahan")
+
+
+def _exact() -> Iterator[Row]:
+    narrow, wide = "Exact, narrow", "Exact, wide"
+    for fmt, target in (fs.FP16, narrow), (fs.E4M3, narrow), (fs.E5M2, narrow), (fs.BF16, wide), (fs.FP32, wide):
+        yield Row("exact", Call(fmt, "exact(fp32)"), _SGEMM, target)
+
+
+def _recording() -> Iterator[Row]:
+    for fmt in fs.FP16, fs.BF16, fs.E5M2:
+        plain = Call(fmt, _sequential(fmt))
+        for events, target in (_NAN, "recording"), (_INVALID, "recording"), (_ALL, "recording all"):
+            yield Row(f"recording {fmt.name}", replace(plain, events=events), plain, target)
+
+
+def _rivals() -> Iterator[Row]:
+    ours = Call(fs.FP16, _sequential(fs.FP16), (256,) * 3)
+    for peer in peers.PEERS:
+        if peer != "ml_dtypes":  # it has no FP16
+            yield Row("peers", ours, replace(ours, who=peer), peer if peer in TARGETS else None)
+
+
+def _sums() -> Iterator[Row]:
+    many = (1 << 24,)
+    rivals = {who: Call(fs.FP16, shape=many, who=who) for who in (NUMPY_SUM, NUMPY_ACCUMULATE)}
+    yield Row("sum", Call(fs.FP16, "strided(fp16, 1024)", many), rivals[NUMPY_SUM], "strided sum")
+    for tree in _TREES:
+        yield Row("sum", Call(fs.FP16, f"pairwise(fp16, {tree})", many), rivals[NUMPY_SUM], "pairwise sum")
+    yield Row("sum", Call(fs.FP16, _sequential(fs.FP16), many), rivals[NUMPY_ACCUMULATE], "sequential sum")
+
+
+def _threads() -> Iterator[Row]:
+    for fmt, _ in _FORMATS[:3]:
+        one = Call(fmt, _sequential(fmt))
+        yield Row("threads", replace(one, threads=2), one, "threads")
+
+
+def _small() -> Iterator[Row]:
+    for how in *(_sequential(fmt) for fmt, _ in _FORMATS[:3]), "blocked(fp16, 4, fp32)", "exact(fp32)":
+        fmt = fs.FP16 if "(fp16" in how or "exact" in how else fs.as_accumulation(how).result_format
+        yield Row("small", Call(fmt, how, (16,) * 3), None, "small")
+
+
+_SHAPES = [(n, n, n) for n in (64, 128, 256, 512, 1024)] + [(64, 64, k) for k in (1 << 10, 1 << 13, 1 << 16)]
+_THIN = [(1, 1, 1 << 20), (4096, 1, 4096), (1, 4096, 4096)]  # dot, matrix by vector, vector by matrix
+
+
+def _rates() -> Iterator[Row]:
+    """How fast, by shape: no targets."""
+    for shape in _SHAPES + _THIN:
+        group = f"rate {' x '.join(map(str, shape))}"
+        yield Row(group, replace(_SGEMM, shape=shape))
+        for how in *(_sequential(fmt) for fmt, _ in _FORMATS[:3]), _sequential(fs.FP16, fused=True):
+            yield Row(group, Call(fs.as_accumulation(how).result_format, how, shape))
+
+
+def rows() -> list[Row]:
+    return [
+        *_products(), *_exact(), *_recording(), *_rivals(), *_sums(), *_threads(), *_small(), *_rates(),
+    ]  # fmt: skip
+
+
+# -- data ----------------------------------------------------------------------------------------------------------
+
+
+def codes(call: Call, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Codes of a (M, K) and b (K, N), or of the terms of a sum.
+
+    easy: N(0, 1). wide: exponents spread evenly from the format's smallest subnormal to where 512 products do not yet
+    overflow.
+    """
+    rng = np.random.default_rng(shape)
+    sizes = [shape] if len(shape) == 1 else [(shape[0], shape[2]), (shape[2], shape[1])]
+    fmt = call.fmt
+    found = []
+    for size in sizes:
+        x = rng.standard_normal(size)
+        if call.data == "wide":
+            exponents = rng.integers(fmt.emin - fmt.trailing_bits, (fmt.emax - 10) // 2, size, endpoint=True)
+            x = np.ldexp(np.copysign(rng.uniform(1, 2, size), x), exponents)
+        found.append(fs.encode(x, fmt))
+    return found
