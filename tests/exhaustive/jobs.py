@@ -287,6 +287,32 @@ def _every_pair(fmt: fs.FloatFormat, chunk: int) -> Outcome:
     return _compared(operation, fmt, how, operands, (got, happened), (np.array(want, got.dtype), np.array(events)))
 
 
+# -- one step of a sum -------------------------------------------------------------------------------------------------
+
+
+def _step(fmt: fs.FloatFormat, how: fs.accumulation.Accumulation, mode: Rounding, chunk: int) -> Outcome:
+    """round(c + a * b), or with the product rounded: whatever is fast against the integer kernels.
+
+    8 bits: one c, all a, all b. 16 bits: some c, b = 1, all a.
+    """
+    every = fs.from_codes(fmt.codes(), fmt)
+    if fmt.bits <= 8:
+        a, b, c = every[:, None], every[None, :], every[chunk : chunk + 1]
+    else:
+        c = every[chunk * _STEP_ROWS : (chunk + 1) * _STEP_ROWS, None]
+        a, b = fs.array(np.ones((_STEP_ROWS, 1)), fmt), every[None, :]
+    keywords = {"accumulate": how, "rounding": mode, "seed": chunk}
+    got = fs.matmul(a, b, c, **keywords).codes
+    with fs.record():
+        want = fs.matmul(a, b, c, **keywords).codes
+    operands = tuple(np.broadcast_to(x.codes, got.shape).ravel() for x in (a, b, c))
+    return _compared(str(how), fmt, How(mode), operands, (got.ravel(),), (want.ravel(),))
+
+
+_STEP_ROWS = 16
+_STEPS = {"": {}, "-fused": {"fused": True}}
+
+
 @functools.cache
 def jobs() -> dict[str, Job]:
     """All jobs by name, in the order in which a full run takes them."""
@@ -318,4 +344,12 @@ def jobs() -> dict[str, Job]:
             for operation in _PAIR_OPERATIONS:
                 add(f"pairs-{fmt.name}-{operation}-{mode.name}", f"all pairs of {fmt.name}, {operation}, {mode.name}",
                     (1 << 16) // _ROWS, functools.partial(_pairs, fmt, operation, mode))  # fmt: skip
+    for mode in Rounding:
+        for fmt in (fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E3M4, fs.E2M3, fs.FP16, fs.BF16):
+            for kind, fields in _STEPS.items():
+                if fmt.bits <= 8 or not fields:
+                    terms = "all c + a*b" if fmt.bits <= 8 else "all c + a"
+                    add(f"steps-{fmt.name}{kind}-{mode.name}", f"{terms} of {fmt.name}, {mode.name}, fast and not",
+                        1 << fmt.bits if fmt.bits <= 8 else (1 << fmt.bits) // _STEP_ROWS,
+                        functools.partial(_step, fmt, fs.Sequential(fmt, **fields), mode))  # fmt: skip
     return {job.name: job for job in found}

@@ -33,7 +33,9 @@ class Result:
 
 
 CARRIERS_OF_BITS = (
-    "formats", "rounding", "reference", "contexts", "streams", "conversion", "arithmetic", "emulator", "shortcuts",
+    "formats", "rounding", "reference", "contexts", "streams", "conversion", "arithmetic", "elements", "shortcuts",
+    "accumulation", "choice", "cuts", "doubles", "expansions", "leaves", "linalg", "singles", "sources", "summation",
+    "trees", "widening",
 )  # fmt: skip
 """The modules of floatsim that results depend on; plots, commands and logs may change without a new run."""
 
