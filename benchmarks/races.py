@@ -34,7 +34,7 @@ class Settings:
     terms: int
 
 
-FULL = Settings(longest=1.0, rounds=9, budget=2.0, terms=1 << 12)
+FULL = Settings(longest=2.0, rounds=9, budget=2.0, terms=1 << 12)
 QUICK = Settings(longest=0.01, rounds=2, budget=0.1, terms=1 << 7)
 _SMALLEST = 16
 
@@ -124,13 +124,13 @@ def _fitted(call: Call, longest: float) -> _Runner | str:
 
 
 def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list[int]:
-    """[differing, compared] of floatsim's results against `reference_sums`: at least one, of about `most` terms."""
+    """[differing, compared] of floatsim's results against `reference_sums`, of `most` terms altogether."""
     if len(operands) == 1:
-        operands = [operands[0][:most]]  # a sum's beginning is one, too
+        operands = [operands[0][:most]]  # the beginning of a sum is one, too
         columns = [[(code, None) for code in operands[0]]]
         picked = np.array([0])
     else:
-        a, b = operands
+        a, b = operands = [operands[0][:, :most], operands[1][:most]]
         size = a.shape[0] * b.shape[1]
         picked = np.random.default_rng(0).choice(size, min(size, max(1, most // a.shape[1])), replace=False)
         columns = [list(zip(a[n // b.shape[1]], b[:, n % b.shape[1]], strict=True)) for n in picked]
