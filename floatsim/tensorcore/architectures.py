@@ -1,0 +1,368 @@
+"""The table: which matrix instructions an architecture has, what each computes, and how sure that is.
+
+Numbers and evidence: F. A. Khattak and M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (outputs of V100, A100,
+A2, Ada, L40S, H100, H200 and B200, published in north-numerical-computing/MATLAB-tensor-core); P. Xie et al., MMA-Sim
+(the package mmasim 2.1.1, and the tests in its repository, which ran on the cards named). The fraction bits of FP8 on
+Hopper are reported by DeepSeek-V3 (arXiv 2412.19437, 3.3.2: "around 14 bits"), too, and the absence of truncation in
+its `mma.sync` in deepseek-ai/DeepGEMM#37; that `mma.sync` is emulated there in NVIDIA/cutlass#1986.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from floatsim.formats import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E4M3FNUZ,
+    E5M2,
+    E5M2FNUZ,
+    E8M0,
+    FP16,
+    FP32,
+    FP64,
+    TF32,
+    FloatFormat,
+)
+from floatsim.rounding import Rounding
+from floatsim.tensorcore.instructions import (
+    E8M13,
+    EvenAndOdd,
+    Evidence,
+    ExactBlocks,
+    FlushedTree,
+    FmaChain,
+    FusedBlocks,
+    GroupedBlocks,
+    Instruction,
+    LateAccumulator,
+    Model,
+    Scales,
+    TwoHalves,
+)
+
+__all__ = ["ARCHITECTURES", "Architecture", "as_architecture", "as_instruction_name", "select"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A generation of matrix units: its name, what its maker calls it, and its instructions.
+
+    Where no instruction is named, the first that takes the operands is meant.
+    """
+
+    name: str
+    title: str
+    instructions: tuple[Instruction, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of its instructions, each once, in the table's order."""
+        return tuple(dict.fromkeys(row.name for row in self.instructions))
+
+
+# -- how rows are written ----------------------------------------------------------------------------------------------
+
+SILICON, ASSERTED, MODEL, NOTHING = Evidence
+
+_FP16, _HALVES, _TF32, _FP8 = (FP16,), (FP16, BF16), (TF32,), (E4M3, E5M2)
+_NARROW = (E4M3, E5M2, E3M2, E2M3, E2M1)
+_FP4, _FP64, _FP32 = (E2M1,), (FP64,), (FP32,)
+_FNUZ = (E4M3FNUZ, E5M2FNUZ)
+
+_EIGHT_BITS = {E4M3, E4M3FNUZ}  # such formats may be mixed, and so may all that are narrower
+
+
+def _rounding(grid: FloatFormat) -> Rounding:
+    return Rounding.TIES_TO_EVEN if grid == FP16 else Rounding.TOWARD_ZERO
+
+
+def _of(
+    name: str, inputs: tuple[FloatFormat, ...], k: int, output: FloatFormat, model: Model, evidence: Evidence,
+    cards: str = "", note: str = "",
+) -> Instruction:  # fmt: skip
+    return Instruction(
+        name, inputs, k, model, output, evidence, cards, mixes=inputs[0] in _EIGHT_BITS, truncates=inputs == _TF32,
+        note=note,
+    )  # fmt: skip
+
+
+def _fused(
+    name: str, inputs: tuple[FloatFormat, ...], k: int, terms: int, fraction_bits: int, floor: int, grid: FloatFormat,
+    evidence: Evidence, cards: str = "", note: str = "",
+) -> Instruction:  # fmt: skip
+    model = FusedBlocks(terms, fraction_bits, floor, grid, _rounding(grid))
+    return _of(name, inputs, k, FP16 if grid == FP16 else FP32, model, evidence, cards, note)
+
+
+def _two_halves(
+    name: str, fraction_bits: int, floor: int, grid: FloatFormat, evidence: Evidence, cards: str, note: str = ""
+) -> Instruction:
+    model = TwoHalves(FusedBlocks(16, fraction_bits, floor, grid, _rounding(grid)))
+    return _of(name, _FP8, 32, grid, model, evidence, cards, note)
+
+
+def _fp64(evidence: Evidence, cards: str, *shapes: str) -> tuple[Instruction, ...]:
+    return tuple(_of(name, _FP64, int(name.split("k")[1]), FP64, FmaChain(), evidence, cards) for name in shapes)
+
+
+def _scaled(family: str, cards: str) -> tuple[Instruction, ...]:
+    """The block-scaled instructions, alike on both Blackwells: one algorithm for k = 32, one for k = 64."""
+    one = FusedBlocks(32, 25, -133, FP32, Rounding.TOWARD_ZERO)
+    four = GroupedBlocks(64, 35, -139, FP32, Rounding.TOWARD_ZERO, group=16)
+    by32, by16 = Scales(32, E8M0), (Scales(16, E4M3), Scales(16, E8M0))
+    return (
+        Instruction(f"{family}k32.mxf8f6f4", _NARROW, 32, one, FP32, MODEL, cards, mixes=True, scales=(by32,)),
+        Instruction(f"{family}k64.mxf4", _FP4, 64, four, FP32, MODEL, cards, scales=(by32,)),
+        Instruction(f"{family}k64.nvf4", _FP4, 64, four, FP32, MODEL, cards, scales=(*by16, by32)),
+    )
+
+
+# -- NVIDIA ------------------------------------------------------------------------------------------------------------
+# fmt: off
+
+_CHAIN = "a chain of two blocks; the published outputs fill one"
+_HALF = "the published outputs fill the first four of its terms"
+_C_ZERO = "published with c = 0 only"
+_ON_B200 = "published with D in FP16 there, and with both on B200"
+_PRESUMED = "presumably one block over FP16, as m16n8k32 has two"
+_AS_MMA = "the model of mma.m16n8k16, which equals silicon"
+_AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals silicon"
+
+#           instruction          A, B      k   L   F  e_zero  D         evidence
+_VOLTA = (
+    _fused("mma.m8n8k4",        _FP16,     4,  4, 23, -131, FP32,  SILICON,  "V100"),
+    _fused("mma.m8n8k4",        _FP16,     4,  4, 23,  -19, FP16,  SILICON,  "V100"),
+)
+_TURING = (
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 24, -132, FP32,  ASSERTED, "T4"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 24,  -20, FP16,  ASSERTED, "T4"),
+    _fused("mma.m8n8k4",        _FP16,     4,  4, 23, -131, FP32,  MODEL,    "T4", "with Volta's numbers"),
+    _fused("mma.m8n8k4",        _FP16,     4,  4, 23,  -19, FP16,  MODEL,    "T4", "with Volta's numbers"),
+)
+_AMPERE = (
+    _fused("mma.m16n8k16",      _HALVES,  16,  8, 24, -132, FP32,  ASSERTED, "A100", _CHAIN),
+    _fused("mma.m16n8k16",      _FP16,    16,  8, 24,  -20, FP16,  ASSERTED, "A100", _CHAIN),
+    _fused("mma.m16n8k8",       _HALVES,   8,  8, 24, -132, FP32,  SILICON,  "A100, A2"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 24,  -20, FP16,  SILICON,  "A100, A2"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  4, 24, -132, FP32,  SILICON,  "A100, A2", _CHAIN),
+    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 24, -132, FP32,  ASSERTED, "A100"),
+    *_fp64(MODEL, "A100", "mma.m8n8k4"),
+)
+_ADA = (
+    _fused("mma.m16n8k16",      _HALVES,  16,  8, 24, -132, FP32,  MODEL,    "RTX 4090", _CHAIN),
+    _fused("mma.m16n8k16",      _FP16,    16,  8, 24,  -20, FP16,  MODEL,    "RTX 4090", _CHAIN),
+    _fused("mma.m16n8k8",       _HALVES,   8,  8, 24, -132, FP32,  SILICON,  "RTX 1000, L40S"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 24,  -20, FP16,  SILICON,  "RTX 1000, L40S"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  4, 24, -132, FP32,  SILICON,  "RTX 1000, L40S", _CHAIN),
+    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 24, -132, FP32,  MODEL,    "RTX 4090"),
+    _fused("mma.m16n8k32",      _FP8,     32, 16, 13, -132, E8M13, SILICON,  "RTX 1000, L40S"),
+    _fused("mma.m16n8k32",      _FP8,     32, 16, 13,  -20, FP16,  SILICON,  "RTX 1000"),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 13, -132, E8M13, MODEL,    "RTX 4090"),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 13,  -20, FP16,  MODEL,    "RTX 4090"),
+    *_fp64(MODEL, "RTX 4090", "mma.m8n8k4"),
+)
+_HOPPER = (
+    _fused("wgmma.k16",         _HALVES,  16, 16, 25, -133, FP32,  MODEL,    "H100", _AS_MMA),
+    _fused("wgmma.k16",         _FP16,    16, 16, 25,  -21, FP16,  MODEL,    "H100", _AS_MMA),
+    _fused("wgmma.k8.tf32",     _TF32,     8,  8, 25, -133, FP32,  MODEL,    "H100", _AS_MMA_TF32),
+    _fused("wgmma.k32",         _FP8,     32, 32, 13, -133, E8M13, SILICON,  "H100, H200", _C_ZERO),
+    _fused("wgmma.k32",         _FP8,     32, 32, 13,  -21, FP16,  MODEL,    "H100"),
+    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  SILICON,  "H100, H200"),
+    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  SILICON,  "H100, H200"),
+    _fused("mma.m16n8k8",       _HALVES,   8,  8, 25, -133, FP32,  MODEL,    "H100"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "H100"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  SILICON,  "H100, H200", _HALF),
+    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "H100"),
+    _two_halves("mma.m16n8k32",                   25, -133, FP32,  NOTHING,  "", _ON_B200),
+    _two_halves("mma.m16n8k32",                   25,  -21, FP16,  SILICON,  "H100, H200"),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  NOTHING,  "", _PRESUMED),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 25,  -21, FP16,  NOTHING,  "", _PRESUMED),
+    *_fp64(MODEL, "H100", "mma.m16n8k16", "mma.m16n8k8", "mma.m16n8k4", "mma.m8n8k4"),
+)
+_BLACKWELL = (
+    _fused("tcgen05.k16",       _HALVES,  16, 16, 25, -133, FP32,  MODEL,    "B200", _AS_MMA),
+    _fused("tcgen05.k16",       _FP16,    16, 16, 25,  -21, FP16,  MODEL,    "B200", _AS_MMA),
+    _fused("tcgen05.k8.tf32",   _TF32,     8,  8, 25, -133, FP32,  MODEL,    "B200", _AS_MMA_TF32),
+    _fused("tcgen05.k32",       _NARROW,  32, 32, 25, -133, FP32,  MODEL,    "B200"),
+    _fused("tcgen05.k32",       _NARROW,  32, 32, 25,  -21, FP16,  MODEL,    "B200"),
+    *_scaled("tcgen05.", "B200"),
+    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  SILICON,  "B200"),
+    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  SILICON,  "B200"),
+    _fused("mma.m16n8k8",       _HALVES,   8,  8, 25, -133, FP32,  MODEL,    "B200"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "B200"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  SILICON,  "B200", _HALF),
+    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "B200"),
+    _two_halves("mma.m16n8k32",                   25, -133, FP32,  SILICON,  "B200"),
+    _two_halves("mma.m16n8k32",                   25,  -21, FP16,  SILICON,  "B200"),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  NOTHING,  "", _PRESUMED),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 25,  -21, FP16,  NOTHING,  "", _PRESUMED),
+    *_fp64(MODEL, "B200", "mma.m8n8k4"),
+)
+_BLACKWELL_RTX = (
+    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k8",       _HALVES,   8,  8, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k32",      _NARROW,  32, 32, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k32",      _NARROW,  32, 32, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k16",      _FP8,     16, 16, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
+    *_scaled("mma.m16n8", "RTX PRO 6000"),
+    *_fp64(MODEL, "RTX PRO 6000", "mma.m8n8k4"),
+)
+
+# -- AMD: the shapes of one kind of input differ in nothing but how many blocks they chain -----------------------------
+
+
+def _mfma(
+    cards: str, inputs: tuple[FloatFormat, ...], model: Model, *shapes: str, output: FloatFormat = FP32
+) -> tuple[Instruction, ...]:
+    return tuple(
+        _of(f"mfma.{shape}", inputs, int(shape.split(".")[0].split("x")[2]), output, model, MODEL, cards)
+        for shape in shapes
+    )
+
+
+_FP32_SHAPES = ("32x32x2", "32x32x1", "16x16x4", "16x16x1", "4x4x1")
+_HALF_SHAPES = ("32x32x8", "32x32x4", "16x16x16", "16x16x4", "4x4x4")
+_OLD_SHAPES = ("32x32x4", "32x32x2", "16x16x8", "16x16x2", "4x4x2")
+_NEW_SHAPES = ("32x32x8", "16x16x16", "16x16x4", "4x4x4", "32x32x4.bf16_1k")
+
+_CDNA1 = (
+    *_mfma("MI100", _FP16, ExactBlocks(4), *_HALF_SHAPES),
+    *_mfma("MI100", (BF16,), ExactBlocks(2), *_OLD_SHAPES),
+    *_mfma("MI100", _FP32, FmaChain(), *_FP32_SHAPES),
+)
+_CDNA2 = (
+    *_mfma("MI250X", _FP16, FlushedTree(4), *_HALF_SHAPES),
+    *_mfma("MI250X", (BF16,), FlushedTree(4), *_NEW_SHAPES),
+    *_mfma("MI250X", (BF16,), FlushedTree(2), *_OLD_SHAPES),
+    *_mfma("MI250X", _FP32, FmaChain(), *_FP32_SHAPES),
+    *_mfma("MI250X", _FP64, FmaChain(), "16x16x4", "4x4x4", output=FP64),
+)
+_CDNA3 = (
+    *_mfma("MI300X", _HALVES, LateAccumulator(8, 24, 31), *_HALF_SHAPES),
+    *_mfma("MI300X", _TF32, LateAccumulator(4, 24, 31), "32x32x4.xf32", "16x16x8.xf32"),
+    *_mfma("MI300X", _FNUZ, EvenAndOdd(16, 24, 31), "32x32x16", "16x16x32"),
+    *_mfma("MI300X", _FP32, FmaChain(), *_FP32_SHAPES),
+    *_mfma("MI300X", _FP64, FmaChain(), "16x16x4", "4x4x4", output=FP64),
+)
+# fmt: on
+
+# -- all ---------------------------------------------------------------------------------------------------------------
+
+ARCHITECTURES = {
+    architecture.name: architecture
+    for architecture in (
+        Architecture("volta", "NVIDIA Volta (sm_70)", _VOLTA),
+        Architecture("turing", "NVIDIA Turing (sm_75)", _TURING),
+        Architecture("ampere", "NVIDIA Ampere (sm_80, sm_86)", _AMPERE),
+        Architecture("ada", "NVIDIA Ada Lovelace (sm_89)", _ADA),
+        Architecture("hopper", "NVIDIA Hopper (sm_90)", _HOPPER),
+        Architecture("blackwell", "NVIDIA Blackwell (sm_100)", _BLACKWELL),
+        Architecture("blackwell-rtx", "NVIDIA RTX Blackwell (sm_120)", _BLACKWELL_RTX),
+        Architecture("cdna1", "AMD CDNA (gfx908)", _CDNA1),
+        Architecture("cdna2", "AMD CDNA 2 (gfx90a)", _CDNA2),
+        Architecture("cdna3", "AMD CDNA 3 (gfx942)", _CDNA3),
+    )
+}
+"""The architectures by name, the oldest of each maker first."""
+
+
+def as_architecture(name: Any) -> Architecture:
+    """The architecture of this name; an error lists all.
+
+    >>> as_architecture("Ada").title
+    'NVIDIA Ada Lovelace (sm_89)'
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"an architecture is named by a text such as 'hopper', not {name!r}")
+    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    if key in ARCHITECTURES:
+        return ARCHITECTURES[key]
+    near = difflib.get_close_matches(key, ARCHITECTURES, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown architecture {name!r}; {hint}known are {', '.join(ARCHITECTURES)}")
+
+
+def as_instruction_name(architecture: Architecture, name: Any) -> str:
+    """The name of an instruction that the architecture has; an error lists them, or says who has it.
+
+    >>> as_instruction_name(as_architecture("hopper"), "WGMMA.k16")
+    'wgmma.k16'
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"an instruction is named by a text such as {architecture.names[0]!r}, not {name!r}")
+    key = name.strip().lower()
+    if key in architecture.names:
+        return key
+    owners = [other.name for other in ARCHITECTURES.values() if key in other.names]
+    near = difflib.get_close_matches(key, architecture.names, n=1)
+    hint = f"{', '.join(owners)} has it; " if owners else f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(
+        f"{architecture.name} has no instruction {name!r}; {hint}there are {', '.join(architecture.names)}"
+    )
+
+
+def select(
+    architecture: Architecture, name: str | None, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None,
+    scales: Scales | None = None,
+) -> Instruction:  # fmt: skip
+    """The row of the table for operands of these formats; where no instruction is named, the architecture's own.
+
+    `output` None takes FP32, or FP64 for FP64 operands. Block-scaled operands name the `scales` that they have. A
+    ValueError lists what there is where nothing fits.
+
+    >>> from floatsim.formats import BF16, TF32, FP32
+    >>> select(as_architecture("hopper"), None, BF16, BF16).name
+    'wgmma.k16'
+    >>> select(as_architecture("volta"), None, BF16, BF16)
+    Traceback (most recent call last):
+    ValueError: volta does not multiply BF16 by BF16; it takes FP16 (mma.m8n8k4)
+    """
+    named = [row for row in architecture.instructions if name in (None, row.name)]
+    where = architecture.name if name is None else f"{name} on {architecture.name}"
+    rows = [row for row in named if bool(row.scales) == (scales is not None)]
+    if not rows:
+        with_scales = [row.name for row in architecture.instructions if row.scales]
+        if scales is None:
+            raise ValueError(f"{where} takes scales, which were not given")
+        has = f"instructions with scales are {', '.join(with_scales)}" if with_scales else "it has none that do"
+        raise ValueError(f"{where} takes no scales; {has}")
+    # FP32 operands are read as TF32 only by an instruction that was named
+    taking = [row for row in rows if row.takes(a, b) and (name is not None or not row.truncates or FP32 not in (a, b))]
+    if not taking:
+        raise ValueError(f"{where} does not multiply {a} by {b}; {_what_it_takes(rows, a, b)}")
+    if scales is not None:
+        fitting = [row for row in taking if scales in row.scales]
+        if not fitting:
+            every = {f"{s.format} for every {s.every}": None for row in taking for s in row.scales}
+            given = f"{scales.format} for every {scales.every}"
+            raise ValueError(f"{where} takes no scales of {given} elements; there are {', '.join(every)}")
+        taking = fitting
+    wanted = [row for row in taking if output is None or row.output == output]
+    if not wanted:
+        there = {str(row.output): None for row in taking}
+        raise ValueError(f"{where} gives {' and '.join(there)} for {a}, not {output}")
+    return wanted[0]
+
+
+def _what_it_takes(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> str:
+    """The formats that some instructions take, and which ones; that FP32 is taken only by name."""
+    by_inputs: dict[str, dict[str, None]] = {}
+    for row in rows:
+        listed = ", ".join(map(str, row.inputs))
+        by_inputs.setdefault(f"any mix of {listed}" if row.mixes else listed, {})[row.name] = None
+    takes = "; ".join(f"{inputs} ({', '.join(names)})" for inputs, names in by_inputs.items())
+    tf32 = [row.name for row in rows if row.truncates]
+    hint = f". FP32 operands are read as TF32 where the instruction is named: {', '.join(tf32)}"
+    return f"it takes {takes}" + (hint if tf32 and FP32 in (a, b) else "")
