@@ -6,10 +6,11 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from floatsim_kernels import machine, widths
 
 from floatsim import elements
 from floatsim.contexts import Manner
-from floatsim.formats import BF16, FP32, FP64, FloatFormat
+from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.rounding import Attributes
 
 if TYPE_CHECKING:
@@ -23,16 +24,39 @@ Floats: TypeAlias = "NDArray[np.floating[Any]]"
 _EXACT = Manner(Attributes())
 
 
-@functools.lru_cache(maxsize=64)
-def _table(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    """The value of every code of a small format."""
-    return _converted(np.arange(1 << fmt.bits, dtype=fmt.code_dtype), fmt, carrier)
-
-
 def _converted(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
     assert carrier.dtype is not None
     floats: Floats = elements.convert(codes, fmt, carrier, _EXACT)[0].view(carrier.dtype)
     return floats
+
+
+@functools.lru_cache(maxsize=64)
+def _row(fmt: FloatFormat) -> NDArray[np.uint32] | None:
+    """What the kernels of `widths` need to know; None for formats that they are not for."""
+    if not (fmt.emin - fmt.trailing_bits >= FP32.emin - FP32.trailing_bits and fmt.emax <= FP32.emax):
+        return None
+    if fmt.precision > FP32.precision or fmt.emin > 1 or fmt.bits > 32 or fmt.canonical_nan is None or fmt.is_scale:
+        return None
+
+    def power(exponent: int) -> int:
+        return int(np.ldexp(np.float32(1), exponent).view(np.uint32))
+
+    fields = {
+        "sign": fmt.sign_mask,
+        "magnitude": fmt.magnitude_mask,
+        "sign_shift": 32 - fmt.bits,
+        "shift": FP32.trailing_bits - fmt.trailing_bits,
+        "scale": power(fmt.emin - FP32.emin),
+        "unscale": power(FP32.emin - fmt.emin),
+        "max_code": fmt.max_code,
+        "infinity": fmt.infinity_code or 0,  # 0 is beyond no largest number
+        "nan": fmt.canonical_nan,
+        "infinite_result": fmt.infinity_code or 0,
+        "zero_sign": 0xFFFFFFFF if fmt.has_signed_zero else 0,
+    }
+    row = np.array([fields[name] for name in widths.WIDTH_FIELDS], dtype=np.uint32)
+    row.flags.writeable = False
+    return row
 
 
 def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
@@ -40,18 +64,24 @@ def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
     assert carrier.dtype is not None
     if fmt == carrier:
         return np.ascontiguousarray(codes).view(carrier.dtype)
-    if fmt.bits <= 8 or (fmt.bits <= 16 and codes.size > 1 << 18):
-        return np.take(_table(fmt, carrier), codes)
-    if fmt == BF16:
-        single: Floats = (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return np.ascontiguousarray(single, carrier.dtype)
     if fmt == FP32 and carrier == FP64:
         with np.errstate(invalid="ignore"):  # of signalling NaNs
             return np.ascontiguousarray(codes).view(np.float32).astype(np.float64)
-    return _converted(np.ascontiguousarray(codes), fmt, carrier)
+    codes = np.ascontiguousarray(codes)
+    if (row := _row(fmt)) is None or not machine.environment_is_default():
+        return _converted(codes, fmt, carrier)
+    single: Floats = np.empty(codes.shape, np.float32)
+    widths.widen(codes.reshape(-1), single.reshape(-1), row)
+    return single if carrier == FP32 else single.astype(carrier.dtype)
 
 
 def narrow(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
-    """The codes of values that lie on the format's grid."""
-    codes: Codes = elements.convert(values.view(carrier.code_dtype), carrier, fmt, _EXACT)[0]
+    """The codes of values that lie on the format's grid: C-contiguous, in the carrier's dtype."""
+    if (row := _row(fmt)) is None or not machine.environment_is_default():
+        converted: Codes = elements.convert(values.view(carrier.code_dtype), carrier, fmt, _EXACT)[0]
+        return converted
+    codes: Codes = np.empty(values.shape, fmt.code_dtype)
+    with np.errstate(invalid="ignore"):
+        single = values.astype(np.float32, copy=False)
+    widths.narrow(single.reshape(-1), codes.reshape(-1), row)
     return codes
