@@ -11,7 +11,7 @@ from typing import Any
 
 from .peers import PEERS
 
-_FEATURES = ("avx2", "avx512f", "f16c", "fma", "fp16", "bf16")
+_FEATURES = ("avx2", "avx512f", "avx512fp16", "avx512bf16", "f16c", "fma", "fp16", "bf16")
 
 
 def _cpu_model() -> str:
