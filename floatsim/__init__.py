@@ -26,7 +26,7 @@ _HOMES = {
         "issubnormal less less_equal logb maximum maximum_number minimum minimum_number multiply negative next_down "
         "next_up not_equal remainder rint scalb signbit sqrt subtract total_order trunc unordered"
     ),
-    "accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided as_accumulation",
+    "accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
     "linalg": "dot matmul",
     "ulps": "ulp ulp_distance",
     "explanation": "explain_rounding",

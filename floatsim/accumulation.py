@@ -6,24 +6,28 @@ touches.
 
 *Leaves* add terms: `Sequential`, `Pairwise`, `Kahan`, `Neumaier`, `Exact`. *Composites* cut the terms into parts, add
 each part by an inner description, and the parts' results, terms in their turn, by an outer one: `Strided`, `Blocked`,
-`SplitK`. Each is written as a text, too: see `parse`.
+`SplitK`. A `TensorCore` adds products as a matrix unit does, which is not by steps of IEEE arithmetic. Each is written
+as a text, too: see `parse`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from floatsim.checks import as_flag, as_index
-from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats import FP16, FP32, FloatFormat, FormatLike, as_format
 from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, as_member
+from floatsim.tensorcore.architectures import ARCHITECTURES, Architecture, as_architecture, as_instruction_name, select
+from floatsim.tensorcore.instructions import Instruction, Scales
 
 __all__ = [
     "Accumulation", "AccumulationLike", "Blocked", "Exact", "Kahan", "Leaf", "Neumaier", "Pairwise", "Sequential",
-    "SplitK", "Strided", "as_accumulation", "leaves", "parse", "rounds_stochastically",
-    "settled",
+    "SplitK", "Strided", "TensorCore", "as_accumulation", "fitted", "leaves", "parse", "rounds_stochastically",
+    "settled", "tensor_cores",
 ]  # fmt: skip
 
 TREES = ("adjacent", "halving", "numpy")
@@ -385,6 +389,97 @@ class Exact(Leaf):
         self._settle(format, rounding, ftz, daz, overflow)
 
 
+@dataclass(frozen=True, repr=False, init=False)
+class TensorCore(Accumulation):
+    """The sum of a matrix unit, bit for bit: products are exact, and a block of them is added at once.
+
+    The K loop is that of a GEMM kernel: an instruction takes k terms, and D, what it returns, is the accumulator c of
+    the next one, in D's format. What the last instruction misses of its k is filled up with zeros, which changes no bit
+    (but the sign of a zero in chains of IEEE additions: FP64, and AMD's). c is rounded to D's format first, ties to
+    even, and without c the accumulator starts as +0.
+
+    `fs.tensorcore` has the table of architectures and instructions, what each of them computes, and what that has been
+    held against: outputs of real GPUs, another model, or nothing.
+
+    Parameters
+    ----------
+    arch : str
+        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna1", "cdna2" or "cdna3".
+    instruction : str, optional
+        "mma.m16n8k16", "wgmma.k32", "tcgen05.k16", "mfma.32x32x8", ...; default: the architecture's own one for the
+        operands' formats: mma up to Ada, wgmma on Hopper, tcgen05 on Blackwell, mma on RTX Blackwell. FP32 operands
+        are taken where the name ends in .tf32, and truncated.
+    output : format, optional
+        Of D: FP32 or FP16; FP64 for FP64 operands. Default: what is asked of the result where that is FP16 and the
+        instruction has it, else FP32.
+
+    Raises
+    ------
+    ValueError
+        For an architecture or instruction that is not known, and an output that there is not; the message lists what
+        there is.
+    TypeError
+        For keywords of rounding: silicon has none.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.TensorCore("Hopper", "wgmma.k16", output="fp16"))
+    tensorcore(hopper, wgmma.k16, output=fp16)
+    >>> fs.Blocked("hopper", 128, "fp32")
+    Blocked(TensorCore('hopper'), 128, Sequential(FP32))
+    """
+
+    arch: str
+    instruction: str | None = None
+    output: FloatFormat | None = None
+
+    def __init__(
+        self, arch: str, instruction: str | None = None, output: FormatLike | None = None, **others: Any
+    ) -> None:
+        if others:
+            names = ", ".join(f"{name}=" for name in others)
+            raise TypeError(f"a TensorCore rounds as silicon does and takes no {names}; only arch, instruction, output")
+        architecture = as_architecture(arch)
+        name = None if instruction is None else as_instruction_name(architecture, instruction)
+        fmt = None if output is None else _accumulator_format(output, "output")
+        outputs = {row.output: None for row in architecture.instructions if name in (None, row.name)}
+        if fmt is not None and fmt not in outputs:
+            where = architecture.name if name is None else f"{name} on {architecture.name}"
+            raise ValueError(f"{where} gives {' and '.join(map(str, outputs))}, not {fmt}")
+        object.__setattr__(self, "arch", architecture.name)
+        object.__setattr__(self, "instruction", name)
+        object.__setattr__(self, "output", fmt)
+
+    @property
+    def architecture(self) -> Architecture:
+        """Its row in the table of architectures."""
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def result_format(self) -> FloatFormat:
+        """The format of D; where none was chosen FP32, although it is FP64 for FP64 operands: see `fitted`."""
+        return FP32 if self.output is None else self.output
+
+    def row(
+        self, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
+    ) -> Instruction:
+        """The instruction for operands of these formats, as the table has it; `format` is asked of the result.
+
+        >>> import floatsim as fs
+        >>> fs.TensorCore("ada").row(fs.E4M3, fs.E5M2).name
+        'mma.m16n8k32'
+        """
+        if self.output is None and format == FP16:
+            with contextlib.suppress(ValueError):
+                return select(self.architecture, self.instruction, a, b, FP16, scales)
+        return select(self.architecture, self.instruction, a, b, self.output, scales)
+
+    def _texts(self, show: Any) -> list[str]:
+        texts = [show(self.arch)] if self.instruction is None else [show(self.arch), show(self.instruction)]
+        return texts if self.output is None else [*texts, f"output={_value_text(self.output, show)}"]
+
+
 class _Composite(Accumulation):
     outer: Accumulation
 
@@ -426,10 +521,10 @@ class Strided(_Composite):
     outer: Accumulation
 
     def __init__(self, inner: AccumulationLike, lanes: int, outer: AccumulationLike | None = None) -> None:
-        object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
+        object.__setattr__(self, "inner", _without_tensor_core(inner, "inner", _TAKES_NEIGHBOURS))
         object.__setattr__(self, "lanes", as_index(lanes, "lanes", 1, _MOST))
-        default = Pairwise(self.inner.result_format)
-        object.__setattr__(self, "outer", default if outer is None else as_accumulation(outer, "outer"))
+        given = Pairwise(self.inner.result_format) if outer is None else outer
+        object.__setattr__(self, "outer", _without_tensor_core(given, "outer", _ADDS_PRODUCTS))
 
     def _texts(self, show: Any) -> list[str]:
         return [show(self.inner), str(self.lanes), show(self.outer)]
@@ -469,7 +564,7 @@ class Blocked(_Composite):
     def __init__(self, inner: AccumulationLike, every: int, outer: AccumulationLike) -> None:
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
         object.__setattr__(self, "every", as_index(every, "every", 1, _MOST))
-        object.__setattr__(self, "outer", as_accumulation(outer, "outer"))
+        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
 
     def _texts(self, show: Any) -> list[str]:
         return [show(self.inner), str(self.every), show(self.outer)]
@@ -507,7 +602,7 @@ class SplitK(_Composite):
     def __init__(self, parts: int, inner: AccumulationLike, outer: AccumulationLike) -> None:
         object.__setattr__(self, "parts", as_index(parts, "parts", 1, _MOST))
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
-        object.__setattr__(self, "outer", as_accumulation(outer, "outer"))
+        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
 
     def _texts(self, show: Any) -> list[str]:
         return [str(self.parts), show(self.inner), show(self.outer)]
@@ -516,16 +611,62 @@ class SplitK(_Composite):
 AccumulationLike: TypeAlias = "Accumulation | FormatLike"
 
 
+def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:
+    how = as_accumulation(x, argument)
+    if tensor_cores(how):
+        raise TypeError(f"{argument} cannot be {how}: {why}")
+    return how
+
+
+_ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"
+_TAKES_NEIGHBOURS = "the instructions of a TensorCore take neighbours along K, not every so manieth term"
+
+
 def leaves(how: Accumulation) -> list[Leaf]:
-    """The leaves of a description: inner before outer.
+    """The leaves of a description: inner before outer. A TensorCore is none.
 
     >>> leaves(parse("blocked(fp16, 128, fp32)"))
     [Sequential(FP16), Sequential(FP32)]
     """
+    return [end for end in _ends(how) if isinstance(end, Leaf)]
+
+
+def tensor_cores(how: Accumulation) -> list[TensorCore]:
+    """The TensorCores in a description.
+
+    >>> tensor_cores(parse("blocked(hopper, 128, fp32)"))
+    [TensorCore('hopper')]
+    """
+    return [end for end in _ends(how) if isinstance(end, TensorCore)]
+
+
+def _ends(how: Accumulation) -> list[Accumulation]:
     if isinstance(how, Strided | Blocked | SplitK):
-        return leaves(how.inner) + leaves(how.outer)
-    assert isinstance(how, Leaf)
+        return _ends(how.inner) + _ends(how.outer)
     return [how]
+
+
+def fitted(
+    how: Accumulation, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
+) -> Accumulation:
+    """The description for operands of these formats: every TensorCore's instruction and output named.
+
+    `format` is what is asked of the result. Only a TensorCore that is the whole description looks at it: the results of
+    parts, which something else adds, are FP32 unless the description says otherwise. A ValueError lists what there is
+    where the operands fit no instruction.
+
+    >>> import floatsim as fs
+    >>> fitted(parse("hopper"), fs.E4M3, fs.E4M3, fs.FP16)
+    TensorCore('hopper', 'wgmma.k32', output=FP16)
+    >>> fitted(parse("blocked(hopper, 128, fp32)"), fs.E4M3, fs.E4M3, fs.FP16)
+    Blocked(TensorCore('hopper', 'wgmma.k32', output=FP32), 128, Sequential(FP32))
+    """
+    if isinstance(how, TensorCore):
+        row = how.row(a, b, format, scales)
+        return TensorCore(how.arch, row.name, row.output)
+    if isinstance(how, Blocked | SplitK) and tensor_cores(how):
+        return dataclasses.replace(how, inner=fitted(how.inner, a, b, None, scales))
+    return how
 
 
 def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
@@ -571,6 +712,10 @@ class _Form:
     def is_leaf(self) -> bool:
         return issubclass(self.build, Leaf)
 
+    @property
+    def is_composite(self) -> bool:
+        return issubclass(self.build, _Composite)
+
 
 _MANNER_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
 _FORMS = {
@@ -582,6 +727,7 @@ _FORMS = {
     "strided": _Form(Strided, "strided(inner, lanes) or strided(inner, lanes, outer)"),
     "blocked": _Form(Blocked, "blocked(inner, every, outer)"),
     "splitk": _Form(SplitK, "splitk(parts, inner, outer)"),
+    "tensorcore": _Form(TensorCore, "tensorcore(arch) or tensorcore(arch, instruction, output=fp16)"),
 }
 _VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
 
@@ -605,7 +751,7 @@ def _split(text: str) -> list[str]:
 def _positional(form: _Form, text: str, same: FloatFormat | None) -> Any:
     if text.isdecimal():
         return int(text)
-    if not form.is_leaf:
+    if form.is_composite:
         return parse(text, same)
     return same if text.lower() == "same" and same is not None else text
 
@@ -640,8 +786,9 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     """An accumulation from its text form, as `str` of it prints.
 
     A description is written as its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`.
-    A format alone is short for its Sequential. `fused`, `ftz`, `daz` and the names of trees stand alone; the other
-    arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=rtz, overflow=saturate_finite)`.
+    A format alone is short for its Sequential, and an architecture for its TensorCore. `fused`, `ftz`, `daz` and the
+    names of trees stand alone; the other arguments are written `name=value`:
+    `sequential(fp16, product=fp32, rounding=rtz, overflow=saturate_finite)`.
 
     `same` is the format that the word "same" stands for, if there is one: `sequential(same, fused)`.
 
@@ -649,18 +796,20 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
 
     >>> parse("fp16"), parse("sequential(bf16, fused)"), parse("exact(fp32)")
     (Sequential(FP16), Sequential(BF16, fused=True), Exact(FP32))
-    >>> parse("strided(fp16, 32)")
-    Strided(Sequential(FP16), 32, Pairwise(FP16))
+    >>> parse("strided(fp16, 32)"), parse("hopper")
+    (Strided(Sequential(FP16), 32, Pairwise(FP16)), TensorCore('hopper'))
     """
     name, opened, rest = text.strip().partition("(")
     form = _FORMS.get(name.strip().lower())
     if form is None and same is not None and text.strip().lower() == "same":
         return Sequential(same)
+    if form is None and text.strip().lower() in ARCHITECTURES:
+        return TensorCore(text)
     if form is None:
         try:
             return Sequential(as_format(text))
         except ValueError as error:
-            forms = ", ".join(f.shape for f in _FORMS.values())
+            forms = ", ".join([f.shape for f in _FORMS.values()] + ["an architecture such as hopper"])
             raise ValueError(f"unknown accumulation {text!r} ({error}); write a format, {forms}") from None
     if not opened or not rest.endswith(")"):
         raise ValueError(f"accumulation {text!r} is not complete; write {form.shape}")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import floatsim as fs
-from floatsim.accumulation import Accumulation, leaves, parse, rounds_stochastically
+from floatsim.accumulation import Accumulation, fitted, leaves, parse, rounds_stochastically
+from floatsim.tensorcore.architectures import ARCHITECTURES
 
 FORMATS = st.sampled_from([fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E4M3, fs.E2M1, fs.FloatFormat.ieee(4, 7)])
 MANNERS = {
@@ -35,7 +36,7 @@ def product_leaves(draw):
 
 LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **MANNERS))
 COUNTS = st.integers(1, 1 << 40)
-ANY = st.recursive(
+ADDS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
         st.builds(fs.Strided, inner, COUNTS, st.one_of(st.none(), inner)),
@@ -46,6 +47,18 @@ ANY = st.recursive(
 )
 
 
+@st.composite
+def tensor_cores(draw):
+    row = draw(st.sampled_from([(a.name, row) for a in ARCHITECTURES.values() for row in a.instructions]))
+    arch, instruction = row
+    name = draw(st.sampled_from([None, instruction.name]))
+    return fs.TensorCore(arch, name, draw(st.sampled_from([None, instruction.output])))
+
+
+UNITS = tensor_cores()
+ANY = st.one_of(ADDS, UNITS, st.builds(fs.Blocked, UNITS, COUNTS, ADDS), st.builds(fs.SplitK, COUNTS, UNITS, ADDS))
+
+
 @given(ANY)
 def test_the_text_form_and_the_repr_say_everything(how):
     assert parse(str(how)) == how
@@ -54,10 +67,11 @@ def test_the_text_form_and_the_repr_say_everything(how):
     assert eval(repr(how), {**names, **{n: getattr(fs, n) for n in _CLASSES}}) == how
     assert hash(parse(str(how))) == hash(how)
     assert pickle.loads(pickle.dumps(how)) == how
-    assert how.result_format == leaves(how)[-1].format
+    if not isinstance(how, fs.TensorCore):
+        assert how.result_format == leaves(how)[-1].format
 
 
-_CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK")
+_CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK", "TensorCore")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +85,11 @@ _CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "
         ("pairwise(ieee(4,7), numpy)", fs.Pairwise(fs.FloatFormat.ieee(4, 7), tree="numpy")),
         ("sequential(fp16, ftz, daz=false)", fs.Sequential("fp16", ftz=True, daz=False)),
         ("sequential(fp32, product=none)", fs.Sequential("fp32", fused=True)),
+        ("hopper", fs.TensorCore("hopper")),
+        (" TensorCore( Blackwell-RTX )", fs.TensorCore("blackwell-rtx")),
+        ("tensorcore(hopper, wgmma.k16, output=fp16)", fs.TensorCore("hopper", "wgmma.k16", "fp16")),
+        ("tensorcore(ampere, instruction=mma.m16n8k8.tf32)", fs.TensorCore("ampere", "mma.m16n8k8.tf32")),
+        ("blocked(tensorcore(hopper), 128, fp32)", fs.Blocked(fs.TensorCore("hopper"), 128, "fp32")),
     ],
 )
 def test_written_by_hand(text, how):
@@ -124,6 +143,17 @@ def test_formats_are_short_for_sequential():
         (lambda: parse("sequential(fp16, ftz, ftz)"), ValueError, "ftz is given twice"),
         (lambda: parse("exact(fp16, fused)"), ValueError, "write exact"),
         (lambda: parse(""), ValueError, "unknown accumulation ''"),
+        (lambda: fs.TensorCore("hoper"), ValueError, "did you mean 'hopper'"),
+        (lambda: fs.TensorCore("ampere", "wgmma.k16"), ValueError, "hopper has it; there are mma.m16n8k16, "),
+        (lambda: fs.TensorCore("hopper", "wgmma.k8.tf32", "fp16"), ValueError, "gives FP32, not FP16"),
+        (lambda: fs.TensorCore("volta", output="fp64"), ValueError, "volta gives FP32 and FP16, not FP64"),
+        (lambda: fs.TensorCore("hopper", rounding="RNE"), TypeError, "takes no rounding=; only arch, instruction"),
+        (lambda: fs.TensorCore("hopper", 16), TypeError, "an instruction is named by a text"),
+        (lambda: parse("tensorcore(hopper, rounding=rne)"), ValueError, "unknown argument 'rounding'"),
+        (lambda: parse("tensorcore(hopper"), ValueError, "write tensorcore\\(arch\\)"),
+        (lambda: fs.Blocked("fp16", 8, "hopper"), TypeError, "outer cannot be tensorcore\\(hopper\\)"),
+        (lambda: fs.SplitK(8, "fp16", fs.Blocked("hopper", 8, "fp16")), TypeError, "not results of parts"),
+        (lambda: fs.Strided("hopper", 8), TypeError, "take neighbours along K"),
     ],
 )
 def test_what_they_refuse(build, error, says):
@@ -133,3 +163,17 @@ def test_what_they_refuse(build, error, says):
 
 def test_all_are_accumulations():
     assert all(issubclass(getattr(fs, name), Accumulation) for name in _CLASSES)
+
+
+def test_what_a_tensor_core_is_for_some_operands():
+    hopper = fs.TensorCore("hopper")
+    assert fitted(hopper, fs.BF16, fs.BF16) == fs.TensorCore("hopper", "wgmma.k16", "fp32")
+    assert fitted(hopper, fs.FP16, fs.FP16, fs.FP16).output == fs.FP16
+    assert fitted(hopper, fs.BF16, fs.BF16, fs.FP16).output == fs.FP32, "there is no other"
+    assert fitted(hopper, fs.FP64, fs.FP64).result_format == fs.FP64
+    assert fitted(fs.TensorCore("hopper", output="fp32"), fs.FP16, fs.FP16, fs.FP16).output == fs.FP32
+    assert fitted(fs.SplitK(2, hopper, "fp32"), fs.TF32, fs.TF32, fs.FP16).inner.instruction == "wgmma.k8.tf32"
+    assert fitted(fs.Sequential("fp16"), fs.BF16, fs.E4M3) == fs.Sequential("fp16")
+    assert hopper.result_format == fs.FP32
+    with pytest.raises(ValueError, match="does not multiply BF16 by FP16"):
+        fitted(fs.Blocked(hopper, 128, "fp32"), fs.BF16, fs.FP16)

@@ -215,8 +215,8 @@ def test_subnormal_results():
     result = run("hopper", [power(-60)], [power(-80)], fs.BF16)
     assert value(result) == power(-140)
     assert not result.steps[0].events & INEXACT
-    gone = run("hopper", [power(-75)], [1.5 * power(-75)], fs.BF16)
-    assert gone.code == 0
+    gone = run("hopper", [power(-75)], [-1.5 * power(-75)], fs.BF16)
+    assert gone.code == 0, "and not -0"
     assert gone.steps[0].events & (FLUSHED | UNDERFLOW | INEXACT | ABSORBED) == FLUSHED | UNDERFLOW | INEXACT
     assert value(run("volta", [power(-12)], [power(-12)], output=fs.FP16), fs.FP16) == power(-24)
 

@@ -7,7 +7,7 @@ A block adds the products of its terms and c at once:
 2. All terms are aligned to the largest exponent among those that are not zero, and cut toward zero to F fraction bits.
    What is cut off leaves no trace: there are no guard or sticky bits.
 3. The integers are added; carries are not lost.
-4. The sum is rounded once to D: toward zero to FP32 or to E8M13, or to FP16 with ties to even. A sum of zero is +0.
+4. The sum is rounded once to D: toward zero to FP32 or to E8M13, or to FP16 with ties to even. Every zero is +0.
 
 Instructions of more terms than a block chain blocks through D, and so do longer sums. A NaN anywhere, inf * 0 or
 infinities of both signs give the NaN whose bits are all set but the sign; an infinity stays one, the finite terms
@@ -54,13 +54,13 @@ def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFo
 
 
 def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) -> tuple[int, int]:
-    """The code of total * 2**quantum; beyond the largest number it is infinity, also when rounding toward zero."""
-    if total == 0:
-        return 0, 0
+    """The code of total * 2**quantum: zero is +0, and beyond the largest number is infinity, also toward zero."""
     grid, sign = model.grid, int(total < 0)
     code, events = round_pack(Number(Kind.FINITE, sign, abs(total), quantum), grid, Attributes(model.rounding))
     if events & OVERFLOW:
         code = to_code(Number(Kind.INFINITE, sign), grid, nan_of(grid))
+    if not code & grid.magnitude_mask:
+        code = 0
     return code << output.trailing_bits - grid.trailing_bits, events
 
 
