@@ -41,6 +41,15 @@ def draw_word(key_low, key_high, index):
     return np.uint32(x ^ right32(x, _S14))
 
 
+def draw_words(key_low, key_high, index):
+    """`draw_word` for vectors that emit what is done with them (`vectors.Shorts`)."""
+    x = index + key_low
+    x = (x ^ (x >> _S17)) * _H1
+    x = ((x ^ (x >> _S11)) + key_high) * _H2
+    x = (x ^ (x >> _S15)) * _H3
+    return x ^ (x >> _S14)
+
+
 @inline
 def draw_of_keys(key, more_key, index, bits):
     """A `bits`-bit draw (1 to 64) for one element, as uint64; the second key is looked at for more than 32 bits."""

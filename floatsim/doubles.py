@@ -1,0 +1,162 @@
+"""When kernels on float64 give the same bits as the general ones, and how they are called.
+
+They take any format that float64 holds with margin, in all roundings.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+from floatsim_kernels import gemm_doubles as loops
+
+from floatsim import reference
+from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf
+from floatsim.formats import FP64, FloatFormat
+from floatsim.leaves import FastLeaf, Terms
+from floatsim.rounding import Attributes, Rounding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["leaf_kernel"]
+
+_RULES = {
+    Rounding.TIES_TO_EVEN: loops.EVEN,
+    Rounding.TIES_TO_AWAY: loops.AWAY,
+    Rounding.TOWARD_ZERO: loops.INWARD,
+    Rounding.TOWARD_POSITIVE: loops.DOWN,  # with all signs turned
+    Rounding.TOWARD_NEGATIVE: loops.DOWN,
+    Rounding.TO_ODD: loops.ODD,
+    Rounding.STOCHASTIC: loops.STOCHASTIC,
+}
+
+_FARTHEST = 900
+"""Exponents up to which float64 has room for the constants of rounding."""
+
+
+def _quantum(fmt: FloatFormat) -> int:
+    """Exponent of the quantum of the subnormals."""
+    return fmt.emin - fmt.trailing_bits
+
+
+def _sign(how: Attributes) -> float:
+    """-1 if the kernels round as is asked for when all signs are turned."""
+    return -1.0 if how.rounding is Rounding.TOWARD_POSITIVE else 1.0
+
+
+@functools.lru_cache(maxsize=256)
+def _grid(fmt: FloatFormat, rule: int, how: Attributes) -> NDArray[np.float64]:
+    """What the kernels need to know: see there."""
+
+    turned = int(_sign(how) < 0)
+
+    def overflow(sign: int) -> float:
+        code, _ = reference.convert(reference.Number(reference.Kind.FINITE, sign, 1, 5000), fmt, how)
+        number = reference.decode(code, fmt)
+        return float("nan") if number.is_nan else float("inf") if number.is_infinite else fmt.max
+
+    t = fmt.trailing_bits
+    fields = {
+        "lowest": 2.0**fmt.emin * (1.5 if rule in loops.BOTH_SIGNS else 1.0),
+        "scale": 2.0 ** (52 - 32 - t if rule == loops.STOCHASTIC else 52 - t),
+        "half": 2.0 ** (-t - 1),
+        "max": fmt.max,
+        "overflow": overflow(turned),
+        "negative_overflow": overflow(1 - turned),
+        "random_mask": float(2**32 - 2 ** max(32 - how.random_bits, 0)),
+    }
+    row = np.array([fields[name] for name in loops.GRID_FIELDS])
+    row.flags.writeable = False
+    return row
+
+
+def _can_round(fmt: FloatFormat, how: Attributes) -> bool:
+    """Whether the kernels round to this format so."""
+    stochastic = how.rounding is Rounding.STOCHASTIC
+    return (
+        not (how.daz or how.ftz)
+        and fmt.has_nan
+        and fmt.precision <= (20 if stochastic else 50)
+        and how.random_bits <= (32 if stochastic else 64)
+        and _quantum(fmt) >= -_FARTHEST
+        and fmt.emax <= _FARTHEST
+    )
+
+
+def _nearest_does(fmt: FloatFormat, terms: Terms, both_terms: bool) -> bool:
+    """Whether sums may be rounded to nearest in float64 before they are to the format; of two terms, too, if told so.
+
+    Let x = s + t be inexact in 53 bits, s of the format (p bits), t a term of P bits, and P + p <= 50. Then the smaller
+    one's last bit is far below the larger one's first. If s is the larger, |t| is less than an eighth of its quantum:
+    x and its rounding to 53 bits have s for nearest. If t is, only a tie can go wrong, a midpoint m = t of the format's
+    grid, for every other midpoint is more than |s| away: x is beside m, and rounded to 53 bits it is m if |s| is at
+    most 2**(e(t) - 53). But t is no midpoint if P <= p, and s is larger if the least quantum is; where t is beyond
+    emax, the sum overflows either way. This holds for both kinds of ties.
+
+    Of two terms on the format's grid, P <= p, neither is a midpoint.
+    """
+    p, bits, quantum = fmt.precision, terms.precision, _quantum(fmt)
+    lowest, highest = min(quantum, terms.lowest), max(fmt.emax + 1, terms.highest)
+    if highest + 2 - lowest <= FP64.precision:
+        return True  # the sums are exact
+    if bits + p > 50 or p > 25:
+        return False
+    if both_terms:
+        return bits <= p and terms.lowest >= quantum
+    return bits <= p or quantum > min(terms.highest, fmt.emax) - FP64.precision
+
+
+def _holds(fmt: FloatFormat, terms: Terms) -> bool:
+    """Whether all terms are numbers of the format."""
+    return (
+        terms.precision <= fmt.precision
+        and terms.lowest >= _quantum(fmt)
+        and terms.highest <= fmt.emax
+        and fmt.has_signed_zero
+        and (fmt.has_infinity or not _infinite(terms))
+    )
+
+
+def _infinite(terms: Terms) -> bool:
+    return any(factor is not None and factor.has_infinity for factor in terms)
+
+
+def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
+    """The kernel that sums a leaf in float64, or None."""
+    if not isinstance(leaf, ProductLeaf):
+        return None
+    fmt, product = leaf.format, leaf.product
+    if terms.b is None or product is None or _holds(product, terms):
+        product = None
+    # products are exact in float64
+    if terms.precision > FP64.precision or terms.lowest < _quantum(FP64) or terms.highest > _FARTHEST:
+        return None
+    if not _can_round(fmt, attributes) or (product and not _can_round(product, product_attributes)):
+        return None
+    # what is infinite stays so, and zeros keep their signs
+    if product and ((_infinite(terms) and not product.has_infinity) or (fmt.has_signed_zero > product.has_signed_zero)):
+        return None
+    if (product.has_infinity if product else _infinite(terms)) and not fmt.has_infinity:
+        return None
+    sign, product_sign = (_sign(how) for how in (attributes, product_attributes))
+    rule, product_rule = _RULES[attributes.rounding], loops.EXACT
+    grid = product_grid = _grid(fmt, rule, attributes)
+    least, turn = fmt.precision, 1.0
+    if product:
+        product_rule = _RULES[product_attributes.rounding]
+        turn = sign * product_sign if product_rule == loops.DOWN else 1.0
+        product_grid = _grid(product, product_rule, product_attributes)
+        least = min(least, product.precision)
+    if rule == loops.EVEN and not _nearest_does(fmt, Terms(product) if product else terms, isinstance(leaf, Pairwise)):
+        rule = loops.EVEN_FROM_ODD
+    # one rounding multiplies by at most 1 + 2**(1 - p) or adds a least quantum; and the bound itself is rounded
+    growth = (1 + 2.0 ** (1 - least)) ** (loops.DEPTH + 1) * (1 + 2.0**-40)
+    slack = loops.DEPTH * sum(2.0 ** _quantum(f) for f in (fmt, product or fmt))
+    extra = (rule, product_rule, sign, turn, grid, product_grid, growth, slack)
+    if isinstance(leaf, Pairwise):
+        return FastLeaf(FP64, loops.tree, extra)
+    if isinstance(leaf, Kahan | Neumaier):
+        return FastLeaf(FP64, loops.compensated, (int(isinstance(leaf, Neumaier)), *extra))
+    return FastLeaf(FP64, loops.sequential, extra)

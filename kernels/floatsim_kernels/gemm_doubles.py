@@ -1,0 +1,453 @@
+"""Sums of products in float64, in any format that float64 holds with margin, in all roundings.
+
+A row of the result is worked on in passes over its columns (see passes.py): a pass rounds products, x * b[k, j], or
+sums, x * b[k, j] + c[j]. Products are exact in float64; a sum is taken in float64 in a way that the second rounding, to
+the format, undoes no harm of:
+
+- to nearest, where the double rounding is innocuous (floatsim/doubles.py says where);
+- toward negative and toward zero: the second rounding then has the same direction;
+- to odd in 53 bits, after which every rounding to 51 bits or fewer is that of the exact sum (Boldo and Melquiond,
+  "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
+
+The second rounding is by addition of C = 1.5 * 2**52 quanta, a quantum being 2**(max(e, emin) - p + 1): (x + C) - C is
+x to nearest, ties to even, or in another direction if the addition rounds so. For magnitudes C is 2**52 quanta.
+
+Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges, M, N) with the start
+values on entry, each sum over the k of a range (start, stop, step). `rule` is that of sums, `product_rule` that of
+products. Toward negative with signs turned is toward positive: `sign` is -1 to turn those of all terms and sums, `turn`
+those of products that are to be rounded.
+"""
+
+import numba
+import numpy as np
+
+from .intrinsics import double_from_bits
+from .jit import inline, kernel_of
+from .passes import (
+    EXPONENT,
+    LANES,
+    SIGN,
+    Shorts,
+    choose,
+    far_add_down,
+    far_add_odd,
+    maximum,
+    minimum,
+    multiply_add,
+    multiply_add_down,
+    multiply_add_inward,
+    multiply_add_odd,
+    row_pass,
+)
+from .random import draw_key, draw_words
+
+EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC = range(8)
+"""The rules: no rounding; ties to even, of sums in float64 to nearest or to odd; ties to away; toward zero; toward
+negative; to odd; stochastic."""
+BOTH_SIGNS = EVEN, EVEN_FROM_ODD, DOWN, ODD
+"""The rules that round x itself; the others round its magnitude."""
+
+GRID_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask")
+"""2**emin, times 1.5 for rules of both signs; C / 2**e, for STOCHASTIC such that a quantum is the sum's bit 32; half a
+quantum / 2**e; max; the magnitudes that overflow gives; the mask of the random bits used, of 32."""
+_MAX, _RANDOM_MASK = GRID_FIELDS.index("max"), GRID_FIELDS.index("random_mask")
+
+_LARGEST_POWER = 2.0**960
+"""Stands for infinity's."""
+
+# -- one rounding, in vectors ------------------------------------------------------------------------------------------
+
+
+class _Grid:
+    """The fields of a grid as vectors."""
+
+    def __init__(self, values):
+        self.lowest, self.scale, self.half, self.max, self.overflow, self.negative_overflow = values[:6]
+
+
+def _finished(rule, checked, r, x, grid):
+    """r under the sign of x, or what overflow gives; infinity and NaN stay. Unchecked, there is no overflow."""
+    sign = x.bits & SIGN
+    if not checked:
+        return (r.bits | sign).doubles
+    over = grid.overflow
+    if rule == DOWN:
+        over = choose(sign != 0, grid.negative_overflow, over)
+    r = abs(r) if rule in BOTH_SIGNS else r
+    return (choose((r > grid.max) & (r < np.inf), over, r).bits | sign).doubles
+
+
+def _on_grid(rule, checked, x, grid, random):
+    """x rounded by a rule; STOCHASTIC with random words of 32 bits."""
+    if rule == EXACT:
+        return x
+    exponent = x.bits & EXPONENT
+    if rule in BOTH_SIGNS:
+        power = maximum((exponent | 1 << 51).doubles, grid.lowest)  # of infinity and NaN, the lowest
+        add = {DOWN: far_add_down, ODD: far_add_odd}.get(rule, multiply_add)
+        s = add(power, grid.scale, x)
+    else:
+        power, v = minimum(maximum(exponent.doubles, grid.lowest), _LARGEST_POWER), abs(x)
+        if rule == AWAY:
+            v = multiply_add_inward(power, grid.half, v)
+        s = far_add_down(power, grid.scale, v)
+        if rule == STOCHASTIC:
+            s = ((s.bits + random) & ~0xFFFFFFFF).doubles
+    return _finished(rule, checked, multiply_add(power, -grid.scale, s), x, grid)
+
+
+_SUMS = {
+    EVEN: multiply_add,
+    EVEN_FROM_ODD: multiply_add_odd,
+    AWAY: multiply_add_inward,
+    INWARD: multiply_add_inward,
+    DOWN: multiply_add_down,
+    ODD: multiply_add_odd,
+    STOCHASTIC: multiply_add_inward,
+}
+"""a * b + c in float64, so that the rule, applied to that, gives what it would of the exact sum."""
+
+
+def _lanes(rule):
+    return Shorts.lanes if rule == STOCHASTIC else LANES
+
+
+def _steps(rule, columns, words):
+    """The columns that a step of a pass skips for each of its vectors, and the vector's random words."""
+    if rule != STOCHASTIC:
+        return [(0, None)]
+    key_low, key_high, mask, first, stride = words
+    drawn = draw_words(key_low, key_high, columns.indices(first, stride)) & mask
+    return [(0, drawn.half(0)), (LANES, drawn.half(1))]
+
+
+def _sum(rule, checked, columns, rows, values, words):
+    (to, row, other), (x, *grid) = rows, values
+    for skip, random in _steps(rule, columns, words):
+        s = _SUMS[rule](x, columns.load(row, skip), columns.load(other, skip))
+        columns.store(to, _on_grid(rule, checked, s, _Grid(grid), random), skip)
+
+
+def _product(rule, checked, columns, rows, values, words):
+    (to, row), (x, turn, *grid) = rows, values
+    for skip, random in _steps(rule, columns, words):
+        p = _on_grid(rule, checked, columns.load(row, skip) * x, _Grid(grid), random)
+        columns.store(to, p * turn if rule == DOWN else p, skip)
+
+
+_sum_by, _product_by = row_pass(_sum, _lanes), row_pass(_product, _lanes)
+
+
+def _order(rule, checked, columns, rows, values, words):
+    """The larger and the smaller in magnitude, a number being larger than NaN."""
+    larger, smaller, x, y = rows
+    v, w = columns.load(x), columns.load(y)
+    first = abs(v) >= abs(w)
+    columns.store(larger, choose(first, v, w))
+    columns.store(smaller, choose(first, w, v))
+
+
+def _end_step(rule, checked, columns, rows, values, words):
+    """s = t; comp is the new one where t is finite, else the old one, or zero."""
+    s, t, comp, new, otherwise = rows
+    v = columns.load(t)
+    columns.store(s, v)
+    columns.store(comp, choose(abs(v) < np.inf, columns.load(new), columns.load(otherwise)))
+
+
+_order_rows, _end = row_pass(_order), row_pass(_end_step)
+
+# -- passes over a row -------------------------------------------------------------------------------------------------
+
+
+@inline
+def sum_pass(rule, checked, work, width, rows, x, g, draws):
+    """work[to] = round(x * work[row] + work[other]), rows being (to, row, other)."""
+    values = (x, g[0], g[1], g[2], g[3], g[4], g[5])
+    if rule == EVEN and not checked:
+        _sum_by(EVEN, False, work, width, rows, values, draws)
+    elif rule == EVEN:
+        _sum_by(EVEN, True, work, width, rows, values, draws)
+    elif rule == EVEN_FROM_ODD and not checked:
+        _sum_by(EVEN_FROM_ODD, False, work, width, rows, values, draws)
+    elif rule == EVEN_FROM_ODD:
+        _sum_by(EVEN_FROM_ODD, True, work, width, rows, values, draws)
+    elif rule == AWAY:
+        _sum_by(AWAY, True, work, width, rows, values, draws)
+    elif rule == INWARD:
+        _sum_by(INWARD, True, work, width, rows, values, draws)
+    elif rule == DOWN:
+        _sum_by(DOWN, True, work, width, rows, values, draws)
+    elif rule == ODD:
+        _sum_by(ODD, True, work, width, rows, values, draws)
+    elif not checked:
+        _sum_by(STOCHASTIC, False, work, width, rows, values, draws)
+    else:
+        _sum_by(STOCHASTIC, True, work, width, rows, values, draws)
+
+
+@inline
+def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
+    """work[to] = round(x * work[row]), rows being (to, row); toward negative of the product with its sign turned, if
+    turn is -1, and turned back."""
+    values = (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
+    if rule == EXACT:
+        _product_by(EXACT, False, work, width, rows, values, draws)
+    elif (rule == EVEN or rule == EVEN_FROM_ODD) and not checked:
+        _product_by(EVEN, False, work, width, rows, values, draws)
+    elif rule == EVEN or rule == EVEN_FROM_ODD:
+        _product_by(EVEN, True, work, width, rows, values, draws)
+    elif rule == AWAY:
+        _product_by(AWAY, True, work, width, rows, values, draws)
+    elif rule == INWARD:
+        _product_by(INWARD, True, work, width, rows, values, draws)
+    elif rule == DOWN:
+        _product_by(DOWN, True, work, width, rows, values, draws)
+    elif rule == ODD:
+        _product_by(ODD, True, work, width, rows, values, draws)
+    elif not checked:
+        _product_by(STOCHASTIC, False, work, width, rows, values, draws)
+    else:
+        _product_by(STOCHASTIC, True, work, width, rows, values, draws)
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+_MAGNITUDE, _LOW, _R32, _NO_KEY = np.uint64((1 << 63) - 1), np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
+
+WIDTH = 128
+"""Columns of a block."""
+_ROWS, DEPTH = 32, 32
+
+
+@inline
+def grid_row(g):
+    return g[0], g[1], g[2], g[3], g[4], g[5], g[6]
+
+
+@inline
+def work_rows(n):
+    """n rows of WIDTH float64, beginning at a cache line: a vector that lies across two costs twice."""
+    memory = np.zeros(n * WIDTH + LANES)
+    skip = LANES - (np.int64(memory.ctypes.data >> 3) & (LANES - 1))
+    return memory[skip : skip + n * WIDTH].reshape(n, WIDTH)
+
+
+@inline
+def padded(width):
+    """How many columns the passes work on; what is in those beyond `width` does not matter."""
+    return (width + 2 * LANES - 1) & -(2 * LANES)
+
+
+@inline
+def length_of(start, stop, step):
+    return (stop - start + step - 1) // step
+
+
+@inline
+def largest(codes, row, width):
+    """The largest magnitude of a row of float64 codes, or NaN."""
+    most = np.uint64(0)
+    for j in range(width):
+        most = max(most, codes[row, j] & _MAGNITUDE)
+    return double_from_bits(most)
+
+
+@inline
+def draws_of(rule, seed, step, r, g, first, stride):
+    """What a pass needs to know for its draws, at site 8*step + r."""
+    key = _NO_KEY
+    if rule == STOCHASTIC:
+        key = draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY)
+    return np.uint32(key & _LOW), np.uint32(key >> _R32), np.uint32(np.int64(g[_RANDOM_MASK])), first, stride
+
+
+def _array(scalar, dimensions, readonly=True):
+    return numba.types.Array(scalar, dimensions, "C", readonly=readonly)
+
+
+_COMMON = (
+    _array(numba.float64, 2), _array(numba.float64, 2), _array(numba.float64, 3, False), _array(numba.int64, 2),
+    _array(numba.int64, 1), _array(numba.uint64, 1),
+)  # fmt: skip
+_GRIDS = (
+    numba.int64,
+    numba.int64,
+    numba.float64,
+    numba.float64,
+    _array(numba.float64, 1),
+    _array(numba.float64, 1),
+    numba.float64,
+    numba.float64,
+)
+
+TERM, STATE = 0, 1
+"""Rows of work: a term, and the first of what a kernel keeps."""
+
+
+@kernel_of(numba.void(*_COMMON, *_GRIDS))
+def sequential(a, b, out, ranges, index, seeds, rule, product_rule, sign, turn, grid, product_grid, growth, slack):
+    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum.
+
+    Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
+    of magnitudes at most (sum + slack) * growth.
+    """
+    g, gp = grid_row(grid), grid_row(product_grid)
+    rounds_products = product_rule != EXACT
+    limit = min(g[_MAX], gp[_MAX]) if rounds_products else g[_MAX]
+    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    work = work_rows(STATE + _ROWS + DEPTH)
+    codes, bounds = work.view(np.uint64), np.empty(DEPTH)
+    for j0 in range(0, columns, WIDTH):
+        width = min(WIDTH, columns - j0)
+        whole = padded(width)
+        for part in range(ranges.shape[0]):
+            start, step = ranges[part, 0], ranges[part, 2]
+            terms = length_of(start, ranges[part, 1], step)
+            for i0 in range(0, rows, _ROWS):
+                some = min(_ROWS, rows - i0)
+                for i in range(some):
+                    for j in range(width):
+                        work[STATE + i, j] = sign * out[part, i0 + i, j0 + j]
+                for k0 in range(0, terms, DEPTH):
+                    depth = min(DEPTH, terms - k0)
+                    for d in range(depth):
+                        k, row = start + (k0 + d) * step, STATE + _ROWS + d
+                        for j in range(width):
+                            work[row, j] = b[k, j0 + j]
+                        bounds[d] = largest(codes, row, width)
+                    for i in range(some):
+                        bound = slack + largest(codes, STATE + i, width)
+                        for d in range(depth):
+                            bound += abs(a[i0 + i, start + (k0 + d) * step]) * bounds[d]
+                        checked = not bound * growth < limit
+                        first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                        to = STATE + i
+                        for d in range(depth):
+                            x, row = sign * a[i0 + i, start + (k0 + d) * step], STATE + _ROWS + d
+                            if rounds_products:
+                                draws = draws_of(product_rule, seeds[part], k0 + d, 0, gp, first, stride)
+                                product_pass(product_rule, checked, work, whole, (TERM, row), x, turn, gp, draws)
+                                x, row = 1.0, np.int64(TERM)
+                            draws = draws_of(rule, seeds[part], k0 + d, 1, g, first, stride)
+                            sum_pass(rule, checked, work, whole, (to, row, to), x, g, draws)
+                for i in range(some):
+                    for j in range(width):
+                        out[part, i0 + i, j0 + j] = sign * work[STATE + i, j]
+
+
+FIRST, T, REST, LARGER, SMALLER, NEW, ZERO, BLOCK = range(STATE, STATE + 8)
+S, COMP = -1, -2  # each row's own
+
+_PASSES = np.array(
+    [
+        # row, whether it is subtracted, the other row, where the sum goes
+        [(COMP, 1, TERM, FIRST), (FIRST, 0, S, T), (S, 1, T, REST), (FIRST, 1, REST, NEW)],
+        [(TERM, 0, S, T), (T, 1, LARGER, REST), (SMALLER, 0, REST, REST), (REST, 0, COMP, NEW)],
+    ]
+)
+
+
+@inline
+def row_of(row, s, comp):
+    return s if row == S else comp if row == COMP else row
+
+
+@kernel_of(numba.void(*_COMMON, numba.int64, *_GRIDS))
+def compensated(
+    a, b, out, ranges, index, seeds, neumaier, rule, product_rule, sign, turn, grid, product_grid, growth, slack
+):
+    """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
+
+    Neumaier's: t = round(s + x); comp = round(comp + round(round(s - t) + x)), with x and s exchanged if |s| < |x|;
+    s = t; at last round(s + comp). An infinite t leaves comp alone. r: 0 product, 1 to 4; of the last 1, at one step
+    more.
+    """
+    g, gp = grid_row(grid), grid_row(product_grid)
+    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    work = work_rows(BLOCK + 2 * _ROWS + DEPTH)
+    for j in range(WIDTH):
+        work[ZERO, j] = sign * 0.0
+    for j0 in range(0, columns, WIDTH):
+        width = min(WIDTH, columns - j0)
+        whole = padded(width)
+        for part in range(ranges.shape[0]):
+            start, step = ranges[part, 0], ranges[part, 2]
+            terms = length_of(start, ranges[part, 1], step)
+            for i0 in range(0, rows, _ROWS):
+                some = min(_ROWS, rows - i0)
+                for i in range(some):
+                    for j in range(width):
+                        work[BLOCK + 2 * i, j] = sign * out[part, i0 + i, j0 + j]
+                        work[BLOCK + 2 * i + 1, j] = work[ZERO, j]
+                for k0 in range(0, terms, DEPTH):
+                    depth = min(DEPTH, terms - k0)
+                    for d in range(depth):
+                        for j in range(width):
+                            work[BLOCK + 2 * _ROWS + d, j] = b[start + (k0 + d) * step, j0 + j]
+                    for i in range(some):
+                        first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                        s, comp = BLOCK + 2 * i, BLOCK + 2 * i + 1
+                        for d in range(depth):
+                            x, row = sign * a[i0 + i, start + (k0 + d) * step], BLOCK + 2 * _ROWS + d
+                            draws = draws_of(product_rule, seeds[part], k0 + d, 0, gp, first, stride)
+                            product_pass(product_rule, True, work, whole, (np.int64(TERM), row), x, turn, gp, draws)
+                            if neumaier:
+                                _order_rows(0, True, work, whole, (LARGER, SMALLER, s, np.int64(TERM)), (), ())
+                            for r in range(4):
+                                add = _PASSES[neumaier, r]
+                                use = (add[3], row_of(add[0], s, comp), row_of(add[2], s, comp))
+                                draws = draws_of(rule, seeds[part], k0 + d, r + 1, g, first, stride)
+                                sum_pass(rule, True, work, whole, use, -1.0 if add[1] else 1.0, g, draws)
+                            otherwise = comp if neumaier else np.int64(ZERO)
+                            _end(0, True, work, whole, (s, np.int64(T), comp, np.int64(NEW), otherwise), (), ())
+                for i in range(some):
+                    s, comp = BLOCK + 2 * i, BLOCK + 2 * i + 1
+                    if neumaier and terms:
+                        first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                        draws = draws_of(rule, seeds[part], terms, 1, g, first, stride)
+                        sum_pass(rule, True, work, whole, (s, comp, s), 1.0, g, draws)
+                    for j in range(width):
+                        out[part, i0 + i, j0 + j] = sign * work[s, j]
+
+
+@kernel_of(numba.void(*_COMMON, _array(numba.int32, 1), _array(numba.int8, 1), numba.int64, *_GRIDS))
+def tree(
+    a, b, out, ranges, index, seeds, orders, merges, depth, rule, product_rule, sign, turn, grid, product_grid, growth,
+    slack,
+):  # fmt: skip
+    """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
+    floatsim/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step; 1 of the n-th
+    add at step n; a term alone is rounded as the add 0. What `out` holds on entry is not looked at.
+    """
+    g, gp = grid_row(grid), grid_row(product_grid)
+    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    work = work_rows(STATE + depth)
+    for j0 in range(0, columns, WIDTH):
+        width = min(WIDTH, columns - j0)
+        whole = padded(width)
+        for part in range(ranges.shape[0]):
+            terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
+            for i in range(rows):
+                first = np.uint32(index[0] + i * index[1] + j0 * index[2])
+                top, adds = STATE - 1, 0
+                for n in range(ranges[part, 3], ranges[part, 3] + terms):
+                    step = np.int64(orders[n])
+                    k = ranges[part, 0] + step * ranges[part, 2]
+                    for j in range(width):
+                        work[TERM, j] = b[k, j0 + j]
+                    top += 1
+                    draws = draws_of(product_rule, seeds[part], step, 0, gp, first, stride)
+                    product_pass(
+                        product_rule, True, work, whole, (top, np.int64(TERM)), sign * a[i, k], turn, gp, draws
+                    )
+                    if terms == 1:
+                        draws = draws_of(rule, seeds[part], 0, 1, g, first, stride)
+                        product_pass(rule, True, work, whole, (top, top), 1.0, 1.0, g, draws)
+                    for _ in range(merges[n]):
+                        top -= 1
+                        draws = draws_of(rule, seeds[part], adds, 1, g, first, stride)
+                        sum_pass(rule, True, work, whole, (top, top + 1, top), 1.0, g, draws)
+                        adds += 1
+                for j in range(width):
+                    out[part, i, j0 + j] = sign * work[STATE, j] if terms else 0.0

@@ -1,0 +1,339 @@
+"""Passes over rows of float64, eight at a time: Python functions that run once, when a kernel is compiled, on objects
+that stand for vectors and emit LLVM's vector instructions.
+
+Loops that LLVM is left to vectorise use half the width of the registers where these have 512 bits, and cannot be told
+to round in a direction. Here one operation is one instruction there, two where registers have 256 bits, and so on: LLVM
+cuts vectors to what the processor has.
+
+`Doubles` are eight float64, `Words` their bits, `Marks` the results of comparisons, `Shorts` sixteen uint32, for random
+numbers. The right operand of an operator may be a Python number.
+
+The `multiply_add`s are for products that are exact in float64: one rounding, of the sum, in a direction of its own.
+With AVX-512 that is one instruction, elsewhere a TwoSum (Knuth) and the sign of its error.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+LANES = 8
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+class Vector:
+    """An LLVM vector, and the builder that emits what is done with it."""
+
+    def __init__(self, builder, value):
+        self.builder, self.value = builder, value
+
+    @classmethod
+    def llvm(cls):
+        return ir.VectorType(cls.element, cls.lanes)
+
+    @classmethod
+    def spread(cls, builder, x):
+        """A vector as it is; a Python number or an LLVM scalar in every lane."""
+        if isinstance(x, Vector):
+            return x
+        if not isinstance(x, ir.Value):
+            return cls(builder, ir.Constant(cls.llvm(), [x] * cls.lanes))
+        nothing, lanes = (
+            ir.Constant(cls.llvm(), ir.Undefined),
+            ir.Constant(ir.VectorType(_I32, cls.lanes), [0] * cls.lanes),
+        )
+        first = builder.insert_element(nothing, x, ir.Constant(_I32, 0))
+        return cls(builder, builder.shuffle_vector(first, nothing, lanes))
+
+    def _emit(self, instruction, other):
+        emit = getattr(self.builder, instruction)
+        return type(self)(self.builder, emit(self.value, self.spread(self.builder, other).value))
+
+    def _compare(self, instruction, how, other):
+        emit = getattr(self.builder, instruction)
+        return Marks(self.builder, emit(how, self.value, self.spread(self.builder, other).value))
+
+
+class Marks(Vector):
+    element, lanes = ir.IntType(1), LANES
+
+    def __and__(self, other):
+        return self._emit("and_", other)
+
+    def __or__(self, other):
+        return self._emit("or_", other)
+
+
+class Words(Vector):
+    element, lanes = _I64, LANES
+
+    def __add__(self, other):
+        return self._emit("add", other)
+
+    def __sub__(self, other):
+        return self._emit("sub", other)
+
+    def __and__(self, other):
+        return self._emit("and_", other)
+
+    def __or__(self, other):
+        return self._emit("or_", other)
+
+    def __xor__(self, other):
+        return self._emit("xor", other)
+
+    def __lshift__(self, other):
+        return self._emit("shl", other)
+
+    def __rshift__(self, other):
+        return self._emit("lshr", other)
+
+    def __gt__(self, other):
+        return self._compare("icmp_unsigned", ">", other)
+
+    def __ne__(self, other):
+        return self._compare("icmp_unsigned", "!=", other)
+
+    @property
+    def doubles(self):
+        return Doubles(self.builder, self.builder.bitcast(self.value, Doubles.llvm()))
+
+
+class Doubles(Vector):
+    """Comparisons are false for NaN."""
+
+    element, lanes = ir.DoubleType(), LANES
+
+    def __add__(self, other):
+        return self._emit("fadd", other)
+
+    def __sub__(self, other):
+        return self._emit("fsub", other)
+
+    def __mul__(self, other):
+        return self._emit("fmul", other)
+
+    def __neg__(self):
+        return (self.bits ^ SIGN).doubles
+
+    def __abs__(self):
+        return (self.bits & MAGNITUDE).doubles
+
+    def __gt__(self, other):
+        return self._compare("fcmp_ordered", ">", other)
+
+    def __ge__(self, other):
+        return self._compare("fcmp_ordered", ">=", other)
+
+    def __lt__(self, other):
+        return self._compare("fcmp_ordered", "<", other)
+
+    def __eq__(self, other):
+        return self._compare("fcmp_ordered", "==", other)
+
+    def __ne__(self, other):
+        return self._compare("fcmp_ordered", "!=", other)
+
+    @property
+    def bits(self):
+        return Words(self.builder, self.builder.bitcast(self.value, Words.llvm()))
+
+
+class Shorts(Vector):
+    element, lanes = _I32, 2 * LANES
+
+    def __add__(self, other):
+        return self._emit("add", other)
+
+    def __mul__(self, other):
+        return self._emit("mul", other)
+
+    def __and__(self, other):
+        return self._emit("and_", other)
+
+    def __xor__(self, other):
+        return self._emit("xor", other)
+
+    def __rshift__(self, other):
+        return self._emit("lshr", other)
+
+    @classmethod
+    def counting(cls, builder):
+        """0, 1, 2, ..."""
+        return cls(builder, ir.Constant(cls.llvm(), list(range(cls.lanes))))
+
+    def half(self, upper):
+        """Eight of the sixteen as words."""
+        lanes = ir.Constant(ir.VectorType(_I32, LANES), [upper * LANES + i for i in range(LANES)])
+        half = self.builder.shuffle_vector(self.value, ir.Constant(self.llvm(), ir.Undefined), lanes)
+        return Words(self.builder, self.builder.zext(half, Words.llvm()))
+
+
+SIGN, MAGNITUDE, EXPONENT = 1 << 63, (1 << 63) - 1, 0x7FF << 52
+
+
+def choose(marks, x, y):
+    """x where marked, else y; one of them may be a Python number."""
+    kind = type(x) if isinstance(x, Vector) else type(y)
+    builder = marks.builder
+    x, y = kind.spread(builder, x), kind.spread(builder, y)
+    return kind(builder, builder.select(marks.value, x.value, y.value))
+
+
+def maximum(x, y):
+    """The larger; y if x is NaN."""
+    return choose(x > y, x, y)
+
+
+def minimum(x, y):
+    """The smaller; y if x is NaN."""
+    return choose(x < y, x, y)
+
+
+# -- sums of exact products --------------------------------------------------------------------------------------------
+
+_TRIPLE, _, _FEATURES = cpu_target.target_context.codegen().magic_tuple()
+
+HAS_MULTIPLY_ADD = _TRIPLE.startswith(("aarch64", "arm64")) or "+fma" in _FEATURES.split(",")
+"""Whether there is an instruction for a product and a sum with one rounding."""
+HAS_DIRECTIONS = "+avx512f" in _FEATURES.split(",")
+"""Whether instructions carry rounding directions of their own."""
+
+_DOWN, _UP, _INWARD = (8 | direction for direction in (1, 2, 3))
+"""AVX-512's immediates of directions, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
+
+
+def _call(name, *args):
+    """A call of an LLVM intrinsic that returns Doubles."""
+    builder = args[0].builder
+    values = [x.value if isinstance(x, Vector) else ir.Constant(_I32, x) for x in args]
+    kind = ir.FunctionType(Doubles.llvm(), [x.type for x in values])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return Doubles(builder, builder.call(function, values))
+
+
+def multiply_add(a, b, c):
+    """a * b + c, to nearest."""
+    return _call("llvm.fma.v8f64", a, b, c) if HAS_MULTIPLY_ADD else a * b + c
+
+
+def _directed(a, b, c, direction):
+    return _call("llvm.x86.avx512.vfmadd.pd.512", a, b, c, direction)
+
+
+def _two_sum(a, b, c):
+    """(product, sum, error); the error of an infinite sum is NaN."""
+    p = a * b
+    s = p + c
+    z = s - p
+    return p, s, (p - (s - z)) + (c - z)
+
+
+def _inward_bits(s, error):
+    """The bits of s one nearer to zero where it is beyond the exact sum, and where that was not exact."""
+    inexact = (error < 0.0) | (error > 0.0)
+    return s.bits - choose(inexact, (s.bits ^ error.bits) >> 63, 0), inexact
+
+
+def multiply_add_down(a, b, c):
+    """a * b + c, toward negative."""
+    if HAS_DIRECTIONS:
+        return _directed(a, b, c, _DOWN)
+    p, s, error = _two_sum(a, b, c)
+    one_down = Words.spread(s.builder, 1) - ((s.bits >> 63) << 1)  # a negative number's bits grow
+    below = s.bits - choose(error < 0.0, one_down, 0)
+    # an exact zero is negative unless both terms are positive zeros
+    return choose(s == 0.0, s.bits | ((p.bits | c.bits) & SIGN), below).doubles
+
+
+def multiply_add_inward(a, b, c):
+    """a * b + c, toward zero."""
+    if HAS_DIRECTIONS:
+        return _directed(a, b, c, _INWARD)
+    _, s, error = _two_sum(a, b, c)
+    return _inward_bits(s, error)[0].doubles
+
+
+def multiply_add_odd(a, b, c):
+    """a * b + c, to odd: of its two neighbours, if it is not exact, the one whose last bit is 1."""
+    if HAS_DIRECTIONS:
+        down = _directed(a, b, c, _DOWN)
+        return choose((down.bits & 1) != 0, down, _directed(a, b, c, _UP))
+    _, s, error = _two_sum(a, b, c)
+    inward, inexact = _inward_bits(s, error)
+    return (inward | choose(inexact, Words.spread(s.builder, 1), 0)).doubles
+
+
+def far_add_down(a, b, c):
+    """a * b + c, toward negative, where |c| <= a * b."""
+    if HAS_DIRECTIONS:
+        return _directed(a, b, c, _DOWN)
+    s = multiply_add(a, b, c)
+    above = multiply_add(a, -b, s) > c
+    return (s.bits - choose(above, Words.spread(s.builder, 1), 0)).doubles
+
+
+def far_add_odd(a, b, c):
+    """a * b + c, to odd, where |c| <= a * b."""
+    if HAS_DIRECTIONS:
+        return multiply_add_odd(a, b, c)
+    s = multiply_add(a, b, c)
+    back, one = multiply_add(a, -b, s), Words.spread(s.builder, 1)
+    return ((s.bits - choose(back > c, one, 0)) | choose((back > c) | (back < c), one, 0)).doubles
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------
+
+
+class Columns:
+    """Where a pass is: it reads and writes columns of rows from here."""
+
+    def __init__(self, builder, column):
+        self.builder, self.column = builder, column
+
+    def _place(self, row, skip):
+        column = self.builder.add(self.column, ir.Constant(_I64, skip)) if skip else self.column
+        return self.builder.bitcast(self.builder.gep(row, [column]), ir.PointerType(Doubles.llvm()))
+
+    def load(self, row, skip=0):
+        return Doubles(self.builder, self.builder.load(self._place(row, skip), align=8))
+
+    def store(self, row, x, skip=0):
+        self.builder.store(x.value, self._place(row, skip), align=8)
+
+    def indices(self, first, step):
+        """first + step * column, for sixteen columns, of uint32."""
+        builder = self.builder
+        here = builder.add(builder.mul(builder.trunc(self.column, _I32), step), first)
+        return Shorts.counting(builder) * Shorts.spread(builder, step) + here
+
+
+def row_pass(body, lanes=lambda kind: LANES):
+    """A function for kernels, f(kind, checked, work, width, rows, values, words): a loop over columns below `width`.
+
+    `kind` and `checked` are constants, `work` a C-contiguous float64 matrix, `rows` a tuple of row numbers, `values`
+    one of float64 and `words` one of uint32. `body` gets kind, checked, Columns, the rows, the values as Doubles and
+    the words as LLVM's scalars; it does `lanes(kind)` columns.
+    """
+
+    def typer(typingctx, kind, checked, work, width, rows, values, words):
+        if not (isinstance(kind, types.Literal) and isinstance(checked, types.Literal)):
+            return None
+
+        def codegen(context, builder, sig, args):
+            array = context.make_array(sig.args[2])(context, builder, args[2])
+            length = cgutils.unpack_tuple(builder, array.shape)[1]
+            rows, values, words = (cgutils.unpack_tuple(builder, x) for x in args[4:])
+            rows = [builder.gep(array.data, [builder.mul(row, length)]) for row in rows]
+            values = [Doubles.spread(builder, x) for x in values]
+            first, step = ir.Constant(_I64, 0), ir.Constant(_I64, lanes(kind.literal_value))
+            with cgutils.for_range_slice(builder, first, args[3], step, inc=True) as (j, _):
+                body(kind.literal_value, checked.literal_value, Columns(builder, j), rows, values, words)
+            return context.get_dummy_value()
+
+        return types.none(kind, checked, work, types.int64, rows, values, words), codegen
+
+    typer.__name__ = body.__name__
+    return intrinsic(prefer_literal=True)(typer)
