@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels import machine, sums
 
-from floatsim import choice, cuts, reference, tiles, trees
+from floatsim import choice, cuts, recorded, reference, tiles, trees, vectors
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
@@ -66,14 +66,17 @@ class _Evaluation:
     """What all the leaves of one tile's evaluation share, and what they count."""
 
     attributes: Attributes
-    record: bool
+    wanted: frozenset[str]
     sizes: tuple[int, int, int]
     counts: Indices = field(default_factory=lambda: np.zeros((2, 256), np.int64))
     first: Indices = field(init=False)
+    record: bool = field(init=False)
+    may_use_floats: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.record = bool(self.wanted)
         self.first = np.full((len(FIRST_EVENTS) if self.record else 0, *self.sizes), NEVER, np.int64)
-        self.may_use_floats = not self.record and machine.environment_is_default()
+        self.may_use_floats = machine.environment_is_default()
 
     def evaluate(
         self, how: Accumulation, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None = None
@@ -138,10 +141,14 @@ class _Evaluation:
         extra_term: Operand | None = None,
     ) -> Partials:  # fmt: skip
         how, products = settled(leaf, self.attributes)
-        stochastic = Rounding.STOCHASTIC in (how.rounding, products.rounding)
-        if self.may_use_floats and not (stochastic and _last_index(source) >= 1 << 32):
-            fast = choice.leaf_kernel(leaf, source.terms, self.attributes) if extra_term is None else None
-            if fast is not None:
+        draws = Rounding.STOCHASTIC in (how.rounding, products.rounding)
+        if self.may_use_floats and extra_term is None and not (draws and _last_index(source) >= 1 << 32):
+            fast = choice.leaf_kernel(leaf, source.terms, self.attributes)
+            if self.record and (recorder := recorded.recorder(leaf, source.terms, how, products)) is not None:
+                found = self._recorded(recorder, fast, leaf, source, ranges, seeds, start)
+                if found is not None:
+                    return found
+            elif fast is not None and not self.record:
                 return self._in_floats(fast, leaf, source, ranges, seeds, start)
         return self._in_integers(leaf, source, ranges, seeds, start, extra_term, how, products)
 
@@ -175,6 +182,29 @@ class _Evaluation:
             else:
                 _GENERAL[type(leaf)](*common, ranges, *tail)
         return Partials(leaf.format, codes=out.reshape(len(ranges), math.prod(source.shape)))
+
+    def _recorded(
+        self, recorder: recorded.Recorder, fast: FastLeaf | None, leaf: Leaf, source: Source, ranges: Indices,
+        seeds: Seeds, start: Codes | None,
+    ) -> Partials | None:  # fmt: skip
+        """The sums, and their events counted by kernels on float32; None if the numbers are not for these."""
+        operands = list(source.floats(FP32))
+        if not all(recorder.takes(a, b) for a, b in operands):
+            return None
+        batch, rows, columns = source.shape
+        out = np.zeros((batch, len(ranges), rows, columns), np.float32)
+        if start is not None:  # one range
+            out[...] = widen(start.astype(leaf.format.code_dtype), leaf.format, FP32).reshape(out.shape)
+        for n, (a, b) in enumerate(operands):
+
+            def sums_alone(a: Floats = a, b: Floats = b, n: int = n) -> None:
+                assert fast is not None
+                fast.kernel(a, b, out[n], ranges, source.index[1:], seeds, *fast.extra)
+
+            quick = sums_alone if fast is not None and fast.carrier == FP32 else None
+            recorder.record(a, b, out[n], ranges, source.where, self.wanted, self.counts, self.first[:, n], quick)
+        stacked = out[0] if batch == 1 else np.moveaxis(out, 1, 0)
+        return Partials(leaf.format, floats=(FP32, stacked.reshape(len(ranges), math.prod(source.shape))))
 
     def _in_floats(
         self, fast: FastLeaf, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None
@@ -245,7 +275,7 @@ class Sums(NamedTuple):
     first: dict[str, Indices]
 
 
-_FAST_TILE, _GENERAL_TILE = 1 << 26, 1 << 21  # multiply-adds: some tens of milliseconds
+_FAST_TILE, _RECORDED_TILE, _GENERAL_TILE = 1 << 26, 1 << 24, 1 << 21  # multiply-adds: some tens of milliseconds
 _PARTIAL_VALUES = 1 << 19  # values of partial results that a tile may hold: they should stay in the cache
 
 
@@ -292,6 +322,33 @@ def _draws(how: Accumulation, manner: Manner) -> bool:
     return manner.attributes.rounding is Rounding.STOCHASTIC or rounds_stochastically(how)
 
 
+_FEW, _LONG = 4, 256  # results, and their terms, for kernels that sum one vector
+
+
+def _as_vectors(
+    a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, pairs: Indices, how: Accumulation,
+    call: Attributes,
+) -> Codes | None:  # fmt: skip
+    """A few results of many terms each, by kernels made for single vectors; None where they cannot."""
+    (left, fmt), found = a, []
+    if b is None:
+        shape, depth = (1, 1, left.shape[1]), left.shape[0]
+    else:
+        shape, depth = (len(pairs), left.shape[1], b[0].shape[2]), left.shape[2]
+    if math.prod(shape) > _FEW or depth < _LONG:
+        return None
+    for n, i, j in np.ndindex(shape):
+        if b is None:
+            code = vectors.vector_sum(how, left[:, j], fmt, call)
+        else:
+            x, y = pairs[n]
+            code = vectors.vector_dot(how, left[x, i], fmt, b[0][y, :, j], b[1], call)
+        if code is None:
+            return None
+        found.append(code)
+    return np.array(found, how.result_format.code_dtype).reshape(shape)
+
+
 def accumulate(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
     pairs: Indices, how: Accumulation, manner: Manner, wanted: frozenset[str], title: str,
@@ -316,6 +373,8 @@ def accumulate(
         turned = (np.swapaxes(b[0], 1, 2), b[1]), (np.swapaxes(a[0], 1, 2), a[1]), turned_c
         sums = accumulate(*turned, pairs[:, ::-1], how, manner, wanted, title)
         return sums._replace(codes=np.swapaxes(sums.codes, 1, 2))
+    if not wanted and c is None and (codes := _as_vectors(a, b, pairs, how, manner.attributes)) is not None:
+        return Sums(codes, {}, {})
     record = bool(wanted)
     left, right = Operand(*a), None if b is None else Operand(*b)
     depth = a[0].shape[0] if right is None else a[0].shape[2]
@@ -324,7 +383,9 @@ def accumulate(
     first = np.full((len(FIRST_EVENTS) if record else 0, *shape), NEVER, np.int64)
     histograms = np.zeros((2, 256), np.int64)
     terms = Terms(left.format, right.format if right else None)
-    fast = not record and choice.is_fast(how, terms, manner.attributes)
+    work_of_a_tile = _GENERAL_TILE
+    if choice.is_fast(how, terms, manner.attributes):
+        work_of_a_tile = _RECORDED_TILE if record else _FAST_TILE
     threads = machine.threads()
     whole = np.array([[0, depth, 1]], np.int64)
     seeds = np.array([manner.seed & _MASK], np.uint64)
@@ -333,7 +394,7 @@ def accumulate(
 
     def work(tile: Tile) -> None:
         sizes = tuple(s.stop - s.start for s in tile)
-        evaluation = _Evaluation(manner.attributes, record, sizes)
+        evaluation = _Evaluation(manner.attributes, wanted, sizes)
         source: Source
         if right is None:
             values = Partials(left.format, np.ascontiguousarray(left.codes[:, tile.columns]))
@@ -348,7 +409,7 @@ def accumulate(
             histograms[...] += evaluation.counts
 
     parts = cuts.partials(how, depth)
-    pieces = _tiles(shape, depth, parts, _FAST_TILE if fast else _GENERAL_TILE, threads)
+    pieces = _tiles(shape, depth, parts, work_of_a_tile, threads)
     if math.prod(shape):
         tiles.run(pieces, work, threads if math.prod(shape) * depth > _WORTH_THREADS else 1, title)
     sites = {"sum": histograms[1]} if record else {}

@@ -254,8 +254,7 @@ def _sum(how: Accumulation, vector: _Vector, attributes: Attributes) -> Floats |
     every = max(vector.size, 1)
     if isinstance(how, Leaf):
         return _Call(how, vector).blocks(every) if _can_add(how, vector, attributes) else None
-    assert isinstance(how, Strided | Blocked | SplitK)
-    inner = how.inner
+    inner = how.inner if isinstance(how, Strided | Blocked | SplitK) else None
     if not isinstance(inner, Leaf) or not _can_add(inner, vector, attributes):
         return None
     call = _Call(inner, vector)
@@ -264,6 +263,7 @@ def _sum(how: Accumulation, vector: _Vector, attributes: Attributes) -> Floats |
             return None
         parts = call.lanes(how.lanes)
     else:
+        assert isinstance(how, Blocked | SplitK)
         parts = call.blocks(min(how.every, every) if isinstance(how, Blocked) else -(-every // how.parts))
     return _sum(how.outer, _Values(parts, inner.format), attributes)
 
