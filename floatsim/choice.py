@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided
+from floatsim import doubles, singles
+from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided, settled
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes
 
@@ -13,8 +14,15 @@ __all__ = ["is_fast", "leaf_kernel"]
 
 @lru_cache(maxsize=1024)
 def leaf_kernel(leaf: Leaf, terms: Terms, call: Attributes) -> FastLeaf | None:
-    """The fast kernel of a leaf on these terms, if there is one."""
+    """The fast kernel of a leaf on these terms, if there is one: on float32 values, or else on float64 ones."""
+    how, products = settled(leaf, call)
+    for chooser in _CHOOSERS:
+        if (found := chooser(leaf, terms, how, products)) is not None:
+            return found
     return None
+
+
+_CHOOSERS = (singles.leaf_kernel, doubles.leaf_kernel)
 
 
 def is_fast(how: Accumulation, terms: Terms, call: Attributes) -> bool:

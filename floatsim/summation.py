@@ -351,7 +351,7 @@ def _as_vectors(
 
 def accumulate(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
-    pairs: Indices, how: Accumulation, manner: Manner, wanted: frozenset[str], title: str,
+    pairs: Indices, how: Accumulation, manner: Manner, wanted: frozenset[str], title: str, base: int = 0,
 ) -> Sums:  # fmt: skip
     """Sums as described: products of a (stacks, M, K) and b (stacks, K, N), or without b the values a (K, cells).
 
@@ -367,12 +367,14 @@ def accumulate(
         The events to count, and to keep the first k of.
     title : str
         Of the progress bar.
+    base : int
+        The index, for draws, of the first result.
     """
     if b is not None and not wanted and _lies_better_turned(a[0], b[0]) and not _draws(how, manner):
         turned_c = None if c is None else (np.swapaxes(c[0], 1, 2), c[1])
         turned = (np.swapaxes(b[0], 1, 2), b[1]), (np.swapaxes(a[0], 1, 2), a[1]), turned_c
-        sums = accumulate(*turned, pairs[:, ::-1], how, manner, wanted, title)
-        return sums._replace(codes=np.swapaxes(sums.codes, 1, 2))
+        found = accumulate(*turned, pairs[:, ::-1], how, manner, wanted, title)
+        return found._replace(codes=np.swapaxes(found.codes, 1, 2))
     if not wanted and c is None and (codes := _as_vectors(a, b, pairs, how, manner.attributes)) is not None:
         return Sums(codes, {}, {})
     record = bool(wanted)
@@ -401,6 +403,7 @@ def accumulate(
             source = Values(values, tile.columns.start, np.arange(depth, dtype=np.int64))
         else:
             source = Products(left, right, tile, shape, pairs)
+        source.index[0] += base
         start = None if c is None else Operand(c[0][tile], c[1])
         partials = evaluation.evaluate(how, source, whole, seeds, start)
         out[tile] = partials.codes.reshape(sizes)
@@ -412,8 +415,10 @@ def accumulate(
     pieces = _tiles(shape, depth, parts, work_of_a_tile, threads)
     if math.prod(shape):
         tiles.run(pieces, work, threads if math.prod(shape) * depth > _WORTH_THREADS else 1, title)
-    sites = {"sum": histograms[1]} if record else {}
-    if histograms[0].any():
-        sites["product"] = histograms[0]
+    bytes_of_flags = np.arange(256) & ~sums.NEW_NAN  # a place in `first` is all that this bit is for
+    folded = [np.bincount(bytes_of_flags, histogram, minlength=256).astype(np.int64) for histogram in histograms]
+    sites = {"sum": folded[1]} if record else {}
+    if folded[0].any():
+        sites["product"] = folded[0]
     first[first == NEVER] = -1
     return Sums(out, sites, dict(zip(FIRST_EVENTS, first, strict=False)))

@@ -4,6 +4,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from .machine import has_fma
+
 _I64, _I128 = ir.IntType(64), ir.IntType(128)
 
 
@@ -48,6 +50,9 @@ add32 = _on_32_bits("add32", "add")
 multiply32 = _on_32_bits("multiply32", "mul")
 left32 = _on_32_bits("left32", "shl")
 right32 = _on_32_bits("right32", "lshr")
+and32 = _on_32_bits("and32", "and_")
+or32 = _on_32_bits("or32", "or_")
+xor32 = _on_32_bits("xor32", "xor")
 
 
 @intrinsic
@@ -95,3 +100,99 @@ def float_from_half(typingctx, x):
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(types.uint16), codegen
+
+
+# -- arithmetic on floats, and on float16 codes as such ----------------------------------------------------------------
+# On float16 codes it is the processor's own where `machine.has_half_arithmetic()`, else LLVM makes it from float32's.
+
+
+def _as_floats(builder, args):
+    return [builder.bitcast(x, ir.HalfType()) if x.type == ir.IntType(16) else x for x in args]
+
+
+def _on_floats(name, emit, operands):
+    """An operation on numbers of one type: float32, float64, or float16 codes (uint16)."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(emit(builder, *_as_floats(builder, args)), args[0].type)
+
+    def two(typingctx, a, b):
+        return a(a, a), codegen
+
+    def three(typingctx, a, b, c):
+        return a(a, a, a), codegen
+
+    typer = {2: two, 3: three}[operands]
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+def _emit_multiply_add(builder, a, b, c):
+    return builder.fma(a, b, c) if has_fma() else builder.fadd(builder.fmul(a, b), c)
+
+
+add_floats = _on_floats("add_floats", lambda builder, a, b: builder.fadd(a, b), 2)
+subtract_floats = _on_floats("subtract_floats", lambda builder, a, b: builder.fsub(a, b), 2)
+multiply_floats = _on_floats("multiply_floats", lambda builder, a, b: builder.fmul(a, b), 2)
+multiply_add = _on_floats("multiply_add", _emit_multiply_add, 3)
+"""a * b + c, rounded once where `machine.has_fma()` (float16: `has_half_arithmetic`); else the product is, too."""
+
+
+@intrinsic
+def resized(typingctx, x, like):
+    """x, a float or a float16 code, as a number of the type of `like`; to float16 rounded."""
+
+    def codegen(context, builder, signature, args):
+        (value,), target = _as_floats(builder, args[:1]), ir.HalfType() if like == types.uint16 else args[1].type
+        size = {ir.HalfType(): 2, ir.FloatType(): 4, ir.DoubleType(): 8}
+        if size[target] < size[value.type]:
+            value = builder.fptrunc(value, target)
+        elif size[target] > size[value.type]:
+            value = builder.fpext(value, target)
+        return builder.bitcast(value, args[1].type)
+
+    return like(x, like), codegen
+
+
+# -- how a function is compiled, and what it runs in -------------------------------------------------------------------
+
+
+@intrinsic
+def wide_vectors(typingctx):
+    """Let LLVM use the widest vector registers in the calling function: for Intel's 512 bits it takes half of them."""
+
+    def codegen(context, builder, signature, args):
+        # llvmlite knows the plain attributes only, and prints what is in the set
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def keep_apart(typingctx):
+    """Never inline the calling function: what it computes is done before it returns, and not before it is called."""
+
+    def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def set_rounding(typingctx, direction):
+    """This thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
+
+    LLVM assumes ties to even, and may move arithmetic across this or do it at compile time: only functions that
+    `keep_apart` may compute in another direction, and whoever calls them must set 1 again before anything can raise.
+    """
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+        name = "llvm.set.rounding"
+        builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), args)
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
+        return context.get_dummy_value()
+
+    return types.void(types.int32), codegen

@@ -35,7 +35,6 @@ def kernel(function):
     return dispatcher
 
 
-
 def kernel_of(signature):
     """As `kernel`, but compiled on its first call for this one signature, which then takes every layout it can hold."""
 

@@ -16,8 +16,24 @@ def has_f16c():
     Asks for the features that Numba compiles for, not for those of the host: NUMBA_CPU_NAME changes the former, and an
     instruction emitted without its feature becomes a call to a library function that nobody provides.
     """
+    return _has("f16c")
+
+
+@functools.cache
+def has_fma():
+    """Whether the code that Numba generates may multiply and add with one rounding."""
+    return _has("fma") or cpu_target.target_context.codegen().magic_tuple()[0].startswith(("aarch64", "arm64"))
+
+
+@functools.cache
+def has_half_arithmetic():
+    """Whether the code that Numba generates may compute in float16 (AVX-512 FP16)."""
+    return _has("avx512fp16")
+
+
+def _has(feature):
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return "+f16c" in features.split(",")
+    return f"+{feature}" in features.split(",")
 
 
 @kernel

@@ -1,0 +1,179 @@
+"""When events of a leaf are counted by kernels on float32, and how: sequential sums of rounded products, ties to even.
+
+Overflows and NaNs stay in the sums, and underflow is of products alone: where no more is asked for, the sums are
+computed as if nothing were recorded, tiny products are looked for where there can be some, and only rows with an
+infinite or NaN result are computed again with everything recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+from floatsim_kernels import gemm_recorded, machine
+
+from floatsim.accumulation import Leaf, Sequential
+from floatsim.formats import BF16, FP16, FP32, FloatFormat
+from floatsim.leaves import Terms
+from floatsim.rounding import (
+    ABSORBED,
+    FLUSHED,
+    INEXACT,
+    INVALID,
+    OVERFLOW,
+    SUBNORMAL,
+    UNDERFLOW,
+    Attributes,
+    Overflow,
+    Rounding,
+    Tininess,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["STICKY", "Recorder", "recorder"]
+
+Floats: TypeAlias = "NDArray[np.float32]"
+Indices: TypeAlias = "NDArray[np.int64]"
+
+STICKY = frozenset({"overflow", "invalid", "nan", "underflow", "flushed"})
+"""Events that need no look at every sum."""
+
+_FLAGS = {
+    "inexact": INEXACT, "underflow": UNDERFLOW, "overflow": OVERFLOW, "flushed": FLUSHED, "subnormal": SUBNORMAL,
+    "absorbed": ABSORBED, "invalid": INVALID,
+}  # fmt: skip
+_SITES = ("product", "sum")
+_BITS = [(_SITES.index(site), name) for site, name in (event.split() for event in gemm_recorded.EVENTS)]
+_OF_PRODUCTS = ("underflow", "flushed")
+_LATE, _NEVER = np.iinfo(np.int32).max, np.iinfo(np.int64).max
+
+
+class Recorder(NamedTuple):
+    """Which kernel rounds, and what it needs to know of the format."""
+
+    kind: int
+    grid: NDArray[np.uint32]
+    exact: bool  # whether all products are in float32; else those are that are not below its normal numbers
+
+    def takes(self, a: Floats, b: Floats) -> bool:
+        """Whether the numbers are such that this is right: finite, and their products exact."""
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            return False
+        return self.exact or _smallest(a) * _smallest(b) >= float(FP32.smallest_normal)
+
+    def wanted(self, events: frozenset[str]) -> np.uint32:
+        """The bits of the event words that tell of these events."""
+        return np.uint32(sum(1 << bit for bit, (_, name) in enumerate(_BITS) if name in events))
+
+    def record(
+        self, a: Floats, b: Floats, out: Floats, ranges: Indices, where: Indices, events: frozenset[str],
+        counts: Indices, first: Indices, fast: Callable[[], None] | None,
+    ) -> None:  # fmt: skip
+        """Sum into `out` (ranges, M, N), add to `counts` (2, 256) of event bytes, and take the least k into `first`.
+
+        `fast` sums into `out` without a look at events.
+        """
+        places = np.full(first.shape, _LATE, np.int32)
+        tally = np.zeros(len(_BITS), np.int64)
+        if fast is None or not events <= STICKY:
+            gemm_recorded.recorded(self.kind, a, b, out, ranges, where, self.wanted(events), tally, places, self.grid)
+        else:
+            start = out.copy()
+            fast()
+            if products := self.wanted(events & frozenset(_OF_PRODUCTS)):
+                gemm_recorded.tiny_products(self.kind, a, b, ranges, where, products, tally, places, self.grid)
+            self._again(a, b, out, start, ranges, where, self.wanted(events - frozenset(_OF_PRODUCTS)), tally, places)
+        np.minimum(first, np.where(places == _LATE, np.int64(_NEVER), places), out=first)
+        for (site, name), number in zip(_BITS, tally, strict=True):
+            if name in _FLAGS:
+                counts[site, _FLAGS[name]] += number
+        lengths = np.maximum(-(-(ranges[:, 1] - ranges[:, 0]) // ranges[:, 2]), 0)
+        steps = int(lengths.sum()) * out.shape[1] * out.shape[2]
+        for site in range(2):  # the rest of them; a sum of bins is all that counts are taken for
+            counts[site, 0] += steps - sum(
+                int(n) for (s, name), n in zip(_BITS, tally, strict=True) if s == site and name in _FLAGS
+            )
+
+    def _again(
+        self, a: Floats, b: Floats, out: Floats, start: Floats, ranges: Indices, where: Indices, wanted: np.uint32,
+        tally: Indices, places: NDArray[np.int32],
+    ) -> None:  # fmt: skip
+        """The rows with a result that is not finite."""
+        for part in range(len(ranges)):
+            rows = np.flatnonzero(~np.isfinite(out[part]).all(axis=1))
+            if rows.size:
+                some = np.ascontiguousarray(places[:, rows])
+                sums = np.ascontiguousarray(start[part : part + 1, rows])
+                one = ranges[part : part + 1]
+                gemm_recorded.recorded(self.kind, a[rows], b, sums, one, where, wanted, tally, some, self.grid)
+                places[:, rows] = some
+
+
+def _smallest(x: Floats) -> float:
+    """The smallest non-zero magnitude."""
+    sizes = np.abs(x)
+    return float(np.min(sizes, where=sizes > 0, initial=np.inf))
+
+
+def _bits(x: float) -> int:
+    return int(np.float32(x).view(np.uint32))
+
+
+@lru_cache(maxsize=256)
+def _grid(fmt: FloatFormat, tininess: Tininess) -> NDArray[np.uint32]:
+    least = float(fmt.smallest_normal)
+    fields = {
+        "emin": _bits(least),
+        "limit": fmt.emax + 1 + FP32.bias << FP32.trailing_bits,
+        "above": FP32.precision - fmt.precision << FP32.trailing_bits,
+        "max": _bits(fmt.max),
+        "overflow": _bits(np.inf if fmt.has_infinity else np.nan),
+        # after rounding: what is not rounded up to it with unbounded exponent
+        "tiny": _bits(least if tininess is Tininess.BEFORE else least * (1 - 2.0 ** -(fmt.precision + 1))),
+        "smallest_normal": _bits(least),
+    }
+    row = np.array([fields[name] for name in gemm_recorded.GRID_FIELDS], dtype=np.uint32)
+    row.flags.writeable = False
+    return row
+
+
+def _is_narrow(fmt: FloatFormat) -> bool:
+    """Whether numbers are rounded to the format by addition in float32; see `floatsim_kernels.gemm_recorded`."""
+    return (
+        2 * fmt.precision + 2 <= FP32.precision
+        and fmt.emin - fmt.trailing_bits - 1 >= FP32.emin
+        and fmt.emax + 1 + FP32.precision - fmt.precision <= FP32.emax
+        and fmt.has_signed_zero
+        and fmt.has_nan
+    )
+
+
+def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) -> Recorder | None:
+    """What records the events of this leaf, if not the general kernels."""
+    fmt = leaf.format
+    if not isinstance(leaf, Sequential) or leaf.product != fmt or terms.b is None or products != how:
+        return None
+    if how.rounding is not Rounding.TIES_TO_EVEN or how.overflow is not Overflow.INFINITY or how.ftz or how.daz:
+        return None
+    if terms.precision > FP32.precision or not (_fits(terms.a) and _fits(terms.b)):
+        return None
+    kind = _kind(fmt)
+    exact = terms.lowest >= FP32.emin and terms.highest <= FP32.emax
+    return None if kind is None else Recorder(kind, _grid(fmt, how.tininess), exact)
+
+
+def _kind(fmt: FloatFormat) -> int | None:
+    kind: int | None = gemm_recorded.NARROW if _is_narrow(fmt) else None
+    if fmt == FP16 and machine.has_f16c():
+        kind = gemm_recorded.HALF
+    elif fmt == BF16:
+        kind = gemm_recorded.BFLOAT
+    return kind
+
+
+def _fits(fmt: FloatFormat) -> bool:
+    return fmt.emin - fmt.trailing_bits >= FP32.emin - FP32.trailing_bits and fmt.emax <= FP32.emax

@@ -1,0 +1,143 @@
+"""Matrix products in float32 and float64, sums in order, each rounded to the accumulator's grid.
+
+A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j], which holds the
+start values on entry. a (M, K), b (K, N) and out are C-contiguous float32 *values* on their formats' grids (float64 for
+an FP64 accumulator). How a step is rounded, and the `grid` that it is rounded to, is single_steps.py's matter.
+
+The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
+lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and some
+rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches.
+
+The quick styles leave alone the rows that they cannot do, and mark them in `failed` (range, row, column tile), zero on
+entry. PLAIN sums may also be in FP16, in scratch of float16 codes, where `machine.has_half_arithmetic()`. Needs
+`machine.environment_is_default()`, and exact terms that the carrier does not hold need `machine.has_fma()`.
+"""
+
+import functools
+
+import numba
+import numpy as np
+
+from .intrinsics import add_floats, float_from_bits, multiply_add, multiply_floats, resized, set_rounding, wide_vectors
+from .jit import inline, kernel_of
+from .single_steps import (
+    EXACT,
+    NEAREST,
+    PLAIN,
+    SCALE,
+    TIES_TO_EVEN,
+    finish,
+    keeps_signs,
+    refuse,
+    row_of,
+    with_term,
+)
+
+HALF, SINGLE, DOUBLE = numba.uint16, numba.float32, numba.float64
+"""What sums are computed in: codes of float16, float32, float64."""
+
+
+def _arguments(scratch):
+    """The types of a kernel's arguments."""
+    carrier = SINGLE if scratch == HALF else scratch
+    scratch = numba.types.Array(scratch, 2, "C")
+    failed = numba.types.Array(numba.boolean, 3, "C")
+    matrix = numba.types.Array(carrier, 2, "C", readonly=True)
+    out = numba.types.Array(carrier, 3, "C")
+    integers = {n: numba.types.Array(numba.int64, n, "C", readonly=True) for n in (1, 2)}
+    seeds, grid = (numba.types.Array(x, 1, "C", readonly=True) for x in (numba.uint64, numba.uint32))
+    return scratch, scratch, failed, matrix, matrix, out, integers[2], integers[1], seeds, numba.int64, grid
+
+
+@inline
+def tiles(acc, out):
+    if out.size == 0:
+        return 0
+    return out.shape[0] * (-(-out.shape[1] // acc.shape[0])) * (-(-out.shape[2] // acc.shape[1]))
+
+
+@inline
+def tile(n, acc, out):
+    """(range, first row, rows, tile of columns, first column, columns) of the n-th tile."""
+    down, across = -(-out.shape[1] // acc.shape[0]), -(-out.shape[2] // acc.shape[1])
+    i, c = n // across % down * acc.shape[0], n % across
+    j = c * acc.shape[1]
+    return n // (down * across), i, min(acc.shape[0], out.shape[1] - i), c, j, min(acc.shape[1], out.shape[2] - j)
+
+
+@inline
+def copy(source, target):
+    """To numbers of another size, and zeros behind."""
+    for j in range(source.size):
+        target[j] = resized(source[j], target[0])
+    for j in range(source.size, target.size):
+        target[j] = 0
+
+
+@inline
+def copy_scaled(source, scale, target):
+    for j in range(source.size):
+        target[j] = source[j] * scale
+    for j in range(source.size, target.size):
+        target[j] = 0
+
+
+@inline
+def take(b, k, step, depth, j0, columns, panel):
+    """Some terms of b."""
+    for d in range(depth):
+        copy(b[k + d * step, j0 : j0 + columns], panel[d])
+
+
+@functools.cache
+def in_order(style, terms, scratch=SINGLE):
+    """The kernel for terms one after the other: acc = round(acc + term)."""
+    quick = style >= NEAREST
+
+    @kernel_of(_arguments(scratch))
+    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
+        wide_vectors()
+        if quick:
+            refuse(style, terms, a, b, grid, failed)
+        if style != PLAIN:
+            g = row_of(grid)
+        scale = float_from_bits(grid[SCALE])
+        set_rounding(np.int32(direction))
+        for n in range(tiles(acc, out)):
+            part, i0, rows, c, j0, columns = tile(n, acc, out)
+            for i in range(rows):
+                if quick:
+                    copy_scaled(out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
+                else:
+                    copy(out[part, i0 + i, j0 : j0 + columns], acc[i])
+            start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
+            while start < stop:
+                depth = min(panel.shape[0], (stop - start + step - 1) // step)
+                take(b, start, step, depth, j0, columns, panel)
+                for i in range(rows):
+                    if failed[part, i0 + i, c]:
+                        continue
+                    row = acc[i]
+                    for d in range(depth):
+                        ys = panel[d]
+                        if style == PLAIN:
+                            x = resized(a[i0 + i, start + d * step], row[0])
+                            for j in range(row.size):
+                                if terms >= EXACT:
+                                    row[j] = multiply_add(x, ys[j], row[j])
+                                else:
+                                    row[j] = add_floats(row[j], multiply_floats(x, ys[j]))
+                        else:
+                            x = a[i0 + i, start + d * step] * (scale if quick else np.float32(1))
+                            for j in range(row.size):
+                                row[j] = with_term(style, terms, row[j], x, ys[j], g)
+                start += depth * step
+            for i in range(rows):
+                target = out[part, i0 + i, j0 : j0 + columns]
+                if not quick:
+                    copy(acc[i][:columns], target)
+                elif not failed[part, i0 + i, c]:
+                    failed[part, i0 + i, c] = not finish(acc[i], target, grid, keeps_signs(style, terms))
+        set_rounding(np.int32(TIES_TO_EVEN))
+
+    return kernel

@@ -1,0 +1,272 @@
+"""Sums of terms in float32, one rounding after the other to a narrower grid: the scalar steps of gemm_singles.py.
+
+A *style* says how sums are rounded, and `terms` how products enter. Both are constants of a kernel, from its closure, so
+that of the branches on them one is left.
+
+Rounding a float32 number x to p <= 11 bits, ties to even, takes two operations (NEAREST): with K = 2**(24 - p),
+
+    t = x - K * x    rounded to float32 (the product is exact),    r = t + K * x    exact.
+
+t lies in the binade of K * x, or for x next above a power of two below it; so it is rounded to a multiple of x's
+quantum at p bits, and of two such in a tie the even one is taken, as x is even then. In the binade below t would be
+rounded to half that quantum, but only for x closer to the power of two than a quarter of it, which becomes that power
+either way. (After G. W. Veltkamp's splitting, 1968; tried for every significand and every p by the tests.) A product of
+numbers of at most p and 24 - p bits needs no more: t = ((1 - K) * x) * y and r = (K * x) * y + t.
+
+Where the quantum does not shrink with x, below 2**emin, K * x gives way to 1.5 * K * max(2**exponent of x, 2**emin). A
+sum of two numbers of the format needs none of that: below 2**emin it is exact.
+
+That a sum of two numbers of p bits is rounded to 24 bits first does not matter for 2 * p + 2 <= 24 (S. A. Figueroa,
+"When is double rounding innocuous?", 1995), and directed roundings may follow each other on nested grids anyway.
+
+NEAREST, UPWARD and INWARD are *quick*: made for finite numbers, and without the tests that NARROW and BFLOAT make.
+Numbers are scaled, by a power of two. NEAREST is told what it cannot do by infinities and NaN in the results, for K * x
+overflows float32 where x has the format's largest exponent, and both stay. UPWARD and INWARD bring sums back to what
+the rounding of a much larger one would give, so that only non-finite operands and too large products are not for them.
+UPWARD sums beyond max become infinite by themselves: 2**emax is K * x's exponent at float32's end, and the factor that
+clamps is 2 * K - 2.
+"""
+
+import numpy as np
+
+from .intrinsics import add32, and32, bits_from_float, float_from_bits, multiply_add, or32, right32
+from .jit import inline
+
+TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
+"""Rounding directions, as `intrinsics.set_rounding` numbers them."""
+
+PLAIN, NARROW, BFLOAT, NEAREST, UPWARD, INWARD = range(6)
+"""The carrier's own format, any direction; any format and direction, every case tested for; BF16, any, in the code; ties
+to even; toward positive, and toward negative with a negative scale; toward zero."""
+
+ROUNDED, CLAMPED, EXACT, EXACT_CLAMPED = range(4)
+"""Products rounded (in the quick styles: where none is below 2**emin); products rounded; exact terms that are multiples
+of the format's smallest number (to nearest: of p bits at most); any exact terms."""
+
+QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero")
+GRID_SIZE = 10
+EMIN, FACTOR, MORE, SCALE, UNSCALE, LOW, MOST, HIGH, INFINITE, ZERO = range(GRID_SIZE)
+"""The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest sum
+to round, and what stands for larger ones; what becomes of infinities, 0 for not known; and the zero that sums of both
+signs have."""
+
+NARROW_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
+LIMIT, ABOVE, MAX, OVER, NEGATIVE_OVER, INFINITY, NAN = range(1, 8)
+"""The bits of 2**emin; 2**(emax + 1); the exponent of K; max; what becomes of overflow (+, -) and of infinity, as
+magnitudes; NaN, or what stands for it."""
+
+BFLOAT_FIELDS = ("even", "positive", "negative")
+EVEN, POSITIVE, NEGATIVE = range(3)
+"""The bit that tells even from odd, to add it; what to add to the code of a positive and of a negative number."""
+
+MAGNITUDE, SIGN, EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
+NONE, ONE, ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
+
+
+@inline
+def row_of(grid):
+    return grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6], grid[7], grid[8], grid[9]
+
+
+# -- roundings ---------------------------------------------------------------------------------------------------------
+
+
+@inline
+def to_even(x, factor):
+    """Ties to even at p bits. An infinity or NaN if x is too large."""
+    return multiply_add(x, factor, multiply_add(x, -factor, x))
+
+
+@inline
+def on_exponent(x, exponent, factor):
+    """x on the grid of p-bit numbers of this power of two, in the direction of the hardware."""
+    c = float_from_bits(exponent)
+    return multiply_add(c, -factor, multiply_add(c, factor, x))
+
+
+@inline
+def exponent_of(x):
+    return and32(bits_from_float(x), EXPONENT)
+
+
+@inline
+def clamped(x, emin, factor):
+    return on_exponent(x, max(exponent_of(x), emin), factor)
+
+
+@inline
+def clamped_inward(x, emin, factor):
+    u = bits_from_float(x)
+    return on_exponent(x, or32(max(and32(u, EXPONENT), emin), and32(u, SIGN)), factor)
+
+
+@inline
+def truncated(x, kept):
+    return float_from_bits(and32(bits_from_float(x), kept))
+
+
+@inline
+def signed(r, x):
+    """r, which may be a zero, with the sign of x."""
+    return float_from_bits(or32(and32(bits_from_float(r), MAGNITUDE), and32(bits_from_float(x), SIGN)))
+
+
+@inline
+def at_most(x, low, high):
+    x = low if x < low else x
+    return high if x > high else x
+
+
+@inline
+def limited(x, low, most, high):
+    x = low if x < low else x
+    return high if x > most else x
+
+
+@inline
+def on_grid(x, g):
+    """In the direction of the hardware, whatever x is."""
+    u = bits_from_float(x)
+    m, s = and32(u, MAGNITUDE), and32(u, SIGN)
+    e = min(max(and32(u, EXPONENT), g[EMIN]), g[LIMIT])
+    c = float_from_bits(or32(add32(e, g[ABOVE]), s))
+    r = and32(bits_from_float((x + c) - c), MAGNITUDE)
+    over = g[OVER] if s == NONE else g[NEGATIVE_OVER]
+    r = over if r > g[MAX] else r
+    r = or32(g[INFINITY] if m == EXPONENT else r, s)
+    return float_from_bits(g[NAN] if m > EXPONENT else r)
+
+
+_16, _31, _UPPER = np.uint32(16), np.uint32(31), np.uint32(0xFFFF0000)
+
+
+@inline
+def to_bfloat(x, g):
+    """Of hardware NaNs only the upper half is set, so that they stay NaN."""
+    u = bits_from_float(x)
+    more = g[NEGATIVE] if right32(u, _31) != NONE else g[POSITIVE]
+    return float_from_bits(and32(add32(add32(u, more), and32(right32(u, _16), g[EVEN])), _UPPER))
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@inline
+def rounded_product(style, terms, x, y, g):
+    """g is the grid's row."""
+    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
+    if style == NARROW:
+        return on_grid(x * y, g)
+    if style == BFLOAT:
+        return to_bfloat(x * y, g)
+    if terms == ROUNDED and style == INWARD:
+        return truncated(x * y, kept_by(g))
+    if terms == ROUNDED:
+        return multiply_add(x * factor, y, (x * (np.float32(1) - factor)) * y)
+    if style == INWARD:
+        return clamped_inward(x * y, g[EMIN], more)
+    return clamped(x * y, g[EMIN], more)
+
+
+@inline
+def kept_by(g):
+    """The bits of the code of a number of the format."""
+    return and32(~np.uint32(np.int64(float_from_bits(g[FACTOR])) - 1), ALL)
+
+
+@inline
+def rounded_sum(style, terms, s, g):
+    """A float32 number, rounded once more."""
+    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
+    low, most, high = float_from_bits(g[LOW]), float_from_bits(g[MOST]), float_from_bits(g[HIGH])
+    if style == NARROW:
+        return on_grid(s, g)
+    if style == BFLOAT:
+        return to_bfloat(s, g)
+    if style == NEAREST:
+        return signed(clamped(s, g[EMIN], more), s) if terms == EXACT_CLAMPED else to_even(s, factor)
+    if style == UPWARD:
+        t = s if terms == ROUNDED else limited(s, low, most, high)
+        if terms == EXACT_CLAMPED:
+            return signed(clamped(t, g[EMIN], more), s)
+        return on_exponent(t, exponent_of(t), more)
+    t = s if terms == ROUNDED else at_most(s, low, high)
+    if terms == EXACT_CLAMPED:
+        return signed(clamped_inward(t, g[EMIN], more), s)
+    return truncated(t, kept_by(g))
+
+
+@inline
+def with_term(style, terms, acc, x, y, g):
+    """The rounded sum of an accumulator and a product."""
+    if terms >= EXACT:
+        return rounded_sum(style, terms, multiply_add(x, y, acc), g)
+    return rounded_sum(style, terms, acc + rounded_product(style, terms, x, y, g), g)
+
+
+# -- what the quick styles cannot do -----------------------------------------------------------------------------------
+
+
+@inline
+def extent(matrix):
+    """(least non-zero magnitude, largest magnitude); the first is NaN if all are zeros, the second if one is NaN."""
+    least, most = ALL, NONE
+    for k in range(matrix.shape[0]):
+        row = matrix[k]
+        for j in range(row.size):
+            m = and32(bits_from_float(row[j]), MAGNITUDE)
+            least, most = min(least, add32(m, ALL)), max(most, m)
+    return float_from_bits(add32(least, ONE)), float_from_bits(most)
+
+
+_SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
+
+
+@inline
+def refuse(style, terms, a, b, grid, failed):
+    """Mark the rows with operands that a quick style is not for."""
+    if style == NEAREST and terms != ROUNDED:
+        return
+    least, most = extent(b)
+    scale = abs(float_from_bits(grid[SCALE]))
+    largest = float_from_bits(grid[MOST]) / scale
+    for i in range(a.shape[0]):
+        low, high = extent(a[i : i + 1])
+        if terms == ROUNDED and style != INWARD:
+            fine = not low * least < _SMALLEST and high * most <= _LARGE
+        elif terms == CLAMPED:
+            fine = high * most <= largest
+        else:
+            fine = high <= _FINITE and most <= _FINITE
+        if not (fine and high * scale <= _FINITE):
+            failed[:, i] = True
+
+
+@inline
+def keeps_signs(style, terms):
+    """Whether zeros have the sign that they should have."""
+    return terms == EXACT_CLAMPED or (style == INWARD and terms != CLAMPED)
+
+
+@inline
+def finish(row, target, grid, knows_signs):
+    """Write a row of quick sums over its start values; or leave it, if something in it cannot be told.
+
+    That is what is not finite. And where the signs of zeros were not kept, a zero that came from a zero with the sign
+    that sums of both signs do not have: it has that sign yet if all the terms had.
+    """
+    infinite, zero, unscale = grid[INFINITE], grid[ZERO], float_from_bits(grid[UNSCALE])
+    limit = EXPONENT if infinite == NONE else add32(EXPONENT, ONE)
+    doubts = NONE
+    for j in range(target.size):
+        m, start = and32(bits_from_float(row[j]), MAGNITUDE), bits_from_float(target[j])
+        lost = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
+        doubts = or32(doubts, ONE if m >= limit or lost or and32(start, EXPONENT) == EXPONENT else NONE)
+    if doubts != NONE:
+        return False
+    for j in range(target.size):
+        u = bits_from_float(row[j] * unscale)
+        m = and32(u, MAGNITUDE)
+        u = zero if m == NONE and not knows_signs else u
+        target[j] = float_from_bits(or32(infinite, and32(u, SIGN)) if m == EXPONENT else u)
+    return True
