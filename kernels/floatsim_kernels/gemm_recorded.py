@@ -7,8 +7,8 @@ and y of one format is exact where r - x == y and r - y == x: the difference fro
 
 `recorded` writes the event words of each row's step; their counts are taken and places looked for only where a word has
 such a bit. `tiny_products` tells of underflow alone, without the sums. a (M, K), b (K, N): float32. out (ranges, M, N):
-start values on entry, sums on exit. `counts` (len(EVENTS),) int64 grows by the events, `first` (len(PLACES), M, N) int32
-takes the least where[k] of each. `grid`: see GRID_FIELDS. Needs
+start values on entry, sums on exit. `counts` (len(EVENTS),), int64, grows by the events; `first` (len(PLACES), M, N),
+int32, takes the least where[k] of each. `grid`: see GRID_FIELDS. Needs
 `machine.environment_is_default()`, FP16 `machine.has_f16c()`.
 """
 
