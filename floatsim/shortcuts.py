@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from floatsim_kernels import carriers, gemm_floats, machine, packed
+from floatsim_kernels import carriers, machine, packed
 
 from floatsim import reference
 from floatsim.contexts import Manner
@@ -20,7 +20,7 @@ from floatsim.rounding import Attributes, Overflow, Rounding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["elementwise", "matmul_kernel", "quantize"]
+__all__ = ["elementwise", "quantize"]
 
 
 class _Carrier(NamedTuple):
@@ -219,62 +219,3 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
     else:
         return False
     return True
-
-
-# -- matrix products ---------------------------------------------------------------------------------------------------
-
-
-def _lowest(fmt: FloatFormat) -> int:
-    """Exponent of the quantum of the subnormals."""
-    return fmt.emin - fmt.trailing_bits
-
-
-def _embeds(fmt: FloatFormat, carrier: FloatFormat) -> bool:
-    """Whether every finite value of a format is one of the carrier's."""
-    return fmt.precision <= carrier.precision and _lowest(fmt) >= _lowest(carrier) and fmt.emax <= carrier.emax
-
-
-def _products_do(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat) -> bool:
-    """Whether a product rounded to float32, if it is not exact there, still rounds to the same accumulator code."""
-    bits = a.precision + b.precision
-    exact = _lowest(a) + _lowest(b) >= _lowest(FP32)
-    lost = _lowest(accumulator) - 1 >= FP32.emin  # what float32 cannot hold is less than half a quantum
-    # 16 bits and at least half of BF16's quantum, 2**-134: a multiple of float32's 2**-149; below that, it is lost
-    short = bits <= 16 and _lowest(accumulator) >= _lowest(BF16)
-    return bits <= FP32.precision and (exact or lost or short)
-
-
-@functools.lru_cache(maxsize=256)
-def _float_grid(fmt: FloatFormat) -> NDArray[np.uint32]:
-    """What `gemm_floats.narrow` needs to know."""
-    grid = dict(zip(carriers.GRID_FIELDS, _grid(FP32, fmt, _TIES_TO_EVEN, Overflow.INFINITY), strict=True))
-    grid["limit"] = (fmt.emax + 1 + FP32.bias) << FP32.trailing_bits
-    row = np.array([grid[name] for name in gemm_floats.GRID_FIELDS], dtype=np.uint32)
-    row.flags.writeable = False
-    return row
-
-
-def matmul_kernel(
-    a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, manner: Manner
-) -> tuple[FloatFormat, Any, tuple[Any, ...]] | None:
-    """(carrier format, kernel, further arguments) of a fast sequential, unfused product; None if there is none."""
-    how = manner.attributes
-    if how.rounding is not _TIES_TO_EVEN or how.daz or how.ftz:
-        return None
-    chosen: tuple[FloatFormat, Any, tuple[Any, ...]] | None = None
-    if accumulator in (FP32, FP64):
-        if _embeds(a, accumulator) and _embeds(b, accumulator):
-            chosen = accumulator, gemm_floats.plain, ()
-    elif not (_embeds(a, FP32) and _embeds(b, FP32) and _products_do(a, b, accumulator)):
-        return None
-    elif accumulator == FP16 and machine.has_f16c():
-        chosen = FP32, gemm_floats.half, ()
-    elif accumulator == BF16:
-        chosen = FP32, gemm_floats.bfloat, ()
-    elif (
-        accumulator.has_nan
-        and 2 * accumulator.precision + 2 <= FP32.precision
-        and _family(FP32, accumulator) == "added"
-    ):
-        chosen = FP32, gemm_floats.narrow, (_float_grid(accumulator),)
-    return chosen if chosen is not None and machine.environment_is_default() else None

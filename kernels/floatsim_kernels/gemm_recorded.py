@@ -14,17 +14,8 @@ int32, takes the least where[k] of each. `grid`: see GRID_FIELDS. Needs
 
 import numpy as np
 
-from .intrinsics import (
-    add32,
-    and32,
-    bits_from_float,
-    float_from_bits,
-    float_from_half,
-    half_from_float,
-    or32,
-    right32,
-    wide_vectors,
-)
+from .grids import on_bfloat_grid, on_half_grid
+from .intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors
 from .jit import inline, kernel
 
 HALF, BFLOAT, NARROW = range(3)
@@ -47,20 +38,7 @@ _PLACE_BITS = (
 GRID_FIELDS = ("emin", "limit", "above", "max", "overflow", "tiny", "smallest_normal")
 _EMIN, _LIMIT, _ABOVE, _MAX, _OVER, _TINY, _SMALLEST_NORMAL = range(7)
 _MAGNITUDE, _SIGN, _EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
-_16, _BELOW_HALF, _UPPER = np.uint32(16), np.uint32(0x7FFF), np.uint32(0xFFFF0000)
 _INF, _ZERO = np.float32(np.inf), np.float32(0)
-
-
-@inline
-def on_half_grid(x, g):
-    return float_from_half(half_from_float(x))
-
-
-@inline
-def on_bfloat_grid(x, g):
-    u = bits_from_float(x)
-    odd = right32(u, _16) & _1
-    return float_from_bits(np.uint32(add32(add32(u, _BELOW_HALF), odd) & _UPPER))
 
 
 @inline
@@ -110,8 +88,8 @@ def step_half(x, bs, row, words, g, wanted):
     seen = _NONE
     for j in range(row.size):
         acc, exact = row[j], x * bs[j]
-        p = on_half_grid(exact, g)
-        r = on_half_grid(acc + p, g)
+        p = on_half_grid(exact)
+        r = on_half_grid(acc + p)
         row[j] = r
         word = and32(sum_events(acc, p, r, g, product_events(exact, p, g)), wanted)
         words[j] = word
@@ -124,8 +102,8 @@ def step_bfloat(x, bs, row, words, g, wanted):
     seen = _NONE
     for j in range(row.size):
         acc, exact = row[j], x * bs[j]
-        p = on_bfloat_grid(exact, g)
-        r = on_bfloat_grid(acc + p, g)
+        p = on_bfloat_grid(exact)
+        r = on_bfloat_grid(acc + p)
         row[j] = r
         word = and32(sum_events(acc, p, r, g, product_events(exact, p, g)), wanted)
         words[j] = word
@@ -176,9 +154,9 @@ def step_products(kind, x, bs, words, g, wanted):
     for j in range(bs.size):
         exact = x * bs[j]
         if kind == HALF:
-            p = on_half_grid(exact, g)
+            p = on_half_grid(exact)
         elif kind == BFLOAT:
-            p = on_bfloat_grid(exact, g)
+            p = on_bfloat_grid(exact)
         else:
             p = on_narrow_grid(exact, g)
         words[j] = and32(product_events(exact, p, g), wanted)

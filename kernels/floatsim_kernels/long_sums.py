@@ -23,7 +23,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from .gemm_floats import on_bfloat_grid, on_half_grid
+from .grids import on_bfloat_grid, on_half_grid
 from .intrinsics import (
     add32,
     bits_from_float,
@@ -619,3 +619,14 @@ def sequential_blocks(source, grid, every, out, rows):
                 terms = rows[row]
                 for block in range(sums.size):
                     sums[block] = rounded(grid, sums[block] + terms[block])
+
+
+@kernel
+def running(source, grid, acc, out):
+    """Sums of the first 1, 2, ... rows of out.shape, each column its own; acc holds zeros, and at the end the last row."""
+    width = U(acc.size)
+    for k in range(out.shape[0]):
+        row, base = out[k], U(k) * width
+        for j in range(acc.size):
+            acc[j] = added(grid, source, acc[j], base + U(j))
+            row[j] = acc[j]
