@@ -38,7 +38,7 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
     return register
 
 
-_PROVIDERS = ("floatsim.arithmetic", "floatsim.conversion", "floatsim.linalg")
+_PROVIDERS = ("floatsim.arithmetic", "floatsim.conversion", "floatsim.linalg", "floatsim.reductions")
 """The modules that register operations; loaded when the first is needed."""
 
 
@@ -188,6 +188,36 @@ class FloatArray(NDArrayOperatorsMixin):
         converted: FloatArray = convert(self, fmt, **how)
         return converted
 
+    # -- reductions ----------------------------------------------------------------------------------------
+    def _reduce(self, function: Any, *args: Any, **how: Any) -> Any:
+        reduce = _registered(function)
+        assert reduce is not None
+        return reduce(self, *args, **how)
+
+    def sum(self, axis: Any = None, **how: Any) -> Any:
+        """The sum (see `fs.sum`), in this array's format unless `format=` names another; so the others below."""
+        return self._reduce(np.sum, axis, **how)
+
+    def mean(self, axis: Any = None, **how: Any) -> Any:
+        """The mean (see `fs.mean`)."""
+        return self._reduce(np.mean, axis, **how)
+
+    def prod(self, axis: Any = None, **how: Any) -> Any:
+        """The product (see `fs.prod`)."""
+        return self._reduce(np.prod, axis, **how)
+
+    def var(self, axis: Any = None, **how: Any) -> Any:
+        """The variance (see `fs.var`)."""
+        return self._reduce(np.var, axis, **how)
+
+    def cumsum(self, axis: Any = None, **how: Any) -> Any:
+        """The running sum (see `fs.cumsum`)."""
+        return self._reduce(np.cumsum, axis, **how)
+
+    def dot(self, b: Any, **how: Any) -> Any:
+        """The product with a vector or matrix (see `fs.dot`)."""
+        return self._reduce(np.dot, b, **how)
+
     # -- NumPy's protocols ---------------------------------------------------------------------------------
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         own = self._format.dtype
@@ -199,9 +229,10 @@ class FloatArray(NDArrayOperatorsMixin):
         return self.values if dtype is None else self.values.astype(dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-        function = _registered(ufunc)
+        call = method == "__call__"
+        function = _registered(ufunc if call else (ufunc, method))
         out = keywords.pop("out", None)
-        if function is None or method != "__call__" or keywords:
+        if function is None or (call and keywords):
             return NotImplemented
         if out is not None:
             keywords["out"] = out[0]

@@ -16,9 +16,10 @@ from floatsim.elements import (
     to_integer,
     total_order,
 )
+from floatsim.scans import multiply_all, running_sums
 from floatsim.summation import accumulate
 
 __all__ = [
-    "accumulate", "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb", "neighbour",
-    "quantize", "scalb", "to_integer", "total_order",
+    "accumulate", "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb",
+    "multiply_all", "neighbour", "quantize", "running_sums", "scalb", "to_integer", "total_order",
 ]  # fmt: skip

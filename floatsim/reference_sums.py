@@ -54,7 +54,7 @@ from floatsim.reference import (
 )
 from floatsim.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Attributes, Rounding
 
-__all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulate", "scaled"]
+__all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulate", "product", "scaled"]
 
 NAN = 8
 """A NaN where the accumulator was none. In sums it has the bit of DIVIDE_BY_ZERO, which cannot happen there."""
@@ -135,6 +135,46 @@ def scaled(
         addend = second.round(multiply, beta, c, step=0, r=0)
         result = third.round(add, result, addend, step=0, r=0)
     return Sum(result.code, {**total.counts, "scale": call.counts["sum"]}, total.first)
+
+
+def product(
+    how: Sequential | Pairwise, factors: Sequence[Operand], manner: Manner, index: int = 0,
+    start: Operand | None = None,
+) -> Sum:  # fmt: skip
+    """One product of many factors, its roundings counted as "product".
+
+    Sequential: acc = 1, or `start` rounded to the format; acc = round(acc * x). Pairwise: a tree of products, as its
+    sums; then round(product * start). No factors give 1, or `start`, rounded. Sites are those of the sums.
+    """
+    call = _Call(manner.attributes, index)
+    run = _Run(how, manner.seed, call)
+    seed, last = (replace(run, seed=split_seed(run.seed, number)) for number in (_SEED, _LAST))
+    k = itertools.count()
+    if not factors or isinstance(how, Sequential):
+        acc: Operand = ONE
+        if start is not None:
+            acc = seed.round(multiply, ONE, start, step=0, r=1)
+        elif not factors:
+            acc = _Run(how, manner.seed, _Call(manner.attributes, index)).round(multiply, ONE, ONE, step=0, r=1)
+        for step, x in enumerate(factors):
+            acc = run.round(multiply, acc, x, step=step, r=1, k=step, old=acc)
+    else:
+
+        def evaluate(tree: _Tree) -> _Node:
+            if isinstance(tree, int):
+                return _Node(factors[tree], False, tree)
+            left, right = evaluate(tree[0]), evaluate(tree[1])
+            where = max(left.where, right.where)
+            nan_before = any(node.is_sum and run.read(node.value).is_nan for node in (left, right))
+            old = _QUIET_NAN if nan_before else ONE
+            return _Node(run.round(multiply, left.value, right.value, step=next(k), r=1, k=where, old=old), True, where)
+
+        root = evaluate(TREES[how.tree](list(range(len(factors)))))
+        acc = root.value if root.is_sum else run.round(multiply, root.value, ONE, step=0, r=1)
+        if start is not None:
+            acc = last.round(multiply, acc, start, step=0, r=1, k=len(factors) - 1, old=acc)
+    assert isinstance(acc, Code)
+    return Sum(acc.code, {"product": call.counts["sum"]}, call.first)
 
 
 def _is_one(x: Operand) -> bool:

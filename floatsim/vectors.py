@@ -35,7 +35,7 @@ from floatsim.widening import narrow, widen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["vector_dot", "vector_sum"]
+__all__ = ["running_sums", "vector_dot", "vector_sum"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -305,3 +305,19 @@ def vector_dot(
     if not all(isinstance(leaf, ProductLeaf) for leaf in leaves(how)):
         return None
     return _code(how, _Products(_Values(a, a_format), _Values(b, b_format)), attributes)
+
+
+def running_sums(how: Sequential, codes: Codes, fmt: FloatFormat, attributes: Attributes) -> Codes | None:
+    """The sums of the first 1, 2, ... elements of each column, (K, columns); None where there is no fast way.
+
+    >>> ones = np.full((4, 1), 0x3C00, np.uint16)
+    >>> [hex(code) for code in running_sums(Sequential(FP16), ones, FP16, Attributes())[:, 0]]
+    ['0x3c00', '0x4000', '0x4200', '0x4400']
+    """
+    vector = _Values(codes.reshape(-1), fmt)
+    if not machine.environment_is_default() or not _can_add(how, vector, attributes):
+        return None
+    call = _Call(how, vector)
+    out = call.new(*codes.shape)
+    call.run(loops.running, call.new(codes.shape[1]), out)
+    return narrow(out, _carrier(how.format), how.format)

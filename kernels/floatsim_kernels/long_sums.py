@@ -623,7 +623,7 @@ def sequential_blocks(source, grid, every, out, rows):
 
 @kernel
 def running(source, grid, acc, out):
-    """Sums of the first 1, 2, ... rows of out.shape, each column its own; acc holds zeros, and at the end the last row."""
+    """Sums of the first 1, 2, ... rows in every column, as many as out has; acc holds zeros, and then the last row."""
     width = U(acc.size)
     for k in range(out.shape[0]):
         row, base = out[k], U(k) * width
