@@ -9,8 +9,9 @@ import numpy as np
 
 from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import ARCHITECTURES
-from floatsim.tensorcore.emulator import BlockScales, Record, accumulate
+from floatsim.tensorcore.emulator import Record, accumulate
 from floatsim.tensorcore.instructions import Instruction, Scales
+from floatsim.tensorcore.operands import BlockScales, Matrix
 from floatsim.tensorcore.reference import Scaled, dot
 
 STYLES = ("bits", "near", "tiny", "large", "sparse", "cancelling")
@@ -114,7 +115,7 @@ def compare(case: Case, rng: np.random.Generator, m: int, k: int, n: int, style:
     found = []
     for recording in (record, None):
         got = c.copy()
-        accumulate(case.row, (a, case.a), (b, case.b), got, np.array([[0, k]]), scales, recording)
+        accumulate(case.row, Matrix(a, case.a), Matrix(b, case.b), got, np.array([[0, k]]), scales, recording)
         for i, j in np.argwhere(got[0, 0] != expected):
             terms = a[0, i], b[0, :, j], c[0, 0, i, j]
             found.append(Difference(str(case), style, terms, int(expected[i, j]), int(got[0, 0, i, j])))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels import tensorcore as integers
 
-from floatsim import elements
-from floatsim.contexts import Manner
 from floatsim.elements import format_row, manner_row
-from floatsim.formats import FP16, FP32, TF32, FloatFormat
 from floatsim.rounding import Attributes
+from floatsim.tensorcore import doubles, floats
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
     ExactBlocks,
@@ -22,26 +21,16 @@ from floatsim.tensorcore.instructions import (
     GroupedBlocks,
     Instruction,
     LateAccumulator,
-    Scales,
     TwoHalves,
 )
+from floatsim.tensorcore.operands import BlockScales, Matrix, as_read, decoded, decoded_scales
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BlockScales", "Record", "accumulate", "no_record"]
+__all__ = ["BlockScales", "Matrix", "Record", "accumulate"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
-Operand: TypeAlias = tuple[Codes, FloatFormat]
-
-
-class BlockScales(NamedTuple):
-    """Codes of the scales of a, (batch, M, ceil(K / every)), and of b, (batch, ceil(K / every), N)."""
-
-    a: Codes
-    b: Codes
-    of: Scales
 
 
 class Record(NamedTuple):
@@ -52,13 +41,8 @@ class Record(NamedTuple):
     first: Indices
 
 
-def no_record(terms: int) -> Record:
-    """For sums that are not recorded."""
-    return Record(np.zeros(terms, np.int64), np.zeros((2, 256), np.int64), np.zeros((0, 0, 0, 0), np.int64))
-
-
 def accumulate(
-    row: Instruction, a: Operand, b: Operand, out: NDArray[np.uint64], ranges: Indices,
+    row: Instruction, a: Matrix, b: Matrix, out: NDArray[np.uint64], ranges: Indices,
     scales: BlockScales | None = None, record: Record | None = None,
 ) -> None:  # fmt: skip
     """Sums of products over each range of k, as the instruction gives them.
@@ -67,7 +51,7 @@ def accumulate(
     ----------
     row : Instruction
         Which takes the operands' formats.
-    a, b : codes and format
+    a, b : Matrix
         (batch, M, K) and (batch, K, N).
     out : (ranges, batch, M, N)
         Codes of the row's output format, the accumulators: c on entry, D on exit.
@@ -78,40 +62,66 @@ def accumulate(
     record : Record, optional
         Filled in where given.
     """
-    a, b = _as_read(row, a), _as_read(row, b)
-    if isinstance(row.model, TwoHalves):
-        a, b = _converted(a, FP16), _converted(b, FP16)
-    common = np.ascontiguousarray(ranges), *(record or no_record(a[0].shape[2]))
+    ranges = np.ascontiguousarray(ranges)
+    kernels = next((module for module in (floats, doubles) if module.can_do(row)), None) if record is None else None
+    if kernels is None:
+        _in_integers(row, a, b, out, ranges, scales, record)
+        return
+    for n in range(out.shape[1]):
+        one = slice(n, n + 1)
+        lines, stripes = (Matrix(x.codes[n], x.format, None if x.floats is None else x.floats[n]) for x in (a, b))
+        of_one = BlockScales(scales.a[n], scales.b[n], scales.of) if scales else None
+        failed = kernels.accumulate(row, lines, stripes, out[:, n], ranges, of_one)
+        for part, rows, columns in _pieces(failed, kernels.WIDTH, out.shape[3]):
+            some = np.ascontiguousarray(out[part, n, rows, columns])[np.newaxis, np.newaxis]
+            left, right = Matrix(a.codes[one, rows], a.format), Matrix(b.codes[one, :, columns], b.format)
+            cut = BlockScales(scales.a[one, rows], scales.b[one, :, columns], scales.of) if scales else None
+            _in_integers(row, left, right, some, ranges[part : part + 1], cut, None)
+            out[part, n, rows, columns] = some[0, 0]
+
+
+def _pieces(failed: NDArray[np.bool_], width: int, columns: int) -> Iterator[tuple[int, Any, slice]]:
+    """(range, rows, columns) of what the quick kernels left alone."""
+    if failed.all() and failed.size:
+        yield from ((part, slice(None), slice(0, columns)) for part in range(len(failed)))
+        return
+    for part, group in np.argwhere(failed.any(axis=1)).tolist():
+        yield part, np.flatnonzero(failed[part, :, group]), slice(group * width, (group + 1) * width)
+
+
+def _in_integers(
+    row: Instruction, a: Matrix, b: Matrix, out: NDArray[np.uint64], ranges: Indices, scales: BlockScales | None,
+    record: Record | None,
+) -> None:  # fmt: skip
+    if record is None:
+        terms = a.codes.shape[2]
+        record = Record(np.zeros(terms, np.int64), np.zeros((2, 256), np.int64), np.zeros((0, 0, 0, 0), np.int64))
+    left, right = as_read(row, a), as_read(row, b)
+    common = ranges, *record
     fd = format_row(row.output)
     model = row.model
+    bits = left[1].trailing_bits + right[1].trailing_bits
     match model:
         case FmaChain() | ExactBlocks() | FlushedTree():
             kind, manner = _IEEE[type(model)]
-            operands = a[0], format_row(a[1]), b[0], format_row(b[1])
+            operands = left[0], format_row(left[1]), right[0], format_row(right[1])
             integers.ieee(kind, *operands, out, _model_row(row, 0, 0), fd, manner, *common)
         case LateAccumulator():
-            bits = a[1].trailing_bits + b[1].trailing_bits
-            integers.late(*_decoded(a), *_decoded(b), out, _model_row(row, bits, 0), fd, _TO_EVEN, *common)
+            integers.late(*decoded(left), *decoded(right), out, _model_row(row, bits, 0), fd, _TO_EVEN, *common)
         case FusedBlocks() | TwoHalves():
             block = model.block if isinstance(model, TwoHalves) else model
-            bits, scale_bits = a[1].trailing_bits + b[1].trailing_bits, 0
-            sa, ea, sb, eb = *_decoded(a), *_decoded(b)
-            of_groups = [_NO_SCALES] * 4
+            scale_bits, of_groups = 0, [_NO_SCALES] * 4
+            sa, ea, sb, eb = *decoded(left), *decoded(right)
             if scales is not None:
-                fmt = scales.of.format
-                left, right = (_decoded((_magnitudes(codes, fmt), fmt)) for codes in (scales.a, scales.b))
+                of_rows, of_columns = decoded_scales(scales)
                 if isinstance(model, GroupedBlocks):
-                    repeat = scales.of.every // model.group
-                    of_groups = [
-                        np.ascontiguousarray(x.repeat(repeat, axis=axis))
-                        for side, axis in ((left, 2), (right, 1)) for x in side
-                    ]  # fmt: skip
-                    scale_bits = 2 * fmt.trailing_bits
+                    repeat, scale_bits = scales.of.every // model.group, 2 * scales.of.format.trailing_bits
+                    of_groups = [*(x.repeat(repeat, 2) for x in of_rows), *(x.repeat(repeat, 1) for x in of_columns)]
                 else:  # powers of two
-                    ea, eb = _moved(ea, left[1], scales.of.every, 2), _moved(eb, right[1], scales.of.every, 1)
+                    ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
+            rows = _model_row(row, bits, scale_bits), format_row(block.grid), fd
             manner = manner_row(Attributes(block.rounding))
-            rows = _model_row(row, bits, scale_bits), format_row(block.grid), fd, manner, _TO_EVEN
-            integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, *common)
+            integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
 
 
 _TO_EVEN = manner_row(Attributes())
@@ -141,36 +151,6 @@ def _model_row(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
         apart = int(isinstance(model, EvenAndOdd))
         fields |= {"fraction_bits": model.fraction_bits, "floor": model.sum_bits, "apart": apart}
     return np.array([fields[name] for name in integers.MODEL_FIELDS], np.int64)
-
-
-def _as_read(row: Instruction, operand: Operand) -> Operand:
-    """uint64 codes; FP32 ones truncated to TF32 where the instruction reads them so."""
-    codes, fmt = operand
-    codes = codes.astype(np.uint64, copy=False)
-    if row.truncates and fmt == FP32:
-        return codes >> np.uint64(FP32.trailing_bits - TF32.trailing_bits), TF32
-    return codes, fmt
-
-
-def _magnitudes(codes: Codes, fmt: FloatFormat) -> Codes:
-    """The sign of a scale is ignored."""
-    magnitudes: Codes = codes.astype(np.uint64) & np.uint64(fmt.magnitude_mask)
-    return magnitudes
-
-
-def _converted(operand: Operand, fmt: FloatFormat) -> Operand:
-    codes, own = operand
-    converted, _ = elements.convert(codes.astype(own.code_dtype), own, fmt, Manner(Attributes()))
-    return converted.astype(np.uint64), fmt
-
-
-def _decoded(operand: Operand) -> tuple[Indices, Indices]:
-    """Significands and exponents."""
-    codes, fmt = operand
-    codes = codes.astype(np.uint64, copy=False)
-    significands, exponents = np.empty(codes.shape, np.int64), np.empty(codes.shape, np.int64)
-    integers.significands(codes, format_row(fmt), significands, exponents)
-    return significands, exponents
 
 
 def _moved(exponents: Indices, scales: Indices, every: int, axis: int) -> Indices:

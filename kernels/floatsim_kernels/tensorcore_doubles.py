@@ -1,0 +1,348 @@
+"""Blocks of matrix units in float64, which holds every sum in them exactly: groups of FP4, and AMD's; and chains of
+fused multiply-adds.
+
+What the blocks compute is said in floatsim/tensorcore/nvidia.py and amd.py. The loops run over columns; a row's results
+are written unless something in it is infinite or NaN, on entry or on the way, which is left to the integer kernels:
+`failed` (ranges, M, groups of WIDTH columns) says where. out (ranges, M, N) holds float32 values, c on entry.
+"""
+
+import numba
+import numpy as np
+from numba import types
+
+from .intrinsics import bits_from_double, bits_from_float, double_from_bits, float_from_bits, multiply_add
+from .jit import inline, kernel_of
+
+WIDTH = 64
+"""Columns that are worked on together."""
+
+NONE = -(1 << 20)
+"""The exponent of what has none."""
+
+_FIELD32, _SIGN32, _TRAILING = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(23)
+_SHIFT, _SIGN64 = np.uint64(52), np.uint64(1 << 63)
+_BEYOND = 2.0**128
+
+
+@inline
+def power(n):
+    """2**n of a normal number."""
+    return double_from_bits(np.uint64(np.int64(n) + 1023) << _SHIFT)
+
+
+@inline
+def exponent_of_c(x):
+    """By which c is aligned: -126 for subnormal numbers, NONE for a zero."""
+    u = np.uint32(bits_from_float(x) & np.uint32(0x7FFFFFFF))
+    e = max(np.int32(u >> _TRAILING), np.int32(1)) - np.int32(127)
+    return e if u else np.int32(NONE)
+
+
+@inline
+def field_of(x):
+    """The exponent's bits: those of what is not finite are beyond all others."""
+    return np.uint32(bits_from_float(x) & _FIELD32)
+
+
+@inline
+def largest_field(row):
+    most = np.uint32(0)
+    for j in range(row.size):
+        most = max(most, field_of(row[j]))
+    return most
+
+
+@inline
+def cut_to_float(x):
+    """Toward zero; from 2**128 on infinite; a zero is positive."""
+    near = np.float32(x)
+    u = bits_from_float(near)
+    away = abs(np.float64(near)) > abs(x) and abs(x) < _BEYOND
+    return float_from_bits(np.uint32(u - np.uint32(away))) + np.float32(0)
+
+
+def _array(scalar, dimensions, readonly=True):
+    return types.Array(scalar, dimensions, "C", readonly=readonly)
+
+
+_FLOATS, _DOUBLES, _INTS = _array(numba.float32, 2), _array(numba.float64, 2), _array(numba.int32, 2)
+_RANGES, _FAILED = _array(numba.int64, 2), _array(numba.boolean, 3, False)
+
+
+@kernel_of(
+    (
+        _FLOATS, _FLOATS, _DOUBLES, _DOUBLES, _INTS, _INTS, _INTS, _INTS, _array(numba.float32, 3, False), _RANGES,
+        numba.int64, numba.int64, numba.int64, numba.int64, _FAILED,
+    )
+)  # fmt: skip
+def grouped(
+    a, b, scales_a, scales_b, exponents_a, exponents_b, marks_a, marks_b, out, ranges, group, groups, fraction, floor,
+    failed,
+):  # fmt: skip
+    """Blocks of a few groups of FP4, with scales a group each: (M, groups of K) and (groups of K, N).
+
+    A bit of the marks stands for an element of the group that is not zero. Exponents of scales are NONE for a zero.
+    """
+    rows, columns = out.shape[1], out.shape[2]
+    sums, e = np.zeros((groups, WIDTH), np.float32), np.zeros(WIDTH, np.int32)
+    acc, total = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most = largest_field(row)
+                for j in range(n):
+                    acc[j] = row[j] + np.float32(0) if stop > start else row[j]
+                for first in range(start, stop, group * groups):
+                    for j in range(n):
+                        e[j] = max(exponent_of_c(acc[j]), np.int32(floor))
+                    here = min(groups, (stop - first + group - 1) // group)
+                    for g in range(here):
+                        k0 = first + g * group
+                        at = k0 // group
+                        into, mark, own = sums[g], marks_a[i, at], exponents_a[i, at]
+                        for j in range(n):
+                            into[j] = 0
+                        for k in range(k0, min(k0 + group, stop)):
+                            x, ys = a[i, k], b[k, j0 : j0 + n]
+                            for j in range(n):
+                                into[j] += x * ys[j]
+                        marks, others = marks_b[at, j0 : j0 + n], exponents_b[at, j0 : j0 + n]
+                        for j in range(n):
+                            counts = (mark & marks[j]) != 0
+                            e[j] = max(e[j], own + others[j] if counts else np.int32(NONE))
+                    for j in range(n):
+                        total[j] = np.trunc(np.float64(acc[j]) * power(fraction - e[j]))
+                    for g in range(here):
+                        at = (first + g * group) // group
+                        x, ys, own_sums = scales_a[i, at], scales_b[at, j0 : j0 + n], sums[g]
+                        for j in range(n):
+                            total[j] += np.trunc(np.float64(own_sums[j]) * (x * ys[j]) * power(fraction - e[j]))
+                    for j in range(n):
+                        acc[j] = cut_to_float(total[j] * power(e[j] - fraction))
+                    most = max(most, largest_field(acc[:n]))
+                failed[part, i, tile] = most == _FIELD32
+                if most != _FIELD32:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+# -- AMD ---------------------------------------------------------------------------------------------------------------
+
+_LEAST, _LARGE = -300, 125
+"""Less than the exponent of every product; the largest of a block of products that are all below 2**128."""
+
+
+@inline
+def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total):
+    """Every `step`-th product from k0 on, aligned, cut toward zero to `fraction` bits, added; the largest exponent."""
+    for j in range(n):
+        top[j], total[j] = np.int32(_LEAST), 0.0
+    for k in range(k0, k1, step):
+        own, others = e_a[k], e_b[k, j0 : j0 + n]
+        for j in range(n):
+            top[j] = max(top[j], own + others[j])
+    for k in range(k0, k1, step):
+        x, ys = a[k], b[k, j0 : j0 + n]
+        for j in range(n):
+            total[j] += np.trunc(x * ys[j] * power(fraction - top[j]))
+    most = np.int32(_LEAST)
+    for j in range(n):
+        most = max(most, top[j])
+        total[j] *= power(top[j] - fraction)
+    return most
+
+
+@kernel_of(
+    (
+        _DOUBLES, _DOUBLES, _INTS, _INTS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64,
+        numba.int64, numba.int64, numba.int64, _FAILED,
+    )
+)  # fmt: skip
+def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bits, apart, failed):
+    """Blocks whose c comes late; `apart`: even and odd products are added apart. Exponents of zeros are NONE."""
+    rows, columns = out.shape[1], out.shape[2]
+    acc, c = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
+    top, top_odd = np.zeros(WIDTH, np.int32), np.zeros(WIDTH, np.int32)
+    total, odd = np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    step = 2 if apart else 1
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most, large = largest_field(row), np.int32(_LEAST)
+                for j in range(n):
+                    acc[j] = row[j]
+                for k0 in range(start, filled, terms):
+                    k1 = min(k0 + terms, stop)
+                    large = max(large, cut_products(a[i], e_a[i], b, e_b, k0, k1, step, j0, n, fraction, top, total))
+                    if apart:
+                        more = cut_products(a[i], e_a[i], b, e_b, k0 + 1, k1, step, j0, n, fraction, top_odd, odd)
+                        large = max(large, more)
+                        for j in range(n):
+                            both = max(top[j], top_odd[j])
+                            up, down = power(fraction - both), power(both - fraction)
+                            total[j] = (np.floor(total[j] * up) + np.floor(odd[j] * up)) * down
+                            top[j] = both
+                    for j in range(n):
+                        x = np.float64(acc[j])
+                        at = max(exponent_of_c(acc[j]), np.int32(-126))
+                        e = max(top[j], at)
+                        dropped = apart != 0 and at < e - fraction - 1
+                        y = 0.0 if dropped else np.floor(x * power(fraction - e)) * power(sum_bits + 1 - fraction)
+                        c[j] = np.floor(total[j] * power(sum_bits + 1 - e)) + y
+                        top[j] = e - sum_bits - 1
+                    for j in range(n):
+                        own = np.int64((bits_from_double(c[j]) & ~_SIGN64) >> _SHIFT) - 1023
+                        drop = max(np.int64(0), max(own + top[j], np.int64(-126)) - sum_bits - top[j])
+                        x = np.floor(c[j] * power(-drop)) * power(drop + top[j])
+                        acc[j] = np.float32(x) + np.float32(0)
+                    most = max(most, largest_field(acc[:n]))
+                fine = most != _FIELD32 and large <= _LARGE
+                failed[part, i, tile] = not fine
+                if fine:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+@inline
+def two_sum(x, y):
+    s = x + y
+    z = s - x
+    return s, (x - (s - z)) + (y - z)
+
+
+@kernel_of(
+    (
+        _DOUBLES, _DOUBLES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED,
+    )
+)  # fmt: skip
+def exact(a, b, out, ranges, terms, k_of_instruction, failed):
+    """Exact sums of a few products and c: as two float64, of which the second tells which way the first is rounded."""
+    rows, columns = out.shape[1], out.shape[2]
+    acc, s, rest = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    lost = np.zeros(WIDTH, np.float64)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most = largest_field(row)
+                for j in range(n):
+                    acc[j], lost[j] = row[j], 0.0
+                for k0 in range(start, filled, terms):
+                    for j in range(n):
+                        s[j], rest[j] = np.float64(acc[j]), 0.0
+                    for k in range(k0, min(k0 + terms, stop)):
+                        x, ys = a[i, k], b[k, j0 : j0 + n]
+                        for j in range(n):
+                            s[j], error = two_sum(s[j], x * ys[j])
+                            rest[j], error = two_sum(rest[j], error)
+                            lost[j] += abs(error)
+                    for j in range(n):
+                        x, error = two_sum(s[j], rest[j])
+                        # to odd: an even x that is not all of the sum makes way for its neighbour on the other's side
+                        u = bits_from_double(x)
+                        even = np.uint64(1) - (u & np.uint64(1)) if error != 0 else np.uint64(0)
+                        inward = (error < 0) != (x < 0)
+                        acc[j] = np.float32(double_from_bits(u - even if inward else u + even)) + np.float32(0)
+                    most = max(most, largest_field(acc[:n]))
+                total_lost = 0.0
+                for j in range(n):
+                    total_lost = max(total_lost, lost[j])
+                fine = most != _FIELD32 and total_lost == 0
+                failed[part, i, tile] = not fine
+                if fine:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+@inline
+def flushed(x):
+    """Subnormal numbers are zeros of their sign."""
+    u = bits_from_float(x)
+    return float_from_bits(np.uint32(u & _SIGN32)) if field_of(x) == 0 else x
+
+
+@kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED))
+def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
+    """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 already."""
+    rows, columns = out.shape[1], out.shape[2]
+    acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
+    zero = np.float32(0)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most = largest_field(row)
+                for j in range(n):
+                    acc[j] = row[j]
+                for k0 in range(start, filled, terms):
+                    for pair in range(terms // 2):
+                        k, into = k0 + 2 * pair, sums[pair]
+                        last = b.shape[0] - 1
+                        x = a[i, k] if k < stop else zero
+                        y = a[i, k + 1] if k + 1 < stop else zero
+                        xs, ys = b[min(k, last), j0 : j0 + n], b[min(k + 1, last), j0 : j0 + n]
+                        one, other = np.float32(k < stop), np.float32(k + 1 < stop)
+                        for j in range(n):
+                            p = flushed(x * (xs[j] * one + zero))
+                            q = flushed(y * (ys[j] * other + zero))
+                            into[j] = flushed(p + q)
+                    if terms == 4:
+                        first, second = sums[0], sums[1]
+                        for j in range(n):
+                            first[j] = flushed(first[j] + second[j])
+                    first = sums[0]
+                    for j in range(n):
+                        acc[j] = flushed((flushed(acc[j]) + zero) + first[j])
+                    most = max(most, largest_field(acc[:n]))
+                failed[part, i, tile] = most == _FIELD32
+                if most != _FIELD32:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+def chain_loop(a, b, out, ranges, k_of_instruction, failed):
+    """acc = fma(a, b, acc), in out's own format, zeros behind. Only `machine.has_fma()`."""
+    rows, columns = out.shape[1], out.shape[2]
+    acc, zero = np.zeros(WIDTH, out.dtype), out.dtype.type(0)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = (stop - start) % k_of_instruction != 0
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                for j in range(n):
+                    acc[j] = row[j]
+                for k in range(start, stop):
+                    x, ys = a[i, k], b[k, j0 : j0 + n]
+                    for j in range(n):
+                        acc[j] = multiply_add(x, ys[j], acc[j])
+                nans = 0
+                for j in range(n):
+                    nans += acc[j] != acc[j]
+                failed[part, i, tile] = nans > 0
+                if nans == 0:
+                    for j in range(n):
+                        row[j] = acc[j] + zero if filled else acc[j]
+
+
+chain32 = kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, _FAILED))(chain_loop)
+chain64 = kernel_of((_DOUBLES, _DOUBLES, _array(numba.float64, 3, False), _RANGES, numba.int64, _FAILED))(chain_loop)
