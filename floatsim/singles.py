@@ -39,7 +39,8 @@ def _aligned(rows: int, columns: int, dtype: Any) -> NDArray[Any]:
     size = rows * columns * dtype.itemsize
     memory = np.empty(size + _LINE, np.uint8)
     skip = -memory.__array_interface__["data"][0] % _LINE
-    return memory[skip : skip + size].view(dtype).reshape(rows, columns)
+    scratch: NDArray[Any] = memory[skip : skip + size].view(dtype).reshape(rows, columns)
+    return scratch
 
 
 class Tiled(NamedTuple):

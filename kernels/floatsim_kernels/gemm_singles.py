@@ -1,12 +1,12 @@
 """Matrix products in float32 and float64, sums in order, each rounded to the accumulator's grid.
 
-A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j], which holds the
-start values on entry. a (M, K), b (K, N) and out are C-contiguous float32 *values* on their formats' grids (float64 for
-an FP64 accumulator). How a step is rounded, and the `grid` that it is rounded to, is single_steps.py's matter.
+A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j], which holds
+the start values on entry. a (M, K), b (K, N) and out are C-contiguous float32 *values* on their formats' grids (float64
+for an FP64 accumulator). How a step is rounded, and the `grid` that it is rounded to, is single_steps.py's matter.
 
 The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
-lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and some
-rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches.
+lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and
+some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches.
 
 The quick styles leave alone the rows that they cannot do, and mark them in `failed` (range, row, column tile), zero on
 entry. PLAIN sums may also be in FP16, in scratch of float16 codes, where `machine.has_half_arithmetic()`. Needs

@@ -170,22 +170,12 @@ def wide_vectors(typingctx):
 
 
 @intrinsic
-def keep_apart(typingctx):
-    """Never inline the calling function: what it computes is done before it returns, and not before it is called."""
-
-    def codegen(context, builder, signature, args):
-        builder.function.attributes.add("noinline")
-        return context.get_dummy_value()
-
-    return types.void(), codegen
-
-
-@intrinsic
 def set_rounding(typingctx, direction):
     """This thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
 
-    LLVM assumes ties to even, and may move arithmetic across this or do it at compile time: only functions that
-    `keep_apart` may compute in another direction, and whoever calls them must set 1 again before anything can raise.
+    LLVM assumes ties to even. It may do arithmetic on constants by itself, and on what is in registers before or after
+    this; but loads and stores stay on their side. So arithmetic in a direction takes its operands from arrays and leaves
+    its results in arrays, and ties to even are set again before anything can raise.
     """
 
     def codegen(context, builder, signature, args):

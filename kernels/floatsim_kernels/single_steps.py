@@ -1,7 +1,7 @@
 """Sums of terms in float32, one rounding after the other to a narrower grid: the scalar steps of gemm_singles.py.
 
-A *style* says how sums are rounded, and `terms` how products enter. Both are constants of a kernel, from its closure, so
-that of the branches on them one is left.
+A *style* says how sums are rounded, and `terms` how products enter. Both are constants of a kernel, from its closure,
+so that of the branches on them one is left.
 
 Rounding a float32 number x to p <= 11 bits, ties to even, takes two operations (NEAREST): with K = 2**(24 - p),
 
@@ -36,8 +36,8 @@ TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
 """Rounding directions, as `intrinsics.set_rounding` numbers them."""
 
 PLAIN, NARROW, BFLOAT, NEAREST, UPWARD, INWARD = range(6)
-"""The carrier's own format, any direction; any format and direction, every case tested for; BF16, any, in the code; ties
-to even; toward positive, and toward negative with a negative scale; toward zero."""
+"""The carrier's own format, any direction; any format and direction, every case tested for; BF16, any, in the code;
+ties to even; toward positive, and toward negative with a negative scale; toward zero."""
 
 ROUNDED, CLAMPED, EXACT, EXACT_CLAMPED = range(4)
 """Products rounded (in the quick styles: where none is below 2**emin); products rounded; exact terms that are multiples
@@ -46,9 +46,9 @@ of the format's smallest number (to nearest: of p bits at most); any exact terms
 QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero")
 GRID_SIZE = 10
 EMIN, FACTOR, MORE, SCALE, UNSCALE, LOW, MOST, HIGH, INFINITE, ZERO = range(GRID_SIZE)
-"""The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest sum
-to round, and what stands for larger ones; what becomes of infinities, 0 for not known; and the zero that sums of both
-signs have."""
+"""The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest
+sum to round, and what stands for larger ones; what becomes of infinities, 0 for not known; and the zero that sums of
+both signs have."""
 
 NARROW_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
 LIMIT, ABOVE, MAX, OVER, NEGATIVE_OVER, INFINITY, NAN = range(1, 8)
@@ -137,15 +137,15 @@ def on_grid(x, g):
     return float_from_bits(g[NAN] if m > EXPONENT else r)
 
 
-_16, _31, _UPPER = np.uint32(16), np.uint32(31), np.uint32(0xFFFF0000)
+_16, _31, _UPPER, _NAN = np.uint32(16), np.uint32(31), np.uint32(0xFFFF0000), np.uint32(0x7FC00000)
 
 
 @inline
 def to_bfloat(x, g):
-    """Of hardware NaNs only the upper half is set, so that they stay NaN."""
     u = bits_from_float(x)
     more = g[NEGATIVE] if right32(u, _31) != NONE else g[POSITIVE]
-    return float_from_bits(and32(add32(add32(u, more), and32(right32(u, _16), g[EVEN])), _UPPER))
+    r = and32(add32(add32(u, more), and32(right32(u, _16), g[EVEN])), _UPPER)
+    return float_from_bits(r if x == x else _NAN)
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
