@@ -16,6 +16,7 @@ from floatsim_kernels import gemm_recorded, machine
 
 from floatsim.accumulation import Leaf, Sequential
 from floatsim.formats import BF16, FP16, FP32, FloatFormat
+from floatsim.grids import is_narrow, narrow_grid
 from floatsim.leaves import Terms
 from floatsim.rounding import (
     ABSORBED,
@@ -119,37 +120,14 @@ def _smallest(x: Floats) -> float:
     return float(np.min(sizes, where=sizes > 0, initial=np.inf))
 
 
-def _bits(x: float) -> int:
-    return int(np.float32(x).view(np.uint32))
-
-
 @lru_cache(maxsize=256)
 def _grid(fmt: FloatFormat, tininess: Tininess) -> NDArray[np.uint32]:
-    least = float(fmt.smallest_normal)
-    fields = {
-        "emin": _bits(least),
-        "limit": fmt.emax + 1 + FP32.bias << FP32.trailing_bits,
-        "above": FP32.precision - fmt.precision << FP32.trailing_bits,
-        "max": _bits(fmt.max),
-        "overflow": _bits(np.inf if fmt.has_infinity else np.nan),
-        # after rounding: what is not rounded up to it with unbounded exponent
-        "tiny": _bits(least if tininess is Tininess.BEFORE else least * (1 - 2.0 ** -(fmt.precision + 1))),
-        "smallest_normal": _bits(least),
-    }
-    row = np.array([fields[name] for name in gemm_recorded.GRID_FIELDS], dtype=np.uint32)
+    least = fmt.smallest_normal
+    # after rounding: what is not rounded up to it with unbounded exponent
+    tiny = least if tininess is Tininess.BEFORE else least * (1 - 2.0 ** -(fmt.precision + 1))
+    row = np.concatenate([narrow_grid(fmt), np.array([tiny, least], np.float32).view(np.uint32)])
     row.flags.writeable = False
     return row
-
-
-def _is_narrow(fmt: FloatFormat) -> bool:
-    """Whether numbers are rounded to the format by addition in float32; see `floatsim_kernels.gemm_recorded`."""
-    return (
-        2 * fmt.precision + 2 <= FP32.precision
-        and fmt.emin - fmt.trailing_bits - 1 >= FP32.emin
-        and fmt.emax + 1 + FP32.precision - fmt.precision <= FP32.emax
-        and fmt.has_signed_zero
-        and fmt.has_nan
-    )
 
 
 def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) -> Recorder | None:
@@ -167,7 +145,7 @@ def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) ->
 
 
 def _kind(fmt: FloatFormat) -> int | None:
-    kind: int | None = gemm_recorded.NARROW if _is_narrow(fmt) else None
+    kind: int | None = gemm_recorded.NARROW if is_narrow(fmt) else None
     if fmt == FP16 and machine.has_f16c():
         kind = gemm_recorded.HALF
     elif fmt == BF16:

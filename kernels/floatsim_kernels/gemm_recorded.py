@@ -14,8 +14,8 @@ int32, takes the least where[k] of each. `grid`: see GRID_FIELDS. Needs
 
 import numpy as np
 
-from .grids import on_bfloat_grid, on_half_grid
-from .intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors
+from .grids import NARROW_FIELDS, on_bfloat_grid, on_half_grid, on_narrow_grid
+from .intrinsics import add32, and32, float_from_bits, or32, right32, wide_vectors
 from .jit import inline, kernel
 
 HALF, BFLOAT, NARROW = range(3)
@@ -35,21 +35,9 @@ _PLACE_BITS = (
     _S_INVALID, np.uint32(_P_NAN | _S_NAN), np.uint32(_P_OVERFLOW | _S_OVERFLOW), _P_UNDERFLOW, _P_FLUSHED, _S_ABSORBED,
 )  # fmt: skip
 
-GRID_FIELDS = ("emin", "limit", "above", "max", "overflow", "tiny", "smallest_normal")
-_EMIN, _LIMIT, _ABOVE, _MAX, _OVER, _TINY, _SMALLEST_NORMAL = range(7)
-_MAGNITUDE, _SIGN, _EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
+GRID_FIELDS = (*NARROW_FIELDS, "tiny", "smallest_normal")
+_TINY, _SMALLEST_NORMAL = 5, 6
 _INF, _ZERO = np.float32(np.inf), np.float32(0)
-
-
-@inline
-def on_narrow_grid(x, g):
-    u = bits_from_float(x)
-    m, s = np.uint32(u & _MAGNITUDE), np.uint32(u & _SIGN)
-    e = min(max(np.uint32(m & _EXPONENT), g[_EMIN]), g[_LIMIT])
-    v, c = float_from_bits(m), float_from_bits(add32(e, g[_ABOVE]))
-    r = (v + c) - c
-    r = float_from_bits(g[_OVER]) if r > float_from_bits(g[_MAX]) else r  # not so for NaN, which stays
-    return float_from_bits(np.uint32(bits_from_float(r) | s))
 
 
 @inline
