@@ -6,7 +6,7 @@ They take any format that float64 holds with margin, in all roundings.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels import gemm_doubles as loops
@@ -20,7 +20,7 @@ from floatsim.rounding import Attributes, Rounding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["leaf_kernel"]
+__all__ = ["can_round", "leaf_kernel", "rows_of", "rule_of", "work_rows"]
 
 _RULES = {
     Rounding.TIES_TO_EVEN: loops.EVEN,
@@ -66,13 +66,20 @@ def _grid(fmt: FloatFormat, rule: int, how: Attributes) -> NDArray[np.float64]:
         "overflow": overflow(turned),
         "negative_overflow": overflow(1 - turned),
         "random_mask": float(2**32 - 2 ** max(32 - how.random_bits, 0)),
+        "infinity": float("inf") if fmt.has_infinity else float("nan"),
     }
     row = np.array([fields[name] for name in loops.GRID_FIELDS])
     row.flags.writeable = False
     return row
 
 
-def _can_round(fmt: FloatFormat, how: Attributes) -> bool:
+def rule_of(fmt: FloatFormat, how: Attributes) -> tuple[int, float, NDArray[np.float64]]:
+    """(rule, sign, grid) of the kernels for a rounding."""
+    rule = _RULES[how.rounding]
+    return rule, _sign(how), _grid(fmt, rule, how)
+
+
+def can_round(fmt: FloatFormat, how: Attributes) -> bool:
     """Whether the kernels round to this format so."""
     stochastic = how.rounding is Rounding.STOCHASTIC
     return (
@@ -133,30 +140,58 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     # products are exact in float64
     if terms.precision > FP64.precision or terms.lowest < _quantum(FP64) or terms.highest > _FARTHEST:
         return None
-    if not _can_round(fmt, attributes) or (product and not _can_round(product, product_attributes)):
+    if not can_round(fmt, attributes) or (product and not can_round(product, product_attributes)):
         return None
     # what is infinite stays so, and zeros keep their signs
     if product and ((_infinite(terms) and not product.has_infinity) or (fmt.has_signed_zero > product.has_signed_zero)):
         return None
     if (product.has_infinity if product else _infinite(terms)) and not fmt.has_infinity:
         return None
-    sign, product_sign = (_sign(how) for how in (attributes, product_attributes))
-    rule, product_rule = _RULES[attributes.rounding], loops.EXACT
-    grid = product_grid = _grid(fmt, rule, attributes)
-    least, turn = fmt.precision, 1.0
+    rule, sign, grid = rule_of(fmt, attributes)
+    product_rule, turn, product_grid, least = loops.EXACT, 1.0, grid, fmt.precision
     if product:
-        product_rule = _RULES[product_attributes.rounding]
+        product_rule, product_sign, product_grid = rule_of(product, product_attributes)
         turn = sign * product_sign if product_rule == loops.DOWN else 1.0
-        product_grid = _grid(product, product_rule, product_attributes)
         least = min(least, product.precision)
     if rule == loops.EVEN and not _nearest_does(fmt, Terms(product) if product else terms, isinstance(leaf, Pairwise)):
         rule = loops.EVEN_FROM_ODD
     # one rounding multiplies by at most 1 + 2**(1 - p) or adds a least quantum; and the bound itself is rounded
     growth = (1 + 2.0 ** (1 - least)) ** (loops.DEPTH + 1) * (1 + 2.0**-40)
     slack = loops.DEPTH * sum(2.0 ** _quantum(f) for f in (fmt, product or fmt))
-    extra = (rule, product_rule, sign, turn, grid, product_grid, growth, slack)
+    rules = np.array([rule, product_rule], np.int64)
+    extra = (rules, sign, turn, grid, product_grid, growth, slack)
     if isinstance(leaf, Pairwise):
-        return FastLeaf(FP64, loops.tree, extra)
+        return FastLeaf(FP64, _tree, extra)
     if isinstance(leaf, Kahan | Neumaier):
-        return FastLeaf(FP64, loops.compensated, (int(isinstance(leaf, Neumaier)), *extra))
-    return FastLeaf(FP64, loops.sequential, extra)
+        return FastLeaf(FP64, _compensated, (int(isinstance(leaf, Neumaier)), *extra))
+    return FastLeaf(FP64, _sequential, extra)
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+def work_rows(n: int) -> NDArray[np.float64]:
+    """n rows for a kernel to work in. They begin at a cache line: vectors that lie across two cost twice."""
+    memory = np.zeros(n * loops.WIDTH + 8)
+    skip = -memory.ctypes.data // 8 % 8
+    return memory[skip : skip + n * loops.WIDTH].reshape(n, loops.WIDTH)
+
+
+def rows_of(out: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The results (ranges, M, N) as one matrix."""
+    return out.reshape(out.shape[0] * out.shape[1], out.shape[2])
+
+
+def _sequential(a: Any, b: Any, out: Any, *arguments: Any) -> None:
+    loops.sequential(a, b, rows_of(out), *arguments, work_rows(loops.SEQUENTIAL_ROWS))
+
+
+def _compensated(a: Any, b: Any, out: Any, *arguments: Any) -> None:
+    loops.compensated(a, b, rows_of(out), *arguments, work_rows(loops.COMPENSATED_ROWS))
+
+
+def _tree(a: Any, b: Any, out: Any, ranges: Any, index: Any, seeds: Any, orders: Any, merges: Any, depth: int,
+          *arguments: Any) -> None:  # fmt: skip
+    programs = orders, merges, depth
+    work = work_rows(loops.TREE_ROWS + depth)
+    loops.tree(a, b, rows_of(out), ranges, index, seeds, *programs, *arguments, work)

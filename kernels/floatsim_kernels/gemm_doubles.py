@@ -12,10 +12,10 @@ the format, undoes no harm of:
 The second rounding is by addition of C = 1.5 * 2**52 quanta, a quantum being 2**(max(e, emin) - p + 1): (x + C) - C is
 x to nearest, ties to even, or in another direction if the addition rounds so. For magnitudes C is 2**52 quanta.
 
-Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges, M, N) with the start
-values on entry, each sum over the k of a range (start, stop, step). `rule` is that of sums, `product_rule` that of
-products. Toward negative with signs turned is toward positive: `sign` is -1 to turn those of all terms and sums, `turn`
-those of products that are to be rounded.
+Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N) with the start
+values on entry, each sum over the k of a range (start, stop, step). `rules` are those of sums and of products. Toward
+negative with signs turned is toward positive: `sign` is -1 to turn those of all terms and sums, `turn` those of
+products that are to be rounded. `work` has WIDTH columns, begins at a cache line, and holds zeros on entry.
 """
 
 import numba
@@ -29,8 +29,10 @@ from .passes import (
     SIGN,
     Shorts,
     choose,
+    copy_columns,
     far_add_down,
     far_add_odd,
+    largest_code,
     maximum,
     minimum,
     multiply_add,
@@ -44,13 +46,15 @@ from .random import draw_key, draw_words
 EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC = range(8)
 """The rules: no rounding; ties to even, of sums in float64 to nearest or to odd; ties to away; toward zero; toward
 negative; to odd; stochastic."""
+SUM_RULE, PRODUCT_RULE = range(2)
 BOTH_SIGNS = EVEN, EVEN_FROM_ODD, DOWN, ODD
 """The rules that round x itself; the others round its magnitude."""
 
-GRID_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask")
+GRID_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask", "infinity")
 """2**emin, times 1.5 for rules of both signs; C / 2**e, for STOCHASTIC such that a quantum is the sum's bit 32; half a
-quantum / 2**e; max; the magnitudes that overflow gives; the mask of the random bits used, of 32."""
-_MAX, _RANDOM_MASK = GRID_FIELDS.index("max"), GRID_FIELDS.index("random_mask")
+quantum / 2**e; max; the magnitudes that overflow gives; the mask of the random bits used, of 32; what stands for an
+infinity in the format, which only exact sums ask for."""
+_MAX, _RANDOM_MASK, INFINITY = (GRID_FIELDS.index(name) for name in ("max", "random_mask", "infinity"))
 
 _LARGEST_POWER = 2.0**960
 """Stands for infinity's."""
@@ -92,6 +96,8 @@ def _on_grid(rule, checked, x, grid, random):
             v = multiply_add_inward(power, grid.half, v)
         s = far_add_down(power, grid.scale, v)
         if rule == STOCHASTIC:
+            if checked:  # a NaN of ones shall not carry
+                random = choose(v < np.inf, random, 0)
             s = ((s.bits + random) & ~0xFFFFFFFF).doubles
     return _finished(rule, checked, multiply_add(power, -grid.scale, s), x, grid)
 
@@ -155,7 +161,21 @@ def _end_step(rule, checked, columns, rows, values, words):
     columns.store(comp, choose(abs(v) < np.inf, columns.load(new), columns.load(otherwise)))
 
 
-_order_rows, _end = row_pass(_order), row_pass(_end_step)
+def _scale(rule, checked, columns, rows, values, words):
+    columns.store(rows[0], columns.load(rows[0]) * values[0])
+
+
+def _zero(rule, checked, columns, rows, values, words):
+    """Zeros with the signs of another row."""
+    columns.store(rows[0], (columns.load(rows[1]).bits & SIGN).doubles)
+
+
+def _fill(rule, checked, columns, rows, values, words):
+    columns.store(rows[0], values[0])
+
+
+_order_rows, _end, _zero_like = row_pass(_order), row_pass(_end_step), row_pass(_zero)
+scale_row, fill_row = row_pass(_scale), row_pass(_fill)
 
 # -- passes over a row -------------------------------------------------------------------------------------------------
 
@@ -188,8 +208,8 @@ def sum_pass(rule, checked, work, width, rows, x, g, draws):
 
 @inline
 def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
-    """work[to] = round(x * work[row]), rows being (to, row); toward negative of the product with its sign turned, if
-    turn is -1, and turned back."""
+    """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `turn` times the product, and turns
+    it back."""
     values = (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
     if rule == EXACT:
         _product_by(EXACT, False, work, width, rows, values, draws)
@@ -213,44 +233,34 @@ def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
 
-_MAGNITUDE, _LOW, _R32, _NO_KEY = np.uint64((1 << 63) - 1), np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
+_LOW, _R32, _NO_KEY = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
 
 WIDTH = 128
 """Columns of a block."""
 _ROWS, DEPTH = 32, 32
+"""Rows of the result, and of b, of a block."""
 
 
 @inline
 def grid_row(g):
-    return g[0], g[1], g[2], g[3], g[4], g[5], g[6]
+    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
 
 
 @inline
-def work_rows(n):
-    """n rows of WIDTH float64, beginning at a cache line: a vector that lies across two costs twice."""
-    memory = np.zeros(n * WIDTH + LANES)
-    skip = LANES - (np.int64(memory.ctypes.data >> 3) & (LANES - 1))
-    return memory[skip : skip + n * WIDTH].reshape(n, WIDTH)
+def lesser(x, y):
+    return x if x < y else y
 
 
 @inline
 def padded(width):
-    """How many columns the passes work on; what is in those beyond `width` does not matter."""
+    """How many columns the passes work on. Those beyond `width` hold zeros: blocks are done from the last, which alone
+    has such, to the first."""
     return (width + 2 * LANES - 1) & -(2 * LANES)
 
 
 @inline
 def length_of(start, stop, step):
     return (stop - start + step - 1) // step
-
-
-@inline
-def largest(codes, row, width):
-    """The largest magnitude of a row of float64 codes, or NaN."""
-    most = np.uint64(0)
-    for j in range(width):
-        most = max(most, codes[row, j] & _MAGNITUDE)
-    return double_from_bits(most)
 
 
 @inline
@@ -262,81 +272,73 @@ def draws_of(rule, seed, step, r, g, first, stride):
     return np.uint32(key & _LOW), np.uint32(key >> _R32), np.uint32(np.int64(g[_RANDOM_MASK])), first, stride
 
 
-def _array(scalar, dimensions, readonly=True):
+def array(scalar, dimensions, readonly=True):
     return numba.types.Array(scalar, dimensions, "C", readonly=readonly)
 
 
-_COMMON = (
-    _array(numba.float64, 2), _array(numba.float64, 2), _array(numba.float64, 3, False), _array(numba.int64, 2),
-    _array(numba.int64, 1), _array(numba.uint64, 1),
+MATRIX, WORK = array(numba.float64, 2), array(numba.float64, 2, False)
+COMMON = (MATRIX, MATRIX, WORK, array(numba.int64, 2), array(numba.int64, 1), array(numba.uint64, 1))
+_ROUNDINGS = (
+    array(numba.int64, 1), numba.float64, numba.float64, array(numba.float64, 1), array(numba.float64, 1),
+    numba.float64, numba.float64, WORK,
 )  # fmt: skip
-_GRIDS = (
-    numba.int64,
-    numba.int64,
-    numba.float64,
-    numba.float64,
-    _array(numba.float64, 1),
-    _array(numba.float64, 1),
-    numba.float64,
-    numba.float64,
-)
 
 TERM, STATE = 0, 1
 """Rows of work: a term, and the first of what a kernel keeps."""
+BOUNDS = STATE
+_S = BOUNDS + 1
+SEQUENTIAL_ROWS = _S + _ROWS + DEPTH
 
 
-@kernel_of(numba.void(*_COMMON, *_GRIDS))
-def sequential(a, b, out, ranges, index, seeds, rule, product_rule, sign, turn, grid, product_grid, growth, slack):
-    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum.
+@kernel_of(numba.void(*COMMON, *_ROUNDINGS))
+def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product_grid, growth, slack, work):
+    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. SEQUENTIAL_ROWS of work.
 
     Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
     of magnitudes at most (sum + slack) * growth.
     """
     g, gp = grid_row(grid), grid_row(product_grid)
-    rounds_products = product_rule != EXACT
-    limit = min(g[_MAX], gp[_MAX]) if rounds_products else g[_MAX]
+    limit = lesser(g[_MAX], gp[_MAX])
     rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
-    work = work_rows(STATE + _ROWS + DEPTH)
-    codes, bounds = work.view(np.uint64), np.empty(DEPTH)
-    for j0 in range(0, columns, WIDTH):
-        width = min(WIDTH, columns - j0)
+    for block in range((columns - 1) // WIDTH, -1, -1):
+        j0 = block * WIDTH
+        width = lesser(WIDTH, columns - j0)
         whole = padded(width)
         for part in range(ranges.shape[0]):
             start, step = ranges[part, 0], ranges[part, 2]
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
-                some = min(_ROWS, rows - i0)
+                some = lesser(_ROWS, rows - i0)
                 for i in range(some):
-                    for j in range(width):
-                        work[STATE + i, j] = sign * out[part, i0 + i, j0 + j]
+                    copy_columns(work, _S + i, 0, out, part * rows + i0 + i, j0, width)
+                    scale_row(0, True, work, whole, (_S + i,), (sign,), ())
                 for k0 in range(0, terms, DEPTH):
-                    depth = min(DEPTH, terms - k0)
+                    depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
-                        k, row = start + (k0 + d) * step, STATE + _ROWS + d
-                        for j in range(width):
-                            work[row, j] = b[k, j0 + j]
-                        bounds[d] = largest(codes, row, width)
+                        copy_columns(work, _S + _ROWS + d, 0, b, start + (k0 + d) * step, j0, width)
+                        work[BOUNDS, d] = double_from_bits(largest_code(work, whole, _S + _ROWS + d))
                     for i in range(some):
-                        bound = slack + largest(codes, STATE + i, width)
-                        for d in range(depth):
-                            bound += abs(a[i0 + i, start + (k0 + d) * step]) * bounds[d]
-                        checked = not bound * growth < limit
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        to = STATE + i
+                        to = _S + i
+                        bound = slack + double_from_bits(largest_code(work, whole, to))
                         for d in range(depth):
-                            x, row = sign * a[i0 + i, start + (k0 + d) * step], STATE + _ROWS + d
-                            if rounds_products:
-                                draws = draws_of(product_rule, seeds[part], k0 + d, 0, gp, first, stride)
-                                product_pass(product_rule, checked, work, whole, (TERM, row), x, turn, gp, draws)
+                            bound += abs(a[i0 + i, start + (k0 + d) * step]) * work[BOUNDS, d]
+                        checked = not bound * growth < limit
+                        for d in range(depth):
+                            x, row = sign * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
+                            if rules[PRODUCT_RULE] != EXACT:
+                                draws = draws_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0, gp, first, stride)
+                                product_pass(rules[PRODUCT_RULE], checked, work, whole, (TERM, row), x, turn, gp, draws)
                                 x, row = 1.0, np.int64(TERM)
-                            draws = draws_of(rule, seeds[part], k0 + d, 1, g, first, stride)
-                            sum_pass(rule, checked, work, whole, (to, row, to), x, g, draws)
+                            draws = draws_of(rules[SUM_RULE], seeds[part], k0 + d, 1, g, first, stride)
+                            sum_pass(rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
                 for i in range(some):
-                    for j in range(width):
-                        out[part, i0 + i, j0 + j] = sign * work[STATE + i, j]
+                    scale_row(0, True, work, whole, (_S + i,), (sign,), ())
+                    copy_columns(out, part * rows + i0 + i, j0, work, _S + i, 0, width)
 
 
-FIRST, T, REST, LARGER, SMALLER, NEW, ZERO, BLOCK = range(STATE, STATE + 8)
+FIRST, T, REST, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
+COMPENSATED_ROWS = _PAIRS + 2 * _ROWS + DEPTH
 S, COMP = -1, -2  # each row's own
 
 _PASSES = np.array(
@@ -349,72 +351,75 @@ _PASSES = np.array(
 
 
 @inline
-def row_of(row, s, comp):
-    return s if row == S else comp if row == COMP else row
+def row_of(row, s):
+    return s if row == S else s + 1 if row == COMP else row
 
 
-@kernel_of(numba.void(*_COMMON, numba.int64, *_GRIDS))
+@kernel_of(numba.void(*COMMON, numba.int64, *_ROUNDINGS))
 def compensated(
-    a, b, out, ranges, index, seeds, neumaier, rule, product_rule, sign, turn, grid, product_grid, growth, slack
-):
+    a, b, out, ranges, index, seeds, neumaier, rules, sign, turn, grid, product_grid, growth, slack, work
+):  # fmt: skip
     """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
 
     Neumaier's: t = round(s + x); comp = round(comp + round(round(s - t) + x)), with x and s exchanged if |s| < |x|;
     s = t; at last round(s + comp). An infinite t leaves comp alone. r: 0 product, 1 to 4; of the last 1, at one step
-    more.
+    more. COMPENSATED_ROWS of work.
     """
     g, gp = grid_row(grid), grid_row(product_grid)
     rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
-    work = work_rows(BLOCK + 2 * _ROWS + DEPTH)
-    for j in range(WIDTH):
-        work[ZERO, j] = sign * 0.0
-    for j0 in range(0, columns, WIDTH):
-        width = min(WIDTH, columns - j0)
+    panel = _PAIRS + 2 * _ROWS
+    scale_row(0, True, work, WIDTH, (np.int64(ZERO),), (sign,), ())
+    for block in range((columns - 1) // WIDTH, -1, -1):
+        j0 = block * WIDTH
+        width = lesser(WIDTH, columns - j0)
         whole = padded(width)
         for part in range(ranges.shape[0]):
             start, step = ranges[part, 0], ranges[part, 2]
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
-                some = min(_ROWS, rows - i0)
+                some = lesser(_ROWS, rows - i0)
                 for i in range(some):
-                    for j in range(width):
-                        work[BLOCK + 2 * i, j] = sign * out[part, i0 + i, j0 + j]
-                        work[BLOCK + 2 * i + 1, j] = work[ZERO, j]
+                    copy_columns(work, _PAIRS + 2 * i, 0, out, part * rows + i0 + i, j0, width)
+                    scale_row(0, True, work, whole, (_PAIRS + 2 * i,), (sign,), ())
+                    copy_columns(work, _PAIRS + 2 * i + 1, 0, work, ZERO, 0, whole)
                 for k0 in range(0, terms, DEPTH):
-                    depth = min(DEPTH, terms - k0)
+                    depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
-                        for j in range(width):
-                            work[BLOCK + 2 * _ROWS + d, j] = b[start + (k0 + d) * step, j0 + j]
+                        copy_columns(work, panel + d, 0, b, start + (k0 + d) * step, j0, width)
                     for i in range(some):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        s, comp = BLOCK + 2 * i, BLOCK + 2 * i + 1
+                        s = _PAIRS + 2 * i
                         for d in range(depth):
-                            x, row = sign * a[i0 + i, start + (k0 + d) * step], BLOCK + 2 * _ROWS + d
-                            draws = draws_of(product_rule, seeds[part], k0 + d, 0, gp, first, stride)
-                            product_pass(product_rule, True, work, whole, (np.int64(TERM), row), x, turn, gp, draws)
+                            x, use = sign * a[i0 + i, start + (k0 + d) * step], (np.int64(TERM), panel + d)
+                            draws = draws_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0, gp, first, stride)
+                            product_pass(rules[PRODUCT_RULE], True, work, whole, use, x, turn, gp, draws)
                             if neumaier:
                                 _order_rows(0, True, work, whole, (LARGER, SMALLER, s, np.int64(TERM)), (), ())
                             for r in range(4):
                                 add = _PASSES[neumaier, r]
-                                use = (add[3], row_of(add[0], s, comp), row_of(add[2], s, comp))
-                                draws = draws_of(rule, seeds[part], k0 + d, r + 1, g, first, stride)
-                                sum_pass(rule, True, work, whole, use, -1.0 if add[1] else 1.0, g, draws)
-                            otherwise = comp if neumaier else np.int64(ZERO)
-                            _end(0, True, work, whole, (s, np.int64(T), comp, np.int64(NEW), otherwise), (), ())
+                                used = (add[3], row_of(add[0], s), row_of(add[2], s))
+                                draws = draws_of(rules[SUM_RULE], seeds[part], k0 + d, r + 1, g, first, stride)
+                                x = -1.0 if add[1] else 1.0
+                                sum_pass(rules[SUM_RULE], True, work, whole, used, x, g, draws)
+                            otherwise = s + 1 if neumaier else np.int64(ZERO)
+                            _end(0, True, work, whole, (s, np.int64(T), s + 1, np.int64(NEW), otherwise), (), ())
                 for i in range(some):
-                    s, comp = BLOCK + 2 * i, BLOCK + 2 * i + 1
+                    s = _PAIRS + 2 * i
                     if neumaier and terms:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(rule, seeds[part], terms, 1, g, first, stride)
-                        sum_pass(rule, True, work, whole, (s, comp, s), 1.0, g, draws)
-                    for j in range(width):
-                        out[part, i0 + i, j0 + j] = sign * work[s, j]
+                        draws = draws_of(rules[SUM_RULE], seeds[part], terms, 1, g, first, stride)
+                        sum_pass(rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
+                    scale_row(0, True, work, whole, (s,), (sign,), ())
+                    copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
 
 
-@kernel_of(numba.void(*_COMMON, _array(numba.int32, 1), _array(numba.int8, 1), numba.int64, *_GRIDS))
+TREE_ROWS = STATE + 1
+"""And as many as `depth`."""
+
+
+@kernel_of(numba.void(*COMMON, array(numba.int32, 1), array(numba.int8, 1), numba.int64, *_ROUNDINGS))
 def tree(
-    a, b, out, ranges, index, seeds, orders, merges, depth, rule, product_rule, sign, turn, grid, product_grid, growth,
-    slack,
+    a, b, out, ranges, index, seeds, orders, merges, depth, rules, sign, turn, grid, product_grid, growth, slack, work
 ):  # fmt: skip
     """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
     floatsim/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step; 1 of the n-th
@@ -422,32 +427,34 @@ def tree(
     """
     g, gp = grid_row(grid), grid_row(product_grid)
     rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
-    work = work_rows(STATE + depth)
-    for j0 in range(0, columns, WIDTH):
-        width = min(WIDTH, columns - j0)
+    for block in range((columns - 1) // WIDTH, -1, -1):
+        j0 = block * WIDTH
+        width = lesser(WIDTH, columns - j0)
         whole = padded(width)
         for part in range(ranges.shape[0]):
             terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
             for i in range(rows):
                 first = np.uint32(index[0] + i * index[1] + j0 * index[2])
-                top, adds = STATE - 1, 0
+                top, adds = STATE, 0  # STATE stays empty
                 for n in range(ranges[part, 3], ranges[part, 3] + terms):
                     step = np.int64(orders[n])
                     k = ranges[part, 0] + step * ranges[part, 2]
-                    for j in range(width):
-                        work[TERM, j] = b[k, j0 + j]
+                    copy_columns(work, TERM, 0, b, k, j0, width)
                     top += 1
-                    draws = draws_of(product_rule, seeds[part], step, 0, gp, first, stride)
-                    product_pass(
-                        product_rule, True, work, whole, (top, np.int64(TERM)), sign * a[i, k], turn, gp, draws
-                    )
-                    if terms == 1:
-                        draws = draws_of(rule, seeds[part], 0, 1, g, first, stride)
-                        product_pass(rule, True, work, whole, (top, top), 1.0, 1.0, g, draws)
-                    for _ in range(merges[n]):
+                    draws = draws_of(rules[PRODUCT_RULE], seeds[part], step, 0, gp, first, stride)
+                    use = (top, np.int64(TERM))
+                    product_pass(rules[PRODUCT_RULE], True, work, whole, use, sign * a[i, k], turn, gp, draws)
+                    for _ in range(1 if terms == 1 else merges[n]):
+                        # a term alone is added to a zero of its own sign
+                        other = top - 1
+                        if terms == 1:
+                            _zero_like(0, True, work, whole, (other, top), (), ())
+                        draws = draws_of(rules[SUM_RULE], seeds[part], adds, 1, g, first, stride)
+                        sum_pass(rules[SUM_RULE], True, work, whole, (other, top, other), 1.0, g, draws)
                         top -= 1
-                        draws = draws_of(rule, seeds[part], adds, 1, g, first, stride)
-                        sum_pass(rule, True, work, whole, (top, top + 1, top), 1.0, g, draws)
                         adds += 1
-                for j in range(width):
-                    out[part, i, j0 + j] = sign * work[STATE, j] if terms else 0.0
+                result = STATE if terms == 1 else STATE + 1
+                if terms == 0:
+                    fill_row(0, True, work, whole, (result,), (sign * 0.0,), ())
+                scale_row(0, True, work, whole, (result,), (sign,), ())
+                copy_columns(out, part * rows + i, j0, work, result, 0, width)

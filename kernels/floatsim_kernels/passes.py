@@ -290,8 +290,12 @@ def far_add_odd(a, b, c):
 class Columns:
     """Where a pass is: it reads and writes columns of rows from here."""
 
-    def __init__(self, builder, column):
-        self.builder, self.column = builder, column
+    def __init__(self, builder, column, length):
+        self.builder, self.column, self._length = builder, column, length
+
+    def below(self, row, n):
+        """The n-th row after a row."""
+        return self.builder.gep(row, [self.builder.mul(self._length, ir.Constant(_I64, n))])
 
     def _place(self, row, skip):
         column = self.builder.add(self.column, ir.Constant(_I64, skip)) if skip else self.column
@@ -310,6 +314,34 @@ class Columns:
         return Shorts.counting(builder) * Shorts.spread(builder, step) + here
 
 
+def _row_places(context, builder, kind, matrix, rows):
+    """Pointers to the beginnings of rows of a C-contiguous matrix, and its rows' length."""
+    array = context.make_array(kind)(context, builder, matrix)
+    length = cgutils.unpack_tuple(builder, array.shape)[1]
+    return [builder.gep(array.data, [builder.mul(row, length)]) for row in rows], length
+
+
+def _loop(builder, stop, step, emit):
+    """Run `emit(j)` for j = 0, step, 2 * step, ... below `stop`; not unrolled, which is slow to compile."""
+    integer = stop.type
+    before = builder.block
+    again, after = builder.append_basic_block("columns"), builder.append_basic_block("done")
+    builder.cbranch(builder.icmp_signed(">", stop, integer(0)), again, after)
+    builder.position_at_end(again)
+    j = builder.phi(integer)
+    j.add_incoming(integer(0), before)
+    emit(j)
+    following = builder.add(j, integer(step))
+    j.add_incoming(following, again)
+    branch = builder.cbranch(builder.icmp_signed("<", following, stop), again, after)
+    # a loop's metadata begin with themselves (LLVM's language reference, "llvm.loop")
+    settings = [builder.module.add_metadata([name]) for name in ("llvm.loop.unroll.disable",)]
+    loop = builder.module.add_metadata([builder.module.add_metadata([str(id(j))]), *settings])
+    loop.operands = (loop, *settings)
+    branch.set_metadata("llvm.loop", loop)
+    builder.position_at_end(after)
+
+
 def row_pass(body, lanes=lambda kind: LANES):
     """A function for kernels, f(kind, checked, work, width, rows, values, words): a loop over columns below `width`.
 
@@ -323,17 +355,63 @@ def row_pass(body, lanes=lambda kind: LANES):
             return None
 
         def codegen(context, builder, sig, args):
-            array = context.make_array(sig.args[2])(context, builder, args[2])
-            length = cgutils.unpack_tuple(builder, array.shape)[1]
-            rows, values, words = (cgutils.unpack_tuple(builder, x) for x in args[4:])
-            rows = [builder.gep(array.data, [builder.mul(row, length)]) for row in rows]
+            numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in args[4:])
+            rows, length = _row_places(context, builder, sig.args[2], args[2], numbers)
             values = [Doubles.spread(builder, x) for x in values]
-            first, step = ir.Constant(_I64, 0), ir.Constant(_I64, lanes(kind.literal_value))
-            with cgutils.for_range_slice(builder, first, args[3], step, inc=True) as (j, _):
-                body(kind.literal_value, checked.literal_value, Columns(builder, j), rows, values, words)
+
+            def step(j):
+                columns = Columns(builder, j, length)
+                body(kind.literal_value, checked.literal_value, columns, rows, values, words)
+
+            _loop(builder, args[3], lanes(kind.literal_value), step)
             return context.get_dummy_value()
 
         return types.none(kind, checked, work, types.int64, rows, values, words), codegen
 
     typer.__name__ = body.__name__
     return intrinsic(prefer_literal=True)(typer)
+
+
+def row_extreme(name, body, reduce, neutral):
+    """A function for kernels, f(work, width, row): the extreme of the uint64 that `body` makes of a row's columns."""
+    instruction = {"umax": ">", "umin": "<"}[reduce]
+
+    def typer(typingctx, work, width, row):
+        def codegen(context, builder, sig, args):
+            (place,), length = _row_places(context, builder, sig.args[0], args[0], args[2:])
+            start = ir.Constant(Words.llvm(), [neutral] * LANES)
+            found = cgutils.alloca_once_value(builder, start)
+
+            def step(j):
+                x, y = body(Columns(builder, j, length).load(place)), Words(builder, builder.load(found))
+                builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, found)
+
+            _loop(builder, args[1], LANES, step)
+            kind = ir.FunctionType(_I64, [Words.llvm()])
+            intrinsic_name = f"llvm.vector.reduce.{reduce}.v{LANES}i64"
+            function = builder.module.globals.get(intrinsic_name) or ir.Function(builder.module, kind, intrinsic_name)
+            return builder.call(function, [builder.load(found)])
+
+        return types.uint64(work, types.int64, types.int64), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+largest_code = row_extreme("largest_code", lambda x: x.bits & MAGNITUDE, "umax", 0)
+"""The code of a row's largest magnitude, or of a NaN."""
+least_code_less_1 = row_extreme("least_code_less_1", lambda x: (x.bits & MAGNITUDE) - 1, "umin", (1 << 64) - 1)
+"""The code of a row's least magnitude, but zeros, less 1: of zeros alone, all bits."""
+
+
+@intrinsic
+def copy_columns(typingctx, target, i, j, source, k, l, n):  # noqa: E741
+    """target[i, j : j + n] = source[k, l : l + n], of C-contiguous float64 matrices."""
+
+    def codegen(context, builder, sig, args):
+        (to,), _ = _row_places(context, builder, sig.args[0], args[0], args[1:2])
+        (place,), _ = _row_places(context, builder, sig.args[3], args[3], args[4:5])
+        cgutils.raw_memcpy(builder, builder.gep(to, [args[2]]), builder.gep(place, [args[5]]), args[6], 8)
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, types.int64, source, types.int64, types.int64, types.int64), codegen
