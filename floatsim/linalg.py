@@ -319,9 +319,10 @@ def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's spelling of a product: it keeps the operands' format when they have one in common, else the default."""
 
-    def spelled(a: Any, b: Any, *, out: Any = None) -> Any:
+    def spelled(a: Any, b: Any, **how: Any) -> Any:
         formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
-        return function(a, b, format=formats.pop() if len(formats) == 1 else None, out=out)
+        how.setdefault("format", formats.pop() if len(formats) == 1 else None)
+        return function(a, b, **how)
 
     return spelled
 

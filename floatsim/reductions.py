@@ -516,7 +516,7 @@ def prod(
     >>> import floatsim as fs, numpy as np
     >>> x = np.float16([300, 300, 0.01])
     >>> fs.prod(x), fs.prod(x, accumulate="fp16"), fs.prod(x[::-1], accumulate="fp16")
-    (np.float32(900.18463), np.float16(inf), np.float16(900.0))
+    (np.float32(900.19226), np.float16(inf), np.float16(900.0))
     """
     operand, float_array = _read(x)
     summing, out = _settled(operand[1], how)
