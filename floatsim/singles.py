@@ -37,7 +37,7 @@ _LANES, _LINE = 16, 64
 def _aligned(rows: int, columns: int, dtype: Any) -> NDArray[Any]:
     """Scratch whose rows start on cache lines; `columns` is a multiple of the lanes."""
     size = rows * columns * dtype.itemsize
-    memory = np.empty(size + _LINE, np.uint8)
+    memory = np.zeros(size + _LINE, np.uint8)
     skip = -memory.__array_interface__["data"][0] % _LINE
     scratch: NDArray[Any] = memory[skip : skip + size].view(dtype).reshape(rows, columns)
     return scratch
@@ -136,12 +136,14 @@ def _bfloat_row(direction: int) -> NDArray[np.uint32]:
     return _row(fields, steps.BFLOAT_FIELDS)
 
 
-def _quick_row(fmt: FloatFormat, style: int, direction: int, how: Attributes) -> NDArray[np.uint32] | None:
+def _quick_row(
+    fmt: FloatFormat, style: int, direction: int, how: Attributes, shift: int = 0
+) -> NDArray[np.uint32] | None:
     """What the quick styles need to know; None where they are not for the format."""
     more = FP32.precision - fmt.precision
-    factor, low, most, high, infinite, shift = 1.5 * _power(more), -math.inf, math.inf, math.inf, 0, 0
-    if style == steps.NEAREST:
-        shift = max(0, FP32.emax + 1 - fmt.emax - more)
+    factor, low, most, high, infinite = 1.5 * _power(more), -math.inf, math.inf, math.inf, 0
+    if style == steps.NEAREST and fmt != BF16:
+        shift = FP32.emax + 1 - fmt.emax - more
     elif fmt != BF16:
         overflow = _overflows_to(fmt, how)[direction == steps.TOWARD_NEGATIVE]
         low, most, high = -fmt.max, fmt.max, fmt.max
@@ -151,12 +153,12 @@ def _quick_row(fmt: FloatFormat, style: int, direction: int, how: Attributes) ->
                 factor, high, infinite = _power(more + 1) - 2, _power(fmt.emax + 1), overflow
     if style == steps.INWARD:
         factor = _power(more)
-    if not (fmt.precision <= 11 and abs(shift) <= -FP32.emin and fmt.emin + shift >= FP32.emin):
+    if fmt.precision > 11 or abs(shift) > -FP32.emin:
         return None
     scale = _power(shift)
     sign = -1 if direction == steps.TOWARD_NEGATIVE else 1
     fields = {
-        "emin": _float_bits(_power(fmt.emin + shift)),
+        "emin": _float_bits(_power(max(fmt.emin + shift, FP32.emin))),
         "factor": _float_bits(_power(more)),
         "more": _float_bits(factor),
         "scale": _float_bits(sign * scale),
@@ -168,6 +170,9 @@ def _quick_row(fmt: FloatFormat, style: int, direction: int, how: Attributes) ->
         "zero": FP32.sign_mask if sign < 0 else 0,
     }
     return _row(fields, steps.QUICK_FIELDS)
+
+
+_WIDE_SHIFT = -9  # BF16 sums as low as 2**-133 stay multiples of float32's 2**-149, those below 2**121 are in reach
 
 
 # -- which kernel ------------------------------------------------------------------------------------------------------
@@ -267,5 +272,10 @@ def _tiled(
         kind = steps.ROUNDED
     else:
         kind = steps.CLAMPED
+    if fmt == BF16 and style == steps.NEAREST and not exact:
+        wide = _quick_row(fmt, style, direction, how, _WIDE_SHIFT)
+        assert wide is not None
+        if kind == steps.ROUNDED:
+            complete = Tiled(loops.in_order(style, steps.WIDE), direction, wide, complete=complete)
     hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else direction
     return Tiled(loops.in_order(style, kind), hardware, row, complete=complete)

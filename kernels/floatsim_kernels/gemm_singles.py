@@ -6,7 +6,8 @@ for an FP64 accumulator). How a step is rounded, and the `grid` that it is round
 
 The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
 lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and
-some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches.
+some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches. They may
+be longer than the tile's: what is computed behind its columns, from zeros or what a tile before had there, is not used.
 
 The quick styles leave alone the rows that they cannot do, and mark them in `failed` (range, row, column tile), zero on
 entry. PLAIN sums may also be in FP16, in scratch of float16 codes, where `machine.has_half_arithmetic()`. Needs
@@ -18,18 +19,38 @@ import functools
 import numba
 import numpy as np
 
-from .intrinsics import add_floats, float_from_bits, multiply_add, multiply_floats, resized, set_rounding, wide_vectors
+from .intrinsics import (
+    add_floats,
+    bits_from_float,
+    float_from_bits,
+    multiply_add,
+    multiply_floats,
+    resized,
+    right32,
+    set_rounding,
+    wide_vectors,
+)
 from .jit import inline, kernel_of
 from .single_steps import (
+    B_SCALE,
+    B_SHIFT,
     EXACT,
+    FACTOR,
+    MORE,
     NEAREST,
     PLAIN,
     SCALE,
     TIES_TO_EVEN,
+    UP_SHIFT,
+    WIDE,
+    clamped,
     finish,
     keeps_signs,
+    normalized,
+    power,
     refuse,
     row_of,
+    to_even,
     with_term,
 )
 
@@ -67,19 +88,15 @@ def tile(n, acc, out):
 
 @inline
 def copy(source, target):
-    """To numbers of another size, and zeros behind."""
+    """To numbers of another size."""
     for j in range(source.size):
         target[j] = resized(source[j], target[0])
-    for j in range(source.size, target.size):
-        target[j] = 0
 
 
 @inline
 def copy_scaled(source, scale, target):
     for j in range(source.size):
         target[j] = source[j] * scale
-    for j in range(source.size, target.size):
-        target[j] = 0
 
 
 @inline
@@ -87,6 +104,24 @@ def take(b, k, step, depth, j0, columns, panel):
     """Some terms of b."""
     for d in range(depth):
         copy(b[k + d * step, j0 : j0 + columns], panel[d])
+
+
+@inline
+def add_wide(row, x, ys, scale, g):
+    """Add a row of products to sums that are scaled."""
+    wide_vectors()  # LLVM vectorises loops of inlined functions before it inlines them
+    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
+    m, e = normalized(x)
+    emin = bits_from_float(power(max(-126, -126 - e + B_SHIFT)))
+    down = e - B_SHIFT + np.int64(right32(bits_from_float(scale), np.uint32(23))) - 127
+    if down >= -126:
+        unscale = power(down)
+        for j in range(row.size):
+            row[j] = to_even(multiply_add(clamped(m * ys[j], emin, more), unscale, row[j]), factor)
+    else:
+        unscale, half_way = power(down + UP_SHIFT), power(-UP_SHIFT)
+        for j in range(row.size):
+            row[j] = to_even(multiply_add(clamped(m * ys[j], emin, more) * half_way, unscale, row[j]), factor)
 
 
 @functools.cache
@@ -113,14 +148,20 @@ def in_order(style, terms, scratch=SINGLE):
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             while start < stop:
                 depth = min(panel.shape[0], (stop - start + step - 1) // step)
-                take(b, start, step, depth, j0, columns, panel)
+                if terms == WIDE:
+                    for d in range(depth):
+                        copy_scaled(b[start + d * step, j0 : j0 + columns], B_SCALE, panel[d])
+                else:
+                    take(b, start, step, depth, j0, columns, panel)
                 for i in range(rows):
                     if failed[part, i0 + i, c]:
                         continue
                     row = acc[i]
                     for d in range(depth):
                         ys = panel[d]
-                        if style == PLAIN:
+                        if terms == WIDE:
+                            add_wide(row, a[i0 + i, start + d * step], ys, scale, g)
+                        elif style == PLAIN:
                             x = resized(a[i0 + i, start + d * step], row[0])
                             for j in range(row.size):
                                 if terms >= EXACT:

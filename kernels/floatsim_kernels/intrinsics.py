@@ -174,8 +174,8 @@ def set_rounding(typingctx, direction):
     """This thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
 
     LLVM assumes ties to even. It may do arithmetic on constants by itself, and on what is in registers before or after
-    this; but loads and stores stay on their side. So arithmetic in a direction takes its operands from arrays and leaves
-    its results in arrays, and ties to even are set again before anything can raise.
+    this; but loads and stores stay on their side. So arithmetic in a direction takes its operands from arrays and
+    leaves its results in arrays, and ties to even are set again before anything can raise.
     """
 
     def codegen(context, builder, signature, args):

@@ -29,7 +29,7 @@ clamps is 2 * K - 2.
 
 import numpy as np
 
-from .intrinsics import add32, and32, bits_from_float, float_from_bits, multiply_add, or32, right32
+from .intrinsics import add32, and32, bits_from_float, float_from_bits, left32, multiply_add, or32, right32
 from .jit import inline
 
 TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
@@ -39,9 +39,10 @@ PLAIN, NARROW, BFLOAT, NEAREST, UPWARD, INWARD = range(6)
 """The carrier's own format, any direction; any format and direction, every case tested for; BF16, any, in the code;
 ties to even; toward positive, and toward negative with a negative scale; toward zero."""
 
-ROUNDED, CLAMPED, EXACT, EXACT_CLAMPED = range(4)
-"""Products rounded (in the quick styles: where none is below 2**emin); products rounded; exact terms that are multiples
-of the format's smallest number (to nearest: of p bits at most); any exact terms."""
+ROUNDED, CLAMPED, WIDE, EXACT, EXACT_CLAMPED = range(5)
+"""Products rounded (in the quick styles: where none is below 2**emin); products rounded; those of BF16, which float32
+does not hold; exact terms that are multiples of the format's smallest number (to nearest: of p bits at most); any exact
+terms."""
 
 QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero")
 GRID_SIZE = 10
@@ -59,6 +60,7 @@ BFLOAT_FIELDS = ("even", "positive", "negative")
 EVEN, POSITIVE, NEGATIVE = range(3)
 """The bit that tells even from odd, to add it; what to add to the code of a positive and of a negative number."""
 
+_SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
 MAGNITUDE, SIGN, EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
 NONE, ONE, ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
 
@@ -204,6 +206,33 @@ def with_term(style, terms, acc, x, y, g):
     return rounded_sum(style, terms, acc + rounded_product(style, terms, x, y, g), g)
 
 
+# -- WIDE: products of BF16 whose exponents leave float32's range ------------------------------------------------------
+# One factor is brought to [1, 2), the other is scaled by B_SCALE: products are then normal numbers, which are rounded
+# on the grid as it is there, and scaled back as they are added. (Numbers below 2**-126 would be slow, too.)
+
+B_SCALE, B_SHIFT = np.float32(256), 8
+_23, _TINY, _UP, UP_SHIFT = np.uint32(23), np.float32(2.0**-100), np.float32(2.0**64), 64
+
+
+@inline
+def power(exponent):
+    """2**exponent, -126 <= exponent <= 127."""
+    return float_from_bits(left32(np.uint32(exponent + 127), _23))
+
+
+@inline
+def normalized(x):
+    """(m, e): x = m * 2**e, 1 <= |m| < 2; (x, 0) of what has no such."""
+    shift = 0
+    if abs(x) < _TINY:
+        x, shift = x * _UP, UP_SHIFT
+    if x == 0 or not abs(x) <= _FINITE:
+        return x, np.int64(0)
+    u = bits_from_float(x)
+    m = or32(and32(u, np.uint32(0x807FFFFF)), np.uint32(0x3F800000))
+    return float_from_bits(m), np.int64(and32(right32(u, _23), np.uint32(0xFF))) - 127 - shift
+
+
 # -- what the quick styles cannot do -----------------------------------------------------------------------------------
 
 
@@ -217,9 +246,6 @@ def extent(matrix):
             m = and32(bits_from_float(row[j]), MAGNITUDE)
             least, most = min(least, add32(m, ALL)), max(most, m)
     return float_from_bits(add32(least, ONE)), float_from_bits(most)
-
-
-_SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
 
 
 @inline
