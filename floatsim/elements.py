@@ -110,6 +110,8 @@ def elementwise(
 
     The codes may lie in `out`, of the result's shape, if that is given.
     """
+    if not want_events and (direct := shortcuts.native(name, operands, fmt, manner)) is not None:
+        return direct, None
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = [source for _, source in operands]
     dtype = _working_dtype([fmt, *sources])

@@ -194,13 +194,14 @@ def _groups(terms: _Terms, one_by_one: bool) -> Iterator[_Group]:
         rows = np.flatnonzero(terms.mask[:, 0])
         yield _Group(terms.codes[rows], cells, np.broadcast_to(rows[:, np.newaxis], (len(rows), len(cells))))
         return
-    order = np.argsort(~terms.mask, axis=0, kind="stable")
-    kept = np.take_along_axis(terms.codes, order, axis=0)
+    rows = np.ascontiguousarray(terms.mask.T)
+    kept, places = terms.codes.T[rows], np.nonzero(rows)[1]  # those of each result one after the other
     counts = terms.counts
+    starts = np.cumsum(counts) - counts
     parts = list(cells[:, np.newaxis]) if one_by_one else [np.flatnonzero(counts == n) for n in np.unique(counts)]
     for part in parts:
-        n = counts[part[0]]
-        yield _Group(kept[:n, part], part, order[:n, part])
+        at = starts[part] + np.arange(counts[part[0]])[:, np.newaxis]
+        yield _Group(kept[at], part, places[at])
 
 
 Reduce: TypeAlias = Callable[[Codes, "Operand | None", int], _Sums]
@@ -290,8 +291,9 @@ def _rounded(
     name: str, site: str, operands: list[Operand], fmt: FloatFormat, summing: Summing, manner: Manner
 ) -> Operand:
     """One operation on all results, told to the records as `site`."""
-    codes, events = summing.backend.elementwise(name, operands, fmt, manner)
-    recording.note(site, events, operands, (codes, fmt))
+    codes, events = summing.backend.elementwise(name, operands, fmt, manner, bool(recording.wanted()))
+    if events is not None:
+        recording.note(site, events, operands, (codes, fmt))
     return codes, fmt
 
 
@@ -493,7 +495,9 @@ def _differences(x: Operand, axis: Axes, where: Any, summing: Summing) -> Operan
     rounds = replace(manner(QUOTIENT), attributes=attributes)
     average = _rounded("divide", "var.mean.result", [total, count], fmt, summing, rounds)
     rounds = replace(manner(DIFFERENCES), attributes=attributes)
-    codes, events = summing.backend.elementwise("subtract", [x, average], fmt, rounds)
+    codes, events = summing.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
+    if events is None:
+        return codes, fmt
     if where is None or where is True:
         recording.note("var.difference", events, [x, average], (codes, fmt))
     else:

@@ -20,7 +20,7 @@ from floatsim.rounding import Attributes, Overflow, Rounding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["elementwise", "quantize"]
+__all__ = ["elementwise", "native", "quantize"]
 
 
 class _Carrier(NamedTuple):
@@ -219,3 +219,34 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
     else:
         return False
     return True
+
+
+_NATIVE = {FP32: np.float32, FP64: np.float64}
+_UFUNCS: dict[str, Any] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt,
+}  # fmt: skip
+
+
+def _fits(fmt: FloatFormat, carrier: FloatFormat) -> bool:
+    """Whether every finite number of a format is one of the carrier."""
+    quantum, other = (f.emin - f.trailing_bits for f in (fmt, carrier))
+    return fmt.precision <= carrier.precision and quantum >= other and fmt.emax <= carrier.emax
+
+
+def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
+    """The result codes of an operation by the processor's own FP32 or FP64, on operands that fit; None if it cannot."""
+    if fmt not in _NATIVE or name not in _UFUNCS or not all(_fits(source, fmt) for _, source in operands):
+        return None
+    how = manner.attributes
+    if not _is_plain(how) or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
+        return None
+    if not machine.environment_is_default():
+        return None
+    from floatsim.widening import widen  # which converts by `elements`, which is above this module
+
+    floats = (widen(codes, source, fmt).reshape(codes.shape) for codes, source in operands)
+    with np.errstate(all="ignore"):
+        result = np.asarray(_UFUNCS[name](*floats))
+    codes = result.view(fmt.code_dtype)
+    codes[np.isnan(result)] = fmt.canonical_nan
+    return codes

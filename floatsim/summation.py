@@ -323,6 +323,7 @@ def _draws(how: Accumulation, manner: Manner) -> bool:
 
 
 _FEW, _LONG = 4, 256  # results, and their terms, for kernels that sum one vector
+_LONG_ROW = 32  # terms of a result, one after the other in memory, for the same
 
 
 def _as_vectors(
@@ -337,12 +338,12 @@ def _as_vectors(
         shape, depth = (len(pairs), left.shape[1], b[0].shape[2]), left.shape[2]
     if math.prod(shape) > _FEW or depth < _LONG:
         return None
+    if b is None:
+        sums = vectors.vector_sums(how, np.ascontiguousarray(left.T), fmt, call)
+        return None if sums is None else sums.reshape(shape)
     for n, i, j in np.ndindex(shape):
-        if b is None:
-            code = vectors.vector_sum(how, left[:, j], fmt, call)
-        else:
-            x, y = pairs[n]
-            code = vectors.vector_dot(how, left[x, i], fmt, b[0][y, :, j], b[1], call)
+        x, y = pairs[n]
+        code = vectors.vector_dot(how, left[x, i], fmt, b[0][y, :, j], b[1], call)
         if code is None:
             return None
         found.append(code)
@@ -392,10 +393,16 @@ def accumulate(
     whole = np.array([[0, depth, 1]], np.int64)
     seeds = np.array([manner.seed & _MASK], np.uint64)
 
+    in_rows = right is None and c is None and not wanted and depth >= _LONG_ROW and left.codes.T.flags.c_contiguous
     lock = threading.Lock()
 
     def work(tile: Tile) -> None:
         sizes = tuple(s.stop - s.start for s in tile)
+        if in_rows:
+            found = vectors.vector_sums(how, left.codes.T[tile.columns], left.format, manner.attributes)
+            if found is not None:
+                out[tile] = found
+                return
         evaluation = _Evaluation(manner.attributes, wanted, sizes)
         source: Source
         if right is None:

@@ -35,7 +35,7 @@ from floatsim.widening import narrow, widen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["running_sums", "vector_dot", "vector_sum"]
+__all__ = ["running_sums", "vector_dot", "vector_sums"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -161,10 +161,11 @@ class _Call:
     def run(self, kernel: Callable[..., None], *rest: Any) -> None:
         kernel(self.vector.source(self.leaf), _GRIDS[self.leaf.format], *rest)
 
-    def lanes(self, number: int) -> Floats:
-        acc = self.new(min(number, self.vector.size))
-        self.run(loops.lanes, self.vector.size, acc)
-        return acc
+    def lanes(self, number: int, every: int) -> Floats:
+        """The sums of the lanes of blocks of `every` terms, one block after the other; no lane is empty."""
+        acc = self.new(-(-self.vector.size // every), min(number, every))
+        self.run(loops.lanes, self.vector.size, every, acc)
+        return acc.reshape(-1)
 
     def blocks(self, every: int) -> Floats:
         """The sums of blocks of `every` terms."""
@@ -249,11 +250,10 @@ def _can_add(leaf: Leaf, vector: _Vector, attributes: Attributes) -> bool:
     return terms is not None and _holds(leaf.format, terms)
 
 
-def _sum(how: Accumulation, vector: _Vector, attributes: Attributes) -> Floats | None:
-    """The sum, an array of one value; None where there is no fast way."""
-    every = max(vector.size, 1)
+def _sums(how: Accumulation, vector: _Vector, length: int, attributes: Attributes) -> Floats | None:
+    """The sums of rows of `length` terms, one after the other in the vector; None where there is no fast way."""
     if isinstance(how, Leaf):
-        return _Call(how, vector).blocks(every) if _can_add(how, vector, attributes) else None
+        return _Call(how, vector).blocks(length) if _can_add(how, vector, attributes) else None
     inner = how.inner if isinstance(how, Strided | Blocked | SplitK) else None
     if not isinstance(inner, Leaf) or not _can_add(inner, vector, attributes):
         return None
@@ -261,41 +261,48 @@ def _sum(how: Accumulation, vector: _Vector, attributes: Attributes) -> Floats |
     if isinstance(how, Strided):
         if not isinstance(inner, Sequential):
             return None
-        parts = call.lanes(how.lanes)
+        parts, number = call.lanes(how.lanes, length), min(how.lanes, length)
     else:
         assert isinstance(how, Blocked | SplitK)
-        parts = call.blocks(min(how.every, every) if isinstance(how, Blocked) else -(-every // how.parts))
-    return _sum(how.outer, _Values(parts, inner.format), attributes)
+        every = min(how.every, length) if isinstance(how, Blocked) else -(-length // how.parts)
+        number = -(-length // every)
+        if length % every == 0 or vector.size == length:
+            parts = call.blocks(every)
+        else:  # the last block of every row is short
+            rows = range(0, vector.size, length)
+            parts = np.concatenate([_Call(inner, vector[i : i + length]).blocks(every) for i in rows])
+    return _sums(how.outer, _Values(parts, inner.format), number, attributes)
 
 
-def _code(how: Accumulation, vector: _Vector, attributes: Attributes) -> int | None:
+def _codes(how: Accumulation, vector: _Vector, length: int, attributes: Attributes) -> Codes | None:
     if not machine.environment_is_default():
         return None
-    if not vector.size:
-        return 0
-    result = _sum(how, vector, attributes)
+    sums = _sums(how, vector, length, attributes)
     fmt = how.result_format
-    return None if result is None else int(narrow(result, _carrier(fmt), fmt)[0])
+    return None if sums is None else narrow(sums, _carrier(fmt), fmt)
 
 
-def vector_sum(how: Accumulation, codes: Codes, fmt: FloatFormat, attributes: Attributes) -> int | None:
-    """The code of the sum of a vector's elements as described, in the call's manner; None where there is no fast way.
+def vector_sums(how: Accumulation, codes: Codes, fmt: FloatFormat, attributes: Attributes) -> Codes | None:
+    """The sums of the rows of codes, (rows, K), as described, in the call's manner; None where there is no fast way.
 
-    Has no events and no c. Ties to even, the default overflow, and neither FTZ nor DAZ have fast ways, in FP16, BF16,
-    FP32 and FP64, for Sequential, Pairwise, Strided lanes of Sequential, and blocks of either.
+    No events and no c. Ties to even, the default overflow, and neither FTZ nor DAZ have fast ways, in FP16, BF16, FP32
+    and FP64, for Sequential, Pairwise, Strided lanes of Sequential, and blocks of either.
 
     >>> from floatsim.accumulation import parse
-    >>> ones = np.full(4096, 0x3C00, np.uint16)
-    >>> [hex(vector_sum(parse(text), ones, FP16, Attributes())) for text in ("fp16", "strided(fp16, 8)")]
+    >>> ones = np.full((1, 4096), 0x3C00, np.uint16)
+    >>> [hex(vector_sums(parse(text), ones, FP16, Attributes())[0]) for text in ("fp16", "strided(fp16, 8)")]
     ['0x6800', '0x6c00']
     """
-    return _code(how, _Values(codes, fmt), attributes)
+    rows, length = codes.shape
+    if not codes.size:
+        return np.zeros(rows, how.result_format.code_dtype)
+    return _codes(how, _Values(codes.reshape(-1), fmt), length, attributes)
 
 
 def vector_dot(
     how: Accumulation, a: Codes, a_format: FloatFormat, b: Codes, b_format: FloatFormat, attributes: Attributes
 ) -> int | None:
-    """As `vector_sum`, of the products of two vectors' elements.
+    """As `vector_sums`, of the products of two vectors' elements.
 
     >>> from floatsim.accumulation import parse
     >>> ones = np.full(4096, 0x3C00, np.uint16)
@@ -304,7 +311,10 @@ def vector_dot(
     """
     if not all(isinstance(leaf, ProductLeaf) for leaf in leaves(how)):
         return None
-    return _code(how, _Products(_Values(a, a_format), _Values(b, b_format)), attributes)
+    if not len(a):
+        return 0
+    codes = _codes(how, _Products(_Values(a, a_format), _Values(b, b_format)), len(a), attributes)
+    return None if codes is None else int(codes[0])
 
 
 def running_sums(how: Sequential, codes: Codes, fmt: FloatFormat, attributes: Attributes) -> Codes | None:

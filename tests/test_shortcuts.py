@@ -70,6 +70,31 @@ def test_packed():
         assert np.array_equal(fs.sqrt(a).codes, fs.sqrt(a, return_flags=True)[0].codes), fmt.name
 
 
+@pytest.mark.parametrize("fmt", [fs.FP32, fs.FP64], ids=str)
+def test_native(fmt):
+    """The processor's own FP32 and FP64, on operands that they hold: infinities, NaNs, subnormals and all."""
+    rng = np.random.default_rng(3)
+
+    def drawn(source, shape):
+        codes = rng.integers(0, 1 << min(source.bits, 63), shape, dtype=np.uint64).astype(source.code_dtype)
+        return fs.from_codes(
+            np.where(rng.random(shape) < 0.5, codes, fs.encode(rng.normal(size=shape), source)), source
+        )
+
+    for source in (fmt, fs.FP16, fs.BF16, fs.E4M3, fs.E5M2FNUZ, fs.FP32):
+        a, b = drawn(source, (40, 50)), drawn(fmt, (50,))
+        for operation in fs.add, fs.subtract, fs.multiply, fs.divide:
+            for how in ({}, {"overflow": "saturate_finite"}, {"ftz": True}, {"daz": True}, {"rounding": "rtz"}):
+                want = operation(a, b, format=fmt, return_flags=True, **how)[0].codes
+                assert np.array_equal(operation(a, b, format=fmt, **how).codes, want), (source.name, operation, how)
+        assert np.array_equal(fs.sqrt(a, format=fmt).codes, fs.sqrt(a, format=fmt, return_flags=True)[0].codes)
+    assert shortcuts.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
+    assert fs.sqrt(drawn(fmt, ())).shape == ()
+    x = drawn(fmt, (30,))
+    out = fs.from_codes(x.codes.copy(), fmt)
+    assert np.array_equal(fs.add(out, out, out=out).codes, fs.add(x, x).codes)
+
+
 @pytest.mark.parametrize(
     "fmt", [fs.FloatFormat("low bias", 3, 2, bias=0), fs.FloatFormat("lower", 3, 2, bias=-1),
             fs.FloatFormat("one exponent", 1, 3, "finite")], ids=str,

@@ -44,6 +44,11 @@ def draw(kind: str, n: int, fmt: fs.FloatFormat, rng: np.random.Generator) -> np
     return fs.encode(np.asarray(values[kind], np.float64), fmt)
 
 
+def vector_sum(how, codes: np.ndarray, fmt, attributes=PLAIN) -> int | None:
+    found = vectors.vector_sums(how, codes[np.newaxis], fmt, attributes)
+    return None if found is None else int(found[0])
+
+
 def general(how: fs.accumulation.Accumulation, a: np.ndarray, fmt, b: np.ndarray | None = None) -> np.ndarray:
     """By the integer kernels: they run where events are wanted. a, b: (K, cells)."""
     wanted, manner = frozenset(["overflow"]), Manner(PLAIN)
@@ -78,7 +83,7 @@ def test_as_the_general_kernels(source, acc):
         for text in descriptions(acc, rng):
             expected = general(parse(text), table, fmt)
             for kind, codes, want in zip(KINDS, table.T, expected, strict=True):
-                assert vectors.vector_sum(parse(text), codes, fmt, PLAIN) == want, (text, kind, n)
+                assert vector_sum(parse(text), codes, fmt, PLAIN) == want, (text, kind, n)
 
 
 @pytest.mark.parametrize(("source", "acc"), [("fp16", "fp16"), ("bf16", "bf16"), ("fp16", "fp32")])
@@ -103,7 +108,19 @@ def test_every_source():
         table = np.stack([draw(kind, 1100, fmt, rng) for kind in KINDS], axis=1)
         text = rng.choice(descriptions(acc, rng))
         for kind, codes, want in zip(KINDS, table.T, general(parse(str(text)), table, fmt), strict=True):
-            assert vectors.vector_sum(parse(str(text)), codes, fmt, PLAIN) == want, (text, kind, source)
+            assert vector_sum(parse(str(text)), codes, fmt, PLAIN) == want, (text, kind, source)
+
+
+def test_rows():
+    """Many vectors at once, whole blocks and others."""
+    rng = generator("rows")
+    for rows, length in ((1, 50), (3, 128), (40, 96), (17, 1000), (2, 5000), (5, 1), (0, 4), (4, 0)):
+        table = np.stack([draw(KINDS[i % len(KINDS)], length, fs.FP16, rng) for i in range(rows)] or [np.zeros(length)])
+        table = table[:rows].astype(np.uint16)
+        for text in [*descriptions("fp16", rng), "strided(fp16, 32, fp32)", "blocked(fp16, 8, fp32)"]:
+            expected = general(parse(text), table.T, fs.FP16)
+            found = vectors.vector_sums(parse(text), table, fs.FP16, PLAIN)
+            assert found.tolist() == expected.tolist(), (text, rows, length)
 
 
 # -- larger than the cache, against NumPy's own arithmetic in float16 and float32 --------------------------------------
@@ -139,10 +156,10 @@ def test_large_against_numpy(n, dtype):
             "sequential": "{0}", "pairwise": "pairwise({0})", "halving": "pairwise({0}, halving)",
             "strided": "strided({0}, 1000, {0})",
         }.items():  # fmt: skip
-            code = vectors.vector_sum(parse(form.format(fmt.name)), codes, fmt, PLAIN)
+            code = vector_sum(parse(form.format(fmt.name)), codes, fmt, PLAIN)
             assert fs.decode(code, fmt) == expected[name], (name, kind)
         if dtype == np.float32:  # numpy sums float16 in float32
-            code = vectors.vector_sum(parse("pairwise(fp32, numpy)"), codes, fmt, PLAIN)
+            code = vector_sum(parse("pairwise(fp32, numpy)"), codes, fmt, PLAIN)
             assert fs.decode(code, fmt) == np.sum(x), kind
 
 
@@ -154,7 +171,7 @@ def test_every_start_of_a_chain():
         size = fs.decode(start & 0x7FFF, "fp16")
         terms = rng.integers(-6, 7, 512) * max(size * 2.0**-12, 2.0**-24)
         x = np.concatenate([[start], fs.encode(terms, "fp16")]).astype(np.uint16)
-        code = vectors.vector_sum(parse("fp16"), x, fs.FP16, PLAIN)
+        code = vector_sum(parse("fp16"), x, fs.FP16, PLAIN)
         with np.errstate(over="ignore"):
             expected = np.add.accumulate(x.view(np.float16))[-1]
         assert fs.decode(code, "fp16") == expected, hex(start)
@@ -162,9 +179,9 @@ def test_every_start_of_a_chain():
 
 def test_strided_memory_and_empty():
     codes = draw("normal", 5000, fs.FP16, generator("memory"))
-    every_third = vectors.vector_sum(parse("pairwise(fp16)"), codes[::3], fs.FP16, PLAIN)
-    assert every_third == vectors.vector_sum(parse("pairwise(fp16)"), codes[::3].copy(), fs.FP16, PLAIN)
-    assert vectors.vector_sum(parse("fp16"), codes[:0], fs.FP16, PLAIN) == 0
+    every_third = vector_sum(parse("pairwise(fp16)"), codes[::3], fs.FP16, PLAIN)
+    assert every_third == vector_sum(parse("pairwise(fp16)"), codes[::3].copy(), fs.FP16, PLAIN)
+    assert vector_sum(parse("fp16"), codes[:0], fs.FP16, PLAIN) == 0
 
 
 @pytest.mark.parametrize(
@@ -188,4 +205,4 @@ def test_strided_memory_and_empty():
 )
 def test_leaves_the_rest_to_the_general_kernels(text, source, manner):
     fmt = fs.as_format(source)
-    assert vectors.vector_sum(parse(text), np.zeros(9, fmt.code_dtype), fmt, Attributes(**manner)) is None
+    assert vector_sum(parse(text), np.zeros(9, fmt.code_dtype), fmt, Attributes(**manner)) is None

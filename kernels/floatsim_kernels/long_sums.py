@@ -188,28 +188,31 @@ _TILE = 2048  # lanes that stay in the cache
 
 
 @kernel
-def lanes(source, grid, n, acc):
-    """Lane l adds the terms l, l + lanes, ... of n to acc[l], which holds its start and then its sum."""
-    width = U(acc.size)
-    rows = n // acc.size
-    for first in range(0, acc.size, _TILE):
-        here = acc[first : first + _TILE]
-        for r in range(0, rows - rows % 4, 4):
-            base = U(r) * width + U(first)
-            second, third, fourth = base + width, base + U(2) * width, base + U(3) * width
-            for j in range(here.size):
-                s = added(grid, source, here[j], base + U(j))
-                s = added(grid, source, s, second + U(j))
-                s = added(grid, source, s, third + U(j))
-                here[j] = added(grid, source, s, fourth + U(j))
-        for r in range(rows - rows % 4, rows):
-            base = U(r) * width + U(first)
-            for j in range(here.size):
-                here[j] = added(grid, source, here[j], base + U(j))
-    base = U(rows) * width
-    rest = acc[: n - rows * acc.size]
-    for j in range(rest.size):
-        rest[j] = added(grid, source, rest[j], base + U(j))
+def lanes(source, grid, n, every, out):
+    """Of blocks of `every` terms: lane l adds the terms l, l + lanes, ... to out[block, l], which holds +0."""
+    width = U(out.shape[1])
+    for block in range(out.shape[0]):
+        acc, start = out[block], U(block) * U(every)
+        length = min(every, n - block * every)
+        rows = length // acc.size
+        for first in range(0, acc.size, _TILE):
+            here = acc[first : first + _TILE]
+            for r in range(0, rows - rows % 4, 4):
+                base = start + U(r) * width + U(first)
+                second, third, fourth = base + width, base + U(2) * width, base + U(3) * width
+                for j in range(here.size):
+                    s = added(grid, source, here[j], base + U(j))
+                    s = added(grid, source, s, second + U(j))
+                    s = added(grid, source, s, third + U(j))
+                    here[j] = added(grid, source, s, fourth + U(j))
+            for r in range(rows - rows % 4, rows):
+                base = start + U(r) * width + U(first)
+                for j in range(here.size):
+                    here[j] = added(grid, source, here[j], base + U(j))
+        base = start + U(rows) * width
+        rest = acc[: length - rows * acc.size]
+        for j in range(rest.size):
+            rest[j] = added(grid, source, rest[j], base + U(j))
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
@@ -625,6 +628,12 @@ def sequential_blocks(source, grid, every, out, rows):
 def running(source, grid, acc, out):
     """Sums of the first 1, 2, ... rows in every column, as many as out has; acc holds zeros, and then the last row."""
     width = U(acc.size)
+    if acc.size == 1:
+        s = acc[0]
+        for k in range(out.size):
+            s = added(grid, source, s, U(k))
+            out[k, 0] = s
+        return
     for k in range(out.shape[0]):
         row, base = out[k], U(k) * width
         for j in range(acc.size):
