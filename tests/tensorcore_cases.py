@@ -49,6 +49,21 @@ def distinct() -> dict[tuple, list[Case]]:
     return found
 
 
+def groups() -> dict[str, list[Case]]:
+    """The cases of each instruction of each architecture, but for instructions that compute what another one does."""
+    found: dict[tuple, list[Case]] = {}
+    for case in cases():
+        row = case.row
+        found.setdefault((row.model, row.k, row.output, row.inputs, row.scales), []).append(case)
+    return {_name(some): [case for case in some if (case.arch, case.row) == (some[0].arch, some[0].row)]
+            for some in found.values()}  # fmt: skip
+
+
+def _name(some: list[Case]) -> str:
+    case = some[0]
+    return f"{case.arch}-{case.row.name}-{'-'.join(map(str, case.row.inputs[:2]))}-{case.row.output}"
+
+
 def codes(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...], style: str) -> np.ndarray:
     """Codes of a format as uint64: any bits; exponents near 0; subnormal and next to it; near max; mostly zeros."""
     x = rng.integers(0, 1 << 64, shape, dtype=np.uint64, endpoint=False) & np.uint64((1 << fmt.bits) - 1)

@@ -72,13 +72,14 @@ def _run(
             loop = loops.chain64 if row.output == FP64 else loops.chain32
             loop(x.astype(sums.dtype), y.astype(sums.dtype), sums, ranges, row.k, failed)
         case ExactBlocks():
-            loops.exact(x, y, sums, ranges, row.block, row.k, failed)
+            loops.exact(x, y, _extents(x, 1), _extents(y, 0), sums, ranges, row.block, row.k, failed)
         case FlushedTree():
             left, right = _flushed(x, a.format.emin), _flushed(y, b.format.emin)
             loops.flushed_tree(left, right, sums, ranges, row.block, row.k, failed)
         case LateAccumulator():
             bits = model.fraction_bits, model.sum_bits, int(isinstance(model, EvenAndOdd))
-            loops.late(x, y, x_exponents, y_exponents, sums, ranges, row.block, row.k, *bits, failed)
+            wide = (e.astype(np.int64) for e in (x_exponents, y_exponents))
+            loops.late(x, y, *wide, sums, ranges, row.block, row.k, *bits, failed)
     failed |= special
 
 
@@ -99,6 +100,17 @@ def _marks(largest_of_rows: Exponents, largest_of_columns: Exponents) -> NDArray
     columns = np.logical_or.reduceat(largest_of_columns >= integers.INFINITE, starts)
     marks: NDArray[np.bool_] = (rows[:, np.newaxis] | columns)[np.newaxis]
     return marks
+
+
+def _extents(values: NDArray[np.float64], axis: int) -> Indices:
+    """(lines, 2): every element of a line is a multiple of 2**low and less than 2**high."""
+    mantissas, exponents = np.frexp(values)  # 0.5 <= |mantissa| < 1
+    whole = np.ldexp(mantissas, 53).astype(np.int64)
+    last = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # of the last bit that is set
+    zero = values == 0
+    low = np.where(zero, 1 << 10, exponents - 53 + last).min(axis=axis, initial=1 << 10)
+    high = np.where(zero, -(1 << 10), exponents).max(axis=axis, initial=-(1 << 10))
+    return np.ascontiguousarray(np.stack([low, high], axis=1), dtype=np.int64)
 
 
 def _flushed(values: NDArray[np.float64], emin: int) -> NDArray[np.float32]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,26 +42,23 @@ def accumulate(
 
     Returns which rows, of which groups of WIDTH columns, of each range are left as they were.
     """
-    kernel_row, output = _kernel_row(row, a.format, b.format), int(row.output == FP16)
-    left, right = _floats(a), _floats(b)
-    if not isinstance(row.model, TwoHalves):
-        sums = values_of(out, row.output)
-        failed = _run(output, left, right, sums, ranges, kernel_row, scales)
-        store(sums, failed, WIDTH, out, row.output)
+    sums = values_of(out, row.output)
+    failed = np.zeros((*out.shape[:2], -(-out.shape[2] // WIDTH)), np.bool_)
+    if not sums.size:
         return failed
-    failed = np.zeros((len(ranges), out.shape[1], -(-out.shape[2] // WIDTH)), np.bool_)
-    for part, (start, stop) in enumerate(ranges[:, :2].tolist()):
-        total = values_of(out[part : part + 1], row.output)
-        for some in _instructions(start, stop, row.k):
-            sums = np.zeros((len(some), *total.shape[1:]), np.float32)
-            failed[part] |= _run(output, left, right, sums, some, kernel_row, None).any(axis=0)
-            with np.errstate(over="ignore", invalid="ignore"):
-                for one in sums:
-                    total += one
-                    if row.output == FP16:  # to float32 first does no harm: 24 bits are twice 11 and two more
-                        total[...] = total.astype(np.float16)
-        failed[part] |= _groups(np.isnan(total[0]))
-        store(total, failed[part : part + 1], WIDTH, out[part : part + 1], row.output)
+    rows, terms = a.codes.shape
+    even, length = rows + rows % 2, -(-terms // row.k) * row.k
+    of_rows, of_columns = np.zeros((rows, 0), np.int16), np.zeros((1, 0), np.int16)
+    if scales is not None:
+        of_rows, of_columns = (_exponents(side) for side in (scales.a, scales.b))
+    loops.fused(
+        int(row.output == FP16), _floats(a), _floats(b), sums, np.ascontiguousarray(ranges),
+        _kernel_row(row, a.format, b.format), failed, of_rows, of_columns,
+        np.empty((even, length), np.float32), np.empty((even, length), np.int32),
+        np.empty((loops.DEPTH, WIDTH), np.float32), np.empty((loops.DEPTH, WIDTH), np.int16),
+        np.empty((even, WIDTH), np.float32), np.empty((2, even), np.bool_),
+    )  # fmt: skip
+    store(sums, failed, WIDTH, out, row.output)
     return failed
 
 
@@ -71,15 +67,6 @@ def _floats(x: Matrix) -> Floats:
     if known is None:
         known = widen(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
     return np.ascontiguousarray(known)
-
-
-_AT_ONCE = 8  # instructions whose partial sums are held
-
-
-def _instructions(start: int, stop: int, k: int) -> Iterator[Indices]:
-    for first in range(start, stop, _AT_ONCE * k):
-        starts = np.arange(first, min(stop, first + _AT_ONCE * k), k, dtype=np.int64)
-        yield np.stack([starts, np.minimum(starts + k, stop)], axis=1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -102,40 +89,8 @@ def _kernel_row(row: Instruction, a: FloatFormat, b: FloatFormat) -> Indices:
     return np.array([fields[name] for name in loops.ROW_FIELDS], np.int64)
 
 
-def _run(
-    output: int, a: Floats, b: Floats, sums: Floats, ranges: Indices, row: Indices, scales: BlockScales | None
-) -> NDArray[np.bool_]:
-    parts, rows, columns = sums.shape
-    failed = np.zeros((parts, rows, -(-columns // WIDTH)), np.bool_)
-    if not sums.size:
-        return failed
-    even = rows + rows % 2
-    longest = int((ranges[:, 1] - ranges[:, 0]).max(initial=0))
-    length = -(-longest // row[loops.K]) * row[loops.K]
-    of_rows, of_columns = _NO_SCALES[:, :0].repeat(rows, axis=0), _NO_SCALES[:, :0]
-    if scales is not None:
-        of_rows, of_columns = (_exponents(side) for side in (scales.a, scales.b))
-    loops.fused(
-        output, a, b, sums, ranges, row, failed, of_rows, of_columns,
-        np.empty((even, length), np.float32), np.empty((even, length), np.int32),
-        np.empty((loops.DEPTH, WIDTH), np.float32), np.empty((loops.DEPTH, WIDTH), np.int16),
-        np.empty((even, WIDTH), np.float32), np.empty((2, even), np.bool_),
-    )  # fmt: skip
-    return failed
-
-
-_NO_SCALES = np.zeros((1, 1), np.int16)
-
-
 def _exponents(codes: Codes) -> NDArray[np.int16]:
     """Of scales that are powers of two; NaN has one that no kernel takes."""
     assert E8M0.canonical_nan is not None
     exponents: NDArray[np.int16] = np.where(codes == E8M0.canonical_nan, 1 << 12, codes.astype(np.int16) - E8M0.bias)
     return np.ascontiguousarray(exponents, dtype=np.int16)
-
-
-def _groups(marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether anything is marked in a row's groups of columns."""
-    starts = np.arange(0, marks.shape[1], WIDTH)
-    any_of: NDArray[np.bool_] = np.logical_or.reduceat(marks, starts, axis=1)
-    return any_of

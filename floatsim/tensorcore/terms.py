@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class Step(NamedTuple):
     kept: tuple[int, ...] = ()
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def read(code: int, fmt: FloatFormat) -> Term:
     """A code as a term. Subnormal numbers keep the exponent emin: they are not normalised."""
     number = decode(code, fmt)

@@ -8,12 +8,14 @@ are written unless something in it is infinite or NaN, on entry or on the way, w
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
-from .intrinsics import bits_from_double, bits_from_float, double_from_bits, float_from_bits, multiply_add
+from .intrinsics import bits_from_double, bits_from_float, double_from_bits, float_from_bits, multiply_add, wide_vectors
 from .jit import inline, kernel_of
 
-WIDTH = 64
+WIDTH = 256
 """Columns that are worked on together."""
 
 NONE = -(1 << 20)
@@ -22,6 +24,18 @@ NONE = -(1 << 20)
 _FIELD32, _SIGN32, _TRAILING = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(23)
 _SHIFT, _SIGN64 = np.uint64(52), np.uint64(1 << 63)
 _BEYOND = 2.0**128
+
+
+@intrinsic
+def toward_zero(typingctx, x):
+    """np.trunc, as one instruction."""
+
+    def codegen(context, builder, signature, args):
+        kind, name = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()]), "llvm.trunc.f64"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        return builder.call(function, args)
+
+    return types.float64(types.float64), codegen
 
 
 @inline
@@ -83,9 +97,10 @@ def grouped(
 
     A bit of the marks stands for an element of the group that is not zero. Exponents of scales are NONE for a zero.
     """
+    wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     sums, e = np.zeros((groups, WIDTH), np.float32), np.zeros(WIDTH, np.int32)
-    acc, total = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
+    acc, total, up = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         for tile in range(failed.shape[2]):
@@ -106,7 +121,14 @@ def grouped(
                         into, mark, own = sums[g], marks_a[i, at], exponents_a[i, at]
                         for j in range(n):
                             into[j] = 0
-                        for k in range(k0, min(k0 + group, stop)):
+                        k1 = min(k0 + group, stop)
+                        for k in range(k0, k1 - 3, 4):
+                            x0, x1, x2, x3 = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3]
+                            y0, y1 = b[k, j0 : j0 + n], b[k + 1, j0 : j0 + n]
+                            y2, y3 = b[k + 2, j0 : j0 + n], b[k + 3, j0 : j0 + n]
+                            for j in range(n):
+                                into[j] += x0 * y0[j] + x1 * y1[j] + (x2 * y2[j] + x3 * y3[j])
+                        for k in range(k1 - (k1 - k0) % 4, k1):
                             x, ys = a[i, k], b[k, j0 : j0 + n]
                             for j in range(n):
                                 into[j] += x * ys[j]
@@ -115,12 +137,13 @@ def grouped(
                             counts = (mark & marks[j]) != 0
                             e[j] = max(e[j], own + others[j] if counts else np.int32(NONE))
                     for j in range(n):
-                        total[j] = np.trunc(np.float64(acc[j]) * power(fraction - e[j]))
+                        up[j] = power(fraction - e[j])
+                        total[j] = toward_zero(np.float64(acc[j]) * up[j])
                     for g in range(here):
                         at = (first + g * group) // group
                         x, ys, own_sums = scales_a[i, at], scales_b[at, j0 : j0 + n], sums[g]
                         for j in range(n):
-                            total[j] += np.trunc(np.float64(own_sums[j]) * (x * ys[j]) * power(fraction - e[j]))
+                            total[j] += toward_zero(np.float64(own_sums[j]) * (x * ys[j]) * up[j])
                     for j in range(n):
                         acc[j] = cut_to_float(total[j] * power(e[j] - fraction))
                     most = max(most, largest_field(acc[:n]))
@@ -137,19 +160,35 @@ _LEAST, _LARGE = -300, 125
 
 
 @inline
-def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total):
+def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total, up):
     """Every `step`-th product from k0 on, aligned, cut toward zero to `fraction` bits, added; the largest exponent."""
     for j in range(n):
-        top[j], total[j] = np.int32(_LEAST), 0.0
-    for k in range(k0, k1, step):
-        own, others = e_a[k], e_b[k, j0 : j0 + n]
+        top[j], total[j] = np.int64(_LEAST), 0.0
+    fours = k0 + max(k1 - k0, 0) // (4 * step) * (4 * step)
+    for k in range(k0, fours, 4 * step):
+        x0, x1, x2, x3 = e_a[k], e_a[k + step], e_a[k + 2 * step], e_a[k + 3 * step]
+        y0, y1 = e_b[k, j0 : j0 + n], e_b[k + step, j0 : j0 + n]
+        y2, y3 = e_b[k + 2 * step, j0 : j0 + n], e_b[k + 3 * step, j0 : j0 + n]
         for j in range(n):
-            top[j] = max(top[j], own + others[j])
-    for k in range(k0, k1, step):
-        x, ys = a[k], b[k, j0 : j0 + n]
+            top[j] = max(top[j], max(max(x0 + y0[j], x1 + y1[j]), max(x2 + y2[j], x3 + y3[j])))
+    for k in range(fours, k1, step):
+        x, ys = e_a[k], e_b[k, j0 : j0 + n]
         for j in range(n):
-            total[j] += np.trunc(x * ys[j] * power(fraction - top[j]))
-    most = np.int32(_LEAST)
+            top[j] = max(top[j], x + ys[j])
+    for j in range(n):
+        up[j] = power(fraction - top[j])
+    for k in range(k0, fours, 4 * step):
+        u0, u1, u2, u3 = a[k], a[k + step], a[k + 2 * step], a[k + 3 * step]
+        v0, v1 = b[k, j0 : j0 + n], b[k + step, j0 : j0 + n]
+        v2, v3 = b[k + 2 * step, j0 : j0 + n], b[k + 3 * step, j0 : j0 + n]
+        for j in range(n):
+            first = toward_zero(u0 * v0[j] * up[j]) + toward_zero(u1 * v1[j] * up[j])
+            total[j] += first + (toward_zero(u2 * v2[j] * up[j]) + toward_zero(u3 * v3[j] * up[j]))
+    for k in range(fours, k1, step):
+        u, vs = a[k], b[k, j0 : j0 + n]
+        for j in range(n):
+            total[j] += toward_zero(u * vs[j] * up[j])
+    most = np.int64(_LEAST)
     for j in range(n):
         most = max(most, top[j])
         total[j] *= power(top[j] - fraction)
@@ -158,16 +197,17 @@ def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total):
 
 @kernel_of(
     (
-        _DOUBLES, _DOUBLES, _INTS, _INTS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64,
+        _DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64,
         numba.int64, numba.int64, numba.int64, _FAILED,
     )
 )  # fmt: skip
 def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bits, apart, failed):
     """Blocks whose c comes late; `apart`: even and odd products are added apart. Exponents of zeros are NONE."""
+    wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, c = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
-    top, top_odd = np.zeros(WIDTH, np.int32), np.zeros(WIDTH, np.int32)
-    total, odd = np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    top, top_odd = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
+    total, odd, up = np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
     step = 2 if apart else 1
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
@@ -177,23 +217,24 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
             n = min(WIDTH, columns - j0)
             for i in range(rows):
                 row = out[part, i, j0 : j0 + n]
-                most, large = largest_field(row), np.int32(_LEAST)
+                most, large = largest_field(row), np.int64(_LEAST)
                 for j in range(n):
                     acc[j] = row[j]
                 for k0 in range(start, filled, terms):
-                    k1 = min(k0 + terms, stop)
-                    large = max(large, cut_products(a[i], e_a[i], b, e_b, k0, k1, step, j0, n, fraction, top, total))
+                    k1 = max(k0, min(k0 + terms, stop))
+                    more = cut_products(a[i], e_a[i], b, e_b, k0, k1, step, j0, n, fraction, top, total, up)
+                    large = max(large, more)
                     if apart:
-                        more = cut_products(a[i], e_a[i], b, e_b, k0 + 1, k1, step, j0, n, fraction, top_odd, odd)
+                        more = cut_products(a[i], e_a[i], b, e_b, k0 + 1, k1, step, j0, n, fraction, top_odd, odd, up)
                         large = max(large, more)
                         for j in range(n):
                             both = max(top[j], top_odd[j])
-                            up, down = power(fraction - both), power(both - fraction)
-                            total[j] = (np.floor(total[j] * up) + np.floor(odd[j] * up)) * down
+                            finer, back = power(fraction - both), power(both - fraction)
+                            total[j] = (np.floor(total[j] * finer) + np.floor(odd[j] * finer)) * back
                             top[j] = both
                     for j in range(n):
                         x = np.float64(acc[j])
-                        at = max(exponent_of_c(acc[j]), np.int32(-126))
+                        at = max(np.int64(exponent_of_c(acc[j])), np.int64(-126))
                         e = max(top[j], at)
                         dropped = apart != 0 and at < e - fraction - 1
                         y = 0.0 if dropped else np.floor(x * power(fraction - e)) * power(sum_bits + 1 - fraction)
@@ -219,48 +260,89 @@ def two_sum(x, y):
     return s, (x - (s - z)) + (y - z)
 
 
+@inline
+def exponent_of_double(x):
+    return np.int64((bits_from_double(x) & ~_SIGN64) >> _SHIFT) - 1023
+
+
+@inline
+def with_term(s, rest, p):
+    """The sum of three, as two: s + p and what that lost, with rest."""
+    s, error = two_sum(s, p)
+    return s, rest + error
+
+
+@inline
+def to_float(s, rest):
+    """s + rest rounded once; a zero is positive."""
+    x, error = two_sum(s, rest)
+    # to odd: an even x that is not all of the sum makes way for its neighbour on that side
+    u = bits_from_double(x)
+    even = np.uint64(1) - (u & np.uint64(1)) if error != 0 else np.uint64(0)
+    inward = (error < 0) != (x < 0)
+    return np.float32(double_from_bits(u - even if inward else u + even)) + np.float32(0)
+
+
+_EXACT, _IN_TWO = 52, 104  # binades that float64 holds, and a sum of a few errors of sums in float64
+
+
 @kernel_of(
-    (
-        _DOUBLES, _DOUBLES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED,
-    )
-)  # fmt: skip
-def exact(a, b, out, ranges, terms, k_of_instruction, failed):
-    """Exact sums of a few products and c: as two float64, of which the second tells which way the first is rounded."""
+    (_DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED)
+)
+def exact(a, b, extent_a, extent_b, out, ranges, terms, k_of_instruction, failed):
+    """Exact sums of two or four products and c, rounded to float32.
+
+    extent_a (M, 2) and extent_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in
+    two float64, of which the second tells which way the first is rounded.
+    """
+    wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc, s, rest = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
-    lost = np.zeros(WIDTH, np.float64)
+    acc, xs = np.zeros(WIDTH, np.float32), np.zeros(4, np.float64)
+    bottom = b.shape[0] - 1
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        room = exponent_of_double(np.float64(max(stop - start, 1))) + 2
         for tile in range(failed.shape[2]):
             j0 = tile * WIDTH
             n = min(WIDTH, columns - j0)
+            low_b, high_b = extent_b[j0, 0], extent_b[j0, 1]
+            for j in range(1, n):
+                low_b, high_b = min(low_b, extent_b[j0 + j, 0]), max(high_b, extent_b[j0 + j, 1])
             for i in range(rows):
                 row = out[part, i, j0 : j0 + n]
                 most = largest_field(row)
+                low, high = extent_a[i, 0] + low_b, extent_a[i, 1] + high_b + room
                 for j in range(n):
-                    acc[j], lost[j] = row[j], 0.0
-                for k0 in range(start, filled, terms):
-                    for j in range(n):
-                        s[j], rest[j] = np.float64(acc[j]), 0.0
-                    for k in range(k0, min(k0 + terms, stop)):
-                        x, ys = a[i, k], b[k, j0 : j0 + n]
+                    acc[j] = row[j]
+                    if row[j] != 0:
+                        e = np.int64(exponent_of_c(row[j]))
+                        low, high = min(low, e - 23), max(high, e + room)
+                fits = high - low <= _IN_TWO and most != _FIELD32
+                for k0 in range(start, filled if fits else start, terms):
+                    for t in range(terms):
+                        xs[t] = a[i, k0 + t] if k0 + t < stop else 0.0
+                    x0, x1, x2, x3 = xs[0], xs[1], xs[2], xs[3]
+                    y0, y1 = b[min(k0, bottom), j0 : j0 + n], b[min(k0 + 1, bottom), j0 : j0 + n]
+                    y2, y3 = b[min(k0 + 2, bottom), j0 : j0 + n], b[min(k0 + 3, bottom), j0 : j0 + n]
+                    if high - low <= _EXACT:
                         for j in range(n):
-                            s[j], error = two_sum(s[j], x * ys[j])
-                            rest[j], error = two_sum(rest[j], error)
-                            lost[j] += abs(error)
-                    for j in range(n):
-                        x, error = two_sum(s[j], rest[j])
-                        # to odd: an even x that is not all of the sum makes way for its neighbour on the other's side
-                        u = bits_from_double(x)
-                        even = np.uint64(1) - (u & np.uint64(1)) if error != 0 else np.uint64(0)
-                        inward = (error < 0) != (x < 0)
-                        acc[j] = np.float32(double_from_bits(u - even if inward else u + even)) + np.float32(0)
-                    most = max(most, largest_field(acc[:n]))
-                total_lost = 0.0
-                for j in range(n):
-                    total_lost = max(total_lost, lost[j])
-                fine = most != _FIELD32 and total_lost == 0
+                            s = np.float64(acc[j]) + x0 * y0[j] + x1 * y1[j]
+                            acc[j] = np.float32(s + x2 * y2[j] + x3 * y3[j]) + np.float32(0)
+                    elif terms == 2:
+                        for j in range(n):
+                            s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
+                            s, rest = with_term(s, rest, x1 * y1[j])
+                            acc[j] = to_float(s, rest)
+                    else:
+                        for j in range(n):
+                            s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
+                            s, rest = with_term(s, rest, x1 * y1[j])
+                            s, rest = with_term(s, rest, x2 * y2[j])
+                            s, rest = with_term(s, rest, x3 * y3[j])
+                            acc[j] = to_float(s, rest)
+                most = max(most, largest_field(acc[:n]))
+                fine = fits and most != _FIELD32
                 failed[part, i, tile] = not fine
                 if fine:
                     for j in range(n):
@@ -277,6 +359,7 @@ def flushed(x):
 @kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED))
 def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
     """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 already."""
+    wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
     zero = np.float32(0)
@@ -319,6 +402,7 @@ def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
 
 def chain_loop(a, b, out, ranges, k_of_instruction, failed):
     """acc = fma(a, b, acc), in out's own format, zeros behind. Only `machine.has_fma()`."""
+    wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, zero = np.zeros(WIDTH, out.dtype), out.dtype.type(0)
     for part in range(out.shape[0]):

@@ -91,8 +91,14 @@ class _Row:
 
     def __init__(self, shared, va, xa, acc):
         self.shared, self.builder, self.va, self.xa, self.acc = shared, shared.builder, va, xa, acc
-        places = [ir.Constant(_I64, part * _LANES) for part in (0, 1)]
-        self.c = [_Variable(self.builder, _load(self.builder, acc, place, _FLOATS)) for place in places]
+        self.c = [_Variable(self.builder, self._start(part)) for part in (0, 1)]
+
+    def _held(self, part):
+        return _load(self.builder, self.acc, ir.Constant(_I64, part * _LANES), _FLOATS)
+
+    def _start(self, part):
+        """c, or zero where that is added in the end."""
+        return self.builder.select(self.shared.apart, _constant(_FLOATS, 0.0), self._held(part))
 
     def emit(self, base):
         """The block of the terms from `base` on."""
@@ -133,6 +139,10 @@ class _Row:
     def finish(self):
         for part in (0, 1):
             c = self.c[part].get()
+            total = self.builder.fadd(self._held(part), c)
+            if self.shared.output == TO_FP16:  # 24 bits are twice 11 and two more: to float32 first does no harm
+                total = _through_halves(self.builder, total)
+            c = self.builder.select(self.shared.apart, total, c)
             place = self.builder.gep(self.acc, [ir.Constant(_I64, part * _LANES)])
             self.builder.store(c, self.builder.bitcast(place, ir.PointerType(_FLOATS)), align=4)
             self.shared.see_field(_field(self.builder, self.builder.bitcast(c, _INTS)))
@@ -141,8 +151,9 @@ class _Row:
 class _Blocks:
     """What the rows have in common, and what is seen of their exponents."""
 
-    def __init__(self, builder, output, vb, xb, terms, fraction_bits, floor, kept):
+    def __init__(self, builder, output, vb, xb, terms, fraction_bits, floor, kept, apart):
         self.builder, self.output, self.vb, self.xb, self.terms = builder, output, vb, xb, terms
+        self.apart = builder.icmp_signed("!=", apart, ir.Constant(_I64, 0))
         self.fours = builder.udiv(terms, ir.Constant(_I64, _UNROLL))
         self.first_half = builder.udiv(builder.add(self.fours, ir.Constant(_I64, 1)), ir.Constant(_I64, 2))
         self.fraction = builder.trunc(fraction_bits, _I32)
@@ -180,6 +191,11 @@ class _Blocks:
             word = builder.bitcast(marks, ir.IntType(marks.type.count))
             total = builder.or_(total, builder.zext(word, _I32) if marks.type.count < 32 else word)
         return builder.icmp_unsigned("==", total, ir.Constant(_I32, 0))
+
+
+def _through_halves(builder, x):
+    """Float16, ties to even."""
+    return builder.fpext(builder.fptrunc(x, ir.VectorType(ir.HalfType(), _LANES)), _FLOATS)
 
 
 def _field(builder, bits):
@@ -232,7 +248,7 @@ class _Tail:
         builder = self.builder
         bits = builder.or_(builder.bitcast(cut, _INTS), builder.zext(inexact, _INTS))
         value = builder.fmul(builder.bitcast(bits, _FLOATS), self.unscale)
-        value = builder.fpext(builder.fptrunc(value, ir.VectorType(ir.HalfType(), _LANES)), _FLOATS)
+        value = _through_halves(builder, value)
         bits = builder.or_(builder.bitcast(value, _INTS), builder.and_(sign, _constant(_INTS, -(1 << 31))))
         # a zero is positive
         nothing = builder.fcmp_ordered("==", value, _constant(_FLOATS, 0.0))
@@ -241,8 +257,9 @@ class _Tail:
 
 @intrinsic
 def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
-    """Blocks of the rows i and i + 1 of va, xa (rows, K) from their term `first` on, and of vb, xb (K, WIDTH), into acc
-    (rows, WIDTH); whether acc can be trusted. `row` is (terms, fraction bits, floor, kept)."""
+    """Blocks of rows i and i + 1 of va, xa (rows, K) from their term `first` on, and of vb, xb (K, WIDTH), into acc
+    (rows, WIDTH); whether acc can be trusted. `row` is (terms, fraction bits, floor, kept, apart): with `apart` blocks
+    start from zero, and c is added in the end, to nearest."""
     if not isinstance(output, types.Literal):
         return None
 
@@ -279,8 +296,8 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
 ROW_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
 TERMS, K, FRACTION, FLOOR, KEPT, EMIN_A, EMIN_B, READ, HALVES, EVERY = range(10)
 """Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; a mask of float32's bits that D
-has; emin of the operands' formats; a mask of the bits of operands that are read; whether an instruction's terms are
-taken in the order of `TwoHalves`; log2 of how many elements share a scale."""
+has; emin of the operands' formats; a mask of the bits of operands that are read; whether an instruction is one of two
+halves, to which c is added; log2 of how many elements share a scale."""
 NO_FLOOR = 2 * NONE
 
 DEPTH = 128
@@ -392,7 +409,8 @@ def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb
     """
     rows, columns = out.shape[1], out.shape[2]
     even = acc.shape[0]
-    model = row[TERMS], row[FRACTION], row[FLOOR], row[KEPT]
+    model = row[TERMS], row[FRACTION], row[FLOOR], row[KEPT], row[HALVES]
+    step = row[K] if row[HALVES] else np.int64(DEPTH)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         length = -(-(stop - start) // row[K]) * row[K]
@@ -411,8 +429,8 @@ def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb
                 if i < rows:
                     for j in range(width):
                         acc[i, j] = out[part, i, j0 + j] + np.float32(0)  # -0 is +0
-            for first in range(0, length, DEPTH):
-                depth = min(DEPTH, length - first)
+            for first in range(0, length, step):
+                depth = min(step, length - first)
                 finite = prepare_panel(b, start, stop, first, depth, j0, width, row, scales_b, vb, xb)
                 for i in range(0, even, _ROWS):
                     if output == TO_FP32:

@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import oracles as o
+import tensorcore_cases
 from oracles import How
 
 import floatsim as fs
@@ -313,6 +314,20 @@ _STEP_ROWS = 16
 _STEPS = {"": {}, "-fused": {"fused": True}}
 
 
+# -- sums of matrix units ----------------------------------------------------------------------------------------------
+
+_TILE = 32  # rows and columns: a chunk has 1024 dot products
+
+
+def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
+    """One instruction, one and a half, or two, on operands of some style; codes and events."""
+    rng = np.random.default_rng(chunk)
+    case, style = cases[chunk % len(cases)], tensorcore_cases.STYLES[chunk % len(tensorcore_cases.STYLES)]
+    k = case.row.k * int(rng.integers(1, 3)) - int(rng.integers(0, 2)) * (case.row.k // 2)
+    found = tensorcore_cases.compare(case, rng, _TILE, k, _TILE, style)
+    return _TILE * _TILE, len(found), [str(x) for x in found[:EXAMPLES]]
+
+
 @functools.cache
 def jobs() -> dict[str, Job]:
     """All jobs by name, in the order in which a full run takes them."""
@@ -352,4 +367,7 @@ def jobs() -> dict[str, Job]:
                     add(f"steps-{fmt.name}{kind}-{mode.name}", f"{terms} of {fmt.name}, {mode.name}, fast and not",
                         1 << fmt.bits if fmt.bits <= 8 else (1 << fmt.bits) // _STEP_ROWS,
                         functools.partial(_step, fmt, fs.Sequential(fmt, **fields), mode))  # fmt: skip
+    for name, cases in tensorcore_cases.groups().items():
+        add(f"tensorcore-{name}", "a million dot products as a matrix unit's, by the reference and the kernels",
+            1_000_000 // _TILE**2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip
     return {job.name: job for job in found}

@@ -44,7 +44,9 @@ def source_hash() -> str:
     """Of the kernels, of the modules that call them and of these tests: what a result stands for."""
     digest = hashlib.blake2b(digest_size=8)
     paths = [ROOT / "floatsim" / f"{name}.py" for name in CARRIERS_OF_BITS]
-    paths += [p for place in ("kernels", "tests/exhaustive") for p in (ROOT / place).rglob("*.py")]
+    paths += [
+        p for place in ("kernels", "tests/exhaustive", "floatsim/tensorcore") for p in (ROOT / place).rglob("*.py")
+    ]
     for path in sorted(paths):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
