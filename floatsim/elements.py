@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels import elementwise as loops
-from floatsim_kernels import rounding as rows
 
 from floatsim import shortcuts
 from floatsim.contexts import Manner
 from floatsim.formats import FP64, FloatFormat
 from floatsim.rounding import Attributes, Rounding
+from floatsim.rows import format_row, manner_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,43 +20,6 @@ if TYPE_CHECKING:
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Events: TypeAlias = "NDArray[np.uint8]"
 Operand: TypeAlias = tuple[Any, FloatFormat]
-
-
-@functools.lru_cache(maxsize=256)
-def format_row(fmt: FloatFormat) -> NDArray[np.int64]:
-    """The kernels' description of a format."""
-    fields = {
-        "precision": fmt.precision,
-        "emin": fmt.emin,
-        "max_code": fmt.max_code,
-        "infinity": -1 if fmt.infinity_code is None else fmt.infinity_code,
-        "nan": -1 if fmt.canonical_nan is None else fmt.canonical_nan,
-        "sign_shift": fmt.exponent_bits + fmt.trailing_bits,
-        "quiet_bit": 1 << (fmt.trailing_bits - 1) if fmt.has_infinity else 0,
-        "signed_zero": int(fmt.has_signed_zero),
-        "is_scale": int(fmt.is_scale),
-    }
-    return _row(fields, rows.FORMAT_FIELDS)
-
-
-@functools.lru_cache(maxsize=256)
-def manner_row(attributes: Attributes) -> NDArray[np.int64]:
-    """The kernels' description of a manner of rounding."""
-    fields = {
-        "rounding": attributes.rounding.value,
-        "overflow": attributes.overflow.value,
-        "daz": int(attributes.daz),
-        "ftz": int(attributes.ftz),
-        "tiny_before": attributes.tininess.value,
-        "random_bits": attributes.random_bits,
-    }
-    return _row(fields, rows.MANNER_FIELDS)
-
-
-def _row(fields: dict[str, int], order: tuple[str, ...]) -> NDArray[np.int64]:
-    row = np.array([fields[name] for name in order], dtype=np.int64)
-    row.flags.writeable = False
-    return row
 
 
 def _draws(manner: Manner) -> NDArray[np.uint64]:

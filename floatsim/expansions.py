@@ -10,10 +10,10 @@ from floatsim_kernels import gemm_doubles, gemm_exact, sums
 
 from floatsim import doubles
 from floatsim.accumulation import Exact, Leaf
-from floatsim.elements import format_row, manner_row
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Rounding
+from floatsim.rows import format_row, manner_row
 from floatsim.widening import widen
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _Sums(NamedTuple):
         gemm_exact.exact(
             a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision, self.terms.lowest,
             levels, *layout, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
-            np.empty(gemm_exact.NOTES, np.int64), doubles.work_rows(gemm_exact.rows_of_work(levels)),
+            np.empty(gemm_exact.NOTES, np.int64), doubles.work_rows(gemm_exact.rows_of_work(levels), index),
         )  # fmt: skip
         if not self.in_floats:
             rows = np.ascontiguousarray(digits.reshape(shape).transpose(1, 0, 2, 3))

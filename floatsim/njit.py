@@ -122,13 +122,13 @@ def record(
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
-    from floatsim.elements import format_row
+    from floatsim.rows import format_row
 
     return tuple(int(word) for word in format_row(fmt))
 
 
 def _manner_words(attributes: Attributes) -> tuple[int, ...]:
-    from floatsim.elements import manner_row
+    from floatsim.rows import manner_row
 
     return tuple(int(word) for word in manner_row(attributes))
 

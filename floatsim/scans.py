@@ -11,9 +11,9 @@ from floatsim_kernels import scans as loops
 from floatsim import trees, vectors
 from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled
 from floatsim.contexts import Manner
-from floatsim.elements import format_row, manner_row
 from floatsim.formats import FP32, FloatFormat
 from floatsim.reference import split_seed
+from floatsim.rows import format_row, manner_row
 from floatsim.summation import FIRST_EVENTS, NEVER
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from floatsim.accumulation import (
     settled,
 )
 from floatsim.contexts import Manner
-from floatsim.elements import format_row, manner_row
 from floatsim.formats import FP32, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Rounding
+from floatsim.rows import format_row, manner_row
 from floatsim.sources import Operand, Partials, Products, Source, Tile, Values
 from floatsim.widening import widen
 

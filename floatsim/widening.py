@@ -6,12 +6,11 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from floatsim_kernels import machine, widths
+from floatsim_kernels import elementwise, machine, widths
 
-from floatsim import elements
-from floatsim.contexts import Manner
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.rounding import Attributes
+from floatsim.rows import format_row, manner_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,13 +20,15 @@ __all__ = ["narrow", "widen"]
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
 
-_EXACT = Manner(Attributes())
+_EXACT, _NO_DRAWS = manner_row(Attributes()), np.zeros(2, np.uint64)
 
 
-def _converted(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    assert carrier.dtype is not None
-    floats: Floats = elements.convert(codes, fmt, carrier, _EXACT)[0].view(carrier.dtype)
-    return floats
+def _converted(codes: Codes, fmt: FloatFormat, target: FloatFormat) -> Codes:
+    """The codes in another format, which holds their values, by the integer kernels."""
+    flat, out = codes.reshape(-1).astype(np.uint64), np.empty(codes.size, np.uint64)
+    events = np.empty(codes.size, np.uint8)
+    elementwise.convert(flat, format_row(fmt), out, format_row(target), _EXACT, _NO_DRAWS, events)
+    return out.astype(target.code_dtype).reshape(codes.shape)
 
 
 @functools.lru_cache(maxsize=64)
@@ -69,7 +70,7 @@ def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
             return np.ascontiguousarray(codes).view(np.float32).astype(np.float64)
     codes = np.ascontiguousarray(codes)
     if (row := _row(fmt)) is None or not machine.environment_is_default():
-        return _converted(codes, fmt, carrier)
+        return _converted(codes, fmt, carrier).view(carrier.dtype)
     single: Floats = np.empty(codes.shape, np.float32)
     widths.widen(codes.reshape(-1), single.reshape(-1), row)
     return single if carrier == FP32 else single.astype(carrier.dtype)
@@ -78,8 +79,7 @@ def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
 def narrow(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
     """The codes of values that lie on the format's grid: C-contiguous, in the carrier's dtype."""
     if (row := _row(fmt)) is None or not machine.environment_is_default():
-        converted: Codes = elements.convert(values.view(carrier.code_dtype), carrier, fmt, _EXACT)[0]
-        return converted
+        return _converted(values.view(carrier.code_dtype), carrier, fmt)
     codes: Codes = np.empty(values.shape, fmt.code_dtype)
     with np.errstate(invalid="ignore"):
         single = values.astype(np.float32, copy=False)

@@ -15,7 +15,7 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference_sums, trees
 from floatsim.accumulation import ProductLeaf
 from floatsim.contexts import Manner
-from floatsim.elements import format_row, manner_row
+from floatsim.rows import format_row, manner_row
 from floatsim.reference_sums import Code
 from floatsim.rounding import Attributes
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels import tensorcore as integers
 
-from floatsim.elements import format_row, manner_row
 from floatsim.rounding import Attributes
+from floatsim.rows import format_row, manner_row
 from floatsim.tensorcore import doubles, floats
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,

@@ -9,9 +9,9 @@ from floatsim_kernels import tensorcore as integers
 
 from floatsim import elements
 from floatsim.contexts import Manner
-from floatsim.elements import format_row
 from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
 from floatsim.rounding import Attributes
+from floatsim.rows import format_row
 from floatsim.tensorcore.instructions import Instruction, Scales, TwoHalves
 
 if TYPE_CHECKING:
