@@ -316,7 +316,7 @@ _STEPS = {"": {}, "-fused": {"fused": True}}
 
 # -- sums of matrix units ----------------------------------------------------------------------------------------------
 
-_TILE = 32  # rows and columns: a chunk has 1024 dot products
+_TILE = 16  # rows and columns: a chunk has 256 dot products
 
 
 def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
