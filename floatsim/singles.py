@@ -11,7 +11,7 @@ from floatsim_kernels import machine
 from floatsim_kernels import single_steps as steps
 
 from floatsim import reference
-from floatsim.accumulation import Leaf, ProductLeaf, Sequential
+from floatsim.accumulation import Leaf, Pairwise, ProductLeaf, Sequential
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Overflow, Rounding
@@ -30,7 +30,7 @@ _DIRECTIONS = {
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
-_ROWS, _COLUMNS, _DEPTH = 64, 512, 32  # of scratch: it stays in the caches
+_ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 8, 512, 32  # of scratch: it stays in the caches
 _LANES, _LINE = 16, 64
 
 
@@ -60,7 +60,11 @@ class Tiled(NamedTuple):
         across = -(-columns // _COLUMNS)
         width = -(-columns // max(across, 1) // _LANES) * _LANES
         failed = np.zeros((parts, rows, across), np.bool_)
-        scratch = _aligned(min(rows, _ROWS), width, self.scratch), _aligned(_DEPTH, width, self.scratch)
+        if programs:
+            heights = programs[-1] * min(rows, _TREE_ROWS), 2
+        else:
+            heights = min(rows, _ROWS), _DEPTH
+        scratch = [_aligned(height, width, self.scratch) for height in heights]
         self.kernel(*scratch, failed, a, b, out, ranges, index, seeds, *programs, self.direction, self.grid)
         if self.complete is None or not failed.any():
             return
@@ -209,10 +213,10 @@ def _exact_products(leaf: ProductLeaf, terms: Terms) -> bool:
     return terms.b is None or fmt is None or (_holds(fmt, terms) and fmt.has_signed_zero)
 
 
-def _innocuous(fmt: FloatFormat, terms: Terms, direction: int, exact: bool) -> bool:
+def _innocuous(fmt: FloatFormat, terms: Terms, direction: int, exact: bool, adds_products: bool) -> bool:
     """Whether products and sums may be rounded to float32 first."""
     if direction != steps.TIES_TO_EVEN:  # one direction after the other on nested grids
-        return not exact or _holds(FP32, terms) or machine.has_fma()
+        return not exact or _holds(FP32, terms) or adds_products
     if 2 * fmt.precision + 2 > FP32.precision:
         return False
     if exact:
@@ -223,7 +227,7 @@ def _innocuous(fmt: FloatFormat, terms: Terms, direction: int, exact: bool) -> b
 
 def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
     """The kernel that sums a leaf in float32, or in the accumulator's own format if that is FP64; or None."""
-    if not isinstance(leaf, Sequential) or attributes.daz or attributes.ftz:
+    if not isinstance(leaf, ProductLeaf) or type(leaf) not in _LOOPS or attributes.daz or attributes.ftz:
         return None
     fmt, direction = leaf.format, _DIRECTIONS.get(attributes.rounding)
     exact = _exact_products(leaf, terms)
@@ -233,37 +237,52 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     factors = [factor for factor in terms if factor is not None]
     if not all(_embeds(factor, carrier) for factor in factors):
         return None
-    found = _tiled(fmt, terms, factors, attributes, direction, exact)
+    found = _tiled(_LOOPS[type(leaf)], fmt, terms, factors, attributes, direction, exact)
     return None if found is None else FastLeaf(carrier, found)
 
 
+_LOOPS = {Sequential: loops.in_order, Pairwise: loops.in_tree}
+
+
 def _tiled(
-    fmt: FloatFormat, terms: Terms, factors: list[FloatFormat], how: Attributes, direction: int, exact: bool
+    loop: Any, fmt: FloatFormat, terms: Terms, factors: list[FloatFormat], how: Attributes, direction: int, exact: bool
 ) -> Tiled | None:
     enters = steps.EXACT if exact else steps.ROUNDED
     ieee = how.overflow is Overflow.INFINITY
+    adds_products = loop is loops.in_order and machine.has_fma()  # in one rounding, whatever they are
     if fmt in (FP32, FP64) and ieee:
         fused = exact and not _holds(fmt, terms)
-        if fused and not machine.has_fma():
+        if fused and not adds_products:
             return None
         scratch, dtype = (loops.SINGLE, np.float32) if fmt == FP32 else (loops.DOUBLE, np.float64)
-        kernel = loops.in_order(steps.PLAIN, steps.EXACT if fused else steps.ROUNDED, scratch)
+        kernel = loop(steps.PLAIN, steps.EXACT if fused else steps.ROUNDED, scratch)
         return Tiled(kernel, direction, _NO_GRID, np.dtype(dtype))
-    if fmt == FP16 and ieee and machine.has_half_arithmetic() and all(_embeds(factor, FP16) for factor in factors):
-        return Tiled(loops.in_order(steps.PLAIN, enters, loops.HALF), direction, _NO_GRID, np.dtype(np.uint16))
-    if not _innocuous(fmt, terms, direction, exact):
+    if (
+        fmt == FP16
+        and ieee
+        and machine.has_half_arithmetic()
+        and all(_embeds(factor, FP16) for factor in factors)
+        and (not exact or adds_products or _holds(FP16, terms))
+    ):
+        return Tiled(loop(steps.PLAIN, enters, loops.HALF), direction, _NO_GRID, np.dtype(np.uint16))
+    if not _innocuous(fmt, terms, direction, exact, adds_products):
         return None
     if fmt == BF16 and ieee:
-        complete = Tiled(loops.in_order(steps.BFLOAT, enters), direction, _bfloat_row(direction))
+        complete = Tiled(loop(steps.BFLOAT, enters), direction, _bfloat_row(direction))
     elif _embeds(fmt, FP32) and fmt.emax + 1 + FP32.trailing_bits - fmt.trailing_bits <= FP32.emax:
         if not ieee and terms.highest + 1 >= FP32.emax:
             return None  # what saturates must not be infinite before
-        complete = Tiled(loops.in_order(steps.NARROW, enters), direction, _narrow_row(fmt, how))
+        complete = Tiled(loop(steps.NARROW, enters), direction, _narrow_row(fmt, how))
     else:
         return None
     style = {steps.TIES_TO_EVEN: steps.NEAREST, steps.TOWARD_ZERO: steps.INWARD}.get(direction, steps.UPWARD)
     row = _quick_row(fmt, style, direction, how)
-    if row is None:
+    if row is None or (
+        exact
+        and style == steps.UPWARD
+        and loop is loops.in_tree
+        and terms.highest + 1 + math.frexp(float(row.view(np.float32)[steps.SCALE]))[1] > FP32.emax
+    ):
         return complete
     shares = fmt == BF16 and style == steps.INWARD  # in BF16, subnormals lose the same bits of the code
     if exact:
@@ -272,10 +291,10 @@ def _tiled(
         kind = steps.ROUNDED
     else:
         kind = steps.CLAMPED
-    if fmt == BF16 and style == steps.NEAREST and not exact:
+    if fmt == BF16 and style == steps.NEAREST and not exact and loop is loops.in_order:
         wide = _quick_row(fmt, style, direction, how, _WIDE_SHIFT)
         assert wide is not None
         if kind == steps.ROUNDED:
-            complete = Tiled(loops.in_order(style, steps.WIDE), direction, wide, complete=complete)
+            complete = Tiled(loop(style, steps.WIDE), direction, wide, complete=complete)
     hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else direction
-    return Tiled(loops.in_order(style, kind), hardware, row, complete=complete)
+    return Tiled(loop(style, kind), hardware, row, complete=complete)

@@ -6,8 +6,8 @@ for an FP64 accumulator). How a step is rounded, and the `grid` that it is round
 
 The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
 lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and
-some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches. They may
-be longer than the tile's: what is computed behind its columns, from zeros or what a tile before had there, is not used.
+some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches. They
+may be longer than the tile's: what is computed behind its columns, from zeros or from another tile, is not used.
 
 The quick styles leave alone the rows that they cannot do, and mark them in `failed` (range, row, column tile), zero on
 entry. PLAIN sums may also be in FP16, in scratch of float16 codes, where `machine.has_half_arithmetic()`. Needs
@@ -29,6 +29,7 @@ from .intrinsics import (
     right32,
     set_rounding,
     wide_vectors,
+    xor32,
 )
 from .jit import inline, kernel_of
 from .single_steps import (
@@ -38,17 +39,22 @@ from .single_steps import (
     FACTOR,
     MORE,
     NEAREST,
+    NONE,
     PLAIN,
     SCALE,
+    SIGN,
     TIES_TO_EVEN,
     UP_SHIFT,
     WIDE,
+    ZERO,
     clamped,
     finish,
     keeps_signs,
     normalized,
     power,
     refuse,
+    rounded_product,
+    rounded_sum,
     row_of,
     to_even,
     with_term,
@@ -58,7 +64,7 @@ HALF, SINGLE, DOUBLE = numba.uint16, numba.float32, numba.float64
 """What sums are computed in: codes of float16, float32, float64."""
 
 
-def _arguments(scratch):
+def _arguments(scratch, programs=()):
     """The types of a kernel's arguments."""
     carrier = SINGLE if scratch == HALF else scratch
     scratch = numba.types.Array(scratch, 2, "C")
@@ -67,23 +73,27 @@ def _arguments(scratch):
     out = numba.types.Array(carrier, 3, "C")
     integers = {n: numba.types.Array(numba.int64, n, "C", readonly=True) for n in (1, 2)}
     seeds, grid = (numba.types.Array(x, 1, "C", readonly=True) for x in (numba.uint64, numba.uint32))
-    return scratch, scratch, failed, matrix, matrix, out, integers[2], integers[1], seeds, numba.int64, grid
+    common = scratch, scratch, failed, matrix, matrix, out, integers[2], integers[1], seeds
+    return *common, *programs, numba.int64, grid
+
+
+_PROGRAMS = *(numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, numba.int8)), numba.int64
 
 
 @inline
-def tiles(acc, out):
+def tiles(most_rows, width, out):
+    """How many tiles of so many rows and columns there are."""
     if out.size == 0:
         return 0
-    return out.shape[0] * (-(-out.shape[1] // acc.shape[0])) * (-(-out.shape[2] // acc.shape[1]))
+    return out.shape[0] * (-(-out.shape[1] // most_rows)) * (-(-out.shape[2] // width))
 
 
 @inline
-def tile(n, acc, out):
+def tile(n, most_rows, width, out):
     """(range, first row, rows, tile of columns, first column, columns) of the n-th tile."""
-    down, across = -(-out.shape[1] // acc.shape[0]), -(-out.shape[2] // acc.shape[1])
-    i, c = n // across % down * acc.shape[0], n % across
-    j = c * acc.shape[1]
-    return n // (down * across), i, min(acc.shape[0], out.shape[1] - i), c, j, min(acc.shape[1], out.shape[2] - j)
+    down, across = -(-out.shape[1] // most_rows), -(-out.shape[2] // width)
+    i, c = n // across % down * most_rows, n % across
+    return n // (down * across), i, min(most_rows, out.shape[1] - i), c, c * width, min(width, out.shape[2] - c * width)
 
 
 @inline
@@ -137,9 +147,10 @@ def in_order(style, terms, scratch=SINGLE):
         if style != PLAIN:
             g = row_of(grid)
         scale = float_from_bits(grid[SCALE])
+        unit = scale if quick else np.float32(1)
         set_rounding(np.int32(direction))
-        for n in range(tiles(acc, out)):
-            part, i0, rows, c, j0, columns = tile(n, acc, out)
+        for n in range(tiles(*acc.shape, out)):
+            part, i0, rows, c, j0, columns = tile(n, *acc.shape, out)
             for i in range(rows):
                 if quick:
                     copy_scaled(out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
@@ -169,7 +180,7 @@ def in_order(style, terms, scratch=SINGLE):
                                 else:
                                     row[j] = add_floats(row[j], multiply_floats(x, ys[j]))
                         else:
-                            x = a[i0 + i, start + d * step] * (scale if quick else np.float32(1))
+                            x = a[i0 + i, start + d * step] * unit
                             for j in range(row.size):
                                 row[j] = with_term(style, terms, row[j], x, ys[j], g)
                 start += depth * step
@@ -179,6 +190,127 @@ def in_order(style, terms, scratch=SINGLE):
                     copy(acc[i][:columns], target)
                 elif not failed[part, i0 + i, c]:
                     failed[part, i0 + i, c] = not finish(acc[i], target, grid, keeps_signs(style, terms))
+        set_rounding(np.int32(TIES_TO_EVEN))
+
+    return kernel
+
+
+@inline
+def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
+    """Whether all terms of an element are, or are rounded to, -0."""
+    for k in range(start, stop, step):
+        x, y = a[i, k] * scale, b[k, j]
+        if x * y > 0 or bits_from_float(x * y) == NONE:
+            return False
+        if (x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)) != 0:
+            return False
+    return True
+
+
+@functools.cache
+def in_tree(style, terms, scratch=SINGLE):
+    """The kernel for sums along trees: programs of floatsim/trees.py, which need at most `depth` values at a time.
+
+    A range's fourth number says where its program begins in `orders` and `merges`. `stack` holds the values of some
+    rows, one after the other, times depth. Two terms are added as they come, and so is a term to the topmost value.
+    """
+    quick = style >= NEAREST
+
+    @kernel_of(_arguments(scratch, _PROGRAMS))
+    def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
+        wide_vectors()
+        if quick:
+            refuse(style, terms, a, b, grid, failed)
+        if style != PLAIN:
+            g = row_of(grid)
+        scale = float_from_bits(grid[SCALE])
+        unit = scale if quick else np.float32(1)
+        most_rows = stack.shape[0] // depth
+        set_rounding(np.int32(direction))
+        for n in range(tiles(most_rows, stack.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, most_rows, stack.shape[1], out)
+            start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
+            length, program = max((stop - start + step - 1) // step, 0), ranges[part, 3]
+            at, top = 0, -most_rows
+            while at < length:
+                k = start + orders[program + at] * step
+                adds = np.int64(merges[program + at])
+                copy(b[k, j0 : j0 + columns], panel[0])
+                ys, zs = panel[0], panel[1]
+                at += 1
+                if adds > 0:
+                    adds -= 1
+                    for i in range(rows):
+                        u = stack[top + i]
+                        if style == PLAIN:
+                            x = resized(a[i0 + i, k], u[0])
+                            for j in range(u.size):
+                                if terms >= EXACT:
+                                    u[j] = multiply_add(x, ys[j], u[j])
+                                else:
+                                    u[j] = add_floats(u[j], multiply_floats(x, ys[j]))
+                        else:
+                            x = a[i0 + i, k] * unit
+                            for j in range(u.size):
+                                u[j] = with_term(style, terms, u[j], x, ys[j], g)
+                elif at < length and merges[program + at] > 0:
+                    after = start + orders[program + at] * step
+                    adds = np.int64(merges[program + at]) - 1
+                    copy(b[after, j0 : j0 + columns], panel[1])
+                    at += 1
+                    top += most_rows
+                    for i in range(rows):
+                        u = stack[top + i]
+                        if style == PLAIN:
+                            x, z = resized(a[i0 + i, k], u[0]), resized(a[i0 + i, after], u[0])
+                            for j in range(u.size):
+                                if terms >= EXACT:
+                                    u[j] = multiply_add(z, zs[j], multiply_floats(x, ys[j]))
+                                else:
+                                    u[j] = add_floats(multiply_floats(x, ys[j]), multiply_floats(z, zs[j]))
+                        else:
+                            x, z = a[i0 + i, k] * unit, a[i0 + i, after] * unit
+                            for j in range(u.size):
+                                v = x * ys[j] if terms >= EXACT else rounded_product(style, terms, x, ys[j], g)
+                                u[j] = with_term(style, terms, v, z, zs[j], g)
+                else:
+                    top += most_rows
+                    for i in range(rows):
+                        u = stack[top + i]
+                        if style == PLAIN:
+                            x = resized(a[i0 + i, k], u[0])
+                            for j in range(u.size):
+                                u[j] = multiply_floats(x, ys[j])
+                        else:
+                            x = a[i0 + i, k] * unit
+                            for j in range(u.size):
+                                v = x * ys[j] if terms >= EXACT else rounded_product(style, terms, x, ys[j], g)
+                                u[j] = rounded_sum(style, terms, v, g) if terms >= EXACT and length == 1 else v
+                for _ in range(adds):
+                    for i in range(rows):
+                        u, v = stack[top - most_rows + i], stack[top + i]
+                        for j in range(u.size):
+                            if style == PLAIN:
+                                u[j] = add_floats(u[j], v[j])
+                            else:
+                                u[j] = rounded_sum(style, terms, u[j] + v[j], g)
+                    top -= most_rows
+            for i in range(rows):
+                target = out[part, i0 + i, j0 : j0 + columns]
+                target[:] = 0
+                if length == 0:
+                    continue
+                if not quick:
+                    copy(stack[i][:columns], target)
+                elif not failed[part, i0 + i, c]:
+                    failed[part, i0 + i, c] = not finish(stack[i], target, grid, True)
+                    if not keeps_signs(style, terms):
+                        for j in range(columns):
+                            if target[j] == 0:
+                                negative = only_negative_zeros(
+                                    style, terms, a, b, i0 + i, j0 + j, start, stop, step, scale, g
+                                )
+                                target[j] = float_from_bits(xor32(grid[ZERO], SIGN) if negative else grid[ZERO])
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
