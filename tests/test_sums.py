@@ -15,9 +15,9 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference_sums, trees
 from floatsim.accumulation import ProductLeaf
 from floatsim.contexts import Manner
-from floatsim.rows import format_row, manner_row
 from floatsim.reference_sums import Code
 from floatsim.rounding import Attributes
+from floatsim.rows import format_row, manner_row
 
 NEVER = np.iinfo(np.int64).max
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)

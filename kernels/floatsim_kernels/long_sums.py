@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
@@ -348,26 +347,46 @@ _LANES, _LEAVES = 8, 128
 _I32 = ir.IntType(32)
 
 
+def _spread(x, number):
+    return ir.Constant(ir.VectorType(_I32, x.type.count), [number] * x.type.count)
+
+
 def _half_vector(builder, x):
-    vector = ir.VectorType(ir.HalfType(), _LANES)
-    return builder.fpext(builder.fptrunc(x, vector), x.type)
+    return builder.fpext(builder.fptrunc(x, ir.VectorType(ir.HalfType(), x.type.count)), x.type)
+
+
+def _without_low_bits(builder, x, spare):
+    """Ties to even on float32's codes, of which `spare` low bits go: right for sums that do not overflow."""
+    u = builder.bitcast(x, _spread(x, 0).type)
+    odd = builder.and_(builder.lshr(u, _spread(x, spare)), _spread(x, 1))
+    up = builder.add(builder.add(u, _spread(x, (1 << (spare - 1)) - 1)), odd)
+    return builder.bitcast(builder.and_(up, _spread(x, 0x1_0000_0000 - (1 << spare))), x.type)
 
 
 def _bfloat_vector(builder, x):
-    """`on_bfloat_grid`"""
-    words = ir.VectorType(_I32, _LANES)
-    half, one, shift, upper = (ir.Constant(words, [c] * _LANES) for c in (0x7FFF, 1, 16, 0xFFFF0000))
-    u = builder.bitcast(x, words)
-    odd = builder.and_(builder.lshr(u, shift), one)
-    return builder.bitcast(builder.and_(builder.add(builder.add(u, half), odd), upper), x.type)
+    return _without_low_bits(builder, x, 16)
+
+
+def _soon_half_vector(builder, x):
+    """As `_half_vector`, in half the time, but for overflow."""
+    return _without_low_bits(builder, x, 13)
 
 
 _VECTOR_ROUNDINGS = {HalfGrid: _half_vector, BfloatGrid: _bfloat_vector}
+_HALF_MAX = int(np.float32(65504).view(np.uint32))
+
+
+def _neighbours(builder, x):
+    """(Every second element from the first on, those from the second on.)"""
+    places = (range(start, x.type.count, 2) for start in (0, 1))
+    indices = (ir.Constant(ir.VectorType(_I32, x.type.count // 2), list(p)) for p in places)
+    return (builder.shuffle_vector(x, x, index) for index in indices)
 
 
 @intrinsic
 def eight_lanes(typingctx, grid, values, rows):
-    """The sums of every eighth number of values[: 8 * rows], one row after the other, in one vector register.
+    """((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), r the sums of every eighth number of values[: 8 * rows], one row after the
+    other, in one vector register.
 
     Numba leaves LLVM's vectoriser of straight-line code out, so that loops of eight would stay scalar.
     """
@@ -379,15 +398,34 @@ def eight_lanes(typingctx, grid, values, rows):
         row = builder.bitcast(array.data, vector.as_pointer())
         align = values.dtype.bitwidth // 8
         sums = cgutils.alloca_once(builder, vector)
-        builder.store(builder.load(row, align=align), sums)
-        with cgutils.for_range(builder, args[2], start=ir.Constant(args[2].type, 1)) as loop:
-            x = builder.load(builder.gep(row, [loop.index]), align=align)
-            builder.store(round_vector(builder, builder.fadd(builder.load(sums), x)), sums)
-        final = builder.load(sums)
-        parts = [builder.extract_element(final, ir.Constant(_I32, lane)) for lane in range(_LANES)]
-        return context.make_tuple(builder, signature.return_type, parts)
 
-    return types.UniTuple(values.dtype, _LANES)(grid, values, rows), codegen
+        def add_rows(round_sums, look):
+            builder.store(builder.load(row, align=align), sums)
+            with cgutils.for_range(builder, args[2], start=ir.Constant(args[2].type, 1)) as loop:
+                x = builder.load(builder.gep(row, [loop.index]), align=align)
+                builder.store(round_sums(builder, builder.fadd(builder.load(sums), x)), sums)
+                look(builder.load(sums))
+
+        if grid.instance_class is HalfGrid:
+            beyond = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [0] * _LANES))
+
+            def look(x):
+                magnitude = builder.and_(builder.bitcast(x, _spread(x, 0).type), _spread(x, 0x7FFFFFFF))
+                over = builder.icmp_unsigned(">", magnitude, _spread(x, _HALF_MAX))
+                builder.store(builder.or_(builder.load(beyond), over), beyond)
+
+            add_rows(_soon_half_vector, look)
+            some = builder.bitcast(builder.load(beyond), ir.IntType(_LANES))
+            with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+                add_rows(round_vector, lambda x: None)
+        else:
+            add_rows(round_vector, lambda x: None)
+        joined = builder.load(sums)
+        while joined.type.count > 1:
+            joined = round_vector(builder, builder.fadd(*_neighbours(builder, joined)))
+        return builder.extract_element(joined, ir.Constant(_I32, 0))
+
+    return values.dtype(grid, values, rows), codegen
 
 
 @inline
@@ -395,10 +433,7 @@ def numpy_leaves(grid, values):
     """The tree "numpy" of at most 128 terms."""
     acc, done = values[0], 1
     if values.size >= _LANES:
-        r = eight_lanes(grid, values, values.size // _LANES)
-        left = rounded(grid, rounded(grid, r[0] + r[1]) + rounded(grid, r[2] + r[3]))
-        right = rounded(grid, rounded(grid, r[4] + r[5]) + rounded(grid, r[6] + r[7]))
-        acc, done = rounded(grid, left + right), values.size - values.size % _LANES
+        acc, done = eight_lanes(grid, values, values.size // _LANES), values.size - values.size % _LANES
     for i in range(done, values.size):
         acc = rounded(grid, acc + values[i])
     return acc

@@ -12,7 +12,7 @@ Every kernel sums the terms a[n, i, k] * b[n, k, j], a (batch, M, K) and b (batc
   holds, and `first` (events of FIRST, batch, M, N) takes the least place of each; or it is empty.
 - `counts` (2, 256) counts event bytes, those of products and those of all other roundings apart.
 
-A row of `out` is worked on in passes, one for each rounding of a step. A pass adds two unpacked numbers in every column;
+A row of `out` is worked on in passes, one for each rounding of a step. A pass adds two unpacked numbers in each column;
 a number is rounded alone as its sum with a zero of its own sign. So each kernel has one rounding in its code, and the
 additions of a row, which do not wait for each other, overlap.
 
@@ -56,7 +56,6 @@ from .rounding import (
     right,
     round_pack,
     unpack,
-    zero_code,
 )
 
 PRODUCT, SUM = 0, 1
@@ -302,7 +301,7 @@ def sequential(*arguments):
 
 
 def kahan(*arguments):
-    """y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t. r: 1 to 4."""
+    """y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after infinite t; s = t. r: 1 to 4."""
     in_order(_PASSES["kahan"], 1, 0, *arguments)
 
 
