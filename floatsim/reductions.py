@@ -261,9 +261,9 @@ def _sum_of_squares(operation: str, terms: _Terms, summing: Summing) -> Operand:
     leaf = _leaf_of_terms(how)
     if not wanted and not _draws(summing) and isinstance(leaf, ProductLeaf) and leaf.product is not None:
         manner = replace(summing.manner, attributes=settled(leaf, summing.manner.attributes)[1])
-        x = terms.codes, terms.format
+        x = terms.codes.T, terms.format  # as it lies in memory
         squares, _ = summing.backend.elementwise("multiply", [x, x], leaf.product, manner, False)
-        return _summed(operation, replace(terms, codes=squares, format=leaf.product), None, summing)
+        return _summed(operation, replace(terms, codes=squares.T, format=leaf.product), None, summing)
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
         rows = np.ascontiguousarray(codes.T)
@@ -588,8 +588,10 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
     def placed(table: NDArray[Any]) -> NDArray[Any]:
         return np.moveaxis(table.T.reshape(*kept, codes.shape[axis]), -1, axis)
 
-    steps = np.arange(codes.shape[axis])[:, np.newaxis]
-    first = {event: placed(np.where(k <= steps, k, -1)) for event, k in found.first.items()}
+    first = {}
+    for event, k in found.first.items():
+        steps = np.arange(codes.shape[axis])[:, np.newaxis]
+        first[event] = placed(np.where(k <= steps, k, -1))
     recording.note_sums("cumsum", _Sums(found.codes, found.histograms, first), codes.shape)
     return deliver(finished("cumsum", placed(found.codes), summing), summing.format, float_array, out)
 
