@@ -170,11 +170,20 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-def work_rows(n: int) -> NDArray[np.float64]:
+@functools.lru_cache(maxsize=64)
+def _numbers(stride: int) -> NDArray[np.uint32]:
+    """The row NUMBERS."""
+    numbers = (np.arange(loops.WIDTH, dtype=np.int64) * stride).astype(np.uint32)
+    return numbers.reshape(-1, 2, 8).swapaxes(1, 2).reshape(-1)
+
+
+def work_rows(n: int, index: NDArray[np.int64]) -> NDArray[np.float64]:
     """n rows for a kernel to work in. They begin at a cache line: vectors that lie across two cost twice."""
     memory = np.zeros(n * loops.WIDTH + 8)
     skip = -memory.ctypes.data // 8 % 8
-    return memory[skip : skip + n * loops.WIDTH].reshape(n, loops.WIDTH)
+    work = memory[skip : skip + n * loops.WIDTH].reshape(n, loops.WIDTH)
+    work[loops.NUMBERS].view(np.uint32)[: loops.WIDTH] = _numbers(int(index[2]))
+    return work
 
 
 def rows_of(out: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -182,16 +191,18 @@ def rows_of(out: NDArray[np.float64]) -> NDArray[np.float64]:
     return out.reshape(out.shape[0] * out.shape[1], out.shape[2])
 
 
-def _sequential(a: Any, b: Any, out: Any, *arguments: Any) -> None:
-    loops.sequential(a, b, rows_of(out), *arguments, work_rows(loops.SEQUENTIAL_ROWS))
+def _sequential(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: Any) -> None:
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.SEQUENTIAL_ROWS, index)
+    loops.sequential(a, b, rows_of(out), ranges, index, *arguments, *work)
 
 
-def _compensated(a: Any, b: Any, out: Any, *arguments: Any) -> None:
-    loops.compensated(a, b, rows_of(out), *arguments, work_rows(loops.COMPENSATED_ROWS))
+def _compensated(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: Any) -> None:
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.COMPENSATED_ROWS, index)
+    loops.compensated(a, b, rows_of(out), ranges, index, *arguments, *work)
 
 
-def _tree(a: Any, b: Any, out: Any, ranges: Any, index: Any, seeds: Any, orders: Any, merges: Any, depth: int,
-          *arguments: Any) -> None:  # fmt: skip
-    programs = orders, merges, depth
-    work = work_rows(loops.TREE_ROWS + depth)
-    loops.tree(a, b, rows_of(out), ranges, index, seeds, *programs, *arguments, work)
+def _tree(
+    a: Any, b: Any, out: Any, ranges: Any, index: Any, seeds: Any, orders: Any, merges: Any, depth: int, *arguments: Any
+) -> None:
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.TREE_ROWS + depth, index)
+    loops.tree(a, b, rows_of(out), ranges, index, seeds, orders, merges, depth, *arguments, *work)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import oracles as o
 import pytest
@@ -100,15 +106,11 @@ def a_leaf(r, name, fmt):
 
 
 def a_shape(r):
-    """One cell, vectors and their rests, blocks and theirs; few terms or many."""
-    if r.integers(3):
+    """Vectors and their rests, blocks and theirs; few terms or many."""
+    if r.integers(8):
         return tuple(int(r.integers(*bounds)) for bounds in ((0, 5), (0, 40), (0, 35)))
-    block = [
-        int(r.choice([1, 33])),
-        int(r.choice([0, 5, 70])),
-        int(gemm_doubles.WIDTH * r.integers(1, 3) + r.integers(-1, 10)),
-    ]
-    return tuple(block)
+    columns = gemm_doubles.WIDTH * r.integers(1, 3) + r.integers(-1, 10)
+    return int(r.choice([1, 3])), int(r.choice([0, 5, 35])), int(columns)
 
 
 @pytest.mark.parametrize("rounding", Rounding, ids=lambda r: r.name.lower())
@@ -124,3 +126,104 @@ def test_equals_the_general_kernels(name, rounding):
         manner = Manner(Attributes(rounding, random_bits=int(r.choice([1, 7, 24, 32]))), int(r.integers(1 << 63)))
         compared += compare(r, a_leaf(r, name, fmt), a_format, None if case % 5 == 4 else b_format, manner, a_shape(r))
     assert compared > 20 or not machine.environment_is_default(), compared
+
+
+def test_many_rows_and_terms():
+    r = o.rng("doubles, blocks")
+    for name in LEAVES:
+        for a_format, fmt in (fs.BF16, fs.BF16), (fs.FP16, fs.FP32), (fs.FP32, fs.TF32):
+            leaf = LEAVES[name](fmt, product=None if r.integers(2) else fmt)
+            for shape in (67, 50, 3), (2, 1000, 5):
+                assert compare(r, leaf, a_format, a_format, Manner(Attributes()), shape)
+
+
+def rule_of(leaf, a_format, b_format, **how):
+    fast = kernel_of(leaf, a_format, b_format, Attributes(**how))
+    if fast is None:
+        return None
+    rules = fast.extra[1] if isinstance(leaf, fs.Kahan | fs.Neumaier) else fast.extra[0]
+    return tuple(int(rule) for rule in rules)
+
+
+def test_which_sums_are_taken():
+    even, odd, exact = gemm_doubles.EVEN, gemm_doubles.EVEN_FROM_ODD, gemm_doubles.EXACT
+    # rounded products and sums of two numbers of the format: float64 to nearest in between does no harm
+    for fmt in fs.FP32, fs.TF32, fs.BF16, fs.FP16, fs.E5M2, fs.E4M3:
+        assert rule_of(fs.Sequential(fmt), fmt, fmt) == (even, even)
+        assert rule_of(fs.Kahan(fmt), fmt, fmt) == rule_of(fs.Pairwise(fmt), fmt, fmt) == (even, even)
+    # exact products: only where the format's quantum is not too small beside them
+    for fmt in fs.FP16, fs.E5M2, fs.E4M3:
+        assert rule_of(fs.Sequential(fmt, fused=True), fmt, fmt) == (even, exact)
+    for fmt in fs.BF16, fs.TF32, fs.FP32:
+        assert rule_of(fs.Sequential(fmt, fused=True), fmt, fmt) == (odd, exact)
+    assert rule_of(fs.Pairwise(fs.FP16, product=None), fs.FP16, fs.FP16) == (odd, exact)
+    assert rule_of(fs.Pairwise(fs.E4M3, product=None), fs.E4M3, fs.E4M3) == (even, exact)
+    assert rule_of(fs.Sequential(fs.FP16, product=fs.FP32), fs.FP32, fs.E4M3) == (even, even)
+    # products that the product's format holds, and values, are not rounded
+    assert rule_of(fs.Sequential(fs.FP32), fs.FP16, fs.E4M3) == rule_of(fs.Sequential(fs.FP32), fs.FP16, None)
+    for formats in (fs.FP64, fs.FP32), (fs.FP64, fs.E4M3):
+        assert rule_of(fs.Sequential(fs.FP32), *formats) is None
+    assert rule_of(fs.Sequential(fs.FP64), fs.FP32, fs.FP32) is None
+    assert rule_of(fs.Sequential(fs.E2M1), fs.E2M1, fs.E2M1) is None  # without a NaN
+    assert rule_of(fs.Sequential(fs.E4M3), fs.E5M2, fs.E5M2) is None  # infinities that are not E4M3's
+    for how in {"daz": True}, {"ftz": True}, {"rounding": Rounding.STOCHASTIC, "random_bits": 33}:
+        assert rule_of(fs.Sequential(fs.FP16), fs.FP16, fs.FP16, **how) is None
+    assert rule_of(fs.Sequential(fs.FP32), fs.FP32, fs.FP32, rounding=Rounding.STOCHASTIC) is None
+
+
+def test_a_tie_far_from_what_breaks_it():
+    """BF16: 2**-8 + 1 is a tie, and the accumulator 2**-100 decides; float64 would have lost it."""
+    for rounding, sign in itertools.product(list(Rounding)[:6], (1, -1)):
+        x, y = fs.array([2.0**-50, 1 + 2.0**-4], "bf16"), fs.array([sign * 2.0**-50, 1 + 2.0**-4], "bf16")
+        manner = Manner(Attributes(rounding))
+        for leaf in fs.Sequential(fs.BF16, fused=True), fs.Pairwise(fs.BF16, product=None):
+            a, b = (
+                (x.codes.astype(np.uint64)[np.newaxis, np.newaxis], fs.BF16),
+                (y.codes.astype(np.uint64)[np.newaxis, :, np.newaxis], fs.BF16),
+            )
+            ranges, index = np.array([[0, 2, 1]]), np.array([0, 0, 1, 1])
+            fast = kernel_of(leaf, fs.BF16, fs.BF16, manner.attributes)
+            got = by_doubles(fast, leaf, a, b, manner, ranges, index)
+            assert np.array_equal(got, by_kernel(leaf, a, b, manner, ranges, index)[0])
+            if rounding is Rounding.TIES_TO_EVEN and isinstance(leaf, fs.Sequential):
+                # 1 + 2**-3 + 2**-8 is halfway between two BF16 numbers, of which the lower is even
+                assert fs.from_codes(got.ravel().astype(np.uint16), fs.BF16).tolist() == [1.125 + (sign > 0) * 2.0**-7]
+
+
+_PORTABLE = """
+import hashlib, sys
+sys.path[:0] = {path!r}
+import numpy as np
+import oracles as o
+from test_doubles import LEAVES, a_leaf, by_doubles, kernel_of
+from test_exact_sums import kernel_of as exact_kernel_of
+from test_sums import operand
+import floatsim as fs
+from floatsim import Rounding
+from floatsim.contexts import Manner
+from floatsim.rounding import Attributes
+
+r, digest = np.random.default_rng(3), hashlib.sha256()
+for name in "sequential", "exact":
+    for rounding in Rounding:
+        for fmt in fs.FP16, fs.BF16, fs.TF32:
+            manner = Manner(Attributes(rounding), 7)
+            leaf = fs.Exact(fmt) if name == "exact" else LEAVES[name](fmt, product=None if r.integers(2) else fmt)
+            a, b = operand(r, fmt, (1, 3, 20)), operand(r, fmt, (1, 20, 19))
+            fast = (exact_kernel_of if name == "exact" else kernel_of)(leaf, fmt, fmt, manner.attributes)
+            ranges, index = np.array([[0, 20, 1]]), np.array([0, 0, 19, 1])
+            digest.update(by_doubles(fast, leaf, (a, fmt), (b, fmt), manner, ranges, index).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_a_processor_without_extensions():
+    """No fused multiply-adds and no directed instructions: the same bits."""
+    code = _PORTABLE.format(path=[str(Path(__file__).parent), *sys.path])
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | settings, check=True, capture_output=True, text=True
+        ).stdout
+        for settings in ({}, {"NUMBA_CPU_NAME": "generic"})
+    ]
+    assert digests[0] == digests[1]

@@ -15,13 +15,15 @@ x to nearest, ties to even, or in another direction if the addition rounds so. F
 Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N) with the start
 values on entry, each sum over the k of a range (start, stop, step). `rules` are those of sums and of products. Toward
 negative with signs turned is toward positive: `sign` is -1 to turn those of all terms and sums, `turn` those of
-products that are to be rounded. `work` has WIDTH columns, begins at a cache line, and holds zeros on entry.
+products that are to be rounded. `work` has WIDTH columns, begins at a cache line, and holds zeros on entry, except for
+the row NUMBERS: uint32, n * index[2] for the n-th column of a block; of sixteen columns, those of the first eight stand
+in the even places.
 """
 
 import numba
 import numpy as np
 
-from .intrinsics import double_from_bits
+from .intrinsics import add32, double_from_bits
 from .jit import inline, kernel_of
 from .passes import (
     EXPONENT,
@@ -91,7 +93,8 @@ def _on_grid(rule, checked, x, grid, random):
         add = {DOWN: far_add_down, ODD: far_add_odd}.get(rule, multiply_add)
         s = add(power, grid.scale, x)
     else:
-        power, v = minimum(maximum(exponent.doubles, grid.lowest), _LARGEST_POWER), abs(x)
+        power, v = maximum(exponent.doubles, grid.lowest), abs(x)
+        power = minimum(power, _LARGEST_POWER) if checked else power
         if rule == AWAY:
             v = multiply_add_inward(power, grid.half, v)
         s = far_add_down(power, grid.scale, v)
@@ -118,25 +121,25 @@ def _lanes(rule):
     return Shorts.lanes if rule == STOCHASTIC else LANES
 
 
-def _steps(rule, columns, words):
+def _steps(rule, columns, words, numbers):
     """The columns that a step of a pass skips for each of its vectors, and the vector's random words."""
     if rule != STOCHASTIC:
         return [(0, None)]
-    key_low, key_high, mask, first, stride = words
-    drawn = draw_words(key_low, key_high, columns.indices(first, stride)) & mask
-    return [(0, drawn.half(0)), (LANES, drawn.half(1))]
+    key_low, key_high, mask = (Shorts.spread(columns.builder, x) for x in words)
+    drawn = draw_words(key_low, key_high, columns.load_shorts(numbers)) & mask
+    return zip((0, LANES), drawn.halves)
 
 
 def _sum(rule, checked, columns, rows, values, words):
-    (to, row, other), (x, *grid) = rows, values
-    for skip, random in _steps(rule, columns, words):
+    (to, row, other, numbers), (x, *grid) = rows, values
+    for skip, random in _steps(rule, columns, words, numbers):
         s = _SUMS[rule](x, columns.load(row, skip), columns.load(other, skip))
         columns.store(to, _on_grid(rule, checked, s, _Grid(grid), random), skip)
 
 
 def _product(rule, checked, columns, rows, values, words):
-    (to, row), (x, turn, *grid) = rows, values
-    for skip, random in _steps(rule, columns, words):
+    (to, row, numbers), (x, turn, *grid) = rows, values
+    for skip, random in _steps(rule, columns, words, numbers):
         p = _on_grid(rule, checked, columns.load(row, skip) * x, _Grid(grid), random)
         columns.store(to, p * turn if rule == DOWN else p, skip)
 
@@ -177,13 +180,16 @@ def _fill(rule, checked, columns, rows, values, words):
 _order_rows, _end, _zero_like = row_pass(_order), row_pass(_end_step), row_pass(_zero)
 scale_row, fill_row = row_pass(_scale), row_pass(_fill)
 
+TERM, NUMBERS, STATE = range(3)
+"""Rows of work: a term; the columns' numbers; the first of what a kernel keeps."""
+
 # -- passes over a row -------------------------------------------------------------------------------------------------
 
 
 @inline
 def sum_pass(rule, checked, work, width, rows, x, g, draws):
     """work[to] = round(x * work[row] + work[other]), rows being (to, row, other)."""
-    values = (x, g[0], g[1], g[2], g[3], g[4], g[5])
+    rows, values = (rows[0], rows[1], rows[2], np.int64(NUMBERS)), (x, g[0], g[1], g[2], g[3], g[4], g[5])
     if rule == EVEN and not checked:
         _sum_by(EVEN, False, work, width, rows, values, draws)
     elif rule == EVEN:
@@ -210,7 +216,7 @@ def sum_pass(rule, checked, work, width, rows, x, g, draws):
 def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
     """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `turn` times the product, and turns
     it back."""
-    values = (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
+    rows, values = (rows[0], rows[1], np.int64(NUMBERS)), (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
     if rule == EXACT:
         _product_by(EXACT, False, work, width, rows, values, draws)
     elif (rule == EVEN or rule == EVEN_FROM_ODD) and not checked:
@@ -235,9 +241,9 @@ def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
 
 _LOW, _R32, _NO_KEY = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
 
-WIDTH = 128
+WIDTH = 512
 """Columns of a block."""
-_ROWS, DEPTH = 32, 32
+_ROWS, DEPTH = 32, 16
 """Rows of the result, and of b, of a block."""
 
 
@@ -264,12 +270,15 @@ def length_of(start, stop, step):
 
 
 @inline
-def draws_of(rule, seed, step, r, g, first, stride):
-    """What a pass needs to know for its draws, at site 8*step + r."""
-    key = _NO_KEY
-    if rule == STOCHASTIC:
-        key = draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY)
-    return np.uint32(key & _LOW), np.uint32(key >> _R32), np.uint32(np.int64(g[_RANDOM_MASK])), first, stride
+def key_of(rule, seed, step, r):
+    """The key of the draws at site 8*step + r."""
+    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rule == STOCHASTIC else _NO_KEY
+
+
+@inline
+def draws_of(key, g, first):
+    """What a pass needs to know for its draws, from the index `first` on."""
+    return add32(np.uint32(key & _LOW), first), np.uint32(key >> _R32), np.uint32(np.int64(g[_RANDOM_MASK]))
 
 
 def array(scalar, dimensions, readonly=True):
@@ -280,18 +289,17 @@ MATRIX, WORK = array(numba.float64, 2), array(numba.float64, 2, False)
 COMMON = (MATRIX, MATRIX, WORK, array(numba.int64, 2), array(numba.int64, 1), array(numba.uint64, 1))
 _ROUNDINGS = (
     array(numba.int64, 1), numba.float64, numba.float64, array(numba.float64, 1), array(numba.float64, 1),
-    numba.float64, numba.float64, WORK,
+    numba.float64, numba.float64, array(numba.uint64, 2, False), WORK,
 )  # fmt: skip
+KEYS = DEPTH, 5
 
-TERM, STATE = 0, 1
-"""Rows of work: a term, and the first of what a kernel keeps."""
 BOUNDS = STATE
 _S = BOUNDS + 1
 SEQUENTIAL_ROWS = _S + _ROWS + DEPTH
 
 
 @kernel_of(numba.void(*COMMON, *_ROUNDINGS))
-def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product_grid, growth, slack, work):
+def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product_grid, growth, slack, keys, work):
     """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. SEQUENTIAL_ROWS of work.
 
     Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
@@ -299,7 +307,7 @@ def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product
     """
     g, gp = grid_row(grid), grid_row(product_grid)
     limit = lesser(g[_MAX], gp[_MAX])
-    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    rows, columns = a.shape[0], b.shape[1]
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -317,6 +325,8 @@ def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product
                     for d in range(depth):
                         copy_columns(work, _S + _ROWS + d, 0, b, start + (k0 + d) * step, j0, width)
                         work[BOUNDS, d] = double_from_bits(largest_code(work, whole, _S + _ROWS + d))
+                        keys[d, 0] = key_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0)
+                        keys[d, 1] = key_of(rules[SUM_RULE], seeds[part], k0 + d, 1)
                     for i in range(some):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         to = _S + i
@@ -327,10 +337,10 @@ def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product
                         for d in range(depth):
                             x, row = sign * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
                             if rules[PRODUCT_RULE] != EXACT:
-                                draws = draws_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0, gp, first, stride)
+                                draws = draws_of(keys[d, 0], gp, first)
                                 product_pass(rules[PRODUCT_RULE], checked, work, whole, (TERM, row), x, turn, gp, draws)
                                 x, row = 1.0, np.int64(TERM)
-                            draws = draws_of(rules[SUM_RULE], seeds[part], k0 + d, 1, g, first, stride)
+                            draws = draws_of(keys[d, 1], g, first)
                             sum_pass(rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
                 for i in range(some):
                     scale_row(0, True, work, whole, (_S + i,), (sign,), ())
@@ -357,7 +367,7 @@ def row_of(row, s):
 
 @kernel_of(numba.void(*COMMON, numba.int64, *_ROUNDINGS))
 def compensated(
-    a, b, out, ranges, index, seeds, neumaier, rules, sign, turn, grid, product_grid, growth, slack, work
+    a, b, out, ranges, index, seeds, neumaier, rules, sign, turn, grid, product_grid, growth, slack, keys, work
 ):  # fmt: skip
     """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
 
@@ -366,7 +376,7 @@ def compensated(
     more. COMPENSATED_ROWS of work.
     """
     g, gp = grid_row(grid), grid_row(product_grid)
-    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    rows, columns = a.shape[0], b.shape[1]
     panel = _PAIRS + 2 * _ROWS
     scale_row(0, True, work, WIDTH, (np.int64(ZERO),), (sign,), ())
     for block in range((columns - 1) // WIDTH, -1, -1):
@@ -386,19 +396,21 @@ def compensated(
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, panel + d, 0, b, start + (k0 + d) * step, j0, width)
+                        for r in range(5):
+                            keys[d, r] = key_of(rules[SUM_RULE if r else PRODUCT_RULE], seeds[part], k0 + d, r)
                     for i in range(some):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         s = _PAIRS + 2 * i
                         for d in range(depth):
                             x, use = sign * a[i0 + i, start + (k0 + d) * step], (np.int64(TERM), panel + d)
-                            draws = draws_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0, gp, first, stride)
+                            draws = draws_of(keys[d, 0], gp, first)
                             product_pass(rules[PRODUCT_RULE], True, work, whole, use, x, turn, gp, draws)
                             if neumaier:
                                 _order_rows(0, True, work, whole, (LARGER, SMALLER, s, np.int64(TERM)), (), ())
                             for r in range(4):
                                 add = _PASSES[neumaier, r]
                                 used = (add[3], row_of(add[0], s), row_of(add[2], s))
-                                draws = draws_of(rules[SUM_RULE], seeds[part], k0 + d, r + 1, g, first, stride)
+                                draws = draws_of(keys[d, r + 1], g, first)
                                 x = -1.0 if add[1] else 1.0
                                 sum_pass(rules[SUM_RULE], True, work, whole, used, x, g, draws)
                             otherwise = s + 1 if neumaier else np.int64(ZERO)
@@ -407,7 +419,7 @@ def compensated(
                     s = _PAIRS + 2 * i
                     if neumaier and terms:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(rules[SUM_RULE], seeds[part], terms, 1, g, first, stride)
+                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], terms, 1), g, first)
                         sum_pass(rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
                     scale_row(0, True, work, whole, (s,), (sign,), ())
                     copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
@@ -419,14 +431,15 @@ TREE_ROWS = STATE + 1
 
 @kernel_of(numba.void(*COMMON, array(numba.int32, 1), array(numba.int8, 1), numba.int64, *_ROUNDINGS))
 def tree(
-    a, b, out, ranges, index, seeds, orders, merges, depth, rules, sign, turn, grid, product_grid, growth, slack, work
+    a, b, out, ranges, index, seeds, orders, merges, depth, rules, sign, turn, grid, product_grid, growth, slack, keys,
+    work,
 ):  # fmt: skip
     """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
     floatsim/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step; 1 of the n-th
     add at step n; a term alone is rounded as the add 0. What `out` holds on entry is not looked at.
     """
     g, gp = grid_row(grid), grid_row(product_grid)
-    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    rows, columns = a.shape[0], b.shape[1]
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -441,7 +454,7 @@ def tree(
                     k = ranges[part, 0] + step * ranges[part, 2]
                     copy_columns(work, TERM, 0, b, k, j0, width)
                     top += 1
-                    draws = draws_of(rules[PRODUCT_RULE], seeds[part], step, 0, gp, first, stride)
+                    draws = draws_of(key_of(rules[PRODUCT_RULE], seeds[part], step, 0), gp, first)
                     use = (top, np.int64(TERM))
                     product_pass(rules[PRODUCT_RULE], True, work, whole, use, sign * a[i, k], turn, gp, draws)
                     for _ in range(1 if terms == 1 else merges[n]):
@@ -449,7 +462,7 @@ def tree(
                         other = top - 1
                         if terms == 1:
                             _zero_like(0, True, work, whole, (other, top), (), ())
-                        draws = draws_of(rules[SUM_RULE], seeds[part], adds, 1, g, first, stride)
+                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], adds, 1), g, first)
                         sum_pass(rules[SUM_RULE], True, work, whole, (other, top, other), 1.0, g, draws)
                         top -= 1
                         adds += 1

@@ -25,6 +25,7 @@ import numpy as np
 from .gemm_doubles import (
     COMMON,
     INFINITY,
+    STATE,
     SUM_RULE,
     TERM,
     WIDTH,
@@ -33,6 +34,7 @@ from .gemm_doubles import (
     draws_of,
     fill_row,
     grid_row,
+    key_of,
     length_of,
     lesser,
     padded,
@@ -166,8 +168,8 @@ def zero_of(a, b, i, j, start, stop, step, zero_negative):
     return 0.0 if zero_negative or start >= stop else -0.0
 
 
-_ROWS, _DEPTH = 32, 32
-_TOTAL = TERM + 1
+_ROWS, _DEPTH = 16, 16
+_TOTAL = STATE
 _PANEL = _TOTAL + 1
 _KINDS = _PANEL + 2 * _DEPTH
 _ACCUMULATORS = _KINDS + _ROWS
@@ -201,7 +203,7 @@ def exact(
     the exponent of the first level's, and `width` is W. `zero_negative`: zero sums of other numbers are negative.
     """
     g = grid_row(grid)
-    rows, columns, stride = a.shape[0], b.shape[1], np.uint32(index[2])
+    rows, columns = a.shape[0], b.shape[1]
     inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for the n that occur
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
@@ -274,7 +276,7 @@ def exact(
                         copy_columns(digits, at * levels + level, j0, work, TERM, 0, wide)
                     if digits.size == 0:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(rules[SUM_RULE], seeds[part], 0, 1, g, first, stride)
+                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], 0, 1), g, first)
                         use = (np.int64(TERM), np.int64(_TOTAL))
                         product_pass(rules[SUM_RULE], True, work, whole, use, 1.0, sign, g, draws)
                         copy_columns(out, at, j0, work, TERM, 0, wide)

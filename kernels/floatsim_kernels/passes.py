@@ -159,16 +159,11 @@ class Shorts(Vector):
     def __rshift__(self, other):
         return self._emit("lshr", other)
 
-    @classmethod
-    def counting(cls, builder):
-        """0, 1, 2, ..."""
-        return cls(builder, ir.Constant(cls.llvm(), list(range(cls.lanes))))
-
-    def half(self, upper):
-        """Eight of the sixteen as words."""
-        lanes = ir.Constant(ir.VectorType(_I32, LANES), [upper * LANES + i for i in range(LANES)])
-        half = self.builder.shuffle_vector(self.value, ir.Constant(self.llvm(), ir.Undefined), lanes)
-        return Words(self.builder, self.builder.zext(half, Words.llvm()))
+    @property
+    def halves(self):
+        """The even lanes, and the odd ones, as Words."""
+        both = Words(self.builder, self.builder.bitcast(self.value, Words.llvm()))
+        return both & 0xFFFFFFFF, both >> 32
 
 
 SIGN, MAGNITUDE, EXPONENT = 1 << 63, (1 << 63) - 1, 0x7FF << 52
@@ -307,11 +302,12 @@ class Columns:
     def store(self, row, x, skip=0):
         self.builder.store(x.value, self._place(row, skip), align=8)
 
-    def indices(self, first, step):
-        """first + step * column, for sixteen columns, of uint32."""
+    def load_shorts(self, row):
+        """Sixteen uint32 of a row that holds those."""
         builder = self.builder
-        here = builder.add(builder.mul(builder.trunc(self.column, _I32), step), first)
-        return Shorts.counting(builder) * Shorts.spread(builder, step) + here
+        place = builder.bitcast(row, ir.PointerType(_I32))
+        place = builder.bitcast(builder.gep(place, [self.column]), ir.PointerType(Shorts.llvm()))
+        return Shorts(builder, builder.load(place, align=8))
 
 
 def _row_places(context, builder, kind, matrix, rows):
