@@ -206,3 +206,10 @@ def test_strided_memory_and_empty():
 def test_leaves_the_rest_to_the_general_kernels(text, source, manner):
     fmt = fs.as_format(source)
     assert vector_sum(parse(text), np.zeros(9, fmt.code_dtype), fmt, Attributes(**manner)) is None
+
+
+def test_the_environment_is_asked(monkeypatch):
+    monkeypatch.setattr(vectors.machine, "environment_is_default", lambda: False)
+    assert vector_sum(parse("fp16"), np.zeros(9, np.uint16), fs.FP16) is None
+    assert vectors.running_sums(parse("fp16"), np.zeros((9, 1), np.uint16), fs.FP16, PLAIN) is None
+    assert fs.sum(np.ones(300, np.float16), accumulate="pairwise(fp16)") == 300
