@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from floatsim import compensated, doubles, singles
-from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided, settled
+from floatsim import compensated, doubles, expansions, singles
+from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided, TensorCore, settled
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes
 
@@ -22,12 +22,11 @@ def leaf_kernel(leaf: Leaf, terms: Terms, call: Attributes) -> FastLeaf | None:
     return None
 
 
-_CHOOSERS = (singles.leaf_kernel, compensated.leaf_kernel, doubles.leaf_kernel)
+_CHOOSERS = (singles.leaf_kernel, compensated.leaf_kernel, doubles.leaf_kernel, expansions.leaf_kernel)
 
 
 def is_fast(how: Accumulation, terms: Terms, call: Attributes) -> bool:
     """Whether fast kernels sum all the terms; the adding of parts aside."""
     if isinstance(how, Blocked | SplitK | Strided):
         return is_fast(how.inner, terms, call)
-    assert isinstance(how, Leaf)
-    return leaf_kernel(how, terms, call) is not None
+    return isinstance(how, TensorCore) or (isinstance(how, Leaf) and leaf_kernel(how, terms, call) is not None)

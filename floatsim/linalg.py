@@ -16,9 +16,10 @@ from floatsim import backends, recording, reference
 from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
-    Leaf,
     Sequential,
+    TensorCore,
     as_accumulation,
+    fitted,
     leaves,
     rounds_stochastically,
     settled,
@@ -28,7 +29,7 @@ from floatsim.arrays import implements
 from floatsim.contexts import How, Manner, resolve
 from floatsim.conversion import Codes, out_codes, read_floats
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.rounding import Overflow, OverflowLike, Rounding, RoundingLike, TininessLike, as_member
+from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, TininessLike, as_member
 from floatsim.streams import SeedLike
 
 __all__ = ["dot", "matmul"]
@@ -168,16 +169,17 @@ def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
 
 def _scaled(operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, summing: Summing) -> Codes:
     """t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and manner."""
-    leaf: Leaf = leaves(summing.how)[-1]
-    attributes, _ = settled(leaf, summing.manner.attributes)
+    fmt, attributes = summing.how.result_format, Attributes()  # a matrix unit has no manner of its own
+    if not isinstance(summing.how, TensorCore):
+        attributes, _ = settled(leaves(summing.how)[-1], summing.manner.attributes)
 
     def rounded(name: str, x: Operand, y: Operand, number: int) -> Operand:
         manner = replace(summing.manner, attributes=attributes, seed=reference.split_seed(summing.manner.seed, number))
-        codes, events = summing.backend.elementwise(name, [x, y], leaf.format, manner)
-        recording.note(f"{operation}.scale", events, [x, y], (codes, leaf.format))
-        return codes, leaf.format
+        codes, events = summing.backend.elementwise(name, [x, y], fmt, manner)
+        recording.note(f"{operation}.scale", events, [x, y], (codes, fmt))
+        return codes, fmt
 
-    result = rounded("multiply", alpha, (acc, leaf.format), ALPHA)
+    result = rounded("multiply", alpha, (acc, fmt), ALPHA)
     if c is not None:
         result = rounded("add", result, rounded("multiply", beta, c, BETA), BOTH)
     return result[0]
@@ -254,6 +256,9 @@ def matmul(
     y, y_format, y_float = _matrix_operand(b, "b")
     keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
                      "random_bits": random_bits, "overflow": overflow}  # fmt: skip
+    if accumulate is not None:
+        asked = None if format is None else as_format(format)
+        accumulate = fitted(as_accumulation(accumulate), x_format, y_format, asked)
     summing = settle(accumulate, {x_format, y_format}, format, result_rounding, backend, keywords)
     batch = _batches(x, y)
     scales = _scale(alpha, "alpha"), _scale(beta, "beta")

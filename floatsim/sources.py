@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from floatsim import reference
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.leaves import Terms
+from floatsim.rounding import Attributes
 from floatsim.widening import narrow, widen
 
 if TYPE_CHECKING:
@@ -75,6 +77,11 @@ class Products:
         n, (_, i, j) = self._pairs, self._tile
         return self._a.wide[n[:, 0], i], self._a.format, self._b.wide[n[:, 1], :, j], self._b.format
 
+    def matrices(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        """As `codes`, of the formats' own dtypes."""
+        n, (_, i, j) = self._pairs, self._tile
+        return self._a.codes[n[:, 0], i], self._a.format, self._b.codes[n[:, 1], :, j], self._b.format
+
     def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
         a, b = self._a.floats(carrier), self._b.floats(carrier)
         for left, right in self._pairs:
@@ -94,6 +101,13 @@ class Values:
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
         ones = np.broadcast_to(_ONE, (1, 1, self.length))
         return ones, FP32, self.values.codes[np.newaxis].astype(np.uint64, copy=False), self.values.format
+
+    def matrices(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        """Ones, and the values, all of the same format."""
+        fmt = self.values.format
+        codes = self.values.codes.astype(fmt.code_dtype, copy=False)
+        one, _ = reference.convert(reference.Number(reference.Kind.FINITE, 0, 1), fmt, Attributes())
+        return np.full((1, 1, self.length), one, fmt.code_dtype), fmt, codes[np.newaxis], fmt
 
     def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
         assert carrier.dtype is not None

@@ -28,16 +28,19 @@ from floatsim.accumulation import (
     Sequential,
     SplitK,
     Strided,
+    TensorCore,
     leaves,
     rounds_stochastically,
     settled,
 )
 from floatsim.contexts import Manner
+from floatsim.elements import convert
 from floatsim.formats import FP32, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Rounding
 from floatsim.rows import format_row, manner_row
 from floatsim.sources import Operand, Partials, Products, Source, Tile, Values
+from floatsim.tensorcore import emulator as matrix_units
 from floatsim.widening import widen
 
 if TYPE_CHECKING:
@@ -84,6 +87,8 @@ class _Evaluation:
         """(ranges, cells) results of `how`; `start` is c, for a single range."""
         if isinstance(how, Leaf):
             return self._leaf(how, source, ranges, seeds, start)
+        if isinstance(how, TensorCore):
+            return self._matrix_unit(how, source, ranges, start)
         assert isinstance(how, Blocked | SplitK | Strided)
         plan = cuts.plan(how, ranges.tobytes())
         inner_seeds = self._split(np.repeat(seeds, cuts.count(plan.groups)), PARTS + plan.numbers)
@@ -151,6 +156,21 @@ class _Evaluation:
             elif fast is not None and not self.record:
                 return self._in_floats(fast, leaf, source, ranges, seeds, start)
         return self._in_integers(leaf, source, ranges, seeds, start, extra_term, how, products)
+
+    def _matrix_unit(self, how: TensorCore, source: Source, ranges: Indices, start: Operand | None) -> Partials:
+        """Every range by the instructions of a matrix unit; c is rounded to D's format, ties to even."""
+        a, a_format, b, b_format = source.matrices()
+        row = how.row(a_format, b_format, how.output)
+        out = np.zeros((len(ranges), *source.shape), np.uint64)
+        if start is not None:
+            out[...] = convert(start.codes, start.format, row.output, _TO_NEAREST)[0].reshape(out.shape)
+        record = None
+        if self.record:
+            record = matrix_units.Record(source.where, self.counts, self.first.reshape(len(self.first), *source.shape))
+        operands = matrix_units.Matrix(a, a_format), matrix_units.Matrix(b, b_format)
+        if source.length:
+            matrix_units.accumulate(row, *operands, out, ranges, None, record)
+        return Partials(row.output, codes=out.reshape(len(ranges), math.prod(source.shape)))
 
     def _in_integers(
         self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None,
@@ -229,6 +249,7 @@ _GENERAL = {Sequential: sums.sequential, Kahan: sums.kahan, Neumaier: sums.neuma
 _KEEP_EXACT = np.zeros_like(format_row(FP32))
 _NO_TERM = np.empty((0, 0, 0), np.uint64)
 _WHOLE = np.array([[0, 1, 1]], np.int64)
+_TO_NEAREST = Manner(Attributes())
 _MASK = (1 << 64) - 1
 
 
