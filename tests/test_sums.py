@@ -23,7 +23,8 @@ NEVER = np.iinfo(np.int64).max
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
 SUMS = INPUTS
 KERNELS = {fs.Sequential: sums.sequential, fs.Kahan: sums.kahan, fs.Neumaier: sums.neumaier}
-LEAVES = ("sequential", "kahan", "neumaier", "adjacent", "halving", "numpy", "exact")
+TREES = tuple(reference_sums.TREES)
+LEAVES = ("sequential", "kahan", "neumaier", *TREES, "exact")
 
 
 def settled(leaf, attributes):
@@ -210,7 +211,7 @@ def some_ranges(r, k):
 
 def a_start(r, name, fmt, shape, alone):
     """Start values or a c for a single range; finite and normal or zero, so that converting them raises nothing."""
-    if not alone or name in trees_names or r.integers(3):
+    if not alone or name in TREES or r.integers(3):
         return None
     c = operand(r, fmt, shape)
     magnitude = c & np.uint64(fmt.magnitude_mask)
@@ -218,9 +219,6 @@ def a_start(r, name, fmt, shape, alone):
         normal = (magnitude >> np.uint64(fmt.trailing_bits) != 0) & (magnitude <= fmt.max_code)
         c = np.where(normal, c, np.uint64(0))
     return c, fmt
-
-
-trees_names = tuple(reference_sums.TREES)
 
 
 @pytest.mark.parametrize("rounding", Rounding, ids=lambda r: r.name.lower())
@@ -250,3 +248,61 @@ def test_equals_the_reference(name, rounding):
             an_index(r, (batch, rows, columns)), values=values,
             start=a_start(r, name, start_format, (batch, rows, columns), len(ranges) == 1),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_mixed_operands_and_many_terms(name):
+    """E4M3 by E5M2 into narrow and wide accumulators; as many terms as the trees' branches need."""
+    r = o.rng("many", name)
+    for k, fmt in zip((9, 127, 130, 300), (fs.E5M2, fs.FP16, fs.BF16, fs.FP32), strict=True):
+        a, b = operand(r, fs.E4M3, (1, 1, k), fmt), operand(r, fs.E5M2, (1, k, 2), fmt)
+        for rounding in (Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC):
+            ranges = np.array([[0, k, 1]], np.int64)
+            compare(
+                a_leaf(r, name, fmt), (a, fs.E4M3), (b, fs.E5M2), a_manner(r, rounding), ranges, an_index(r, (1, 1, 2))
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_without_places(name):
+    """Nothing else changes where no first places are wanted."""
+    r = o.rng("without places", name)
+    a, b = operand(r, fs.FP16, (2, 3, 20)), operand(r, fs.FP16, (2, 20, 5))
+    ranges, index = np.array([[0, 20, 1], [3, 20, 4]], np.int64), an_index(r, (2, 3, 5))
+    leaf, manner = a_leaf(r, name, fs.FP16), a_manner(r, Rounding.TIES_TO_EVEN)
+    with_places, without = (
+        by_kernel(leaf, (a, fs.FP16), (b, fs.FP16), manner, ranges, index, record=record) for record in (True, False)
+    )
+    assert np.array_equal(with_places[0], without[0])
+    assert with_places[1] == without[1]
+
+
+def nested(program):
+    """The tree that a program makes, as nested pairs."""
+    stack = []
+    for position, adds in zip(*(x.tolist() for x in program), strict=True):
+        stack.append(position)
+        for _ in range(adds):
+            right, left = stack.pop(), stack.pop()
+            stack.append((left, right))
+    (tree,) = stack
+    return tree
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_tree_programs(name):
+    for n in (*range(1, 301), 1000, 1023, 1024, 1025, 4099):
+        assert nested(trees.program(name, n)) == reference_sums.TREES[name](list(range(n))), n
+    assert [x.size for x in trees.program(name, 0)] == [0, 0]
+
+
+@pytest.mark.parametrize("n", [2**20 - 1, 2**20, 2**20 + 129])
+@pytest.mark.parametrize("name", TREES)
+def test_large_tree_programs(name, n):
+    order, merges = trees.program(name, n)
+    assert np.array_equal(np.sort(order), np.arange(n))
+    depth = np.cumsum(1 - merges, dtype=np.int64) + merges  # before the adds
+    assert merges.sum(dtype=np.int64) == n - 1
+    assert depth[-1] - merges[-1] == 1
+    assert depth.max() <= 30
+    assert not order.flags.writeable

@@ -20,6 +20,7 @@ from .rounding import (
     INVALID,
     MAX,
     NAN,
+    NO_EXPONENT,
     OVERFLOW,
     QUIET_NAN,
     RANDOM_BITS,
@@ -30,7 +31,6 @@ from .rounding import (
     SIGNALING_NAN,
     SIGNED_ZERO,
     STOCHASTIC,
-    TOP,
     TOWARD_NEGATIVE,
     U0,
     U1,
@@ -47,67 +47,85 @@ from .rounding import (
     unpack,
     zero_code,
 )
+from .wide import add_signed_wide, leading_zeros_wide, shift_left, shift_right_jam
 
 
 @inline
 def normalize(hi, lo, e):
-    """Shift (hi, lo), not both zero and hi below 2**63, left until bit 62 of hi is set."""
-    if hi == U0:
-        s = leading_zeros(lo)
-        if s == 0:
-            return lo >> U1, lo << np.uint64(63), e - 63
-        return left(lo, s - 1), U0, e - 63 - s
-    s = leading_zeros(hi) - 1
-    if s > 0:
-        return left(hi, s) | right(lo, 64 - s), left(lo, s), e - s
-    return hi, lo, e
+    """Shift (hi, lo), hi below 2**63, left until bit 62 of hi is set; zero stays zero."""
+    s = leading_zeros_wide(hi, lo) - 1
+    hi, lo = shift_left(hi, lo, s)
+    return hi, lo, e - s
 
 
 @inline
-def shift_right_jam(hi, lo, n):
-    """(hi, lo) >> n, the last bit set if any bit was lost."""
-    if n == 0:
-        return hi, lo
-    if n < 64:
-        lost = left(lo, 64 - n)
-        hi, lo = right(hi, n), left(hi, 64 - n) | right(lo, n)
-    elif n == 64:
-        lost = lo
-        hi, lo = U0, hi
-    elif n < 128:
-        lost = lo | left(hi, 128 - n)
-        hi, lo = U0, right(hi, n - 64)
-    else:
-        return U0, U1
-    return hi, lo | np.uint64(lost != U0)
+def jam(x, n):
+    """x >> n, the last bit set if any bit was lost."""
+    n = min(n, 63)
+    shifted = right(x, n)
+    return shifted | np.uint64(left(shifted, n) != x)
+
+
+@inline
+def add_signed(sa, a, sb, b):
+    """(sign, magnitude) of the sum of two numbers with signs 0 or 1 and magnitudes below 2**62."""
+    total = (np.int64(a) ^ -sa) + sa + (np.int64(b) ^ -sb) + sb
+    s = np.int64(total < 0)
+    return s, np.uint64((total ^ -s) + s)
 
 
 @inline
 def exact_sum(sa, ea, ha, la, sb, eb, hb, lb):
-    """(sign, e, hi, lo) of a sum of two finite non-zero numbers; hi = 0 when it is zero."""
-    if ea < eb or (ea == eb and (ha < hb or (ha == hb and la < lb))):
-        sa, sb, ea, eb, ha, hb, la, lb = sb, sa, eb, ea, hb, ha, lb, la
-    hb, lb = shift_right_jam(hb, lb, ea - eb)
-    if sa == sb:
-        lo = la + lb
-        hi = ha + hb + np.uint64(lo < la)
-        if hi & TOP != U0:
-            lo = left(hi, 63) | right(lo, 1) | (lo & U1)
-            return sa, ea + 1, right(hi, 1), lo
-        return sa, ea, hi, lo
-    lo = la - lb
-    hi = ha - hb - np.uint64(la < lb)
-    if hi == U0 and lo == U0:
-        return sa, ea, U0, U0
-    hi, lo, e = normalize(hi, lo, ea)
-    return sa, e, hi, lo
+    """(sign, e, hi, lo) of a sum of two finite numbers that are exact; hi = 0 when it is zero."""
+    e = max(ea, eb) + 1  # a bit of room
+    ha, la = shift_right_jam(ha, la, e - ea)
+    hb, lb = shift_right_jam(hb, lb, e - eb)
+    s, hi, lo = add_signed_wide(sa, ha, la, sb, hb, lb)
+    hi, lo, e = normalize(hi, lo, e)
+    return s, e, hi, lo
 
 
 @inline
-def exact_product(ea, ha, eb, hb):
-    """(e, hi, lo) of a product of two finite non-zero magnitudes."""
-    return_hi, return_lo, e = normalize(multiply_high(ha, hb), ha * hb, ea + eb + 2)
-    return e, return_hi, return_lo
+def narrow_sum(sa, ea, a, sb, eb, b):
+    """(sign, e, hi) as `exact_sum`, of numbers of at most 55 bits, if the random bits of no rounding look at more."""
+    e = max(ea, eb) + 1
+    s, hi = add_signed(sa, jam(a, e - ea), sb, jam(b, e - eb))
+    shift = leading_zeros(hi) - 1
+    return s, e - shift, left(hi, shift)
+
+
+@inline
+def unpack_wide(code, f, daz):
+    """(kind, sign, e, hi, lo) of a code."""
+    k, s, e, h = unpack(code, f, daz)
+    return k, s, e, h, U0
+
+
+@inline
+def negative(x):
+    return x[0], x[1] ^ 1, x[2], x[3], x[4]
+
+
+@inline
+def same(x, y):
+    """Whether two finite numbers are equal, as either zero equals the other."""
+    return x[0] == y[0] and (
+        x[0] == ZERO or (x[0] == FINITE and x[1] == y[1] and x[2] == y[2] and x[3] == y[3] and x[4] == y[4])
+    )
+
+
+@inline
+def product(x, y):
+    """x * y, as a number. inf * 0 is a signalling NaN: INVALID comes up where it is used."""
+    kx, ky, sign = x[0], y[0], x[1] ^ y[1]
+    if kx > FINITE or ky > FINITE:
+        kind = np.int64(max(kx, ky))
+        if kind == INFINITE and (kx == ZERO or ky == ZERO):
+            kind = np.int64(SIGNALING_NAN)
+        return kind, sign, x[2], U0, U0
+    hi, lo = multiply_high(x[3], y[3]), x[3] * y[3]
+    s = leading_zeros(hi) - 1  # 1 or 2, or 63 of a zero
+    return np.int64(min(kx, ky)), sign, x[2] + y[2] + 2 - s, left(hi, s) | right(lo, 64 - s), left(lo, s)
 
 
 @inline
@@ -116,69 +134,49 @@ def nan_events(ka, kb):
 
 
 @inline
-def zero_sum_code(sa, sb, f, m):
-    """The code of an exact zero sum of terms with these signs."""
-    if sa == sb:
-        return zero_code(sa, f)
-    return zero_code(np.int64(m[ROUNDING] == TOWARD_NEGATIVE), f)
-
-
-@inline
-def same_value(code, f, kind, sign, e, hi):
-    """Whether `code`, a result in format f, has the value of an unpacked number."""
-    k, s, e2, h = unpack(code, f, np.int64(0))
-    if k != kind:
-        return False
-    return k == ZERO or (k == FINITE and s == sign and e2 == e and h == hi)
+def rounded_sum(x, y, f, m, random):
+    """(code, events) of x + y, numbers that are exact; nothing is counted as absorbed."""
+    if x[0] > FINITE or y[0] > FINITE:
+        if x[0] >= QUIET_NAN or y[0] >= QUIET_NAN:
+            return nan_code(f, nan_events(x[0], y[0]))
+        if x[0] == y[0] and x[1] != y[1]:
+            return nan_code(f, np.int64(INVALID))
+        return infinity_code(x[1] if x[0] == INFINITE else y[1], f), np.int64(0)
+    ex, ey = NO_EXPONENT if x[0] == ZERO else x[2], NO_EXPONENT if y[0] == ZERO else y[2]
+    if m[ROUNDING] != STOCHASTIC and (x[4] | y[4] | ((x[3] | y[3]) & np.uint64(0xFF))) == U0:
+        s, e, hi = narrow_sum(x[1], ex, x[3], y[1], ey, y[3])
+        lo = U0
+    else:
+        s, e, hi, lo = exact_sum(x[1], ex, x[3], x[4], y[1], ey, y[3], y[4])
+    if hi == U0:
+        return zero_code(x[1] if x[1] == y[1] else np.int64(m[ROUNDING] == TOWARD_NEGATIVE), f), np.int64(0)
+    return round_pack(s, e, hi, lo, f, m, random)
 
 
 @inline
 def add(a, fa, b, fb, negate, f, m, random):
     """a + b, or a - b with negate = 1."""
-    ka, sa, ea, ha = unpack(a, fa, m[DAZ])
-    kb, sb, eb, hb = unpack(b, fb, m[DAZ])
-    if ka >= QUIET_NAN or kb >= QUIET_NAN:
-        return nan_code(f, nan_events(ka, kb))
-    sb ^= negate
-    if ka == INFINITE or kb == INFINITE:
-        if ka == kb and sa != sb:
-            return nan_code(f, np.int64(INVALID))
-        return infinity_code(sa if ka == INFINITE else sb, f), np.int64(0)
-    if ka == ZERO and kb == ZERO:
-        return zero_sum_code(sa, sb, f, m), np.int64(0)
-    if ka == ZERO:
-        s, e, hi, lo = sb, eb, hb, U0
-    elif kb == ZERO:
-        s, e, hi, lo = sa, ea, ha, U0
-    else:
-        s, e, hi, lo = exact_sum(sa, ea, ha, U0, sb, eb, hb, U0)
-        if hi == U0:
-            return zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
-    code, events = round_pack(s, e, hi, lo, f, m, random)
+    x, y = unpack_wide(a, fa, m[DAZ]), unpack_wide(b, fb, m[DAZ])
+    if negate:
+        y = negative(y)
+    code, events = rounded_sum(x, y, f, m, random)
     if events & INEXACT:  # an exact sum is neither operand, unless the other is zero
-        k, s, e, hi = unpack(code, f, np.int64(0))
-        same_a = k == ka and (k == ZERO or (s == sa and e == ea and hi == ha))
-        same_b = k == kb and (k == ZERO or (s == sb and e == eb and hi == hb))
-        if k <= FINITE and ((same_a and kb != ZERO) or (same_b and ka != ZERO)):
+        result = unpack_wide(code, f, np.int64(0))
+        if (same(result, x) and y[0] != ZERO) or (same(result, y) and x[0] != ZERO):
             events |= ABSORBED
     return code, events
 
 
 @inline
 def multiply(a, fa, b, fb, f, m, random):
-    ka, sa, ea, ha = unpack(a, fa, m[DAZ])
-    kb, sb, eb, hb = unpack(b, fb, m[DAZ])
-    sign = sa ^ sb
-    if ka >= QUIET_NAN or kb >= QUIET_NAN:
-        return nan_code(f, nan_events(ka, kb))
-    if ka == INFINITE or kb == INFINITE:
-        if ka == ZERO or kb == ZERO:
-            return nan_code(f, np.int64(INVALID))
-        return infinity_code(sign, f), np.int64(0)
-    if ka == ZERO or kb == ZERO:
-        return zero_code(sign, f), np.int64(0)
-    e, hi, lo = exact_product(ea, ha, eb, hb)
-    return round_pack(sign, e, hi, lo, f, m, random)
+    k, s, e, hi, lo = product(unpack_wide(a, fa, m[DAZ]), unpack_wide(b, fb, m[DAZ]))
+    if k >= QUIET_NAN:
+        return nan_code(f, nan_events(k, k))
+    if k == INFINITE:
+        return infinity_code(s, f), np.int64(0)
+    if k == ZERO:
+        return zero_code(s, f), np.int64(0)
+    return round_pack(s, e, hi, lo, f, m, random)
 
 
 @inline
@@ -275,34 +273,11 @@ def sqrt(a, fa, f, m, random):
 
 @inline
 def fma(a, fa, b, fb, c, fc, f, m, random):
-    """a * b + c, rounded once."""
-    ka, sa, ea, ha = unpack(a, fa, m[DAZ])
-    kb, sb, eb, hb = unpack(b, fb, m[DAZ])
-    kc, sc, ec, hc = unpack(c, fc, m[DAZ])
-    sign = sa ^ sb
-    if (ka == INFINITE and kb == ZERO) or (ka == ZERO and kb == INFINITE):
-        return nan_code(f, np.int64(INVALID))
-    if ka >= QUIET_NAN or kb >= QUIET_NAN or kc >= QUIET_NAN:
-        return nan_code(f, nan_events(ka, kb) | nan_events(kc, kc))
-    if ka == INFINITE or kb == INFINITE:
-        if kc == INFINITE and sc != sign:
-            return nan_code(f, np.int64(INVALID))
-        return infinity_code(sign, f), np.int64(0)
-    if kc == INFINITE:
-        return infinity_code(sc, f), np.int64(0)
-    zero_product = ka == ZERO or kb == ZERO
-    if zero_product and kc == ZERO:
-        return zero_sum_code(sign, sc, f, m), np.int64(0)
-    if zero_product:
-        sign, e, hi, lo = sc, ec, hc, U0
-    else:
-        e, hi, lo = exact_product(ea, ha, eb, hb)
-        if kc == FINITE:
-            sign, e, hi, lo = exact_sum(sign, e, hi, lo, sc, ec, hc, U0)
-            if hi == U0:
-                return zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
-    code, events = round_pack(sign, e, hi, lo, f, m, random)
-    if events & INEXACT and not zero_product and same_value(code, f, kc, sc, ec, hc):
+    """a * b + c, rounded once. inf * 0 + NaN raises INVALID."""
+    x = product(unpack_wide(a, fa, m[DAZ]), unpack_wide(b, fb, m[DAZ]))
+    y = unpack_wide(c, fc, m[DAZ])
+    code, events = rounded_sum(x, y, f, m, random)
+    if events & INEXACT and x[0] != ZERO and same(unpack_wide(code, f, np.int64(0)), y):
         events |= ABSORBED
     return code, events
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from .intrinsics import leading_zeros
 from .jit import inline
+from .wide import split
 
 FORMAT_FIELDS = (
     "precision",
@@ -35,7 +36,8 @@ INEXACT, UNDERFLOW, OVERFLOWED, DIVIDE_BY_ZERO, INVALID, FLUSHED, SUBNORMAL, ABS
 
 ZERO, FINITE, INFINITE, QUIET_NAN, SIGNALING_NAN = range(5)
 
-U0, U1, U64, TOP = np.uint64(0), np.uint64(1), np.uint64(64), np.uint64(1 << 63)
+U0, U1, TOP, ALL = np.uint64(0), np.uint64(1), np.uint64(1 << 63), np.uint64((1 << 64) - 1)
+NO_EXPONENT = np.int64(-(1 << 20))  # a zero's, below every other
 _FAR = 4000  # beyond every exponent field, and 4000 << 52 still fits 64 bits
 
 
@@ -61,7 +63,7 @@ def right(x, n):
 
 @inline
 def unpack(code, f, daz):
-    """(kind, sign, e, hi) of a code; hi has bit 62 set when the kind is FINITE."""
+    """(kind, sign, e, hi) of a code; bit 62 of hi is set when the kind is FINITE, and a zero has hi = 0."""
     code = np.uint64(code)
     sign = np.int64(right(code, f[SIGN])) & 1
     magnitude = np.int64(code & (left(U1, f[SIGN]) - U1))
@@ -76,19 +78,16 @@ def unpack(code, f, daz):
         if f[QUIET] != 0 and magnitude & f[QUIET] == 0:
             return SIGNALING_NAN, sign, np.int64(0), U0
         return QUIET_NAN, sign, np.int64(0), U0
-    if magnitude == 0:
-        if sign and not f[SIGNED_ZERO]:
-            return QUIET_NAN, np.int64(0), np.int64(0), U0
-        return ZERO, sign, np.int64(0), U0
     t = f[P] - 1
     field = magnitude >> t
-    if field == 0:
-        if daz:
-            return ZERO, sign, np.int64(0), U0
-        spare = leading_zeros(np.uint64(magnitude)) - 1
-        return FINITE, sign, f[EMIN] - t + 62 - spare, left(np.uint64(magnitude), spare)
+    if magnitude == 0 or (daz and field == 0):
+        if sign and magnitude == 0 and not f[SIGNED_ZERO]:
+            return QUIET_NAN, np.int64(0), np.int64(0), U0
+        return ZERO, sign, np.int64(0), U0
+    field = max(field, 1)
     significand = np.uint64(magnitude - ((field - 1) << t))
-    return FINITE, sign, f[EMIN] + field - 1, left(significand, 62 - t)
+    spare = leading_zeros(significand) - 1
+    return FINITE, sign, f[EMIN] + field - 1 + 62 - t - spare, left(significand, spare)
 
 
 @inline
@@ -133,40 +132,31 @@ def overflowed_code(sign, f, m):
 
 @inline
 def round_at(sign, hi, lo, shift, rounding, random_bits, random):
-    """hi and lo without the `shift` low bits of hi (1 or more), rounded; and whether that was inexact."""
-    if shift <= 63:
-        kept = right(hi, shift)
-        rest = hi - left(kept, shift)
-        half = left(U1, shift - 1)
-        inexact = rest != U0 or lo != U0
-        above = rest > half or (rest == half and lo != U0)
-        tie = rest == half and lo == U0
+    """hi and lo without the `shift` low bits of hi (1 or more), rounded; and whether that was inexact.
+
+    The magnitude goes up where the discarded fraction, in units of 2**-64 ulp, and a bias add up to 2**64 or more.
+    """
+    if shift < 64:
+        kept, fraction, sticky = right(hi, shift), left(hi, 64 - shift) | right(lo, shift), left(lo, 64 - shift)
     else:
-        kept, inexact, above, tie = U0, True, False, False
-    if rounding == TIES_TO_EVEN:
-        up = above or (tie and kept & U1 != U0)
-    elif rounding == TIES_TO_AWAY:
-        up = above or tie
-    elif rounding == TOWARD_ZERO:
-        up = False
-    elif rounding == TOWARD_POSITIVE:
-        up = inexact and sign == 0
-    elif rounding == TOWARD_NEGATIVE:
-        up = inexact and sign == 1
-    elif rounding == TO_ODD:
-        up = inexact and kept & U1 == U0
+        kept, fraction, sticky = split(hi, lo, shift)
+    inexact = fraction | sticky
+    odd = kept & U1
+    if rounding == STOCHASTIC:
+        bias = left(random, 64 - random_bits)
     else:
-        # the discarded fraction of an ulp, its first random_bits bits, plus the draw: does it carry?
-        if shift <= 63:
-            fraction = left(hi, 64 - shift) | right(lo, shift)
-        elif shift < 128:
-            fraction = right(hi, shift - 64)
+        fraction |= np.uint64(sticky != U0)
+        if rounding == TIES_TO_EVEN:
+            bias = TOP - U1 + odd
+        elif rounding == TIES_TO_AWAY:
+            bias = TOP
+        elif rounding == TO_ODD:
+            bias = odd - U1
+        elif (rounding == TOWARD_POSITIVE and sign == 0) or (rounding == TOWARD_NEGATIVE and sign == 1):
+            bias = ALL
         else:
-            fraction = U0
-        spare = np.uint64(64 - random_bits)
-        fraction = (fraction >> spare) << spare
-        up = fraction + (random << spare) < fraction
-    return kept + np.uint64(up), inexact
+            bias = U0
+    return kept + np.uint64(fraction + bias < fraction), inexact != U0
 
 
 @inline

@@ -12,17 +12,16 @@ Every kernel sums the terms a[n, i, k] * b[n, k, j], a (batch, M, K) and b (batc
   holds, and `first` (events of FIRST, batch, M, N) takes the least place of each; or it is empty.
 - `counts` (2, 256) counts event bytes, those of products and those of all other roundings apart.
 
-A row of `out` is worked on in passes, one for each rounding of a step. A pass adds two unpacked numbers in each column;
-a number is rounded alone as its sum with a zero of its own sign. So each kernel has one rounding in its code, and the
-additions of a row, which do not wait for each other, overlap.
-
-An unpacked number is (kind, sign, e, hi, lo) as in rounding.py.
+A row of `out` is worked on in passes, one for each rounding of a step. In every column a pass adds two numbers; a lone
+one is rounded as its sum with a zero of its own sign. So each kernel has one rounding in its code, and the additions of
+a row, which do not wait for each other, overlap.
 """
 
 import numba
 import numpy as np
 
-from . import arithmetic as op
+from .arithmetic import negative, product, rounded_sum, same, unpack_wide
+from .intrinsics import leading_zeros
 from .jit import inline, kernel_of
 from .random import draw_key, draw_of_keys
 from .rounding import (
@@ -49,13 +48,9 @@ from .rounding import (
     ZERO,
     P,
     format_row,
-    infinity_code,
     left,
     manner_row,
-    nan_code,
     right,
-    round_pack,
-    unpack,
 )
 
 PRODUCT, SUM = 0, 1
@@ -67,73 +62,12 @@ FIRST = (INVALID, NEW_NAN, OVERFLOWED, UNDERFLOW, FLUSHED, ABSORBED)
 """The events whose first place is kept."""
 _PLACED = INVALID | NEW_NAN | OVERFLOWED | UNDERFLOW | FLUSHED | ABSORBED
 
-
-@inline
-def unpack_wide(code, f, daz):
-    k, s, e, h = unpack(code, f, daz)
-    return k, s, e, h, U0
+ONE = (np.int64(FINITE), np.int64(0), np.int64(0), np.uint64(1 << 62), U0)
 
 
 @inline
 def zero_like(x):
     return np.int64(ZERO), x[1], np.int64(0), U0, U0
-
-
-@inline
-def negative(x):
-    return x[0], x[1] ^ 1, x[2], x[3], x[4]
-
-
-@inline
-def product(a, b):
-    """The exact product. inf * 0 is a signalling NaN: INVALID comes up where it is used."""
-    ka, kb, sign = np.int64(a[0]), np.int64(b[0]), a[1] ^ b[1]
-    if ka == FINITE and kb == FINITE:
-        e, hi, lo = op.exact_product(a[2], a[3], b[2], b[3])
-        return np.int64(FINITE), sign, e, hi, lo
-    kind = max(ka, kb)
-    if kind == INFINITE and min(ka, kb) == ZERO:
-        kind = np.int64(SIGNALING_NAN)
-    elif kind == FINITE:
-        kind = np.int64(ZERO)
-    return kind, sign, np.int64(0), U0, U0
-
-
-@inline
-def rounded_sum(x, y, f, m, random):
-    """(code, events) of x + y."""
-    kx, ky = x[0], y[0]
-    if kx > FINITE or ky > FINITE:
-        if kx >= QUIET_NAN or ky >= QUIET_NAN:
-            return nan_code(f, op.nan_events(kx, ky))
-        if kx == ky and x[1] != y[1]:
-            return nan_code(f, np.int64(INVALID))
-        return infinity_code(x[1] if kx == INFINITE else y[1], f), np.int64(0)
-    if kx == FINITE and ky == FINITE:
-        s, e, hi, lo = op.exact_sum(x[1], x[2], x[3], x[4], y[1], y[2], y[3], y[4])
-        if hi == U0:
-            return op.zero_sum_code(np.int64(0), np.int64(1), f, m), np.int64(0)
-    elif kx == FINITE:
-        _, s, e, hi, lo = x
-    elif ky == FINITE:
-        _, s, e, hi, lo = y
-    else:
-        return op.zero_sum_code(x[1], y[1], f, m), np.int64(0)
-    return round_pack(s, e, hi, lo, f, m, random)
-
-
-@inline
-def same(x, y):
-    """Whether two numbers, not NaN, are equal."""
-    return x[0] == y[0] and (x[0] == ZERO or (x[1] == y[1] and x[2] == y[2] and x[3] == y[3] and x[4] == y[4]))
-
-
-@inline
-def absorbed(code, x, y, f):
-    """ABSORBED if the inexact sum of two finite numbers has still x's value, though y is not zero."""
-    if x[0] <= FINITE and y[0] == FINITE and same(unpack_wide(code, f, np.int64(0)), x):
-        return np.int64(ABSORBED)
-    return np.int64(0)
 
 
 @inline
@@ -159,8 +93,29 @@ def keys_of(m, seed, step, r, block):
 
 
 @inline
+def magnitude_of(code, f):
+    return np.int64(code & (left(U1, f[SIGN]) - U1))
+
+
+@inline
 def is_finite(code, f):
-    return np.int64(code & (left(U1, f[SIGN]) - U1)) <= f[MAX] and np.int64(code) != f[NAN]
+    return magnitude_of(code, f) <= f[MAX] and np.int64(code) != f[NAN]
+
+
+@inline
+def absorbed(code, x, y, f):
+    """ABSORBED if the inexact sum of two finite numbers has still x's value, though y is not zero."""
+    if y[0] == FINITE and same(unpack_wide(code, f, np.int64(0)), x):
+        return np.int64(ABSORBED)
+    return np.int64(0)
+
+
+@inline
+def keeps(before, x, after, f):
+    """Whether the code `after` has still the value of x, a finite number whose code is `before`."""
+    if x[0] == ZERO:
+        return magnitude_of(after, f) == 0 and np.int64(after) != f[NAN]
+    return before == after
 
 
 @inline
@@ -183,40 +138,40 @@ _INTS = {n: numba.types.Array(numba.int64, n, "C") for n in (1, 2, 4)}
 _FIXED = {n: numba.types.Array(numba.int64, n, "C", readonly=True) for n in (1, 2)}
 _SEEDS = numba.types.Array(numba.uint64, 1, "C", readonly=True)
 _OPERANDS = (_CODES, _FIXED[1], _CODES, _FIXED[1], numba.types.Array(numba.uint64, 4, "C"), _FIXED[1], _FIXED[1])
+_PRODUCTS = (_FIXED[1], _FIXED[1])
 _PLACES = (_FIXED[2], _SEEDS, _FIXED[1], _FIXED[1], _INTS[2], _INTS[4])
 
-# what a pass adds: rows of the state, or the larger and the smaller in magnitude of s and the term
-TERM, FIRST_OF_STEP, T, REST, COMP, S, LARGER, SMALLER, NOTHING = range(9)
-_STATE_ROWS = 6
-
-_PASSES = {
-    name: np.array(passes, np.int64)
-    for name, passes in {
-        # x, y, whether y is subtracted, where x + y goes
-        "sequential": [(S, TERM, 0, S)],
-        "kahan": [(TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, REST),
-                  (REST, FIRST_OF_STEP, 1, COMP)],
-        "neumaier": [(S, TERM, 0, T), (LARGER, T, 1, REST), (REST, SMALLER, 0, REST), (COMP, REST, 0, COMP)],
-    }.items()
-}  # fmt: skip
+# rows of numbers: the rounded product, Kahan's y, t, what a step lost, comp, s
+TERM, FIRST_OF_STEP, T, REST, COMP, S = range(6)
+# the larger and the smaller one in magnitude of s and the term; and no second number
+LARGER, SMALLER, NOTHING = range(6, 9)
 
 
-@kernel_of(
-    numba.void(
-        _FIXED[2], numba.int64, numba.int64, *_OPERANDS, _FIXED[1], _FIXED[1], *_PLACES
-    )
-)  # fmt: skip
-def in_order(
-    passes, clears, final, a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, first
-):  # fmt: skip
-    """Terms one after the other, k ascending, each in the passes of _PASSES; r counts them, 0 being the product.
+def _passes(*rows):
+    """Each as (x, y, whether it is x - y, where that goes)."""
+    return np.array(rows, np.int64).reshape(-1, 4)
 
-    `clears`: comp becomes zero with an infinite or NaN t. `final`: comp is added to s at the end, if there was a term.
+
+_NO_PASSES = _passes()
+_SEQUENTIAL = _passes((S, TERM, 0, S))
+_KAHAN = _passes(
+    (TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, REST), (REST, FIRST_OF_STEP, 1, COMP)
+)
+_NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, REST), (REST, SMALLER, 0, REST), (COMP, REST, 0, COMP))
+_NEUMAIER_END = _passes((S, COMP, 0, S))
+
+
+@kernel_of(numba.void(_FIXED[2], _FIXED[2], numba.int64, *_OPERANDS, *_PRODUCTS, *_PLACES))
+def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, first):
+    """Terms one after the other, k ascending. r: 0 of the product, then from 1 on the number of the pass.
+
+    `passes` are those of every term; `closing` are made at the step after the last term, if there is one. Those that
+    follow t are left out where t is infinite or NaN; then, with `clears`, comp becomes zero.
     """
-    fa, fb, f_sum, f_term = format_row(fa), format_row(fb), format_row(f), format_row(fp)
+    fa, f_sum = format_row(fa), format_row(f)
     daz, rounds = m[DAZ], fp[P] != 0
     columns = b.shape[2]
-    state = np.zeros((_STATE_ROWS, columns), np.uint64)
+    state = np.zeros((S + 1, columns), np.uint64)
     bigger = np.zeros(columns, np.bool_)
     for part in range(ranges.shape[0]):
         steps = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
@@ -227,23 +182,23 @@ def in_order(
                     state[COMP, j] = U0
                 latest = np.int64(0)
                 base = index[0] + n * index[1] + i * index[2]
-                for step in range(steps + (final and steps > 0)):
-                    last = step == steps
-                    k = ranges[part, 0] + (step - last) * ranges[part, 2]
+                for step in range(steps + (steps > 0 and closing.shape[0] > 0)):
+                    closes = step == steps
+                    table = closing if closes else passes
+                    k = ranges[part, 0] + (step - closes) * ranges[part, 2]
                     latest = max(latest, where[k])
                     factor = unpack_wide(a[n, i, k], fa, daz)
-                    for r in range(0 if rounds and not last else 1, 2 if last else passes.shape[0] + 1):
-                        if last:
-                            x_row, y_row, minus, to = S, COMP, np.int64(0), S
-                        elif r:
-                            x_row, y_row, minus, to = row_of(passes, r - 1)
-                        else:
-                            x_row, y_row, minus, to = TERM, NOTHING, np.int64(0), TERM
+                    for r in range(0 if rounds and not closes else 1, table.shape[0] + 1):
+                        x_row, y_row, minus, to = TERM, NOTHING, np.int64(0), TERM
+                        if r:
+                            x_row, y_row, minus, to = row_of(table, r - 1)
                         fr, mr = format_row(f if r else fp), manner_row(m if r else mp)
-                        needs_term = x_row == TERM or y_row == TERM or x_row >= LARGER or y_row == SMALLER
-                        adds = x_row == S and not last
-                        after_t = r and x_row != TERM and not adds and not last
+                        adds, after_t = x_row == S and y_row != COMP, x_row != S and x_row != TERM
                         site, k_event = np.int64(r > 0), latest if r else where[k]
+                        # a rounded product is one times its code
+                        stored = rounds and r
+                        left_factor = ONE if stored else factor
+                        f_right = format_row(fp if stored else fb)
                         block, key, more = np.int64(-1), U0, U0
                         for j in range(columns):
                             if after_t and not is_finite(state[T, j], f_sum):
@@ -253,12 +208,10 @@ def in_order(
                                 x_from = S if bigger[j] else TERM
                             if y_row == SMALLER:
                                 y_from = TERM if bigger[j] else S
-                            term = (np.int64(ZERO), np.int64(0), np.int64(0), U0, U0)
-                            if needs_term:
-                                if rounds and r:
-                                    term = unpack_wide(state[TERM, j], f_term, daz)
-                                else:
-                                    term = product(factor, unpack_wide(b[n, k, j], fb, daz))
+                            term = ONE
+                            if x_from == TERM or y_from == TERM:
+                                code = state[TERM, j] if stored else b[n, k, j]
+                                term = product(left_factor, unpack_wide(code, f_right, daz))
                             x = term
                             if x_from != TERM:
                                 x = unpack_wide(state[x_from, j], f_sum, daz)
@@ -279,8 +232,8 @@ def in_order(
                             code, events = rounded_sum(x, y, fr, mr, random)
                             if adds:
                                 bigger[j] = at_least(x, y)
-                                if events & INEXACT:
-                                    events |= absorbed(code, x, y, fr)
+                                if events & INEXACT and y[0] == FINITE and keeps(state[S, j], x, code, f_sum):
+                                    events |= ABSORBED
                                 if clears and not is_finite(code, f_sum):
                                     state[COMP, j] = U0
                             if np.int64(code) == fr[NAN] and (r == 0 or np.int64(state[S, j]) != fr[NAN]):
@@ -288,7 +241,7 @@ def in_order(
                             state[to, j] = code
                             counts[site, events] += 1
                             place(first, n, i, j, events, k_event)
-                    if passes.shape[0] > 1 and not last:
+                    if passes.shape[0] > 1 and not closes:
                         for j in range(columns):
                             state[S, j] = state[T, j]
                 for j in range(columns):
@@ -296,34 +249,31 @@ def in_order(
 
 
 def sequential(*arguments):
-    """acc = round(acc + term). r: 0 product, 1 sum."""
-    in_order(_PASSES["sequential"], 0, 0, *arguments)
+    """s = round(s + x)."""
+    in_order(_SEQUENTIAL, _NO_PASSES, 0, *arguments)
 
 
 def kahan(*arguments):
-    """y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after infinite t; s = t. r: 1 to 4."""
-    in_order(_PASSES["kahan"], 1, 0, *arguments)
+    """y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), or 0 if t is infinite or NaN; s = t."""
+    in_order(_KAHAN, _NO_PASSES, 1, *arguments)
 
 
 def neumaier(*arguments):
-    """t = round(s + x); comp = round(comp + round(round(s - t) + x)), or with x and s exchanged if |s| < |x|; s = t; at
-    last round(s + comp). An infinite t leaves comp alone. r: 1 to 4; of the last 1, at the step after the last term."""
-    in_order(_PASSES["neumaier"], 0, 1, *arguments)
+    """t = round(s + x); unless t is infinite or NaN: comp = round(comp + round(round(s - t) + x)) if |s| >= |x|, else
+    with s and x exchanged; s = t. At last round(s + comp)."""
+    in_order(_NEUMAIER, _NEUMAIER_END, 0, *arguments)
 
 
-@kernel_of(
-    numba.void(
-        *_OPERANDS, _FIXED[1], _FIXED[1], *_PLACES, numba.types.Array(numba.int32, 1, "C", readonly=True),
-        numba.types.Array(numba.int8, 1, "C", readonly=True), numba.int64,
-    )
-)  # fmt: skip
+_PROGRAMS = tuple(numba.types.Array(dtype, 1, "C", readonly=True) for dtype in (numba.int32, numba.int8))
+
+
+@kernel_of(numba.void(*_OPERANDS, *_PRODUCTS, *_PLACES, *_PROGRAMS, numba.int64))
 def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, first, orders, merges, depth):
     """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
     floatsim/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step; 1 of the n-th
     add at step n; a term alone is rounded as the add 0.
     """
-    fa, fb, f_sum, f_term = format_row(fa), format_row(fb), format_row(f), format_row(fp)
-    daz, rounds = m[DAZ], fp[P] != 0
+    fa, daz, rounds = format_row(fa), m[DAZ], fp[P] != 0
     columns = b.shape[2]
     stack = np.zeros((depth, columns), np.uint64)
     leaf = np.zeros(depth, np.int64)  # the term's k plus 1, or 0 for a sum
@@ -343,27 +293,23 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                     for r in range(0 if rounds else 1, 1 + max(np.int64(merges[ranges[part, 3] + t]), terms == 1)):
                         alone = r == 0 or terms == 1
                         to = top if alone else top - 1
-                        k_x, k_y = leaf[to], np.int64(0) if alone else leaf[top]
-                        a_x = unpack_wide(a[n, i, max(k_x - 1, 0)], fa, daz)
-                        a_y = unpack_wide(a[n, i, max(k_y - 1, 0)], fa, daz)
+                        k_x, k_y = leaf[to], leaf[top]
+                        # what is stored, a sum or a rounded product, is one times its code
+                        x_product, y_product = k_x and not (rounds and r), k_y and not (rounds and r)
+                        left_x = unpack_wide(a[n, i, k_x - 1], fa, daz) if x_product else ONE
+                        left_y = unpack_wide(a[n, i, k_y - 1], fa, daz) if y_product else ONE
+                        f_x = format_row(fb if x_product else (fp if k_x else f))
+                        f_y = format_row(fb if y_product else (fp if k_y else f))
                         fr, mr = format_row(f if r else fp), manner_row(m if r else mp)
                         k_event = max(latest[to], latest[top])
                         block, key, more = np.int64(-1), U0, U0
                         for j in range(columns):
-                            if k_x and (r == 0 or not rounds):
-                                x = product(a_x, unpack_wide(b[n, k_x - 1, j], fb, daz))
-                            elif k_x:
-                                x = unpack_wide(stack[to, j], f_term, daz)
-                            else:
-                                x = unpack_wide(stack[to, j], f_sum, daz)
-                            if alone:
-                                y = zero_like(x)
-                            elif k_y and not rounds:
-                                y = product(a_y, unpack_wide(b[n, k_y - 1, j], fb, daz))
-                            elif k_y:
-                                y = unpack_wide(stack[top, j], f_term, daz)
-                            else:
-                                y = unpack_wide(stack[top, j], f_sum, daz)
+                            code = b[n, k_x - 1, j] if x_product else stack[to, j]
+                            x = product(left_x, unpack_wide(code, f_x, daz))
+                            y = zero_like(x)
+                            if not alone:
+                                code = b[n, k_y - 1, j] if y_product else stack[top, j]
+                                y = product(left_y, unpack_wide(code, f_y, daz))
                             random = U0
                             if mr[ROUNDING] == STOCHASTIC:
                                 element = base + j * index[3]
@@ -376,10 +322,8 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                             if not alone and events & INEXACT:
                                 events |= absorbed(code, x, y, fr) | absorbed(code, y, x, fr)
                             if np.int64(code) == fr[NAN]:
-                                old = not alone and (
-                                    (k_x == 0 and x[0] >= QUIET_NAN) or (k_y == 0 and y[0] >= QUIET_NAN)
-                                )
-                                if not old:
+                                known = (k_x == 0 and x[0] >= QUIET_NAN) or (k_y == 0 and y[0] >= QUIET_NAN)
+                                if not known:
                                     events |= NEW_NAN
                             stack[to, j] = code
                             counts[np.int64(r > 0), events] += 1
@@ -438,12 +382,12 @@ def total_of_limbs(limbs, weight):
     hi = left(np.uint64(limbs[top]), 32) | np.uint64(limbs[top - 1])
     lo = left(np.uint64(limbs[top - 2]), 32) | np.uint64(limbs[top - 3])
     below = left(np.uint64(limbs[top - 4]), 32)
-    e = weight + 32 * (top + 1) - 1 - op.leading_zeros(hi)
+    e = weight + 32 * (top + 1) - 1 - leading_zeros(hi)
     sticky = U0
     for i in range(top - 4):
         sticky |= np.uint64(limbs[i])
     # bit 62 of hi is to be the leading one
-    s = op.leading_zeros(hi) - 1
+    s = leading_zeros(hi) - 1
     if s < 0:
         sticky |= (lo & U1) | below
         hi, lo = right(hi, 1), left(hi, 63) | right(lo, 1)
@@ -462,37 +406,38 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
     `limbs` is scratch for every sum of fewer than 2**31 terms, 32 bits each, in units of 2**weight: at least four limbs
     below any term's last bit. Step 0, r = 1.
     """
-    fa, fb, fc, f, m = format_row(fa), format_row(fb), format_row(fc), format_row(f), manner_row(m)
-    daz = m[DAZ]
-    one = (np.int64(FINITE), np.int64(0), np.int64(0), left(U1, 62), U0)
+    fa, f, m = format_row(fa), format_row(f), manner_row(m)
+    daz, has_c = m[DAZ], np.int64(c.size > 0)
     for part in range(ranges.shape[0]):
         terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
-        all_terms = terms + (c.size > 0)
         for n in range(a.shape[0]):
             for i in range(a.shape[1]):
                 latest = np.int64(0)
                 for step in range(terms):
                     latest = max(latest, where[ranges[part, 0] + step * ranges[part, 2]])
-                for j in range(b.shape[2] if all_terms else 0):
+                for j in range(b.shape[2] if terms or has_c else 0):
                     limbs[:] = 0
                     nan, invalid, infinite, zeros, finite = False, False, 0, 0, False
-                    for step in range(all_terms):
-                        k = ranges[part, 0] + step * ranges[part, 2]
-                        if step < terms:
-                            x, y = unpack_wide(a[n, i, k], fa, daz), unpack_wide(b[n, k, j], fb, daz)
-                        else:
-                            x, y = one, unpack_wide(c[n, i, j], fc, daz)
-                        kind, sign, e, hi, lo = product(x, y)
-                        if kind >= QUIET_NAN:
-                            nan |= x[0] >= QUIET_NAN or y[0] >= QUIET_NAN
-                            invalid |= kind == SIGNALING_NAN
-                        elif kind == INFINITE:
-                            infinite |= 2 if sign else 1
-                        elif kind == ZERO:
-                            zeros |= 2 if sign else 1
-                        else:
-                            finite = True
-                            add_to_limbs(limbs, e - 126 - weight, sign, hi, lo)
+                    for with_c in range(1 + has_c):
+                        f_right = format_row(fc if with_c else fb)
+                        for step in range(1 if with_c else terms):
+                            if with_c:
+                                x, code = ONE, c[n, i, j]
+                            else:
+                                k = ranges[part, 0] + step * ranges[part, 2]
+                                x, code = unpack_wide(a[n, i, k], fa, daz), b[n, k, j]
+                            y = unpack_wide(code, f_right, daz)
+                            kind, sign, e, hi, lo = product(x, y)
+                            if kind >= QUIET_NAN:
+                                nan |= x[0] >= QUIET_NAN or y[0] >= QUIET_NAN
+                                invalid |= kind == SIGNALING_NAN
+                            elif kind == INFINITE:
+                                infinite |= 2 if sign else 1
+                            elif kind == ZERO:
+                                zeros |= 2 if sign else 1
+                            else:
+                                finite = True
+                                add_to_limbs(limbs, e - 126 - weight, sign, hi, lo)
                     # the sum as x + y, so that it is rounded as any other
                     x = total_of_limbs(limbs, weight)
                     y = zero_like(x)
@@ -504,7 +449,8 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     elif x[0] == ZERO:
                         minus = zeros == 2 and not finite
                         minus |= m[ROUNDING] == TOWARD_NEGATIVE and (finite or zeros == 3)
-                        x = y = (np.int64(ZERO), np.int64(minus), np.int64(0), U0, U0)
+                        x = (np.int64(ZERO), np.int64(minus), np.int64(0), U0, U0)
+                        y = zero_like(x)
                     random = U0
                     if m[ROUNDING] == STOCHASTIC:
                         element = index[0] + n * index[1] + i * index[2] + j * index[3]
@@ -516,5 +462,5 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     out[part, n, i, j] = code
                     counts[SUM, events] += 1
                     place(first, n, i, j, events, latest)
-                if not all_terms:
+                if not (terms or has_c):
                     out[part, n, i, :] = U0
