@@ -17,8 +17,7 @@ from floatsim.contexts import Manner
 from floatsim.leaves import Terms
 from floatsim.rounding import Attributes
 
-INPUTS = (fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
-RESULTS = (*INPUTS, fs.FP64)
+INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
 
 pytestmark = pytest.mark.skipif(not machine.environment_is_default(), reason="not this thread's arithmetic")
 
@@ -54,7 +53,7 @@ def a_manner(r, rounding):
 def test_equals_the_general_kernel(rounding):
     r = o.rng("exact sums", rounding)
     for _ in range(100):
-        fmt = RESULTS[r.integers(len(RESULTS))]
+        fmt = INPUTS[r.integers(len(INPUTS))]
         a_format, b_format = (INPUTS[i] for i in r.integers(0, len(INPUTS), 2))
         rows, depth, columns = int(r.integers(0, 4)), int(r.integers(0, 40)), int(r.integers(0, 35))
         a, b = operand(r, a_format, (1, rows, depth), fmt), operand(r, b_format, (1, depth, columns), fmt)
@@ -97,6 +96,26 @@ def test_sizes(pair, fmt):
                 for codes, f in ((a, a_format), (b, b_format))
             )
         assert_same(fs.Exact(fmt), (a, a_format), (b, b_format), Manner(Attributes(Rounding(int(r.integers(6))))))
+
+
+def test_products_of_float64():
+    """Products that are cut in two; and exponents that leave no room for that."""
+    r = o.rng("exact sums, float64")
+    for spread in 0, 3, 60, 300, 900:
+        for rows, depth, columns in (3, 50, 20), (1, 300, 3):
+            x, y = (
+                r.standard_normal((1, *shape)) * 2.0 ** r.integers(-spread, spread + 1, (1, *shape))
+                for shape in ((rows, depth), (depth, columns))
+            )
+            x[0, :, depth // 2 :] = np.where(r.random((rows, depth - depth // 2)) < 0.2, 0, x[0, :, depth // 2 :])
+            a, b = x.view(np.uint64), y.view(np.uint64)
+            if r.integers(2):
+                a, b = cancelling(r, a, fs.FP64, 2), np.repeat(b[:, :1], depth, axis=1)
+            for fmt in fs.FP64, fs.FP32, fs.FP16:
+                manner = Manner(Attributes(Rounding(int(r.integers(6)))))
+                assert_same(fs.Exact(fmt), (a, fs.FP64), (b, fs.FP64), manner, random_ranges(r, depth))
+        c = r.integers(0, 2**32 - 1, (1, 30, 8), dtype=np.uint64)
+        assert_same(fs.Exact(fs.FP64), (x[:, :, :30].copy().view(np.uint64), fs.FP64), (c, fs.FP32))
 
 
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16, fs.FP32], ids=lambda f: f.name)
@@ -160,7 +179,6 @@ def test_which_sums_are_taken():
         assert taken(*pair)
     assert taken(fs.FP32, fs.FP32, fs.Exact(fs.FP64))
     assert taken(fs.FP32, None)  # values
-    assert not taken(fs.FP64, None)  # no room for the levels' constants
-    assert not taken(fs.FP64, fs.FP32)  # products that float64 does not hold
+    assert taken(fs.FP64, fs.FP64)
     assert not taken(fs.FP16, fs.FP16, daz=True)
     assert not taken(fs.FP16, fs.FP16, fs.Sequential(fs.FP32))

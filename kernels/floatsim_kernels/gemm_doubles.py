@@ -248,6 +248,12 @@ _ROWS, DEPTH = 32, 16
 
 
 @inline
+def turn_row(work, width, row, sign):
+    if sign != 1.0:
+        scale_row(0, True, work, width, (row,), (sign,), ())
+
+
+@inline
 def grid_row(g):
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
 
@@ -319,7 +325,7 @@ def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product
                 some = lesser(_ROWS, rows - i0)
                 for i in range(some):
                     copy_columns(work, _S + i, 0, out, part * rows + i0 + i, j0, width)
-                    scale_row(0, True, work, whole, (_S + i,), (sign,), ())
+                    turn_row(work, whole, _S + i, sign)
                 for k0 in range(0, terms, DEPTH):
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
@@ -343,7 +349,7 @@ def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product
                             draws = draws_of(keys[d, 1], g, first)
                             sum_pass(rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
                 for i in range(some):
-                    scale_row(0, True, work, whole, (_S + i,), (sign,), ())
+                    turn_row(work, whole, _S + i, sign)
                     copy_columns(out, part * rows + i0 + i, j0, work, _S + i, 0, width)
 
 
@@ -378,7 +384,7 @@ def compensated(
     g, gp = grid_row(grid), grid_row(product_grid)
     rows, columns = a.shape[0], b.shape[1]
     panel = _PAIRS + 2 * _ROWS
-    scale_row(0, True, work, WIDTH, (np.int64(ZERO),), (sign,), ())
+    turn_row(work, WIDTH, np.int64(ZERO), sign)
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -390,7 +396,7 @@ def compensated(
                 some = lesser(_ROWS, rows - i0)
                 for i in range(some):
                     copy_columns(work, _PAIRS + 2 * i, 0, out, part * rows + i0 + i, j0, width)
-                    scale_row(0, True, work, whole, (_PAIRS + 2 * i,), (sign,), ())
+                    turn_row(work, whole, _PAIRS + 2 * i, sign)
                     copy_columns(work, _PAIRS + 2 * i + 1, 0, work, ZERO, 0, whole)
                 for k0 in range(0, terms, DEPTH):
                     depth = lesser(DEPTH, terms - k0)
@@ -421,7 +427,7 @@ def compensated(
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         draws = draws_of(key_of(rules[SUM_RULE], seeds[part], terms, 1), g, first)
                         sum_pass(rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
-                    scale_row(0, True, work, whole, (s,), (sign,), ())
+                    turn_row(work, whole, s, sign)
                     copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
 
 
@@ -469,5 +475,5 @@ def tree(
                 result = STATE if terms == 1 else STATE + 1
                 if terms == 0:
                     fill_row(0, True, work, whole, (result,), (sign * 0.0,), ())
-                scale_row(0, True, work, whole, (result,), (sign,), ())
+                turn_row(work, whole, result, sign)
                 copy_columns(out, part * rows + i, j0, work, result, 0, width)

@@ -102,6 +102,15 @@ def _classify(kind, checked, columns, rows, values, words):
     columns.store(to, x * y + columns.load(to))
 
 
+def _split(kind, checked, columns, rows, values, words):
+    """The products x * work[row] as two numbers each, the second being the rounding error of the first."""
+    (to, row), (x,) = rows, values
+    y = columns.load(row)
+    p = x * y
+    columns.store(to, p)
+    columns.store(columns.below(to, 1), multiply_add(x, y, -p))
+
+
 def _clean(kind, checked, columns, rows, values, words):
     """Zeros for infinities and NaN."""
     y = columns.load(rows[0])
@@ -109,7 +118,7 @@ def _clean(kind, checked, columns, rows, values, words):
 
 
 _levels_by, _carry_by, _join_by = row_pass(_levels), row_pass(_carry), row_pass(_join)
-_classify_by, _clean_by = row_pass(_classify), row_pass(_clean)
+_classify_by, _split_by, _clean_by = row_pass(_classify), row_pass(_split), row_pass(_clean)
 
 
 @inline
@@ -170,11 +179,12 @@ def zero_of(a, b, i, j, start, stop, step, zero_negative):
 
 _ROWS, _DEPTH = 16, 16
 _TOTAL = STATE
-_PANEL = _TOTAL + 1
+_HIGH, _LOW = _TOTAL + 1, _TOTAL + 2
+_PANEL = _LOW + 1
 _KINDS = _PANEL + 2 * _DEPTH
 _ACCUMULATORS = _KINDS + _ROWS
-"""Rows of work: a rest or a result; the sum; terms of b, with zeros for infinities and NaN, and as they are; of what
-kind a row's special values are; levels."""
+"""Rows of work: a rest or a result; the sum; two parts of products; terms of b, with zeros for infinities and NaN, and
+as they are; of what kind a row's special values are; levels."""
 
 
 def rows_of_work(levels):
@@ -188,19 +198,20 @@ NOTES = 5, max(_ROWS, _DEPTH)
 
 @kernel_of(
     numba.void(
-        *COMMON, WORK, numba.int64, numba.int64, numba.int64, numba.int64, numba.int64, numba.int64, numba.int64,
-        array(numba.int64, 1), numba.float64, array(numba.float64, 1), array(numba.int64, 2, False), WORK,
+        *COMMON, WORK, *(numba.int64,) * 8, array(numba.int64, 1), numba.float64, array(numba.float64, 1),
+        array(numba.int64, 2, False), WORK,
     )
 )  # fmt: skip
 def exact(
-    a, b, out, ranges, index, seeds, digits, precisions, lowest, levels, unit, width, high, zero_negative, rules, sign,
-    grid, notes, work,
+    a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative, rules,
+    sign, grid, notes, work,
 ):  # fmt: skip
     """Exact sums, rounded once by a rule of gemm_doubles; or, if `digits` (ranges * M * levels, N) has room for them,
     as float64 numbers whose sums they are. Step 0, r = 1.
 
-    Terms have at most `precisions` bits, which float64 holds, are multiples of 2**lowest and below 2**high. `unit` is
-    the exponent of the first level's, and `width` is W. `zero_negative`: zero sums of other numbers are negative.
+    Terms have at most `precisions` bits, are multiples of 2**lowest and below 2**high. `split` is 1 if float64 does not
+    hold them: they are cut in two, which takes `passes.HAS_MULTIPLY_ADD`. `unit` is the exponent of the first level's,
+    and `width` is W. `zero_negative`: zero sums of other numbers are negative.
     """
     g = grid_row(grid)
     rows, columns = a.shape[0], b.shape[1]
@@ -238,25 +249,32 @@ def exact(
                                 _classify_by(0, True, work, whole, use, (class_of(x),), ())
                             if x == 0.0 or not abs(x) < np.inf or notes[_LARGEST, d] < -1022:
                                 continue
-                            begin = end = 0
-                            if levels > 1:
-                                # the product is below 2**(e + largest), and a multiple of 2**under
-                                e = exponent(bits_from_double(x) & _MAGNITUDE) + 2
-                                under = greater(e + notes[_LEAST, d] - precisions, lowest)
-                                begin = ((high - e - notes[_LARGEST, d]) * inverse) >> 24
-                                end = (greater(unit - under + width - 1, 0) * inverse) >> 24
-                                end = greater(begin, lesser(end, levels - 1))
-                            if notes[_FIRST, i] == levels:
-                                notes[_FIRST, i], notes[_LAST, i] = begin, begin - 1
-                            while notes[_FIRST, i] > begin:
-                                notes[_FIRST, i] -= 1
-                                c = offset_of(unit, width, notes[_FIRST, i], levels)
-                                fill_row(0, True, work, whole, (base + notes[_FIRST, i],), (c,), ())
-                            while notes[_LAST, i] < end:
-                                notes[_LAST, i] += 1
-                                c = offset_of(unit, width, notes[_LAST, i], levels)
-                                fill_row(0, True, work, whole, (base + notes[_LAST, i],), (c,), ())
-                            add_to_levels(work, whole, base + begin, end - begin + 1, row, x)
+                            # the products are below 2**above, and multiples of 2**under
+                            e = exponent(bits_from_double(x) & _MAGNITUDE) + 2
+                            above, under = e + notes[_LARGEST, d], e + notes[_LEAST, d] - precisions
+                            if split:
+                                _split_by(0, True, work, whole, (np.int64(_HIGH), row), (x,), ())
+                                x = 1.0
+                            for half in range(1 + split):
+                                begin = end = 0
+                                if levels > 1:
+                                    begin = ((high - above) * inverse) >> 24
+                                    least = greater(e + notes[_LEAST, d] - 54 if split > half else under, lowest)
+                                    end = (greater(unit - least + width - 1, 0) * inverse) >> 24
+                                    end = greater(begin, lesser(end, levels - 1))
+                                if notes[_FIRST, i] == levels:
+                                    notes[_FIRST, i], notes[_LAST, i] = begin, begin - 1
+                                while notes[_FIRST, i] > begin:
+                                    notes[_FIRST, i] -= 1
+                                    c = offset_of(unit, width, notes[_FIRST, i], levels)
+                                    fill_row(0, True, work, whole, (base + notes[_FIRST, i],), (c,), ())
+                                while notes[_LAST, i] < end:
+                                    notes[_LAST, i] += 1
+                                    c = offset_of(unit, width, notes[_LAST, i], levels)
+                                    fill_row(0, True, work, whole, (base + notes[_LAST, i],), (c,), ())
+                                use = _HIGH + half if split else row
+                                add_to_levels(work, whole, base + begin, end - begin + 1, use, x)
+                                above -= 53
                 for i in range(some):
                     base, at = _ACCUMULATORS + i * levels, part * rows + i0 + i
                     from_level, last = notes[_FIRST, i], notes[_LAST, i]
