@@ -7,11 +7,12 @@ leaves the rest, at most half a unit, to the next. Units are 2**W apart, W so sm
 
     t = acc + p;  p = p - (t - acc);  acc = t
 
-for the term p, and acc + p in the last level, of which every rest is a multiple. A product of a row of a and a row of b
-spans but few levels, which its exponents tell; the others are passed by.
+for the term p, and acc + p in the last level, of whose unit every rest is a multiple. The products of a number of a and
+a row of b span but few levels, which their exponents tell; the others are passed by.
 
-At the end the levels are added from the last to the first, carrying as above, then to odd: 51 bits and more that every
-rounding to 49 or fewer is right from, as in gemm_doubles.py; or they are given back, for the integers of sums.py.
+At the end the levels carry into each other, as above, and are added to odd, from the last to the first: that gives 51
+bits at least, from which every rounding to 49 or fewer is right, as in gemm_doubles.py. Or the levels are given back,
+for the integers of sums.py.
 
 Needs `machine.environment_is_default()`. Arrays are as in gemm_doubles.py, but what `out` holds on entry is not looked
 at.

@@ -331,9 +331,9 @@ def _loop(builder, stop, step, emit):
     j.add_incoming(following, again)
     branch = builder.cbranch(builder.icmp_signed("<", following, stop), again, after)
     # a loop's metadata begin with themselves (LLVM's language reference, "llvm.loop")
-    settings = [builder.module.add_metadata([name]) for name in ("llvm.loop.unroll.disable",)]
-    loop = builder.module.add_metadata([builder.module.add_metadata([str(id(j))]), *settings])
-    loop.operands = (loop, *settings)
+    setting = builder.module.add_metadata(["llvm.loop.unroll.disable"])
+    loop = builder.module.add_metadata([f"{builder.function.name} {again.name}", setting])
+    loop.operands = (loop, setting)
     branch.set_metadata("llvm.loop", loop)
     builder.position_at_end(after)
 
