@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels import gemm_singles as loops
 from floatsim_kernels import machine
 from floatsim_kernels import single_steps as steps
 
-from floatsim import reference
-from floatsim.accumulation import Leaf, Pairwise, ProductLeaf, Sequential
+from floatsim import doubles, reference
+from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf, Sequential
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Overflow, Rounding
@@ -30,7 +30,7 @@ _DIRECTIONS = {
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
-_ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 8, 512, 32  # of scratch: it stays in the caches
+_ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 16, 512, 32  # of scratch: it stays in the caches
 _LANES, _LINE = 16, 64
 
 
@@ -43,14 +43,28 @@ def _aligned(rows: int, columns: int, dtype: Any) -> NDArray[Any]:
     return scratch
 
 
+class _InDoubles(NamedTuple):
+    """A kernel on float64, called with float32 operands."""
+
+    fast: FastLeaf
+
+    def __call__(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *arguments: Any) -> None:
+        with np.errstate(invalid="ignore"):  # a signaling NaN's conversion raises the flag, and is meant
+            a, b, wide = (x.astype(np.float64) for x in (a, b, out))
+        self.fast.kernel(a, b, wide, *arguments, *self.fast.extra)
+        with np.errstate(over="ignore"):
+            out[...] = wide
+
+
 class Tiled(NamedTuple):
-    """A kernel of `gemm_singles` with its scratch, and what does the rows that it leaves alone."""
+    """A kernel of `gemm_singles` with its scratch, and what computes the rows that it leaves alone."""
 
     kernel: Any
     direction: int
     grid: NDArray[np.uint32]
     scratch: Any = np.dtype(np.float32)
-    complete: Tiled | None = None
+    rest: Rest = None
+    scratch_rows: int = 1
 
     def __call__(
         self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], ranges: NDArray[Any], index: NDArray[Any],
@@ -61,23 +75,28 @@ class Tiled(NamedTuple):
         width = -(-columns // max(across, 1) // _LANES) * _LANES
         failed = np.zeros((parts, rows, across), np.bool_)
         if programs:
-            heights = programs[-1] * min(rows, _TREE_ROWS), 2
+            heights = programs[-1] * min(rows, _TREE_ROWS), 4
         else:
-            heights = min(rows, _ROWS), _DEPTH
+            heights = self.scratch_rows * min(rows, _ROWS), _DEPTH
         scratch = [_aligned(height, width, self.scratch) for height in heights]
         self.kernel(*scratch, failed, a, b, out, ranges, index, seeds, *programs, self.direction, self.grid)
-        if self.complete is None or not failed.any():
+        if self.rest is None or not failed.any():
             return
         if failed.all():
-            self.complete(a, b, out, ranges, index, seeds, *programs)
+            self.rest(a, b, out, ranges, index, seeds, *programs)
             return
         for part, c in np.argwhere(failed.any(axis=1)):
             these = np.flatnonzero(failed[part, :, c])
             j = slice(c * width, (c + 1) * width)
             some = np.ascontiguousarray(out[part, these, j])[np.newaxis]
             terms = a[these], np.ascontiguousarray(b[:, j])
-            self.complete(*terms, some, ranges[part : part + 1], index, seeds[part : part + 1], *programs)
+            self.rest(*terms, some, ranges[part : part + 1], index, seeds[part : part + 1], *programs)
             out[part, these, j] = some[0]
+
+
+Rest: TypeAlias = "Tiled | _InDoubles | None"
+
+_SCRATCH = {loops.HALF: np.dtype(np.uint16), loops.SINGLE: np.dtype(np.float32), loops.DOUBLE: np.dtype(np.float64)}
 
 
 # -- rows of grids -----------------------------------------------------------------------------------------------------
@@ -129,17 +148,6 @@ def _narrow_row(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
     return _row(fields, steps.NARROW_FIELDS)
 
 
-def _bfloat_row(direction: int) -> NDArray[np.uint32]:
-    below = (1 << FP32.trailing_bits - BF16.trailing_bits) - 1
-    nearest = direction == steps.TIES_TO_EVEN
-    fields = {
-        "even": int(nearest),
-        "positive": below >> 1 if nearest else below if direction == steps.TOWARD_POSITIVE else 0,
-        "negative": below >> 1 if nearest else below if direction == steps.TOWARD_NEGATIVE else 0,
-    }
-    return _row(fields, steps.BFLOAT_FIELDS)
-
-
 def _quick_row(
     fmt: FloatFormat, style: int, direction: int, how: Attributes, shift: int = 0
 ) -> NDArray[np.uint32] | None:
@@ -179,6 +187,11 @@ def _quick_row(
 _WIDE_SHIFT = -9  # BF16 sums as low as 2**-133 stay multiples of float32's 2**-149, those below 2**121 are in reach
 
 
+def _shift(row: NDArray[np.uint32]) -> int:
+    """The exponent of the scale of a row."""
+    return (int(row[steps.SCALE]) >> FP32.trailing_bits & 0xFF) - FP32.bias
+
+
 # -- which kernel ------------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +207,12 @@ def _embeds(fmt: FloatFormat, carrier: FloatFormat) -> bool:
 
 def _holds(fmt: FloatFormat, terms: Terms) -> bool:
     """Whether all terms are numbers of the format."""
-    return terms.precision <= fmt.precision and terms.lowest >= _lowest(fmt) and terms.highest <= fmt.emax
+    return _on_grid(fmt, terms) and terms.highest <= fmt.emax
+
+
+def _on_grid(fmt: FloatFormat, terms: Terms) -> bool:
+    """Whether all terms are numbers of the format, but for its range."""
+    return terms.precision <= fmt.precision and terms.lowest >= _lowest(fmt)
 
 
 def _products_do(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat) -> bool:
@@ -213,88 +231,127 @@ def _exact_products(leaf: ProductLeaf, terms: Terms) -> bool:
     return terms.b is None or fmt is None or (_holds(fmt, terms) and fmt.has_signed_zero)
 
 
-def _innocuous(fmt: FloatFormat, terms: Terms, direction: int, exact: bool, adds_products: bool) -> bool:
-    """Whether products and sums may be rounded to float32 first."""
-    if direction != steps.TIES_TO_EVEN:  # one direction after the other on nested grids
-        return not exact or _holds(FP32, terms) or adds_products
-    if 2 * fmt.precision + 2 > FP32.precision:
-        return False
-    if exact:
-        return _holds(FP32, terms) and terms.precision <= fmt.precision
-    assert terms.b is not None
-    return _products_do(terms.a, terms.b, fmt)
-
-
 def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
     """The kernel that sums a leaf in float32, or in the accumulator's own format if that is FP64; or None."""
-    if not isinstance(leaf, ProductLeaf) or type(leaf) not in _LOOPS or attributes.daz or attributes.ftz:
+    if not isinstance(leaf, ProductLeaf) or attributes.daz or attributes.ftz:
         return None
     fmt, direction = leaf.format, _DIRECTIONS.get(attributes.rounding)
     exact = _exact_products(leaf, terms)
     if direction is None or not (exact or (leaf.product == fmt and product_attributes == attributes)):
         return None
     carrier = FP64 if fmt == FP64 else FP32
-    factors = [factor for factor in terms if factor is not None]
-    if not all(_embeds(factor, carrier) for factor in factors):
+    case = _Case(leaf, terms, attributes, direction, exact)
+    if not all(_embeds(factor, carrier) for factor in case.factors):
         return None
-    found = _tiled(_LOOPS[type(leaf)], fmt, terms, factors, attributes, direction, exact)
+    rest = doubles.leaf_kernel(leaf, terms, attributes, product_attributes)
+    found = case.plain() or case.rounded(None if rest is None else _InDoubles(rest))
     return None if found is None else FastLeaf(carrier, found)
 
 
-_LOOPS = {Sequential: loops.in_order, Pairwise: loops.in_tree}
+class _Case(NamedTuple):
+    """A leaf, its terms, and how they are rounded."""
 
+    leaf: ProductLeaf
+    terms: Terms
+    how: Attributes
+    direction: int
+    exact: bool
 
-def _tiled(
-    loop: Any, fmt: FloatFormat, terms: Terms, factors: list[FloatFormat], how: Attributes, direction: int, exact: bool
-) -> Tiled | None:
-    enters = steps.EXACT if exact else steps.ROUNDED
-    ieee = how.overflow is Overflow.INFINITY
-    adds_products = loop is loops.in_order and machine.has_fma()  # in one rounding, whatever they are
-    if fmt in (FP32, FP64) and ieee:
-        fused = exact and not _holds(fmt, terms)
-        if fused and not adds_products:
+    @property
+    def factors(self) -> list[FloatFormat]:
+        return [factor for factor in self.terms if factor is not None]
+
+    @property
+    def adds_products(self) -> bool:
+        """Whether terms are added to sums in one rounding, whatever they are."""
+        return isinstance(self.leaf, Sequential) and machine.has_fma()
+
+    def tiled(
+        self, style: int, enter: int, direction: int, grid: NDArray[np.uint32], scratch: Any = loops.SINGLE,
+        rest: Rest = None,
+    ) -> Tiled:  # fmt: skip
+        dtype = _SCRATCH[scratch]
+        if isinstance(self.leaf, Kahan | Neumaier):
+            kernel = loops.compensated(style, enter, scratch, isinstance(self.leaf, Neumaier))
+            return Tiled(kernel, direction, grid, dtype, rest, 2)
+        kernel = (loops.in_tree if isinstance(self.leaf, Pairwise) else loops.in_order)(style, enter, scratch)
+        return Tiled(kernel, direction, grid, dtype, rest)
+
+    def plain(self) -> Tiled | None:
+        """In arithmetic of the accumulator's own format."""
+        fmt = self.leaf.format
+        scratch = {FP32: loops.SINGLE, FP64: loops.DOUBLE}.get(fmt)
+        if fmt == FP16 and machine.has_half_arithmetic() and all(_embeds(factor, FP16) for factor in self.factors):
+            scratch = loops.HALF
+        fused = self.exact and not _holds(fmt, self.terms)
+        if scratch is None or self.how.overflow is not Overflow.INFINITY or (fused and not self.adds_products):
             return None
-        scratch, dtype = (loops.SINGLE, np.float32) if fmt == FP32 else (loops.DOUBLE, np.float64)
-        kernel = loop(steps.PLAIN, steps.EXACT if fused else steps.ROUNDED, scratch)
-        return Tiled(kernel, direction, _NO_GRID, np.dtype(dtype))
-    if (
-        fmt == FP16
-        and ieee
-        and machine.has_half_arithmetic()
-        and all(_embeds(factor, FP16) for factor in factors)
-        and (not exact or adds_products or _holds(FP16, terms))
-    ):
-        return Tiled(loop(steps.PLAIN, enters, loops.HALF), direction, _NO_GRID, np.dtype(np.uint16))
-    if not _innocuous(fmt, terms, direction, exact, adds_products):
-        return None
-    if fmt == BF16 and ieee:
-        complete = Tiled(loop(steps.BFLOAT, enters), direction, _bfloat_row(direction))
-    elif _embeds(fmt, FP32) and fmt.emax + 1 + FP32.trailing_bits - fmt.trailing_bits <= FP32.emax:
-        if not ieee and terms.highest + 1 >= FP32.emax:
-            return None  # what saturates must not be infinite before
-        complete = Tiled(loop(steps.NARROW, enters), direction, _narrow_row(fmt, how))
-    else:
-        return None
-    style = {steps.TIES_TO_EVEN: steps.NEAREST, steps.TOWARD_ZERO: steps.INWARD}.get(direction, steps.UPWARD)
-    row = _quick_row(fmt, style, direction, how)
-    if row is None or (
-        exact
-        and style == steps.UPWARD
-        and loop is loops.in_tree
-        and terms.highest + 1 + math.frexp(float(row.view(np.float32)[steps.SCALE]))[1] > FP32.emax
-    ):
-        return complete
-    shares = fmt == BF16 and style == steps.INWARD  # in BF16, subnormals lose the same bits of the code
-    if exact:
-        kind = steps.EXACT_CLAMPED if terms.lowest < _lowest(fmt) and not shares else steps.EXACT
-    elif shares or (fmt == BF16 and all(factor.precision <= fmt.precision for factor in factors)):
-        kind = steps.ROUNDED
-    else:
-        kind = steps.CLAMPED
-    if fmt == BF16 and style == steps.NEAREST and not exact and loop is loops.in_order:
-        wide = _quick_row(fmt, style, direction, how, _WIDE_SHIFT)
-        assert wide is not None
-        if kind == steps.ROUNDED:
-            complete = Tiled(loop(style, steps.WIDE), direction, wide, complete=complete)
-    hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else direction
-    return Tiled(loop(style, kind), hardware, row, complete=complete)
+        return self.tiled(steps.PLAIN, steps.EXACT if fused else steps.ROUNDED, self.direction, _NO_GRID, scratch)
+
+    def rounded(self, rest: Rest) -> Tiled | None:
+        """In float32, rounded to the accumulator's format. `rest` is a kernel on float64."""
+        fmt, terms = self.leaf.format, self.terms
+        compensated = isinstance(self.leaf, Kahan | Neumaier)
+        if not self.innocuous() or (compensated and self.direction != steps.TIES_TO_EVEN):
+            return None
+        if fmt == BF16 and self.how.overflow is Overflow.INFINITY and rest is not None:
+            return self.bfloat(rest)
+        if fmt == BF16 or not _embeds(fmt, FP32) or fmt.emax + 1 + FP32.precision - fmt.precision > FP32.emax:
+            return None
+        if not compensated:
+            if self.how.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
+                return None  # what saturates must not be infinite before
+            enter = steps.EXACT if self.exact else steps.ROUNDED
+            rest = self.tiled(steps.NARROW, enter, self.direction, _narrow_row(fmt, self.how))
+        enter = steps.CLAMPED
+        if self.exact:
+            enter = steps.EXACT_CLAMPED if terms.lowest < _lowest(fmt) else steps.EXACT
+        row = _quick_row(fmt, _style(self.direction), self.direction, self.how)
+        overflows = self.exact and isinstance(self.leaf, Pairwise)  # before the terms are added
+        if row is None or (overflows and terms.highest + _shift(row) >= FP32.emax):
+            return rest if isinstance(rest, Tiled) else None
+        return None if rest is None else self.quick(enter, row, rest)
+
+    def innocuous(self) -> bool:
+        """Whether products and sums may be rounded to float32 first."""
+        fmt, terms = self.leaf.format, self.terms
+        if isinstance(self.leaf, Kahan | Neumaier) and self.exact:
+            return 2 * fmt.precision + 2 <= FP32.precision and _on_grid(fmt, terms) and _holds(FP32, terms)
+        if self.direction != steps.TIES_TO_EVEN:  # one direction after the other on nested grids
+            return not self.exact or _holds(FP32, terms) or self.adds_products
+        if fmt == BF16 and self.exact and fmt.precision < terms.precision <= FP32.precision:
+            return True  # with the last bit set of what is inexact; see ODD
+        if 2 * fmt.precision + 2 > FP32.precision:
+            return False
+        if self.exact:
+            return _holds(FP32, terms) and terms.precision <= fmt.precision
+        assert terms.b is not None
+        return _products_do(terms.a, terms.b, fmt)
+
+    def quick(self, enter: int, row: NDArray[np.uint32], rest: Rest) -> Tiled:
+        style = _style(self.direction)
+        hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else self.direction
+        return self.tiled(style, enter, hardware, row, rest=rest)
+
+    def bfloat(self, rest: Rest) -> Tiled:
+        style, terms = _style(self.direction), self.terms
+        row = _quick_row(BF16, style, self.direction, self.how)
+        assert row is not None
+        shares = style == steps.INWARD  # subnormals lose the same bits of the code
+        if self.exact:
+            if style == steps.NEAREST and terms.precision > BF16.precision:
+                return self.tiled(steps.ODD, steps.EXACT, steps.TOWARD_ZERO, row, rest=rest)
+            clamps = terms.lowest < _lowest(BF16) and not shares
+            return self.quick(steps.EXACT_CLAMPED if clamps else steps.EXACT, row, rest)
+        if not shares and any(factor.precision > BF16.precision for factor in self.factors):
+            return self.quick(steps.CLAMPED, row, rest)
+        if style == steps.NEAREST and isinstance(self.leaf, Sequential):
+            wide = _quick_row(BF16, style, self.direction, self.how, _WIDE_SHIFT)
+            assert wide is not None
+            rest = self.quick(steps.WIDE, wide, rest)
+        return self.quick(steps.ROUNDED, row, rest)
+
+
+def _style(direction: int) -> int:
+    style: int = {steps.TIES_TO_EVEN: steps.NEAREST, steps.TOWARD_ZERO: steps.INWARD}.get(direction, steps.UPWARD)
+    return style

@@ -23,11 +23,14 @@ from .intrinsics import (
     add_floats,
     bits_from_float,
     float_from_bits,
+    is_finite,
+    magnitude_of,
     multiply_add,
     multiply_floats,
     resized,
     right32,
     set_rounding,
+    subtract_floats,
     wide_vectors,
     xor32,
 )
@@ -47,6 +50,7 @@ from .single_steps import (
     UP_SHIFT,
     WIDE,
     ZERO,
+    alone,
     clamped,
     finish,
     keeps_signs,
@@ -54,8 +58,8 @@ from .single_steps import (
     power,
     refuse,
     rounded_product,
-    rounded_sum,
     row_of,
+    sum_of,
     to_even,
     with_term,
 )
@@ -196,6 +200,111 @@ def in_order(style, terms, scratch=SINGLE):
 
 
 @inline
+def kahan_step(style, terms, x, y, s, c, g):
+    """(sum, its compensation) after one more term."""
+    factor = float_from_bits(g[FACTOR])
+    p = x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)
+    z = to_even(p - c, factor)
+    t = to_even(s + z, factor)
+    return t, to_even(to_even(t - s, factor) - z, factor)
+
+
+@inline
+def neumaier_step(style, terms, x, y, s, c, g):
+    factor = float_from_bits(g[FACTOR])
+    p = x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)
+    t = to_even(s + p, factor)
+    keeps = abs(s) >= abs(p)
+    large, small = s if keeps else p, p if keeps else s
+    return t, to_even(c + to_even(to_even(large - t, factor) + small, factor), factor)
+
+
+@inline
+def plain_kahan_step(x, y, s, c):
+    z = subtract_floats(multiply_floats(x, y), c)
+    t = add_floats(s, z)
+    lost = subtract_floats(subtract_floats(t, s), z)
+    return t, lost if is_finite(t) else resized(np.float32(0), c)
+
+
+@inline
+def plain_neumaier_step(x, y, s, c):
+    p = multiply_floats(x, y)
+    t = add_floats(s, p)
+    keeps = magnitude_of(s) >= magnitude_of(p)
+    large, small = s if keeps else p, p if keeps else s
+    more = add_floats(c, add_floats(subtract_floats(large, t), small))
+    return t, more if is_finite(t) else c
+
+
+@functools.cache
+def compensated(style, terms, scratch=SINGLE, neumaier=False):
+    """The kernel of Kahan's sum, or of Neumaier's. Exact terms are numbers of the format. The compensations of a tile's
+    rows lie behind the sums. Of the quick styles, NEAREST alone: infinities and NaN stay there, too."""
+    quick = style >= NEAREST
+
+    @kernel_of(_arguments(scratch))
+    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
+        wide_vectors()
+        if quick:
+            refuse(style, terms, a, b, grid, failed)
+        if style != PLAIN:
+            g = row_of(grid)
+        scale = float_from_bits(grid[SCALE])
+        most_rows = acc.shape[0] // 2
+        set_rounding(np.int32(direction))
+        for n in range(tiles(most_rows, acc.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, most_rows, acc.shape[1], out)
+            for i in range(rows):
+                if quick:
+                    copy_scaled(out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
+                else:
+                    copy(out[part, i0 + i, j0 : j0 + columns], acc[i])
+                acc[most_rows + i] = 0
+            start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
+            adds = neumaier and start < stop
+            while start < stop:
+                depth = min(panel.shape[0], (stop - start + step - 1) // step)
+                take(b, start, step, depth, j0, columns, panel)
+                for i in range(rows):
+                    if failed[part, i0 + i, c]:
+                        continue
+                    s, r = acc[i], acc[most_rows + i]
+                    for d in range(depth):
+                        ys = panel[d]
+                        if style == PLAIN:
+                            x = resized(a[i0 + i, start + d * step], s[0])
+                            for j in range(s.size):
+                                if neumaier:
+                                    s[j], r[j] = plain_neumaier_step(x, ys[j], s[j], r[j])
+                                else:
+                                    s[j], r[j] = plain_kahan_step(x, ys[j], s[j], r[j])
+                        else:
+                            x = a[i0 + i, start + d * step] * scale
+                            for j in range(s.size):
+                                if neumaier:
+                                    s[j], r[j] = neumaier_step(style, terms, x, ys[j], s[j], r[j], g)
+                                else:
+                                    s[j], r[j] = kahan_step(style, terms, x, ys[j], s[j], r[j], g)
+                start += depth * step
+            for i in range(rows):
+                s, r, target = acc[i], acc[most_rows + i], out[part, i0 + i, j0 : j0 + columns]
+                if adds:
+                    for j in range(s.size):
+                        if style == PLAIN:
+                            s[j] = add_floats(s[j], r[j])
+                        else:
+                            s[j] = to_even(s[j] + r[j], float_from_bits(g[FACTOR]))
+                if not quick:
+                    copy(s[:columns], target)
+                elif not failed[part, i0 + i, c]:
+                    failed[part, i0 + i, c] = not finish(s, target, grid, False)
+        set_rounding(np.int32(TIES_TO_EVEN))
+
+    return kernel
+
+
+@inline
 def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
     """Whether all terms of an element are, or are rounded to, -0."""
     for k in range(start, stop, step):
@@ -207,12 +316,25 @@ def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
     return True
 
 
+@inline
+def plain_pair(terms, x0, y0, x1, y1):
+    p = multiply_floats(x0, y0)
+    return multiply_add(x1, y1, p) if terms >= EXACT else add_floats(p, multiply_floats(x1, y1))
+
+
+@inline
+def pair(style, terms, x0, y0, x1, y1, g):
+    p = x0 * y0 if terms >= EXACT else rounded_product(style, terms, x0, y0, g)
+    return with_term(style, terms, p, x1, y1, g)
+
+
 @functools.cache
 def in_tree(style, terms, scratch=SINGLE):
     """The kernel for sums along trees: programs of floatsim/trees.py, which need at most `depth` values at a time.
 
     A range's fourth number says where its program begins in `orders` and `merges`. `stack` holds the values of some
-    rows, one after the other, times depth. Two terms are added as they come, and so is a term to the topmost value.
+    rows, one after the other, times depth. Terms are added as they come: to the topmost value, in pairs, or in pairs of
+    pairs.
     """
     quick = style >= NEAREST
 
@@ -226,6 +348,7 @@ def in_tree(style, terms, scratch=SINGLE):
         scale = float_from_bits(grid[SCALE])
         unit = scale if quick else np.float32(1)
         most_rows = stack.shape[0] // depth
+        ks, ends = np.empty(4, np.int64), np.empty(4, np.int64)
         set_rounding(np.int32(direction))
         for n in range(tiles(most_rows, stack.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, most_rows, stack.shape[1], out)
@@ -233,59 +356,75 @@ def in_tree(style, terms, scratch=SINGLE):
             length, program = max((stop - start + step - 1) // step, 0), ranges[part, 3]
             at, top = 0, -most_rows
             while at < length:
-                k = start + orders[program + at] * step
-                adds = np.int64(merges[program + at])
-                copy(b[k, j0 : j0 + columns], panel[0])
-                ys, zs = panel[0], panel[1]
-                at += 1
-                if adds > 0:
-                    adds -= 1
-                    for i in range(rows):
-                        u = stack[top + i]
-                        if style == PLAIN:
-                            x = resized(a[i0 + i, k], u[0])
-                            for j in range(u.size):
-                                if terms >= EXACT:
-                                    u[j] = multiply_add(x, ys[j], u[j])
-                                else:
-                                    u[j] = add_floats(u[j], multiply_floats(x, ys[j]))
-                        else:
-                            x = a[i0 + i, k] * unit
-                            for j in range(u.size):
-                                u[j] = with_term(style, terms, u[j], x, ys[j], g)
-                elif at < length and merges[program + at] > 0:
-                    after = start + orders[program + at] * step
-                    adds = np.int64(merges[program + at]) - 1
-                    copy(b[after, j0 : j0 + columns], panel[1])
-                    at += 1
+                few = min(length - at, 4)
+                for d in range(few):
+                    ks[d] = start + orders[program + at + d] * step
+                    ends[d] = merges[program + at + d]
+                if few == 4 and ends[0] == 0 and ends[1] == 1 and ends[2] == 0 and ends[3] > 1:
+                    few, adds = 4, ends[3] - 2
+                elif few > 1 and ends[0] == 0 and ends[1] > 0:
+                    few, adds = 2, ends[1] - 1
+                else:
+                    few, adds = 1, max(ends[0] - 1, 0)
+                at += few
+                for d in range(few):
+                    copy(b[ks[d], j0 : j0 + columns], panel[d])
+                y0, y1, y2, y3 = panel[0], panel[1], panel[2], panel[3]
+                if few == 4:
                     top += most_rows
                     for i in range(rows):
+                        u, xs = stack[top + i], a[i0 + i]
+                        if style == PLAIN:
+                            x0, x1 = resized(xs[ks[0]], u[0]), resized(xs[ks[1]], u[0])
+                            x2, x3 = resized(xs[ks[2]], u[0]), resized(xs[ks[3]], u[0])
+                            for j in range(u.size):
+                                v = plain_pair(terms, x0, y0[j], x1, y1[j])
+                                u[j] = add_floats(v, plain_pair(terms, x2, y2[j], x3, y3[j]))
+                        else:
+                            x0, x1, x2, x3 = xs[ks[0]] * unit, xs[ks[1]] * unit, xs[ks[2]] * unit, xs[ks[3]] * unit
+                            for j in range(u.size):
+                                v = pair(style, terms, x0, y0[j], x1, y1[j], g)
+                                w = pair(style, terms, x2, y2[j], x3, y3[j], g)
+                                u[j] = sum_of(style, terms, v, w, g)
+                elif few == 2:
+                    top += most_rows
+                    for i in range(rows):
+                        u, xs = stack[top + i], a[i0 + i]
+                        if style == PLAIN:
+                            x0, x1 = resized(xs[ks[0]], u[0]), resized(xs[ks[1]], u[0])
+                            for j in range(u.size):
+                                u[j] = plain_pair(terms, x0, y0[j], x1, y1[j])
+                        else:
+                            x0, x1 = xs[ks[0]] * unit, xs[ks[1]] * unit
+                            for j in range(u.size):
+                                u[j] = pair(style, terms, x0, y0[j], x1, y1[j], g)
+                elif ends[0] > 0:
+                    for i in range(rows):
                         u = stack[top + i]
                         if style == PLAIN:
-                            x, z = resized(a[i0 + i, k], u[0]), resized(a[i0 + i, after], u[0])
+                            x = resized(a[i0 + i, ks[0]], u[0])
                             for j in range(u.size):
                                 if terms >= EXACT:
-                                    u[j] = multiply_add(z, zs[j], multiply_floats(x, ys[j]))
+                                    u[j] = multiply_add(x, y0[j], u[j])
                                 else:
-                                    u[j] = add_floats(multiply_floats(x, ys[j]), multiply_floats(z, zs[j]))
+                                    u[j] = add_floats(u[j], multiply_floats(x, y0[j]))
                         else:
-                            x, z = a[i0 + i, k] * unit, a[i0 + i, after] * unit
+                            x = a[i0 + i, ks[0]] * unit
                             for j in range(u.size):
-                                v = x * ys[j] if terms >= EXACT else rounded_product(style, terms, x, ys[j], g)
-                                u[j] = with_term(style, terms, v, z, zs[j], g)
+                                u[j] = with_term(style, terms, u[j], x, y0[j], g)
                 else:
                     top += most_rows
                     for i in range(rows):
                         u = stack[top + i]
                         if style == PLAIN:
-                            x = resized(a[i0 + i, k], u[0])
+                            x = resized(a[i0 + i, ks[0]], u[0])
                             for j in range(u.size):
-                                u[j] = multiply_floats(x, ys[j])
+                                u[j] = multiply_floats(x, y0[j])
                         else:
-                            x = a[i0 + i, k] * unit
+                            x = a[i0 + i, ks[0]] * unit
                             for j in range(u.size):
-                                v = x * ys[j] if terms >= EXACT else rounded_product(style, terms, x, ys[j], g)
-                                u[j] = rounded_sum(style, terms, v, g) if terms >= EXACT and length == 1 else v
+                                v = x * y0[j] if terms >= EXACT else rounded_product(style, terms, x, y0[j], g)
+                                u[j] = alone(style, terms, v, g) if terms >= EXACT and length == 1 else v
                 for _ in range(adds):
                     for i in range(rows):
                         u, v = stack[top - most_rows + i], stack[top + i]
@@ -293,7 +432,7 @@ def in_tree(style, terms, scratch=SINGLE):
                             if style == PLAIN:
                                 u[j] = add_floats(u[j], v[j])
                             else:
-                                u[j] = rounded_sum(style, terms, u[j] + v[j], g)
+                                u[j] = sum_of(style, terms, u[j], v[j], g)
                     top -= most_rows
             for i in range(rows):
                 target = out[part, i0 + i, j0 : j0 + columns]

@@ -138,6 +138,31 @@ multiply_add = _on_floats("multiply_add", _emit_multiply_add, 3)
 """a * b + c, rounded once where `machine.has_fma()` (float16: `has_half_arithmetic`); else the product is, too."""
 
 
+def _on_codes(name, result, emit):
+    """A look at the code of a float32, a float64, or a float16 (uint16)."""
+
+    def typer(typingctx, x):
+        size = {types.uint16: 16, types.float32: 32, types.float64: 64}[x]
+        trailing = {16: 10, 32: 23, 64: 52}[size]
+        infinity = (1 << size - 1) - (1 << trailing)
+
+        def codegen(context, builder, signature, args):
+            kind = ir.IntType(size)
+            magnitude = builder.and_(builder.bitcast(args[0], kind), ir.Constant(kind, (1 << size - 1) - 1))
+            return emit(builder, magnitude, ir.Constant(kind, infinity))
+
+        return (result or types.Integer.from_bitwidth(size, False))(x), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+magnitude_of = _on_codes("magnitude_of", None, lambda builder, magnitude, infinity: magnitude)
+is_finite = _on_codes(
+    "is_finite", types.boolean, lambda builder, magnitude, infinity: builder.icmp_unsigned("<", magnitude, infinity)
+)
+
+
 @intrinsic
 def resized(typingctx, x, like):
     """x, a float or a float16 code, as a number of the type of `like`; to float16 rounded."""

@@ -19,7 +19,13 @@ sum of two numbers of the format needs none of that: below 2**emin it is exact.
 That a sum of two numbers of p bits is rounded to 24 bits first does not matter for 2 * p + 2 <= 24 (S. A. Figueroa,
 "When is double rounding innocuous?", 1995), and directed roundings may follow each other on nested grids anyway.
 
-NEAREST, UPWARD and INWARD are *quick*: made for finite numbers, and without the tests that NARROW and BFLOAT make.
+Exact terms of more bits are added toward zero, and an inexact sum's last bit counts as set (S. Boldo and G. Melquiond,
+"Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008). The sum s of u and v is exact where
+s - u, toward zero, is v: for |u| >= |v| that difference is exact (S. Boldo, S. Graillat and J.-M. Muller, "On the
+robustness of the 2Sum and Fast2Sum algorithms", ACM TOMS 44(1), 2017); else s has the sign of v, and an inexact s - u
+is v less something of that sign. This is ODD, for BF16 alone, which is then rounded in the code.
+
+The other styles but PLAIN and NARROW are *quick*: made for finite numbers, and without the tests that NARROW makes.
 Numbers are scaled, by a power of two. NEAREST is told what it cannot do by infinities and NaN in the results, for K * x
 overflows float32 where x has the format's largest exponent, and both stay. UPWARD and INWARD bring sums back to what
 the rounding of a much larger one would give, so that only non-finite operands and too large products are not for them.
@@ -35,9 +41,9 @@ from .jit import inline
 TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
 """Rounding directions, as `intrinsics.set_rounding` numbers them."""
 
-PLAIN, NARROW, BFLOAT, NEAREST, UPWARD, INWARD = range(6)
-"""The carrier's own format, any direction; any format and direction, every case tested for; BF16, any, in the code;
-ties to even; toward positive, and toward negative with a negative scale; toward zero."""
+PLAIN, NARROW, NEAREST, UPWARD, INWARD, ODD = range(6)
+"""The carrier's own format, any direction; any format and direction, every case tested for; ties to even; toward
+positive, and toward negative with a negative scale; toward zero; ties to even, of BF16, for exact terms of any kind."""
 
 ROUNDED, CLAMPED, WIDE, EXACT, EXACT_CLAMPED = range(5)
 """Products rounded (in the quick styles: where none is below 2**emin); products rounded; those of BF16, which float32
@@ -55,10 +61,6 @@ NARROW_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow
 LIMIT, ABOVE, MAX, OVER, NEGATIVE_OVER, INFINITY, NAN = range(1, 8)
 """The bits of 2**emin; 2**(emax + 1); the exponent of K; max; what becomes of overflow (+, -) and of infinity, as
 magnitudes; NaN, or what stands for it."""
-
-BFLOAT_FIELDS = ("even", "positive", "negative")
-EVEN, POSITIVE, NEGATIVE = range(3)
-"""The bit that tells even from odd, to add it; what to add to the code of a positive and of a negative number."""
 
 _SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
 MAGNITUDE, SIGN, EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
@@ -139,15 +141,16 @@ def on_grid(x, g):
     return float_from_bits(g[NAN] if m > EXPONENT else r)
 
 
-_16, _31, _UPPER, _NAN = np.uint32(16), np.uint32(31), np.uint32(0xFFFF0000), np.uint32(0x7FC00000)
+_16, _UPPER, _BELOW_HALF = np.uint32(16), np.uint32(0xFFFF0000), np.uint32(0x7FFF)
 
 
 @inline
-def to_bfloat(x, g):
-    u = bits_from_float(x)
-    more = g[NEGATIVE] if right32(u, _31) != NONE else g[POSITIVE]
-    r = and32(add32(add32(u, more), and32(right32(u, _16), g[EVEN])), _UPPER)
-    return float_from_bits(r if x == x else _NAN)
+def sum_to_bfloat(u, v):
+    """u + v, ties to even, with hardware that rounds toward zero."""
+    s = u + v
+    code = bits_from_float(s)
+    odd = ONE if s - u != v else and32(right32(code, _16), ONE)
+    return float_from_bits(and32(add32(add32(code, _BELOW_HALF), odd), _UPPER))
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -159,8 +162,6 @@ def rounded_product(style, terms, x, y, g):
     factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
     if style == NARROW:
         return on_grid(x * y, g)
-    if style == BFLOAT:
-        return to_bfloat(x * y, g)
     if terms == ROUNDED and style == INWARD:
         return truncated(x * y, kept_by(g))
     if terms == ROUNDED:
@@ -183,8 +184,6 @@ def rounded_sum(style, terms, s, g):
     low, most, high = float_from_bits(g[LOW]), float_from_bits(g[MOST]), float_from_bits(g[HIGH])
     if style == NARROW:
         return on_grid(s, g)
-    if style == BFLOAT:
-        return to_bfloat(s, g)
     if style == NEAREST:
         return signed(clamped(s, g[EMIN], more), s) if terms == EXACT_CLAMPED else to_even(s, factor)
     if style == UPWARD:
@@ -199,8 +198,22 @@ def rounded_sum(style, terms, s, g):
 
 
 @inline
+def sum_of(style, terms, u, v, g):
+    """The rounded sum of two terms or sums."""
+    return sum_to_bfloat(u, v) if style == ODD else rounded_sum(style, terms, u + v, g)
+
+
+@inline
+def alone(style, terms, x, g):
+    """A rounded exact term."""
+    return sum_to_bfloat(x, x * 0) if style == ODD else rounded_sum(style, terms, x, g)
+
+
+@inline
 def with_term(style, terms, acc, x, y, g):
     """The rounded sum of an accumulator and a product."""
+    if style == ODD:
+        return sum_to_bfloat(acc, x * y)
     if terms >= EXACT:
         return rounded_sum(style, terms, multiply_add(x, y, acc), g)
     return rounded_sum(style, terms, acc + rounded_product(style, terms, x, y, g), g)
@@ -258,7 +271,7 @@ def refuse(style, terms, a, b, grid, failed):
     largest = float_from_bits(grid[MOST]) / scale
     for i in range(a.shape[0]):
         low, high = extent(a[i : i + 1])
-        if terms == ROUNDED and style != INWARD:
+        if style == ODD or (terms == ROUNDED and style != INWARD):
             fine = not low * least < _SMALLEST and high * most <= _LARGE
         elif terms == CLAMPED:
             fine = high * most <= largest
@@ -271,7 +284,7 @@ def refuse(style, terms, a, b, grid, failed):
 @inline
 def keeps_signs(style, terms):
     """Whether zeros have the sign that they should have."""
-    return terms == EXACT_CLAMPED or (style == INWARD and terms != CLAMPED)
+    return style == ODD or terms == EXACT_CLAMPED or (style == INWARD and terms != CLAMPED)
 
 
 @inline
