@@ -50,7 +50,7 @@ def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFo
     kept = tuple(cut(term.number, quantum) for term in terms)
     code, events = _rounded(sum(kept), quantum, model, output)
     events |= events_of(terms, kept, quantum)
-    return Step(code, events, last, terms, exponent, model.fraction_bits, kept)
+    return Step(code, events, last, terms, exponent, quantum, kept)
 
 
 def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) -> tuple[int, int]:
@@ -93,9 +93,9 @@ def two_halves(
     products = [product(_as_fp16(*x), _as_fp16(*y)) for x, y in zip(a, b, strict=True)]
     step = Step(0, 0, last)
     for half in ((0, 1), (2, 3)):
-        chosen = [p for k, p in enumerate(products) if k % 4 in half]
-        step = block(model.block, chosen, read(step.code, output), output, last)
-        yield step
+        places = [k for k in range(len(products)) if k % 4 in half]
+        step = block(model.block, [products[k] for k in places], read(step.code, output), output, last)
+        yield step._replace(ks=places)
     yield _plus(step.code, c, output, last)
 
 
@@ -109,6 +109,6 @@ def _plus(acc: int, c: int, output: FloatFormat, last: int) -> Step:
     x, y = read(acc, output), read(c, output)
     if (what := special((x, y))) is not None:
         number, events = what
-        return Step(to_code(number, output, nan_of(output)), events, last)
+        return Step(to_code(number, output, nan_of(output)), events, last, (x, y))
     code, events = add(x.number, y.number, output, Attributes())
-    return Step(code, events, last)
+    return Step(code, events, last, (x, y))

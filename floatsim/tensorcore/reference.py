@@ -30,6 +30,7 @@ from floatsim.tensorcore.instructions import (
     GroupedBlocks,
     Instruction,
     LateAccumulator,
+    Model,
     Scales,
     TwoHalves,
 )
@@ -109,17 +110,18 @@ def _instruction(
     model, output = row.model, row.output
     if isinstance(model, TwoHalves):
         k = range(start, start + row.k)
-        yield from nvidia.two_halves(model, a[k], b[k], c, output, last)
+        for step in nvidia.two_halves(model, a[k], b[k], c, output, last):
+            yield step._replace(ks=[start + i for i in step.ks])
         return
     for first in range(start, start + row.k, row.block):
         k = range(first, first + row.block)
         step = _block(model, k, a[k], b[k], c, output, max(min(k[-1], last), start), scales)
-        yield step
+        yield step._replace(ks=k[:: model.group] if isinstance(model, GroupedBlocks) else k)
         c = step.code
 
 
 def _block(
-    model: object, k: range, a: list[tuple[int, FloatFormat]], b: list[tuple[int, FloatFormat]], c: int,
+    model: Model, k: range, a: list[tuple[int, FloatFormat]], b: list[tuple[int, FloatFormat]], c: int,
     output: FloatFormat, last: int, scales: Scaled | None,
 ) -> Step:  # fmt: skip
     pairs = [(read(*x), read(*y)) for x, y in zip(a, b, strict=True)]
@@ -130,18 +132,21 @@ def _block(
             products = list(nvidia.group_terms(model, pairs, factors))
         else:
             products = [product(p, factor) for p, factor in zip(products, factors, strict=True)]
+    acc = read(c, output)
     match model:
         case FusedBlocks():
-            return nvidia.block(model, products, read(c, output), output, last)
+            return nvidia.block(model, products, acc, output, last)
         case FmaChain():
-            return amd.fma_step(pairs[0][0].number, pairs[0][1].number, c, output, last)
+            step = amd.fma_step(pairs[0][0].number, pairs[0][1].number, c, output, last)
         case ExactBlocks():
-            return amd.exact_block(products, read(c, output), last)
+            step = amd.exact_block(products, acc, last)
         case FlushedTree():
-            return amd.flushed_tree(a, b, c, last)
+            step = amd.flushed_tree(a, b, c, last)
         case LateAccumulator():
-            return amd.late_block(model, products, read(c, output), last)
-    raise TypeError(f"no model: {model!r}")
+            step = amd.late_block(model, products, acc, last)
+        case _:
+            raise TypeError(f"no model: {model!r}")
+    return step._replace(terms=step.terms or (*products, acc))
 
 
 def _scale(scales: Scaled, k: int) -> Term:

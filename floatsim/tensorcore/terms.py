@@ -27,8 +27,9 @@ _INVALID = Term(Number(Kind.SIGNALING_NAN, 0), None)
 class Step(NamedTuple):
     """What one rounding of D gave, the events it counts for, and the largest k of its products.
 
-    A fused block also tells how: its terms, c last; their common exponent; and what was kept of each, in units of
-    2**(exponent - fraction_bits).
+    It also tells how. `terms` are the exact terms, the products first, and `ks` says which k each product belongs to
+    (of a group's, the first); the rest are accumulators. Where terms are aligned there is their common exponent, and
+    `kept` has what was left of each in units of 2**quantum: their sum is what was rounded.
     """
 
     code: int
@@ -36,8 +37,9 @@ class Step(NamedTuple):
     last: int
     terms: tuple[Term, ...] = ()
     exponent: int | None = None
-    fraction_bits: int = 0
+    quantum: int = 0
     kept: tuple[int, ...] = ()
+    ks: Sequence[int] = ()
 
 
 @functools.lru_cache(maxsize=1 << 16)
