@@ -26,11 +26,13 @@ from floatsim.accumulation import (
 )
 from floatsim.arithmetic import deliver
 from floatsim.arrays import implements
+from floatsim.block_scales import block_scales
 from floatsim.contexts import How, Manner, resolve
 from floatsim.conversion import Codes, out_codes, read_floats
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, TininessLike, as_member
 from floatsim.streams import SeedLike
+from floatsim.tensorcore.operands import BlockScales
 
 __all__ = ["dot", "matmul"]
 
@@ -190,10 +192,10 @@ def _scaled(operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operan
 
 def matmul(
     a: Any, b: Any, c: Any = None, *, alpha: Any = 1, beta: Any = 1, accumulate: AccumulationLike | None = None,
-    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
-    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
-    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    out: Any = None, backend: str | None = None,
+    scale_a: Any = None, scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
+    ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
+    random_bits: int | None = None, out: Any = None, backend: str | None = None,
 ) -> Any:  # fmt: skip
     """The matrix product alpha * (a @ b) + beta * c, every rounding and the order of the sums as described.
 
@@ -212,6 +214,11 @@ def matmul(
     accumulate : description, format or text, optional
         How the sums are carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
         Sequential(FP64) if an input is FP64, else Sequential(FP32).
+    scale_a : FloatArray, (..., M, K / every), optional
+    scale_b : FloatArray, (..., K / every, N), optional
+        Scales of the operands' blocks along K, the last of which may be short, for a TensorCore with block-scaled
+        instructions: E8M0 for every 32 elements (mxf8f6f4, mxf4), E4M3 or E8M0 for every 16 of FP4 (nvf4). Batches are
+        the operands'. A NaN makes its sums NaN; the sign of an E4M3 scale is ignored, as the instruction does.
     format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
     rounding, daz, ftz, tininess, seed, random_bits
@@ -234,10 +241,14 @@ def matmul(
     TypeError
         For inputs that are no floats, or what is no description.
     ValueError
-        For shapes that do not fit, unknown names, beta without c, and a stochastic rounding without a seed.
+        For shapes that do not fit, unknown names, beta without c, a stochastic rounding without a seed, operands or
+        scales that a TensorCore does not take, and scales for what takes none.
 
     Notes
     -----
+    A TensorCore rounds as silicon does: no keyword of rounding reaches inside, only `format`, `overflow` and
+    `result_rounding`, which are of the result.
+
     Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums (with exact products
     there are only the latter), and `log.first` has, for every result element, the first k of each event.
     Stochastic rounding draws for the flat index of the result's element (batch, i, j); docs/conventions.md has the
@@ -251,35 +262,43 @@ def matmul(
     (np.float16(2.048e+03), np.float32(4096.0))
     >>> fs.matmul(ones, ones, accumulate="blocked(fp16, 128, fp32)", format="fp16")
     np.float16(4.096e+03)
+
+    Block-scaled FP4, 16 elements a scale:
+
+    >>> a, b = fs.array(np.full((1, 32), 3.0), "e2m1"), fs.array(np.ones((32, 1)), "e2m1")
+    >>> scale_a, scale_b = fs.array([[1.0, 0.25]], "e4m3"), fs.array([[1.0], [1.0]], "e4m3")
+    >>> fs.matmul(a, b, accumulate="blackwell", scale_a=scale_a, scale_b=scale_b).item()  # 16 * 3 + 16 * 3 / 4
+    60.0
     """
     x, x_format, x_float = _matrix_operand(a, "a")
     y, y_format, y_float = _matrix_operand(b, "b")
     keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
                      "random_bits": random_bits, "overflow": overflow}  # fmt: skip
-    if accumulate is not None:
-        asked = None if format is None else as_format(format)
-        accumulate = fitted(as_accumulation(accumulate), x_format, y_format, asked)
-    summing = settle(accumulate, {x_format, y_format}, format, result_rounding, backend, keywords)
     batch = _batches(x, y)
+    how = None if accumulate is None else as_accumulation(accumulate)
+    block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
+    if how is not None:
+        how = fitted(how, x_format, y_format, None if format is None else as_format(format), block and block.of)
+    summing = settle(how, {x_format, y_format}, format, result_rounding, backend, keywords)
     scales = _scale(alpha, "alpha"), _scale(beta, "beta")
     if c is None and scales[1].value != 1:
         raise ValueError(f"beta={beta!r} scales c, and there is no c")
     addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
     if out is not None:
         out_codes(out, summing.format, batch.shape)
-    codes = _multiply(batch, x_format, y_format, addend, scales, summing)
+    codes = _multiply(batch, x_format, y_format, addend, scales, block, summing)
     return deliver(codes, summing.format, x_float or y_float or c_float, out)
 
 
 def _multiply(
     batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
-    summing: Summing,
+    block: BlockScales | None, summing: Summing,
 ) -> Codes:  # fmt: skip
     plain = scales[0].value == 1 and (c is None or scales[1].value == 1)
     inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
     sums = summing.backend.accumulate(
         (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
-        batch.pairs, summing.how, summing.manner, recording.wanted(), "matmul",
+        batch.pairs, summing.how, summing.manner, recording.wanted(), "matmul", scales=block,
     )  # fmt: skip
     recording.note_sums("matmul", sums, batch.shape)
     codes = sums.codes.reshape(batch.shape)

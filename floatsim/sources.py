@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from floatsim import reference
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.leaves import Terms
-from floatsim.rounding import Attributes
+from floatsim.tensorcore.operands import BlockScales
 from floatsim.widening import narrow, widen
 
 if TYPE_CHECKING:
@@ -59,7 +58,10 @@ class Tile(NamedTuple):
 class Products:
     """The terms a[i, k] * b[k, j] of a tile of the result."""
 
-    def __init__(self, a: Operand, b: Operand, tile: Tile, shape: tuple[int, int, int], pairs: Indices) -> None:
+    def __init__(
+        self, a: Operand, b: Operand, tile: Tile, shape: tuple[int, int, int], pairs: Indices,
+        scales: BlockScales | None = None,
+    ) -> None:  # fmt: skip
         self._a, self._b, self._tile = a, b, tile
         self.shape = tuple(s.stop - s.start for s in tile)
         _, rows, columns = shape
@@ -67,6 +69,7 @@ class Products:
         self.index = np.array([base, rows * columns, columns, 1], np.int64)
         self.terms = Terms(a.format, b.format)
         self._pairs = pairs[tile.batch]
+        self._scales = scales
         self.length = a.codes.shape[2]
 
     @property
@@ -81,6 +84,13 @@ class Products:
         """As `codes`, of the formats' own dtypes."""
         n, (_, i, j) = self._pairs, self._tile
         return self._a.codes[n[:, 0], i], self._a.format, self._b.codes[n[:, 1], :, j], self._b.format
+
+    def scales(self) -> BlockScales | None:
+        """Those of the tile's operands, if they have some."""
+        if self._scales is None:
+            return None
+        n, (_, i, j), (a, b, of) = self._pairs, self._tile, self._scales
+        return BlockScales(a[n[:, 0], i], b[n[:, 1], :, j], of)
 
     def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
         a, b = self._a.floats(carrier), self._b.floats(carrier)
@@ -101,13 +111,6 @@ class Values:
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
         ones = np.broadcast_to(_ONE, (1, 1, self.length))
         return ones, FP32, self.values.codes[np.newaxis].astype(np.uint64, copy=False), self.values.format
-
-    def matrices(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
-        """Ones, and the values, all of the same format."""
-        fmt = self.values.format
-        codes = self.values.codes.astype(fmt.code_dtype, copy=False)
-        one, _ = reference.convert(reference.Number(reference.Kind.FINITE, 0, 1), fmt, Attributes())
-        return np.full((1, 1, self.length), one, fmt.code_dtype), fmt, codes[np.newaxis], fmt
 
     def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
         assert carrier.dtype is not None

@@ -41,6 +41,7 @@ from floatsim.rounding import Attributes, Rounding
 from floatsim.rows import format_row, manner_row
 from floatsim.sources import Operand, Partials, Products, Source, Tile, Values
 from floatsim.tensorcore import emulator as matrix_units
+from floatsim.tensorcore.operands import BlockScales
 from floatsim.widening import widen
 
 if TYPE_CHECKING:
@@ -159,8 +160,10 @@ class _Evaluation:
 
     def _matrix_unit(self, how: TensorCore, source: Source, ranges: Indices, start: Operand | None) -> Partials:
         """Every range by the instructions of a matrix unit; c is rounded to D's format, ties to even."""
+        assert isinstance(source, Products)
         a, a_format, b, b_format = source.matrices()
-        row = how.row(a_format, b_format, how.output)
+        scales = source.scales()
+        row = how.row(a_format, b_format, how.output, scales and scales.of)
         out = np.zeros((len(ranges), *source.shape), np.uint64)
         if start is not None:
             out[...] = convert(start.codes, start.format, row.output, _TO_NEAREST)[0].reshape(out.shape)
@@ -169,7 +172,7 @@ class _Evaluation:
             record = matrix_units.Record(source.where, self.counts, self.first.reshape(len(self.first), *source.shape))
         operands = matrix_units.Matrix(a, a_format), matrix_units.Matrix(b, b_format)
         if source.length:
-            matrix_units.accumulate(row, *operands, out, ranges, None, record)
+            matrix_units.accumulate(row, *operands, out, ranges, scales, record)
         return Partials(row.output, codes=out.reshape(len(ranges), math.prod(source.shape)))
 
     def _in_integers(
@@ -374,6 +377,7 @@ def _as_vectors(
 def accumulate(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
     pairs: Indices, how: Accumulation, manner: Manner, wanted: frozenset[str], title: str, base: int = 0,
+    scales: BlockScales | None = None,
 ) -> Sums:  # fmt: skip
     """Sums as described: products of a (stacks, M, K) and b (stacks, K, N), or without b the values a (K, cells).
 
@@ -391,11 +395,14 @@ def accumulate(
         Of the progress bar.
     base : int
         The index, for draws, of the first result.
+    scales : BlockScales, optional
+        Of a's and b's blocks, stacks as theirs, for a TensorCore.
     """
     if b is not None and not wanted and _lies_better_turned(a[0], b[0]) and not _draws(how, manner):
         turned_c = None if c is None else (np.swapaxes(c[0], 1, 2), c[1])
         turned = (np.swapaxes(b[0], 1, 2), b[1]), (np.swapaxes(a[0], 1, 2), a[1]), turned_c
-        found = accumulate(*turned, pairs[:, ::-1], how, manner, wanted, title)
+        turned_scales = scales and scales.turned()
+        found = accumulate(*turned, pairs[:, ::-1], how, manner, wanted, title, scales=turned_scales)
         return found._replace(codes=np.swapaxes(found.codes, 1, 2))
     if not wanted and c is None and (codes := _as_vectors(a, b, pairs, how, manner.attributes)) is not None:
         return Sums(codes, {}, {})
@@ -430,7 +437,7 @@ def accumulate(
             values = Partials(left.format, np.ascontiguousarray(left.codes[:, tile.columns]))
             source = Values(values, tile.columns.start, np.arange(depth, dtype=np.int64))
         else:
-            source = Products(left, right, tile, shape, pairs)
+            source = Products(left, right, tile, shape, pairs, scales)
         source.index[0] += base
         start = None if c is None else Operand(c[0][tile], c[1])
         partials = evaluation.evaluate(how, source, whole, seeds, start)

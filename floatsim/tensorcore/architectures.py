@@ -117,10 +117,10 @@ def _scaled(family: str, cards: str) -> tuple[Instruction, ...]:
     one = FusedBlocks(32, 25, -133, FP32, Rounding.TOWARD_ZERO)
     four = GroupedBlocks(64, 35, -139, FP32, Rounding.TOWARD_ZERO, group=16)
     by32, by16 = Scales(32, E8M0), (Scales(16, E4M3), Scales(16, E8M0))
-    return (
-        Instruction(f"{family}k32.mxf8f6f4", _NARROW, 32, one, FP32, MODEL, cards, mixes=True, scales=(by32,)),
+    return (  # where both operands are FP4, kernels take the instructions that are made for it
         Instruction(f"{family}k64.mxf4", _FP4, 64, four, FP32, MODEL, cards, scales=(by32,)),
         Instruction(f"{family}k64.nvf4", _FP4, 64, four, FP32, MODEL, cards, scales=(*by16, by32)),
+        Instruction(f"{family}k32.mxf8f6f4", _NARROW, 32, one, FP32, MODEL, cards, mixes=True, scales=(by32,)),
     )
 
 
@@ -335,8 +335,9 @@ def select(
     if not rows:
         with_scales = [row.name for row in architecture.instructions if row.scales]
         if scales is None:
-            raise ValueError(f"{where} takes scales, which were not given")
-        has = f"instructions with scales are {', '.join(with_scales)}" if with_scales else "it has none that do"
+            raise ValueError(f"{where} takes scales, which were not given: scale_a= and scale_b=")
+        owners = [other.name for other in ARCHITECTURES.values() if any(row.scales for row in other.instructions)]
+        has = f"instructions with scales are {', '.join(with_scales)}" if with_scales else f"{', '.join(owners)} do"
         raise ValueError(f"{where} takes no scales; {has}")
     # FP32 operands are read as TF32 only by an instruction that was named
     taking = [row for row in rows if row.takes(a, b) and (name is not None or not row.truncates or FP32 not in (a, b))]

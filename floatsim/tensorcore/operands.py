@@ -39,6 +39,10 @@ class BlockScales(NamedTuple):
     b: Codes
     of: Scales
 
+    def turned(self) -> BlockScales:
+        """Those of b.T @ a.T."""
+        return BlockScales(np.swapaxes(self.b, 1, 2), np.swapaxes(self.a, 1, 2), self.of)
+
 
 def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:
     """uint64 codes; FP32 ones truncated to TF32, or FP8 ones converted to FP16, where the instruction reads them so."""
