@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels import gemm_singles as loops
-from floatsim_kernels import machine
+from floatsim_kernels import gemm_stochastic, machine
 from floatsim_kernels import single_steps as steps
 
 from floatsim import doubles, reference
@@ -86,12 +86,20 @@ class Tiled(NamedTuple):
             self.rest(a, b, out, ranges, index, seeds, *programs)
             return
         for part, c in np.argwhere(failed.any(axis=1)):
-            these = np.flatnonzero(failed[part, :, c])
             j = slice(c * width, (c + 1) * width)
-            some = np.ascontiguousarray(out[part, these, j])[np.newaxis]
-            terms = a[these], np.ascontiguousarray(b[:, j])
-            self.rest(*terms, some, ranges[part : part + 1], index, seeds[part : part + 1], *programs)
-            out[part, these, j] = some[0]
+            columns_of_b = np.ascontiguousarray(b[:, j])
+            for i in _runs(failed[part, :, c]):
+                some = np.ascontiguousarray(out[part, i, j])[np.newaxis]
+                first = np.array([index[0] + i.start * index[1] + j.start * index[2], *index[1:]])
+                these = slice(part, part + 1)
+                self.rest(a[i], columns_of_b, some, ranges[these], first, seeds[these], *programs)
+                out[part, i, j] = some[0]
+
+
+def _runs(marks: NDArray[np.bool_]) -> list[slice]:
+    """Where the true ones lie."""
+    edges = np.flatnonzero(np.diff(marks, prepend=False, append=False))
+    return [slice(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
 Rest: TypeAlias = "Tiled | _InDoubles | None"
@@ -180,6 +188,7 @@ def _quick_row(
         "high": _float_bits(high * scale),
         "infinite": infinite,
         "zero": FP32.sign_mask if sign < 0 else 0,
+        "mask": 2**32 - 2 ** max(32 - how.random_bits, 0),
     }
     return _row(fields, steps.QUICK_FIELDS)
 
@@ -235,7 +244,8 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     """The kernel that sums a leaf in float32, or in the accumulator's own format if that is FP64; or None."""
     if not isinstance(leaf, ProductLeaf) or attributes.daz or attributes.ftz:
         return None
-    fmt, direction = leaf.format, _DIRECTIONS.get(attributes.rounding)
+    fmt, draws = leaf.format, attributes.rounding is Rounding.STOCHASTIC
+    direction = steps.TOWARD_ZERO if draws else _DIRECTIONS.get(attributes.rounding)
     exact = _exact_products(leaf, terms)
     if direction is None or not (exact or (leaf.product == fmt and product_attributes == attributes)):
         return None
@@ -243,8 +253,9 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     case = _Case(leaf, terms, attributes, direction, exact)
     if not all(_embeds(factor, carrier) for factor in case.factors):
         return None
-    rest = doubles.leaf_kernel(leaf, terms, attributes, product_attributes)
-    found = case.plain() or case.rounded(None if rest is None else _InDoubles(rest))
+    in_doubles = doubles.leaf_kernel(leaf, terms, attributes, product_attributes)
+    rest = None if in_doubles is None else _InDoubles(in_doubles)
+    found = case.stochastic(rest) if draws else case.plain() or case.rounded(rest)
     return None if found is None else FastLeaf(carrier, found)
 
 
@@ -311,6 +322,16 @@ class _Case(NamedTuple):
         if row is None or (overflows and terms.highest + _shift(row) >= FP32.emax):
             return rest if isinstance(rest, Tiled) else None
         return None if rest is None else self.quick(enter, row, rest)
+
+    def stochastic(self, rest: Rest) -> Tiled | None:
+        if not isinstance(self.leaf, Sequential) or self.leaf.format != BF16 or rest is None:
+            return None
+        if self.terms.precision > FP32.precision or self.how.overflow is not Overflow.INFINITY:
+            return None
+        row = _quick_row(BF16, steps.INWARD, self.direction, self.how)
+        assert row is not None
+        kernel = gemm_stochastic.in_order(steps.EXACT if self.exact else steps.ROUNDED)
+        return Tiled(kernel, self.direction, row, rest=rest, scratch_rows=2)
 
     def innocuous(self) -> bool:
         """Whether products and sums may be rounded to float32 first."""

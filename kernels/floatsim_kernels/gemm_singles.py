@@ -68,7 +68,7 @@ HALF, SINGLE, DOUBLE = numba.uint16, numba.float32, numba.float64
 """What sums are computed in: codes of float16, float32, float64."""
 
 
-def _arguments(scratch, programs=()):
+def arguments(scratch, programs=()):
     """The types of a kernel's arguments."""
     carrier = SINGLE if scratch == HALF else scratch
     scratch = numba.types.Array(scratch, 2, "C")
@@ -143,7 +143,7 @@ def in_order(style, terms, scratch=SINGLE):
     """The kernel for terms one after the other: acc = round(acc + term)."""
     quick = style >= NEAREST
 
-    @kernel_of(_arguments(scratch))
+    @kernel_of(arguments(scratch))
     def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
         wide_vectors()
         if quick:
@@ -243,7 +243,7 @@ def compensated(style, terms, scratch=SINGLE, neumaier=False):
     rows lie behind the sums. Of the quick styles, NEAREST alone: infinities and NaN stay there, too."""
     quick = style >= NEAREST
 
-    @kernel_of(_arguments(scratch))
+    @kernel_of(arguments(scratch))
     def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
         wide_vectors()
         if quick:
@@ -338,7 +338,7 @@ def in_tree(style, terms, scratch=SINGLE):
     """
     quick = style >= NEAREST
 
-    @kernel_of(_arguments(scratch, _PROGRAMS))
+    @kernel_of(arguments(scratch, _PROGRAMS))
     def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
         wide_vectors()
         if quick:

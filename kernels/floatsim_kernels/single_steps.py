@@ -50,12 +50,12 @@ ROUNDED, CLAMPED, WIDE, EXACT, EXACT_CLAMPED = range(5)
 does not hold; exact terms that are multiples of the format's smallest number (to nearest: of p bits at most); any exact
 terms."""
 
-QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero")
-GRID_SIZE = 10
-EMIN, FACTOR, MORE, SCALE, UNSCALE, LOW, MOST, HIGH, INFINITE, ZERO = range(GRID_SIZE)
+QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero", "mask")
+GRID_SIZE = 11
+EMIN, FACTOR, MORE, SCALE, UNSCALE, LOW, MOST, HIGH, INFINITE, ZERO, MASK = range(GRID_SIZE)
 """The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest
-sum to round, and what stands for larger ones; what becomes of infinities, 0 for not known; and the zero that sums of
-both signs have."""
+sum to round, and what stands for larger ones; what becomes of infinities, 0 for not known; the zero that sums of both
+signs have; and the bits of a 32-bit draw that are used."""
 
 NARROW_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
 LIMIT, ABOVE, MAX, OVER, NEGATIVE_OVER, INFINITY, NAN = range(1, 8)
