@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from floatsim import compensated, doubles, expansions, singles
+from floatsim import doubles, expansions, singles
 from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided, TensorCore, settled
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes
@@ -22,7 +22,7 @@ def leaf_kernel(leaf: Leaf, terms: Terms, call: Attributes) -> FastLeaf | None:
     return None
 
 
-_CHOOSERS = (singles.leaf_kernel, compensated.leaf_kernel, doubles.leaf_kernel, expansions.leaf_kernel)
+_CHOOSERS = (singles.leaf_kernel, doubles.leaf_kernel, expansions.leaf_kernel)
 
 
 def is_fast(how: Accumulation, terms: Terms, call: Attributes) -> bool:
