@@ -36,6 +36,8 @@ from floatsim.accumulation import (
     Sequential,
     SplitK,
     Strided,
+    TensorCore,
+    fitted,
 )
 from floatsim.contexts import Manner
 from floatsim.formats import FloatFormat
@@ -53,6 +55,8 @@ from floatsim.reference import (
     split_seed,
 )
 from floatsim.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Attributes, Rounding
+from floatsim.tensorcore.instructions import TwoHalves
+from floatsim.tensorcore.reference import Scaled, dot
 
 __all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulate", "product", "scaled"]
 
@@ -92,7 +96,7 @@ class Sum(NamedTuple):
 
 def accumulate(
     how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, index: int = 0,
-    start: Operand | None = None,
+    start: Operand | None = None, scales: Scaled | None = None,
 ) -> Sum:  # fmt: skip
     """One element of a sum as `how` describes it.
 
@@ -107,8 +111,10 @@ def accumulate(
         The element's flat index in the whole result.
     start : operand, optional
         The c of `a @ b + c`, not rounded yet.
+    scales : Scaled, optional
+        Of the terms' blocks, for a TensorCore. Its terms are products of codes.
     """
-    call = _Call(manner.attributes, index)
+    call = _Call(manner.attributes, index, scales)
     numbered = [_Term(a, b, k) for k, (a, b) in enumerate(terms)]
     result = _evaluate(how, numbered, manner.seed, start, call)
     return Sum(result.code, call.counts, call.first)
@@ -116,7 +122,7 @@ def accumulate(
 
 def scaled(
     how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, alpha: Operand, beta: Operand,
-    index: int = 0, c: Operand | None = None,
+    index: int = 0, c: Operand | None = None, scales: Scaled | None = None,
 ) -> Sum:  # fmt: skip
     """alpha * sum + beta * c: t = round(alpha*acc), then round(t + round(beta*c)), in the outermost leaf's manner.
 
@@ -124,11 +130,11 @@ def scaled(
     itself if nothing scales it. These roundings are counted as "scale" and have no k.
     """
     if _is_one(alpha) and (c is None or _is_one(beta)):
-        return accumulate(how, terms, manner, index, c)
+        return accumulate(how, terms, manner, index, c, scales)
     if c is not None and _is_zero(beta):
-        return scaled(how, terms, manner, alpha, beta, index)
-    total = accumulate(how, terms, manner, index)
-    call = _Call(manner.attributes, index)
+        return scaled(how, terms, manner, alpha, beta, index, None, scales)
+    total = accumulate(how, terms, manner, index, None, scales)
+    call = _Call(_NO_MANNER if isinstance(how, TensorCore) else manner.attributes, index)
     first, second, third = (_Run(_outermost(how), split_seed(manner.seed, _SCALED + n), call) for n in range(3))
     result = first.round(multiply, alpha, Code(total.code, how.result_format), step=0, r=0)
     if c is not None:
@@ -204,6 +210,8 @@ def _evaluate(how: Accumulation, terms: _Terms, seed: int, start: Operand | None
     """Leaves add terms; composites add the parts by `inner` and the parts' results by `outer`."""
     if isinstance(how, Leaf):
         return _leaf(_Run(how, seed, call), terms, start)
+    if isinstance(how, TensorCore):
+        return _matrix_unit(how, terms, seed, start, call)
     assert isinstance(how, Strided | Blocked | SplitK)
     partials = []
     for t, part in enumerate(_parts(how, terms)):
@@ -227,6 +235,8 @@ def _outermost(how: Accumulation) -> Leaf:
     """The leaf whose result is the description's."""
     if isinstance(how, Strided | Blocked | SplitK):
         return _outermost(how.outer)
+    if isinstance(how, TensorCore):
+        return Sequential(how.result_format)
     assert isinstance(how, Leaf)
     return how
 
@@ -244,6 +254,7 @@ class _Call:
 
     attributes: Attributes
     index: int
+    scales: Scaled | None = None
     counts: dict[str, Counter[int]] = field(default_factory=lambda: {"product": Counter(), "sum": Counter()})
     first: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(EVENTS))
 
@@ -432,6 +443,47 @@ def _exact(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     if start is not None:
         entered.append(start)
     return run.round(_total, *entered, step=0, r=1, k=_largest(terms))
+
+
+# -- matrix units --------------------------------------------------------------------------------------------------
+
+_NO_MANNER = Attributes()
+"""How a matrix unit rounds c, alpha and beta, whatever the call says."""
+
+
+def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
+    """The terms by the instructions of `floatsim.tensorcore.reference`; c is rounded to D's format before."""
+    pairs = [(term.a, term.b) for term in terms]
+    a, b = ([x for x in side if isinstance(x, Code)] for side in zip(*pairs, strict=True)) if pairs else ([], [])
+    assert len(a) == len(b) == len(terms), "a matrix unit multiplies codes"
+    scales = _scales_from(call.scales, terms)
+    if terms:
+        fit = fitted(how, a[0].format, b[0].format, None, scales and scales.of)
+        assert isinstance(fit, TensorCore)
+        how = fit
+    run = _Run(Sequential(how.result_format), seed, replace(call, attributes=_NO_MANNER))
+    if not terms and start is None:
+        return Code(0, how.result_format)
+    acc = run.seeded(start, terms)
+    if not terms:
+        return acc
+    row = how.row(a[0].format, b[0].format, None, scales and scales.of)
+    codes_a, codes_b = ([x.code for x in side] for side in (a, b))
+    for n, step in enumerate(dot(row, codes_a, codes_b, a[0].format, b[0].format, acc.code, scales).steps):
+        if isinstance(row.model, TwoHalves) and n % 3 == 0:  # of which the first starts from zero
+            acc = Code(0, row.output)
+        new_nan = decode(step.code, row.output).is_nan and not run.read(acc).is_nan
+        call.note("sum", step.events | NAN * new_nan, terms[step.last].where)
+        acc = Code(step.code, row.output)
+    return acc
+
+
+def _scales_from(scales: Scaled | None, terms: _Terms) -> Scaled | None:
+    """The scales of some terms, neighbours that begin where a block of scales does."""
+    if scales is None or not terms:
+        return None
+    first = terms[0].where // scales.of.every
+    return Scaled(scales.a[first:], scales.b[first:], scales.of)
 
 
 # -- trees ---------------------------------------------------------------------------------------------------------

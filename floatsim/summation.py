@@ -6,6 +6,7 @@ description over the sub-ranges of each range, and its outer one over the result
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from dataclasses import dataclass, field
@@ -34,7 +35,6 @@ from floatsim.accumulation import (
     settled,
 )
 from floatsim.contexts import Manner
-from floatsim.elements import convert
 from floatsim.formats import FP32, FloatFormat
 from floatsim.leaves import FastLeaf, Terms
 from floatsim.rounding import Attributes, Rounding
@@ -72,6 +72,7 @@ class _Evaluation:
     attributes: Attributes
     wanted: frozenset[str]
     sizes: tuple[int, int, int]
+    draws: bool
     counts: Indices = field(default_factory=lambda: np.zeros((2, 256), np.int64))
     first: Indices = field(init=False)
     record: bool = field(init=False)
@@ -89,7 +90,7 @@ class _Evaluation:
         if isinstance(how, Leaf):
             return self._leaf(how, source, ranges, seeds, start)
         if isinstance(how, TensorCore):
-            return self._matrix_unit(how, source, ranges, start)
+            return self._matrix_unit(how, source, ranges, seeds, start)
         assert isinstance(how, Blocked | SplitK | Strided)
         plan = cuts.plan(how, ranges.tobytes())
         inner_seeds = self._split(np.repeat(seeds, cuts.count(plan.groups)), PARTS + plan.numbers)
@@ -102,7 +103,9 @@ class _Evaluation:
         return self._add_last(leaves(how)[-1], result, start, source, seeds)
 
     def _split(self, seeds: Seeds, n: Indices | int) -> Seeds:
-        """`reference.split_seed`, element by element."""
+        """`reference.split_seed`, element by element; zeros where nobody draws."""
+        if not self.draws:
+            return np.zeros(np.broadcast(seeds, n).shape, np.uint64)
         with np.errstate(over="ignore"):
             z = seeds + np.asarray(n).astype(np.uint64) * np.uint64(reference.GOLDEN)
             for shift, factor in zip((30, 27), reference.MIX, strict=True):
@@ -133,13 +136,17 @@ class _Evaluation:
     def _leaf(self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         if start is None or isinstance(leaf, Exact):
             return self._sum(leaf, source, ranges, seeds, None, start)
-        lone = Pairwise(leaf.format, product=None, rounding=leaf.rounding, ftz=leaf.ftz, daz=leaf.daz,
-                        overflow=leaf.overflow)  # fmt: skip
         if isinstance(leaf, Pairwise) and source.length:
             return self._add_last(leaf, self._sum(leaf, source, ranges, seeds), start, source, seeds)
-        where = source.where[:1] if source.length else np.zeros(1, np.int64)
-        seed = self._sum(lone, self._start_values(start, source, where), _WHOLE, self._split(seeds, SEED))
+        seed = self._seed(leaf, source, seeds, start)
         return seed if isinstance(leaf, Pairwise) else self._sum(leaf, source, ranges, seeds, seed.codes)
+
+    def _seed(self, leaf: Leaf, source: Source, seeds: Seeds, start: Operand) -> Partials:
+        """c, rounded as the leaf's sums are."""
+        lone = Pairwise(leaf.format, product=None, rounding=leaf.rounding, ftz=leaf.ftz, daz=leaf.daz,
+                        overflow=leaf.overflow)  # fmt: skip
+        where = source.where[:1] if source.length else np.zeros(1, np.int64)
+        return self._sum(lone, self._start_values(start, source, where), _WHOLE, self._split(seeds, SEED))
 
     # -- one kernel call -----------------------------------------------------------------------------------
     def _sum(
@@ -158,7 +165,9 @@ class _Evaluation:
                 return self._in_floats(fast, leaf, source, ranges, seeds, start)
         return self._in_integers(leaf, source, ranges, seeds, start, extra_term, how, products)
 
-    def _matrix_unit(self, how: TensorCore, source: Source, ranges: Indices, start: Operand | None) -> Partials:
+    def _matrix_unit(
+        self, how: TensorCore, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None
+    ) -> Partials:
         """Every range by the instructions of a matrix unit; c is rounded to D's format, ties to even."""
         assert isinstance(source, Products)
         a, a_format, b, b_format = source.matrices()
@@ -166,7 +175,9 @@ class _Evaluation:
         row = how.row(a_format, b_format, how.output, scales and scales.of)
         out = np.zeros((len(ranges), *source.shape), np.uint64)
         if start is not None:
-            out[...] = convert(start.codes, start.format, row.output, _TO_NEAREST)[0].reshape(out.shape)
+            plain = copy.copy(self)  # which counts as this, but rounds as no call says
+            plain.attributes = Attributes()
+            out[...] = plain._seed(Sequential(row.output), source, seeds, start).codes.reshape(out.shape)
         record = None
         if self.record:
             record = matrix_units.Record(source.where, self.counts, self.first.reshape(len(self.first), *source.shape))
@@ -252,7 +263,6 @@ _GENERAL = {Sequential: sums.sequential, Kahan: sums.kahan, Neumaier: sums.neuma
 _KEEP_EXACT = np.zeros_like(format_row(FP32))
 _NO_TERM = np.empty((0, 0, 0), np.uint64)
 _WHOLE = np.array([[0, 1, 1]], np.int64)
-_TO_NEAREST = Manner(Attributes())
 _MASK = (1 << 64) - 1
 
 
@@ -300,7 +310,7 @@ class Sums(NamedTuple):
 
 
 _FAST_TILE, _RECORDED_TILE, _GENERAL_TILE = 1 << 26, 1 << 24, 1 << 21  # multiply-adds: some tens of milliseconds
-_PARTIAL_VALUES = 1 << 19  # values of partial results that a tile may hold: they should stay in the cache
+_PARTIAL_VALUES = 1 << 20  # values of partial results that a tile may hold: they should stay in the cache
 
 
 def _tiles(shape: tuple[int, int, int], depth: int, parts: int, work: int, threads: int) -> list[Tile]:
@@ -417,7 +427,7 @@ def accumulate(
     work_of_a_tile = _GENERAL_TILE
     if choice.is_fast(how, terms, manner.attributes):
         work_of_a_tile = _RECORDED_TILE if record else _FAST_TILE
-    threads = machine.threads()
+    threads, draws = machine.threads(), _draws(how, manner)
     whole = np.array([[0, depth, 1]], np.int64)
     seeds = np.array([manner.seed & _MASK], np.uint64)
 
@@ -431,7 +441,7 @@ def accumulate(
             if found is not None:
                 out[tile] = found
                 return
-        evaluation = _Evaluation(manner.attributes, wanted, sizes)
+        evaluation = _Evaluation(manner.attributes, wanted, sizes, draws)
         source: Source
         if right is None:
             values = Partials(left.format, np.ascontiguousarray(left.codes[:, tile.columns]))

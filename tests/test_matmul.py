@@ -13,6 +13,7 @@ from floatsim import reference_sums
 from floatsim.contexts import Manner, resolve
 from floatsim.recording import EVENTS
 from floatsim.reference_sums import Code
+from floatsim.tensorcore.reference import Scaled
 
 FORMATS = [fmt for fmt in fs.named_formats() if not fmt.is_scale]
 CUSTOM = [fs.FloatFormat.ieee(6, 9), fs.FloatFormat("fn(4,7)", 4, 7, "fn"), fs.FloatFormat.ieee(7, 3)]
@@ -34,18 +35,24 @@ def random_array(rng, fmt, shape):
     return fs.array(x, fmt, overflow="saturate_finite")
 
 
-def by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0):
-    """(codes, histograms, first) of a @ b by `floatsim.reference_sums`, element by element."""
+def by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
+    """(codes, histograms, first) of a @ b by `floatsim.reference_sums`, element by element.
+
+    `scales` is (scale_a, scale_b, what they are), for matrix units.
+    """
     shape = a.shape[0], b.shape[1]
     codes = np.empty(shape, how.result_format.code_dtype)
     counts: dict[str, Counter] = {}
     first = {name: np.full(shape, -1) for name in reference_sums.EVENTS}
-    scales = [reference_sums.Code(int(fs.encode(float(x), "fp64")), fs.FP64) for x in (alpha, beta)]
+    factors = [reference_sums.Code(int(fs.encode(float(x), "fp64")), fs.FP64) for x in (alpha, beta)]
     for i, j in np.ndindex(shape):
         pairs = zip(a.codes[i], b.codes[:, j], strict=True)
         terms = [(Code(int(x), a.format), Code(int(y), b.format)) for x, y in pairs]
         start = None if c is None else Code(int(np.broadcast_to(c.codes, shape)[i, j]), c.format)
-        one = reference_sums.scaled(how, terms, manner, *scales, index=i * shape[1] + j, c=start)
+        block = None
+        if scales is not None:
+            block = Scaled(scales[0].codes[i].tolist(), scales[1].codes[:, j].tolist(), scales[2])
+        one = reference_sums.scaled(how, terms, manner, *factors, index=i * shape[1] + j, c=start, scales=block)
         codes[i, j] = one.code
         for site, histogram in one.counts.items():
             counts[site] = counts.get(site, Counter()) + histogram
@@ -96,6 +103,28 @@ def attributes_of(how):
     return Manner(settled.attributes, how["seed"])
 
 
+def check_by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
+    """Codes, counts and first k of everything that is recorded, and codes without recording."""
+    keywords = {"alpha": alpha, "beta": beta, "accumulate": how, **manner}
+    if scales is not None:
+        keywords |= {"scale_a": scales[0], "scale_b": scales[1]}
+    with fs.record() as log:
+        recorded = fs.matmul(a, b, c, **keywords)
+    plain = fs.matmul(a, b, c, **keywords)
+    codes, counts, first = by_reference(a, b, how, attributes_of(manner), c, alpha, beta, scales)
+    about = (how, a, b, c, manner, scales)
+    assert np.array_equal(recorded.codes, codes), about
+    assert np.array_equal(plain.codes, codes), about
+    for site, histogram in counts.items():
+        for name, bit in EVENTS.items():
+            if name == "divide_by_zero" or (site, name) == ("scale", "absorbed"):  # the bit of a new NaN; no term
+                continue
+            want = sum(number for byte, number in histogram.items() if byte & bit)
+            assert not want or getattr(log[f"matmul.{site}"], name) == want, (*about, site, name)
+    for name, k_first in first.items():
+        assert np.array_equal(log.first[name], k_first), (*about, name)
+
+
 @pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
 def test_equals_the_reference(rounding):
     """Codes, counts and first k, with everything recorded by the integer kernels; then without, by whatever is fast."""
@@ -110,21 +139,7 @@ def test_equals_the_reference(rounding):
         c = random_array(rng, c_format, (m, n)) if rng.random() < 0.4 else None
         alpha = float(rng.choice([1, 1, -0.3, 3e5]))
         beta = float(rng.choice([1, 1, 0, 0.7])) if c is not None else 1.0
-        with fs.record() as log:
-            recorded = fs.matmul(a, b, c, alpha=alpha, beta=beta, accumulate=how, **manner)
-        plain = fs.matmul(a, b, c, alpha=alpha, beta=beta, accumulate=how, **manner)
-        codes, counts, first = by_reference(a, b, how, attributes_of(manner), c, alpha, beta)
-        about = (how, a_format, b_format, manner)
-        assert np.array_equal(recorded.codes, codes), about
-        assert np.array_equal(plain.codes, codes), about
-        for site, histogram in counts.items():
-            for name, bit in EVENTS.items():
-                if name == "divide_by_zero" or (site, name) == ("scale", "absorbed"):  # the bit of a new NaN; no term
-                    continue
-                want = sum(number for byte, number in histogram.items() if byte & bit)
-                assert not want or getattr(log[f"matmul.{site}"], name) == want, (*about, site, name)
-        for name, k_first in first.items():
-            assert np.array_equal(log.first[name], k_first), (*about, name)
+        check_by_reference(a, b, how, manner, c, alpha, beta)
 
 
 def test_fp32_equals_a_plain_float32_loop():

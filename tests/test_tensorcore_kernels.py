@@ -71,6 +71,15 @@ def test_what_the_quick_kernels_leave_alone_is_done(style):
         assert np.array_equal(quick, general), str(case)
 
 
+@pytest.mark.parametrize("arch", ["cdna1", "cdna3"])
+def test_sums_that_underflow_keep_their_sign(arch):
+    """Only a sum that is zero is +0."""
+    a, b = np.full((2, 16), 2.0**-100), np.full((16, 3), -(2.0**-100))
+    a[1] = 0
+    got = fs.matmul(fs.array(a, "bf16"), fs.array(b, "bf16"), accumulate=arch)
+    assert (got.codes == [[0x80000000] * 3, [0] * 3]).all()
+
+
 def test_long_sums_and_many_columns():
     for arch, name, fmt, output in (
         ("hopper", None, fs.FP16, fs.FP32), ("volta", None, fs.FP16, fs.FP16), ("ada", None, fs.E5M2, fs.FP32),

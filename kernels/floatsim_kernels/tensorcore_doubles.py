@@ -244,7 +244,7 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
                         own = np.int64((bits_from_double(c[j]) & ~_SIGN64) >> _SHIFT) - 1023
                         drop = max(np.int64(0), max(own + top[j], np.int64(-126)) - sum_bits - top[j])
                         x = np.floor(c[j] * power(-drop)) * power(drop + top[j])
-                        acc[j] = np.float32(x) + np.float32(0)
+                        acc[j] = np.float32(x + 0.0)  # a sum of zero is +0
                     most = max(most, largest_field(acc[:n]))
                 fine = most != _FIELD32 and large <= _LARGE
                 failed[part, i, tile] = not fine
@@ -274,13 +274,13 @@ def with_term(s, rest, p):
 
 @inline
 def to_float(s, rest):
-    """s + rest rounded once; a zero is positive."""
-    x, error = two_sum(s, rest)
+    """s + rest rounded once; a sum of zero is +0."""
+    x, error = two_sum(s + 0.0, rest)
     # to odd: an even x that is not all of the sum makes way for its neighbour on that side
     u = bits_from_double(x)
     even = np.uint64(1) - (u & np.uint64(1)) if error != 0 else np.uint64(0)
     inward = (error < 0) != (x < 0)
-    return np.float32(double_from_bits(u - even if inward else u + even)) + np.float32(0)
+    return np.float32(double_from_bits(u - even if inward else u + even))
 
 
 _EXACT, _IN_TWO = 52, 104  # binades that float64 holds, and a sum of a few errors of sums in float64
@@ -328,7 +328,7 @@ def exact(a, b, extent_a, extent_b, out, ranges, terms, k_of_instruction, failed
                     if high - low <= _EXACT:
                         for j in range(n):
                             s = np.float64(acc[j]) + x0 * y0[j] + x1 * y1[j]
-                            acc[j] = np.float32(s + x2 * y2[j] + x3 * y3[j]) + np.float32(0)
+                            acc[j] = np.float32(s + x2 * y2[j] + x3 * y3[j] + 0.0)  # a sum of zero is +0
                     elif terms == 2:
                         for j in range(n):
                             s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
