@@ -189,7 +189,23 @@ class Instruction:
         return a in self.inputs and b in self.inputs and (self.mixes or a == b)
 
     @property
+    def fused(self) -> FusedBlocks | None:
+        """The fused blocks that it is made of, if it is."""
+        model = self.model.block if isinstance(self.model, TwoHalves) else self.model
+        return model if isinstance(model, FusedBlocks) else None
+
+    @property
     def block(self) -> int:
         """How many products are summed at once."""
         model = self.model.block if isinstance(self.model, TwoHalves) else self.model
         return min(1 if isinstance(model, FmaChain) else model.terms, self.k)
+
+    @property
+    def roundings(self) -> int:
+        """How many times it rounds D: once a block; in two halves, a third time where c is added."""
+        return self.k // self.block + isinstance(self.model, TwoHalves)
+
+    @property
+    def group(self) -> int:
+        """How many products make one term."""
+        return self.model.group if isinstance(self.model, GroupedBlocks) else 1

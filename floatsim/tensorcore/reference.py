@@ -36,7 +36,7 @@ from floatsim.tensorcore.instructions import (
 )
 from floatsim.tensorcore.terms import Step, Term, product, read
 
-__all__ = ["Dot", "dot", "seeded"]
+__all__ = ["Dot", "Operand", "Scaled", "dot", "seeded"]
 
 
 class Dot(NamedTuple):
@@ -82,7 +82,7 @@ def dot(
     if len(a) != len(b):
         raise ValueError(f"a has {len(a)} elements and b has {len(b)}")
     steps: list[Step] = []
-    left, right = _Operand(row, a, a_format), _Operand(row, b, b_format)
+    left, right = Operand(row, a, a_format), Operand(row, b, b_format)
     for start in range(0, len(a), row.k):
         for step in _instruction(row, left, right, c, start, min(start + row.k, len(a)) - 1, scales):
             steps.append(step)
@@ -90,8 +90,8 @@ def dot(
     return Dot(c, tuple(steps))
 
 
-class _Operand:
-    """A row of A or a column of B, zeros behind; FP32 read as TF32 where the instruction does."""
+class Operand:
+    """The elements of a row of A or a column of B as (code, format), zeros behind; FP32 is read as TF32 if need be."""
 
     def __init__(self, row: Instruction, codes: Sequence[int], fmt: FloatFormat) -> None:
         self.codes, self.format = codes, fmt
@@ -104,7 +104,7 @@ class _Operand:
 
 
 def _instruction(
-    row: Instruction, a: _Operand, b: _Operand, c: int, start: int, last: int, scales: Scaled | None
+    row: Instruction, a: Operand, b: Operand, c: int, start: int, last: int, scales: Scaled | None
 ) -> Iterator[Step]:
     """The steps of one instruction over k = start, start + 1, ..., the last of them `last`."""
     model, output = row.model, row.output

@@ -1,0 +1,280 @@
+"""A trace as a picture: the bits of every term where they stand, and the line below which they are cut off."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from floatsim.formats import FloatFormat
+from floatsim.plot import LOST_COLOUR, colour
+from floatsim.tensorcore.tables import heading, number, rounding_text
+from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw"]
+
+_MOST_ROWS, _MOST_COLUMNS, _MOST_DIGITS = 48, 110, 56  # in one picture; beyond the last, bits are drawn without digits
+_BELOW = 14  # columns behind the last cut
+_INK, _BEHIND = "#222222", "#f4f4f4"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of the picture: a number whose bits from `first` to `last` are drawn, those below `cut` as lost."""
+
+    label: str
+    value: Value
+    note: str
+    tint: str
+    first: int | None = None
+    last: int | None = None
+    cut: int | None = None
+    ruled: bool = False
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """The lines of one block, with where terms are cut."""
+
+    title: str
+    rows: list[_Row]
+    exponent: int | None
+    quantum: int | None
+
+    @property
+    def head(self) -> float:
+        """Space above the lines, in lines: for the title, and for how many bits are kept."""
+        return 0.95 if self.quantum is None else 1.6
+
+
+def draw(trace: Trace, ax: Axes | None, blocks: Any) -> Axes:
+    """The picture of a trace; see `Trace.plot`.
+
+    >>> import floatsim as fs
+    >>> trace = fs.tensorcore.trace([1.0], [1.0], accumulate="ampere")
+    >>> trace.blocks[0].normalised, draw(trace, None, None).get_xlabel()
+    (0, 'place of each bit')
+    """
+    panels = [_panel(trace, block) for block in _chosen(trace, blocks)]
+    top, bottom = _places(panels)
+    height = sum(len(panel.rows) + panel.head for panel in panels)
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        size = 0.21 * (top - bottom + 1) + 4.6, 0.3 * height + 1.5
+        ax = plt.subplots(layout="constrained", figsize=size)[1]
+    y = 0.0
+    ticks: dict[float, _Row] = {}
+    for panel in panels:
+        y += panel.head
+        _draw_panel(ax, panel, y, top, bottom)
+        ticks |= {y + i + 0.5: row for i, row in enumerate(panel.rows)}
+        y += len(panel.rows)
+    ax.set(xlim=(top + 2, bottom), ylim=(y + 0.15, 0))
+    ax.set_yticks(list(ticks), [row.label for row in ticks.values()])
+    for label, row in zip(ax.get_yticklabels(), ticks.values(), strict=True):
+        label.set(color=row.tint, fontweight="bold" if row.ruled else "normal")
+    ax.tick_params(axis="y", length=0)
+    _number_places(ax, top, bottom)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    _title(ax, trace)
+    _legend(ax, trace)
+    return ax
+
+
+def _chosen(trace: Trace, blocks: Any) -> list[TracedBlock]:
+    """The blocks asked for, or the first ones that fit."""
+    there = trace.blocks
+    if not there:
+        raise ValueError("the trace has no block to draw: K is 0")
+    if blocks is not None:
+        asked = [operator.index(i) for i in (blocks if isinstance(blocks, Iterable) else [blocks])]
+        for i in asked:
+            if not -len(there) <= i < len(there):
+                raise ValueError(f"blocks={i}: the trace has {len(there)}, numbered from 0")
+        return [there[i] for i in asked]
+    rows = 0
+    chosen: list[TracedBlock] = []
+    for block in there:
+        rows += len([term for term in block.terms if term.value != 0]) + 4
+        if chosen and rows > _MOST_ROWS:
+            break
+        chosen.append(block)
+    return chosen
+
+
+# -- what is to be drawn ---------------------------------------------------------------------------------------------
+
+
+def _panel(trace: Trace, block: TracedBlock) -> _Panel:
+    ours, theirs = colour(trace.formats[0]), colour(trace.format)
+    shown = [term for term in block.terms if term.value != 0]
+    rows = [_term_row(term, block, theirs if term.k is None else ours) for term in shown]
+    if block.total is not None:
+        last = block.quantum if block.quantum is not None else lowest_bit(block.total)
+        rows.append(
+            _Row(
+                "sum", block.total, number(block.total), theirs, block.normalised, last, _last_place(trace, block), True
+            )
+        )
+    name, note = ("D", _result(trace)) if block is trace.blocks[-1] else ("acc", number(block.value))
+    rows.append(_Row(name, block.value, note, theirs, leading_bit(block.value), _last_place(trace, block), ruled=True))
+    zeros = len(block.terms) - len(shown) + block.padding
+    title = heading(block, trace) + (f"  ({zeros} {'terms are' if zeros > 1 else 'term is'} zero)" if zeros else "")
+    return _Panel(title, rows, block.exponent, block.quantum)
+
+
+def _result(trace: Trace) -> str:
+    exactly = "" if trace.exact is None or not trace.error else f"  (exactly {number(trace.exact)})"
+    return number(trace.value) + exactly
+
+
+def _term_row(term: TracedTerm, block: TracedBlock, tint: str) -> _Row:
+    note = number(term.value)
+    if term.bits_lost:
+        note += ": all lost" if not term.kept else f": {term.bits_lost} bit{'s' * (term.bits_lost > 1)} lost"
+    return _Row(term.name, term.value, note, tint, leading_bit(term.value), lowest_bit(term.value), block.quantum)
+
+
+def _last_place(trace: Trace, block: TracedBlock) -> int | None:
+    """The exponent of D's last bit."""
+    model, fmt = trace.instruction.fused, trace.format
+    grid: FloatFormat = fmt if model is None or not block.ks else model.grid
+    first = leading_bit(block.value)
+    return None if first is None else max(first, grid.emin) - grid.trailing_bits
+
+
+def _places(panels: Sequence[_Panel]) -> tuple[int, int]:
+    """The highest and the lowest place of the picture."""
+    rows = [row for panel in panels for row in panel.rows]
+    cuts = [panel.quantum for panel in panels if panel.quantum is not None]
+    tops = [row.first for row in rows if row.first is not None] + [p.exponent for p in panels if p.exponent is not None]
+    ends = [row.last for row in rows if row.last is not None and not row.ruled]
+    top = max(tops, default=0)
+    lowest = min([*ends, *cuts], default=top)
+    if cuts:
+        lowest = max(lowest, min(cuts) - _BELOW)
+    return top, max(min(lowest - 1, top - 8), top - _MOST_COLUMNS)
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int) -> None:
+    digits = top - bottom <= _MOST_DIGITS
+    ax.annotate(
+        panel.title, (0, y + 0.65 - panel.head), xycoords=("axes fraction", "data"), va="center", fontsize="small",
+        color=_INK, fontweight="bold",
+    )  # fmt: skip
+    if panel.exponent is not None and panel.quantum is not None:
+        _draw_cut(ax, panel, y, bottom)
+    for i, row in enumerate(panel.rows):
+        if row.ruled and not panel.rows[i - 1].ruled:
+            ax.plot([top + 2, bottom], [y + i, y + i], color=_INK, lw=0.8, zorder=3)
+        if row.first is not None and row.first > bottom and row.value < 0:
+            ax.text(
+                row.first + 1.4,
+                y + i + 0.5,
+                "\N{MINUS SIGN}",
+                ha="center",
+                va="center",
+                color=row.tint,
+                fontweight="bold",
+            )
+        for place, bit in _bits(row, bottom):
+            _draw_bit(ax, row, place, bit, y + i, digits)
+        if row.last is not None and row.last <= bottom and not row.ruled:
+            ax.annotate("…", (bottom + 0.5, y + i + 0.5), ha="center", va="center", color=LOST_COLOUR)
+        ax.annotate(
+            row.note, (1, y + i + 0.5), (4, 0), ("axes fraction", "data"), textcoords="offset points", va="center",
+            fontsize="small", color=_INK, fontweight="bold" if row.ruled else "normal",
+        )  # fmt: skip
+
+
+def _draw_cut(ax: Axes, panel: _Panel, y: float, bottom: int) -> None:
+    """The bits that are kept, with how many they are, and the line behind the last."""
+    from matplotlib.patches import Rectangle
+
+    assert panel.exponent is not None
+    assert panel.quantum is not None
+    first, last, rows = panel.exponent + 1, panel.quantum, len(panel.rows)
+    ax.add_patch(Rectangle((last, y), first - last, rows, facecolor=_BEHIND, linewidth=0, zorder=0))
+    ax.plot([last, last], [y - 0.75, y + rows], color=LOST_COLOUR, lw=2, ls=(0, (3, 1.5)), zorder=4)
+    ax.annotate("", (first, y - 0.28), (last, y - 0.28), arrowprops={"arrowstyle": "<->", "color": _INK, "lw": 0.9})
+    ax.text(
+        (first + last) / 2, y - 0.28, f"1 + {panel.exponent - panel.quantum} bits", ha="center", va="center",
+        fontsize="small", color=_INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+    )  # fmt: skip
+
+
+def _bits(row: _Row, bottom: int) -> Iterator[tuple[int, int]]:
+    """(place, bit) of what is drawn of a number."""
+    if isinstance(row.value, Fraction) and row.first is not None and row.last is not None:
+        for place in range(row.first, max(row.last, bottom + 1) - 1, -1):
+            yield place, int(abs(row.value) // power(place) % 2)
+
+
+def _draw_bit(ax: Axes, row: _Row, place: int, bit: int, y: float, digits: bool) -> None:
+    from matplotlib.patches import Rectangle
+
+    lost = row.cut is not None and place < row.cut
+    strong = LOST_COLOUR if lost else row.tint
+    tint = strong if bit else _paler(strong)
+    ax.add_patch(Rectangle((place + 0.04, y + 0.1), 0.92, 0.8, facecolor=tint, linewidth=0, zorder=2))
+    if digits:
+        ink = "white" if bit else _INK
+        ax.text(
+            place + 0.5,
+            y + 0.52,
+            str(bit),
+            ha="center",
+            va="center",
+            fontsize=7,
+            family="monospace",
+            color=ink,
+            zorder=3,
+        )
+
+
+def _paler(tint: str) -> tuple[float, ...]:
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - 0.28 * (1 - part) for part in to_rgb(tint))
+
+
+def _number_places(ax: Axes, top: int, bottom: int) -> None:
+    """Powers of two under every fourth place, or fewer."""
+    step = 4 if top - bottom <= _MOST_DIGITS else 8
+    places = [place for place in range(bottom + 1, top + 1) if place % step == 0]
+    ax.set_xticks([place + 0.5 for place in places], [f"$2^{{{place}}}$" for place in places])
+    ax.tick_params(axis="x", length=2)
+    ax.set_xlabel("place of each bit")
+
+
+def _title(ax: Axes, trace: Trace) -> None:
+    a, b = trace.formats
+    inputs = str(a) if a == b else f"{a} x {b}"
+    grid, _, how = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
+    kept = f" as {grid}" if grid != str(trace.format) else ""
+    ax.set_title(
+        f"{trace.how.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
+        fontweight="bold",
+    )  # fmt: skip
+
+
+def _legend(ax: Axes, trace: Trace) -> None:
+    from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
+
+    kinds = {f"{trace.formats[0]} products": colour(trace.formats[0]), "accumulator, sum and D": colour(trace.format)}
+    kinds["cut off, or rounded away"] = LOST_COLOUR
+    below = ScaledTranslation(0, -0.58, ax.figure.dpi_scale_trans)  # inches: under the axis and its name
+    ax.legend(
+        [Patch(color=tint) for tint in kinds.values()], list(kinds), loc="upper left", bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + below, ncols=3, frameon=False, fontsize="small", handlelength=1, borderaxespad=0,
+    )  # fmt: skip

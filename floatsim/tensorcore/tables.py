@@ -1,0 +1,152 @@
+"""A trace as text: a table of its terms for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from fractions import Fraction
+
+from floatsim.tensorcore.instructions import Instruction
+from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
+
+__all__ = ["code_text", "heading", "lines", "number", "rounding_text", "top_bit"]
+
+_MOST_BLOCKS, _FIRST, _LAST = 8, 5, 2
+_MOST_LOST = 12  # bits that are shown of what was cut off
+
+
+def lines(trace: Trace) -> Iterator[str]:
+    """The lines of a trace: a table for each block, of a long chain only of the first and the last."""
+    row = trace.instruction
+    a, b = trace.formats
+    yield f"{trace.how.arch} {row.name}: {a} x {b} to {trace.format}, K = {trace.length}, c = {number(trace.c)}"
+    hidden = range(_FIRST, len(trace.blocks) - _LAST) if len(trace.blocks) > _MOST_BLOCKS else range(0)
+    for i, block in enumerate(trace.blocks):
+        if i not in hidden:
+            yield ""
+            yield from _block_lines(block, trace)
+        elif i == hidden[0]:
+            yield f"\n... {len(hidden)} blocks more, in .blocks ..."
+    yield ""
+    yield f"D = {number(trace.value)}, {code_text(trace)}"
+    if trace.exact is not None and trace.error is not None:
+        yield f"exact sum {number(trace.exact)}, error {number(trace.error) if trace.error else 'none'}"
+
+
+def code_text(trace: Trace) -> str:
+    """The code of D in hexadecimal."""
+    return f"0x{trace.code:0{trace.format.bits // 4}X}"
+
+
+def number(x: Value) -> str:
+    """A value in decimal, to nine digits.
+
+    >>> from fractions import Fraction
+    >>> number(Fraction(3, 1 << 20)), number(power(200)), number(float("-inf"))
+    ('2.86102295e-6', '1.60693804e+60', '-inf')
+    """
+    if isinstance(x, float):
+        return str(x)
+    with localcontext(prec=9, Emin=MIN_EMIN, Emax=MAX_EMAX):
+        decimal = Decimal(x.numerator) / Decimal(x.denominator)
+        plain = Decimal(10) ** -5 <= abs(decimal) < Decimal(10) ** 9 or not decimal
+        return f"{decimal.normalize():f}" if plain else f"{decimal.normalize():e}"
+
+
+def heading(block: TracedBlock, trace: Trace) -> str:
+    """Which block it is, and which k it takes."""
+    several = trace.instruction.roundings > 1
+    place = f"instruction {block.instruction}" + (f", step {block.number}" if several else "")
+    return f"{place}: {_ks(block, trace.instruction.group)}"
+
+
+def _ks(block: TracedBlock, group: int) -> str:
+    ks = block.ks
+    if not ks:
+        return "c is added"
+    if len(ks) == 1:
+        return f"k = {ks[0]}"
+    whole = f"k = {ks[0]} to {ks[-1] + group - 1}"
+    return whole if isinstance(ks, range) else f"{whole}, k % 4 = {' or '.join(map(str, sorted({k % 4 for k in ks})))}"
+
+
+def _block_lines(block: TracedBlock, trace: Trace) -> Iterator[str]:
+    yield heading(block, trace)
+    if block.exponent is not None:
+        yield (
+            f"largest exponent {block.exponent}, and {block.fraction_bits} bits below it are kept: "
+            f"down to 2^{block.quantum}"
+        )
+    shown = [term for term in block.terms if term.value != 0]
+    head = ["term", "factors", "value", "exponent", "shift", "lost", "bits lost", "bits"]
+    rows = [[_cells(term)[name] for name in head[:-1]] + [_pattern(term.value, block)] for term in shown]
+    if block.total is not None:
+        rows.append(
+            ["sum", "", number(block.total), _or_empty(block.normalised), "", "", "", _pattern(block.total, block)]
+        )
+    off = number(block.rounded_off) if block.rounded_off else ""
+    name = f"{'D' if block is trace.blocks[-1] else 'acc'}, {rounding_text(trace.instruction, block)}"
+    rows.append(
+        [name, "", number(block.value), _or_empty(leading_bit(block.value)), "", off, "", _pattern(block.value, block)]
+    )
+    yield from _table(head, rows)
+    if zeros := len(block.terms) - len(shown) + block.padding:
+        yield f"({zeros} {'terms are zeros' if zeros > 1 else 'term is zero'})"
+
+
+def rounding_text(row: Instruction, block: TracedBlock) -> str:
+    """How a block's sum is rounded: "E8M13, toward zero"."""
+    model = row.fused
+    if model is None or not block.ks:
+        return f"{row.output}, ties to even"
+    return f"{model.grid}, {model.rounding.name.lower().replace('_', ' ')}"
+
+
+def _or_empty(x: int | None) -> str:
+    return "" if x is None else str(x)
+
+
+def _cells(term: TracedTerm) -> dict[str, str]:
+    factors = "" if term.factors is None else f"{term.factors[0]:.9g} * {term.factors[1]:.9g}"
+    return {
+        "term": term.name, "factors": factors, "value": number(term.value), "exponent": _or_empty(term.exponent),
+        "shift": _or_empty(term.shift), "lost": number(term.lost) if term.lost else "",
+        "bits lost": str(term.bits_lost or ""),
+    }  # fmt: skip
+
+
+def top_bit(block: TracedBlock) -> int:
+    """The highest place that a block's terms or their sum need; products may have one above the common exponent."""
+    values = [*(term.value for term in block.terms), block.total or 0, block.value]
+    bits = [bit for bit in map(leading_bit, values) if bit is not None]
+    return max(bits, default=0)
+
+
+def _pattern(value: Value, block: TracedBlock) -> str:
+    """The bits of a term from the block's highest place on, and behind a bar those that were cut off."""
+    last, quantum = lowest_bit(value), block.quantum
+    if isinstance(value, float) or last is None or quantum is None:
+        return ""
+    first = leading_bit(value)
+    assert first is not None
+    sign = "-" if value < 0 else " "
+    kept = sign + "." * (top_bit(block) - max(first, quantum - 1)) + _bits(value, min(first, top_bit(block)), quantum)
+    if last >= quantum:
+        return f"{kept}|"
+    shown = max(last, quantum - _MOST_LOST)
+    lead = "." * (quantum - 1 - max(first, shown - 1)) if first < quantum else ""
+    return f"{kept}|{lead}{_bits(value, min(first, quantum - 1), shown)}{'...' if shown > last else ''}"
+
+
+def _bits(value: Fraction, high: int, low: int) -> str:
+    """The bits of a magnitude at the places from high down to low."""
+    return "".join(str(abs(value) // power(place) % 2) for place in range(high, low - 1, -1))
+
+
+def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Aligned columns: names and bits to the left, numbers to the right; columns without a word are left out."""
+    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    widths = {i: max(len(row[i]) for row in [head, *rows]) for i in used}
+    for row in [head, *rows]:
+        cells = [f"{row[i]:<{widths[i]}}" if i in (0, 7) else f"{row[i]:>{widths[i]}}" for i in used]
+        yield "  " + "  ".join(cells)
