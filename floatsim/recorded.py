@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from floatsim_kernels import gemm_recorded, machine
+from floatsim_kernels import gemm_recorded, single_steps
 
 from floatsim.accumulation import Leaf, Sequential
-from floatsim.formats import BF16, FP16, FP32, FloatFormat
+from floatsim.formats import BF16, FP32, FloatFormat
 from floatsim.grids import is_narrow, narrow_grid
 from floatsim.leaves import Terms
 from floatsim.rounding import (
@@ -31,6 +31,7 @@ from floatsim.rounding import (
     Rounding,
     Tininess,
 )
+from floatsim.singles import quick_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,10 +55,12 @@ _LATE, _NEVER = np.iinfo(np.int32).max, np.iinfo(np.int64).max
 
 
 class Recorder(NamedTuple):
-    """Which kernel rounds, and what it needs to know of the format."""
+    """What the kernels need to know of the format."""
 
-    kind: int
+    bfloat: bool
+    terms: int
     grid: NDArray[np.uint32]
+    quick: NDArray[np.uint32]
     exact: bool  # whether all products are in float32; else those are that are not below its normal numbers
 
     def takes(self, a: Floats, b: Floats) -> bool:
@@ -81,12 +84,13 @@ class Recorder(NamedTuple):
         places = np.full(first.shape, _LATE, np.int32)
         tally = np.zeros(len(_BITS), np.int64)
         if fast is None or not events <= STICKY:
-            gemm_recorded.recorded(self.kind, a, b, out, ranges, where, self.wanted(events), tally, places, self.grid)
+            self._sum(a, b, out, ranges, where, self.wanted(events), tally, places)
         else:
             start = out.copy()
             fast()
             if products := self.wanted(events & frozenset(_OF_PRODUCTS)):
-                gemm_recorded.tiny_products(self.kind, a, b, ranges, where, products, tally, places, self.grid)
+                tiny_products = gemm_recorded.tiny_products(self.bfloat)
+                tiny_products(a, b, ranges, where, products, tally, places, self.grid)
             self._again(a, b, out, start, ranges, where, self.wanted(events - frozenset(_OF_PRODUCTS)), tally, places)
         np.minimum(first, np.where(places == _LATE, np.int64(_NEVER), places), out=first)
         for (site, name), number in zip(_BITS, tally, strict=True):
@@ -99,6 +103,9 @@ class Recorder(NamedTuple):
                 int(n) for (s, name), n in zip(_BITS, tally, strict=True) if s == site and name in _FLAGS
             )
 
+    def _sum(self, *arguments: Any) -> None:
+        gemm_recorded.recorded(self.bfloat, self.terms)(*arguments, self.grid, self.quick)
+
     def _again(
         self, a: Floats, b: Floats, out: Floats, start: Floats, ranges: Indices, where: Indices, wanted: np.uint32,
         tally: Indices, places: NDArray[np.int32],
@@ -110,7 +117,7 @@ class Recorder(NamedTuple):
                 some = np.ascontiguousarray(places[:, rows])
                 sums = np.ascontiguousarray(start[part : part + 1, rows])
                 one = ranges[part : part + 1]
-                gemm_recorded.recorded(self.kind, a[rows], b, sums, one, where, wanted, tally, some, self.grid)
+                self._sum(a[rows], b, sums, one, where, wanted, tally, some)
                 places[:, rows] = some
 
 
@@ -139,18 +146,16 @@ def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) ->
         return None
     if terms.precision > FP32.precision or not (_fits(terms.a) and _fits(terms.b)):
         return None
-    kind = _kind(fmt)
+    if fmt != BF16 and not is_narrow(fmt):
+        return None
+    quick = quick_row(fmt, single_steps.NEAREST, single_steps.TIES_TO_EVEN, how)
     exact = terms.lowest >= FP32.emin and terms.highest <= FP32.emax
-    return None if kind is None else Recorder(kind, _grid(fmt, how.tininess), exact)
+    shares = fmt == BF16 and all(factor.precision <= fmt.precision for factor in (terms.a, terms.b))
+    enter = single_steps.ROUNDED if shares else single_steps.CLAMPED
+    return Recorder(fmt == BF16, enter, _grid(fmt, how.tininess), _NOT_QUICK if quick is None else quick, exact)
 
 
-def _kind(fmt: FloatFormat) -> int | None:
-    kind: int | None = gemm_recorded.NARROW if is_narrow(fmt) else None
-    if fmt == FP16 and machine.has_f16c():
-        kind = gemm_recorded.HALF
-    elif fmt == BF16:
-        kind = gemm_recorded.BFLOAT
-    return kind
+_NOT_QUICK = np.zeros(single_steps.GRID_SIZE, np.uint32)
 
 
 def _fits(fmt: FloatFormat) -> bool:

@@ -19,7 +19,7 @@ from floatsim.rounding import Attributes, Overflow, Rounding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Tiled", "leaf_kernel"]
+__all__ = ["Tiled", "leaf_kernel", "quick_row"]
 
 _DIRECTIONS = {
     Rounding.TIES_TO_EVEN: steps.TIES_TO_EVEN,
@@ -156,7 +156,7 @@ def _narrow_row(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
     return _row(fields, steps.NARROW_FIELDS)
 
 
-def _quick_row(
+def quick_row(
     fmt: FloatFormat, style: int, direction: int, how: Attributes, shift: int = 0
 ) -> NDArray[np.uint32] | None:
     """What the quick styles need to know; None where they are not for the format."""
@@ -317,7 +317,7 @@ class _Case(NamedTuple):
         enter = steps.CLAMPED
         if self.exact:
             enter = steps.EXACT_CLAMPED if terms.lowest < _lowest(fmt) else steps.EXACT
-        row = _quick_row(fmt, _style(self.direction), self.direction, self.how)
+        row = quick_row(fmt, _style(self.direction), self.direction, self.how)
         overflows = self.exact and isinstance(self.leaf, Pairwise)  # before the terms are added
         if row is None or (overflows and terms.highest + _shift(row) >= FP32.emax):
             return rest if isinstance(rest, Tiled) else None
@@ -328,7 +328,7 @@ class _Case(NamedTuple):
             return None
         if self.terms.precision > FP32.precision or self.how.overflow is not Overflow.INFINITY:
             return None
-        row = _quick_row(BF16, steps.INWARD, self.direction, self.how)
+        row = quick_row(BF16, steps.INWARD, self.direction, self.how)
         assert row is not None
         kernel = gemm_stochastic.in_order(steps.EXACT if self.exact else steps.ROUNDED)
         return Tiled(kernel, self.direction, row, rest=rest, scratch_rows=2)
@@ -356,7 +356,7 @@ class _Case(NamedTuple):
 
     def bfloat(self, rest: Rest) -> Tiled:
         style, terms = _style(self.direction), self.terms
-        row = _quick_row(BF16, style, self.direction, self.how)
+        row = quick_row(BF16, style, self.direction, self.how)
         assert row is not None
         shares = style == steps.INWARD  # subnormals lose the same bits of the code
         if self.exact:
@@ -367,7 +367,7 @@ class _Case(NamedTuple):
         if not shares and any(factor.precision > BF16.precision for factor in self.factors):
             return self.quick(steps.CLAMPED, row, rest)
         if style == steps.NEAREST and isinstance(self.leaf, Sequential):
-            wide = _quick_row(BF16, style, self.direction, self.how, _WIDE_SHIFT)
+            wide = quick_row(BF16, style, self.direction, self.how, _WIDE_SHIFT)
             assert wide is not None
             rest = self.quick(steps.WIDE, wide, rest)
         return self.quick(steps.ROUNDED, row, rest)
