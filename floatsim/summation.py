@@ -173,7 +173,7 @@ class _Evaluation:
         a, a_format, b, b_format = source.matrices()
         scales = source.scales()
         row = how.row(a_format, b_format, how.output, scales and scales.of)
-        out = np.zeros((len(ranges), *source.shape), np.uint64)
+        out = np.zeros((len(ranges), *source.shape), row.output.code_dtype)
         if start is not None:
             plain = copy.copy(self)  # which counts as this, but rounds as no call says
             plain.attributes = Attributes()
@@ -184,7 +184,8 @@ class _Evaluation:
         operands = matrix_units.Matrix(a, a_format), matrix_units.Matrix(b, b_format)
         if source.length:
             matrix_units.accumulate(row, *operands, out, ranges, scales, record)
-        return Partials(row.output, codes=out.reshape(len(ranges), math.prod(source.shape)))
+        codes = out.reshape(len(ranges), math.prod(source.shape))
+        return Partials(row.output, codes, (FP32, codes.view(np.float32)) if row.output == FP32 else None)
 
     def _in_integers(
         self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None,

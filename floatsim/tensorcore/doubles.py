@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WIDTH", "accumulate", "can_do"]
 
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
 Exponents: TypeAlias = "NDArray[np.int32]"
@@ -42,13 +43,13 @@ def can_do(row: Instruction) -> bool:
 
 
 def accumulate(
-    row: Instruction, a: Matrix, b: Matrix, out: NDArray[np.uint64], ranges: Indices, scales: BlockScales | None
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, scales: BlockScales | None
 ) -> NDArray[np.bool_]:
     """Sums of a (M, K) times b (K, N) over each range into out (ranges, M, N), codes.
 
     Returns which rows, of which groups of WIDTH columns, of each range are left as they were.
     """
-    sums = values_of(out, row.output)
+    sums = values_of(out, row.output).copy()  # some are written that are found to have failed
     failed = np.zeros((*out.shape[:2], -(-out.shape[2] // WIDTH)), np.bool_)
     if not sums.size:
         return failed

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockScales", "Matrix", "Record", "accumulate"]
 
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
 
 
@@ -42,7 +43,7 @@ class Record(NamedTuple):
 
 
 def accumulate(
-    row: Instruction, a: Matrix, b: Matrix, out: NDArray[np.uint64], ranges: Indices,
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices,
     scales: BlockScales | None = None, record: Record | None = None,
 ) -> None:  # fmt: skip
     """Sums of products over each range of k, as the instruction gives them.
@@ -54,7 +55,7 @@ def accumulate(
     a, b : Matrix
         (batch, M, K) and (batch, K, N).
     out : (ranges, batch, M, N)
-        Codes of the row's output format, the accumulators: c on entry, D on exit.
+        Codes of the row's output format, of its own dtype or as uint64, the accumulators: c on entry, D on exit.
     ranges : (ranges, 2 or 3)
         start and stop of each; if there is a step, it is 1. The instructions of a range begin at its start.
     scales : BlockScales, optional
@@ -65,7 +66,9 @@ def accumulate(
     ranges = np.ascontiguousarray(ranges)
     kernels = next((module for module in (floats, doubles) if module.can_do(row)), None) if record is None else None
     if kernels is None:
-        _in_integers(row, a, b, out, ranges, scales, record)
+        wide = out.astype(np.uint64)
+        _in_integers(row, a, b, wide, ranges, scales, record)
+        out[...] = wide
         return
     for n in range(out.shape[1]):
         one = slice(n, n + 1)
@@ -73,7 +76,7 @@ def accumulate(
         of_one = BlockScales(scales.a[n], scales.b[n], scales.of) if scales else None
         failed = kernels.accumulate(row, lines, stripes, out[:, n], ranges, of_one)
         for part, rows, columns in _pieces(failed, kernels.WIDTH, out.shape[3]):
-            some = np.ascontiguousarray(out[part, n, rows, columns])[np.newaxis, np.newaxis]
+            some = np.ascontiguousarray(out[part, n, rows, columns], np.uint64)[np.newaxis, np.newaxis]
             left, right = Matrix(a.codes[one, rows], a.format), Matrix(b.codes[one, :, columns], b.format)
             cut = BlockScales(scales.a[one, rows], scales.b[one, :, columns], scales.of) if scales else None
             _in_integers(row, left, right, some, ranges[part : part + 1], cut, None)

@@ -36,7 +36,7 @@ def can_do(row: Instruction) -> bool:
 
 
 def accumulate(
-    row: Instruction, a: Matrix, b: Matrix, out: NDArray[np.uint64], ranges: Indices, scales: BlockScales | None
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, scales: BlockScales | None
 ) -> NDArray[np.bool_]:
     """Sums of a (M, K) times b (K, N) over each range into out (ranges, M, N), codes.
 

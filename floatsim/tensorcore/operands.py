@@ -74,15 +74,17 @@ def decoded_scales(scales: BlockScales) -> list[tuple[Indices, Indices]]:
 
 
 def values_of(codes: Codes, fmt: FloatFormat) -> Floats:
-    """Accumulators as the floats that hold them: float64 for FP64, else float32."""
-    narrow = codes.astype(fmt.code_dtype)
+    """Accumulators as the floats that hold them: float64 for FP64, else float32; in the codes' memory, if they fit."""
+    own = np.ascontiguousarray(codes, fmt.code_dtype)
     if fmt == FP16:
-        return narrow.view(np.float16).astype(np.float32)
-    return narrow.view(np.float64 if fmt == FP64 else np.float32)
+        return own.view(np.float16).astype(np.float32)
+    return own.view(np.float64 if fmt == FP64 else np.float32)
 
 
-def store(sums: Floats, failed: NDArray[np.bool_], width: int, out: NDArray[np.uint64], fmt: FloatFormat) -> None:
+def store(sums: Floats, failed: NDArray[np.bool_], width: int, out: Codes, fmt: FloatFormat) -> None:
     """Write the codes of what did not fail; `failed` has one mark for each `width` columns of a row."""
+    if np.may_share_memory(sums, out):  # there they are
+        return
     codes = sums.astype(np.float16).view(np.uint16) if fmt == FP16 else sums.view(fmt.code_dtype)
     if failed.any():
         out[...] = np.where(failed.repeat(width, axis=2)[:, :, : out.shape[2]], out, codes)
