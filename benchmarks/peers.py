@@ -300,3 +300,20 @@ PEERS = {
     "pychop": Peer("pychop", "pychop", 1 << 16, _pychop_quantize, _nothing, _nothing, _pychop_multiply),
     "APyTypes": Peer("apytypes", "apytypes", 1 << 20, _apy_quantize, _apy_convert, _apy_operate, _apy_multiply),
 }
+
+
+# -- mmasim: matrix units, and nothing else ------------------------------------------------------------------------
+
+
+def mmasim(operands: list[np.ndarray]) -> Job | None:
+    """FP16 products as Hopper's wgmma, of any size: mmasim does not hold the shape against the instruction's."""
+    try:
+        import torch
+        from mmasim.nv_ptx import WGMMA
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    unit = WGMMA("Hopper", "m64n8k16.f32.f16.f16")
+    a, b = (torch.from_numpy(codes.view(np.int16)).view(torch.float16) for codes in operands)
+    c = torch.zeros(len(a), b.shape[1])
+    return Job(lambda: unit(a, b, c), _torch_values)

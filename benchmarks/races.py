@@ -16,6 +16,8 @@ from numba import config
 import floatsim as fs
 from floatsim import reference_sums
 from floatsim.contexts import resolve
+from floatsim.tensorcore.instructions import Scales
+from floatsim.tensorcore.reference import Scaled
 
 from . import peers, sums
 from .peers import Job
@@ -46,8 +48,11 @@ def _ours(call: Call, operands: list[np.ndarray]) -> Job | str:
     function = getattr(fs, "sum" if len(operands) == 1 else "matmul", None)
     if function is None:
         return "floatsim has no sum yet"
-    arrays = [fs.from_codes(x, call.fmt) if call.fmt.dtype is None else x.view(call.fmt.dtype) for x in operands]
-    run = functools.partial(function, *arrays, accumulate=call.how, **call.keywords)
+    terms, scales = operands[:2], operands[2:]
+    arrays = [fs.from_codes(x, call.fmt) if call.fmt.dtype is None else x.view(call.fmt.dtype) for x in terms]
+    names = ("scale_a", "scale_b")
+    of_blocks = {name: fs.from_codes(x, call.scale) for name, x in zip(names, scales, strict=False)}
+    run = functools.partial(function, *arrays, accumulate=call.how, **of_blocks, **call.keywords)
 
     def run_with_settings() -> Any:
         before = config.NUMBA_NUM_THREADS
@@ -66,6 +71,10 @@ def _sgemm(_: Call, operands: list[np.ndarray]) -> Job:
     return Job(lambda: a @ b, np.asarray)
 
 
+def _mmasim(call: Call, operands: list[np.ndarray]) -> Job | str:
+    return peers.mmasim(operands) or "not installed"
+
+
 def _numpy_sum(_: Call, operands: list[np.ndarray]) -> Job:
     x = operands[0].view(np.float16).astype(np.float32)
     return Job(lambda: np.sum(x), np.asarray)
@@ -77,7 +86,8 @@ def _numpy_accumulate(_: Call, operands: list[np.ndarray]) -> Job:
 
 
 _KNOWN: dict[str, Callable[[Call, list[np.ndarray]], Job | str]] = {
-    sums.OURS: _ours, sums.SGEMM: _sgemm, sums.NUMPY_SUM: _numpy_sum, sums.NUMPY_ACCUMULATE: _numpy_accumulate,
+    sums.OURS: _ours, sums.SGEMM: _sgemm, sums.MMASIM: _mmasim, sums.NUMPY_SUM: _numpy_sum,
+    sums.NUMPY_ACCUMULATE: _numpy_accumulate,
 }  # fmt: skip
 _OTHER_SUMS = (sums.SGEMM, sums.NUMPY_SUM)  # not sums whose bits anybody else is to have
 
@@ -123,6 +133,15 @@ def _fitted(call: Call, longest: float) -> _Runner | str:
     return _Runner(shape, operands, found)
 
 
+def _shortened(call: Call, operands: list[np.ndarray], most: int) -> list[np.ndarray]:
+    """Operands of a product with at most so many terms."""
+    a, b, *scales = operands
+    if scales:
+        parts = -(-most // sums.EVERY[call.scale])
+        scales = [scales[0][:, :parts], scales[1][:parts]]
+    return [a[:, :most], b[:most], *scales]
+
+
 def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list[int]:
     """[differing, compared] of floatsim's results against `reference_sums`, of `most` terms altogether."""
     if len(operands) == 1:
@@ -130,7 +149,7 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
         columns = [[(code, None) for code in operands[0]]]
         picked = np.array([0])
     else:
-        a, b = operands = [operands[0][:, :most], operands[1][:most]]
+        a, b, *scales = operands = _shortened(call, operands, most)
         size = a.shape[0] * b.shape[1]
         picked = np.random.default_rng(0).choice(size, min(size, max(1, most // a.shape[1])), replace=False)
         columns = [list(zip(a[n // b.shape[1]], b[:, n % b.shape[1]], strict=True)) for n in picked]
@@ -139,8 +158,17 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
     def code(x: Any) -> reference_sums.Code | None:
         return None if x is None else reference_sums.Code(int(x), call.fmt)
 
+    def scaled(n: int) -> Scaled | None:
+        if not call.scale:
+            return None
+        i, j = divmod(n, b.shape[1])
+        of = Scales(sums.EVERY[call.scale], fs.as_format(call.scale))
+        return Scaled(scales[0][i].tolist(), scales[1][:, j].tolist(), of)
+
     expected = [
-        reference_sums.accumulate(how, [(code(x), code(y)) for x, y in column], manner, int(n)).code
+        reference_sums.accumulate(
+            how, [(code(x), code(y)) for x, y in column], manner, int(n), scales=scaled(int(n))
+        ).code
         for n, column in zip(picked, columns, strict=True)
     ]
     found = job(call, operands)

@@ -16,6 +16,7 @@ from . import peers
 from .cases import CUSTOM, DIRECTED
 
 OURS, SGEMM, NUMPY_SUM, NUMPY_ACCUMULATE = "floatsim", "sgemm", "np.sum float32", "np.add.accumulate"
+MMASIM = "mmasim"
 SLOWER, FASTER, MICROSECONDS = "x slower", "x faster", "us"
 
 
@@ -45,6 +46,13 @@ TARGETS = {
     "Exact, wide": Target("Exact of BF16 and FP32 inputs against sgemm", 200, 80),
     "recording": Target("recording overflow, underflow and NaN against not", 4, 2.5),
     "recording all": Target("recording everything, with the first k, against not", 10, 6),
+    "Hopper": Target("FP16 as Hopper's matrix units, 16 products at once, against sgemm", 14, 11),
+    "Ampere": Target("FP16 as Ampere's, 8 at once", 18, 14),
+    "Volta": Target("FP16 as Volta's, 4 at once", 25, 20),
+    "FP8 units": Target("FP8 as Hopper's, promoted to FP32 or not, against FP16", 1.3, 1.0),
+    "scaled units": Target("block-scaled FP8 and FP4 as Blackwell's, against sgemm", 25, 15),
+    "AMD": Target("as the matrix units of CDNA 1, 2 and 3", 40, 25),
+    "mmasim": Target("FP16 as Hopper's against mmasim", 100, 180, FASTER),
     "APyTypes": Target("FP16 against APyTypes", 50, 70, FASTER),
     "gfloat": Target("FP16 against a loop over k with gfloat", 400, 600, FASTER),
     "pychop": Target("FP16 against a loop over k with pychop", 5000, 7000, FASTER),
@@ -59,7 +67,10 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Call:
-    """What is timed. `shape` is (M, N, K) of a product, or the length of a sum; longer calls get less: see `races`."""
+    """What is timed. `shape` is (M, N, K) of a product, or the length of a sum; longer calls get less: see `races`.
+
+    `scale` is the format of the scales of block-scaled operands.
+    """
 
     fmt: fs.FloatFormat
     how: str = ""
@@ -69,6 +80,7 @@ class Call:
     mode: str = "ties_to_even"
     events: tuple[str, ...] = ()
     threads: int = 1
+    scale: str = ""
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -80,6 +92,7 @@ class Call:
         said = [self.how]
         if self.fmt not in {leaf.format for leaf in leaves(fs.as_accumulation(self.how))}:
             said.append(f"of {self.fmt.name}")
+        said += [f"scales of {self.scale.upper()}"] * bool(self.scale)
         said += [f"{self.data} data"] * (self.data != "easy")
         said += [self.mode.replace("_", " ")] * (self.mode != "ties_to_even")
         said += [f"recording {'everything' if self.events == _ALL else ', '.join(self.events)}"] * bool(self.events)
@@ -171,6 +184,28 @@ def _sums() -> Iterator[Row]:
     yield Row("sum", Call(fs.FP16, _sequential(fs.FP16), many), rivals[NUMPY_ACCUMULATE], "sequential sum")
 
 
+_AMD = (
+    ("cdna1", fs.FP16), ("cdna1", fs.BF16), ("cdna1", fs.FP32), ("cdna2", fs.FP16), ("cdna2", fs.BF16),
+    ("cdna3", fs.FP16), ("cdna3", fs.TF32), ("cdna3", fs.E4M3FNUZ),
+)  # fmt: skip
+
+
+def _matrix_units() -> Iterator[Row]:
+    hopper = Call(fs.FP16, "hopper")
+    yield Row("units", hopper, _SGEMM, "Hopper")
+    yield Row("units", Call(fs.FP16, "ampere"), _SGEMM, "Ampere")
+    yield Row("units", Call(fs.FP16, "volta"), _SGEMM, "Volta")
+    for how in "hopper", "blocked(hopper, 128, fp32)":
+        yield Row("units", Call(fs.E4M3, how), hopper, "FP8 units")
+    for fmt, scale in (fs.E4M3, "e8m0"), (fs.E2M1, "e8m0"), (fs.E2M1, "e4m3"):
+        yield Row("units", Call(fmt, "blackwell", scale=scale), _SGEMM, "scaled units")
+    for how, fmt in _AMD:
+        yield Row("units", Call(fmt, how), _SGEMM, "AMD")
+    yield Row("units", replace(hopper, threads=2), hopper, "threads")
+    small = replace(hopper, shape=(128,) * 3)
+    yield Row("units of mmasim", small, replace(small, who=MMASIM), "mmasim")
+
+
 def _threads() -> Iterator[Row]:
     for fmt, _ in _FORMATS[:3]:
         one = Call(fmt, _sequential(fmt))
@@ -198,15 +233,20 @@ def _rates() -> Iterator[Row]:
 
 def rows() -> list[Row]:
     return [
-        *_products(), *_exact(), *_recording(), *_rivals(), *_sums(), *_threads(), *_small(), *_rates(),
+        *_products(), *_exact(), *_recording(), *_matrix_units(), *_rivals(), *_sums(), *_threads(), *_small(),
+        *_rates(),
     ]  # fmt: skip
 
 
 # -- data ----------------------------------------------------------------------------------------------------------
 
 
+EVERY = {"e8m0": 32, "e4m3": 16}
+"""How many elements share a scale of these formats."""
+
+
 def codes(call: Call, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Codes of a (M, K) and b (K, N), or of the terms of a sum.
+    """Codes of a (M, K) and b (K, N), and of their scales if they have some; or of the terms of a sum.
 
     easy: N(0, 1). wide: exponents spread evenly from the format's smallest subnormal to where 512 products do not yet
     overflow.
@@ -221,4 +261,9 @@ def codes(call: Call, shape: tuple[int, ...]) -> list[np.ndarray]:
             exponents = rng.integers(fmt.emin - fmt.trailing_bits, (fmt.emax - 10) // 2, size, endpoint=True)
             x = np.ldexp(np.copysign(rng.uniform(1, 2, size), x), exponents)
         found.append(fs.encode(x, fmt))
+    if call.scale:
+        parts = -(-shape[2] // EVERY[call.scale])
+        found += [
+            fs.encode(2.0 ** rng.integers(-3, 4, size), call.scale) for size in ((shape[0], parts), (parts, shape[1]))
+        ]
     return found
