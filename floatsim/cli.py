@@ -522,8 +522,9 @@ def survey(
     ] = None,
     accumulate: Annotated[
         list[str] | None,
-        typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)'; `same` is the inputs' "
-                                                "format. Several, or with commas."),
+        typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
+                                                "`same` is the inputs' format, `tensorcore` every matrix unit. "
+                                                "Several, or with commas."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the picture (.png, .pdf, .svg).")] = Path(
         "floatsim-survey.png"

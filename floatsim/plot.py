@@ -5,6 +5,7 @@ One colour per format everywhere, from the one table below; matplotlib is import
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -297,6 +298,7 @@ def heatmap(
     title: str | None = None,
     label: str = "relative error",
     notes: Mapping[tuple[str, str], str] | None = None,
+    texts: Mapping[tuple[str, str], str] | None = None,
     limits: tuple[float, float] | None = None,
     colorbar: bool = True,
 ) -> Axes:
@@ -314,6 +316,8 @@ def heatmap(
         Of the colour bar.
     notes : mapping of (row, column) to str, optional
         Cells in which results were lost, and how many: the note stands on black, under the number.
+    texts : mapping of (row, column) to str, optional
+        What a cell says instead of its number.
     limits : (float, float), optional
         Errors at the ends of the colours. Default: the powers of ten around the table's.
     colorbar : bool
@@ -335,8 +339,6 @@ def heatmap(
     >>> [text.get_text() for text in ax.texts]
     ['0.1 %', '$1\\\\cdot10^{-7}$', '-', '$1\\\\cdot10^{-8}$']
     """
-    import math
-
     import numpy as np
     from matplotlib import colormaps
     from matplotlib.colors import LogNorm
@@ -363,6 +365,7 @@ def heatmap(
         tint = palette(norm(max(value, limits[0]))) if math.isfinite(value) else _PALE
         tint = LOST_COLOUR if math.isinf(value) else tint
         text = "-" if math.isnan(value) else "∞" if math.isinf(value) else _power(value)
+        text = (texts or {}).get((rows[i], columns[j]), text)
         if note is not None and not math.isfinite(value):  # nothing else to say
             tint, text, note = LOST_COLOUR, note, None
         ax.add_patch(_cell(j, i, tint))
@@ -561,39 +564,101 @@ def _common_limits(tensors: Mapping[str, Any]) -> tuple[float, float]:
 
 def _column(accumulator: str) -> str:
     """An accumulation as the label of a narrow column."""
+    if accumulator.startswith("tensorcore("):
+        return accumulator.removeprefix("tensorcore(").removesuffix(")").replace(", ", "\n")
     inner = accumulator.removeprefix("sequential(").removesuffix(")") if accumulator[:4] == "sequ" else accumulator
     return inner.replace(", ", ",\n").replace("(", "\n(")
 
 
+_MOST_LEVEL = 6  # columns whose names have room side by side
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What the lower half of a slide shows: which measure, on which scale, and what is written beside it."""
+
+    measure: str
+    limits: tuple[float, float]
+    label: str
+    about: str
+
+
+_ERRORS = _Scene(
+    "relative_error", (1e-8, 1.0), "relative error (Frobenius norm)",
+    "columns: the accumulator (same: the inputs' format); rows: the format of the inputs;   "
+    "black: results infinite or NaN though the exact one is finite;   -: not computed",
+)  # fmt: skip
+_UNITS = _Scene(
+    "mean_ulps", (1e-2, 1e4), "mean error (ulps of the result)",
+    "columns: the accumulator; rows: the format of the inputs;   "
+    "≠: so many results have other bits than in the matrix unit before (=: none);   -: not computed",
+)  # fmt: skip
+
+
 def _draw_products(figure: Any, report: SurveyLike) -> None:
-    """A row of heat maps with one colour bar."""
+    """A row of heat maps with one colour bar: of errors; of matrix units, how far off and how unlike they are."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
 
-    errors = {p.name: report.table("relative_error", p.name) for p in report.products}
-    lost = {p.name: report.table("nonfinite", p.name) for p in report.products}
-    limits = (1e-8, 1.0)
+    unlike = {p.name: _by_cell(report.table("differs", p.name)) for p in report.products}
+    units = any(unlike.values())
+    scene = _UNITS if units else _ERRORS
     axes = figure.subplots(1, len(report.products), squeeze=False)[0]
     for ax, product in zip(axes, report.products, strict=True):
         table = {
             row: {_column(column): value for column, value in cells.items()}
-            for row, cells in errors[product.name].items()
+            for row, cells in report.table(scene.measure, product.name).items()
         }
-        notes = {
-            (row, _column(column)): f"∞ {_share(share)}"
-            for row, cells in lost[product.name].items()
-            for column, share in cells.items()
-            if share
-        }
+        lost = _by_cell(report.table("nonfinite", product.name))
+        notes = {cell: f"∞ {_share(share)}" for cell, share in lost.items() if share}
         title = "\n".join(dict.fromkeys([product.name, product.expression]))
-        heatmap(table, ax=ax, title=title, notes=notes, limits=limits, colorbar=False)
-    mesh = ScalarMappable(LogNorm(*limits), axes[0].collections[0].cmap)
-    figure.colorbar(mesh, ax=list(axes), label="relative error (Frobenius norm)", pad=0.01, aspect=18)
-    figure.supxlabel(
-        "columns: the accumulator (same: the inputs' format); rows: the format of the inputs;   "
-        "black: results infinite or NaN though the exact one is finite;   -: not computed",
-        fontsize="medium",
-    )
+        texts = (
+            _unit_texts(_by_cell(report.table(scene.measure, product.name)), unlike[product.name]) if units else None
+        )
+        heatmap(table, ax=ax, title=title, notes=notes, texts=texts, limits=scene.limits, colorbar=False)
+        if units:
+            for text in ax.texts:
+                text.set(fontsize=9, linespacing=1.3)
+            for label in ax.get_xticklabels() if len(ax.get_xticks()) > _MOST_LEVEL else []:
+                label.set(rotation=40, ha="right", rotation_mode="anchor", fontsize=10)
+    mesh = ScalarMappable(LogNorm(*scene.limits), axes[0].collections[0].cmap)
+    figure.colorbar(mesh, ax=list(axes), label=scene.label, pad=0.01, aspect=18)
+    figure.supxlabel(scene.about, fontsize="medium")
+
+
+def _by_cell(table: Mapping[str, Mapping[str, float | None]]) -> dict[tuple[str, str], float]:
+    """The numbers that there are, by row and column as a heat map names them."""
+    return {
+        (row, _column(column)): value
+        for row, cells in table.items()
+        for column, value in cells.items()
+        if value is not None
+    }
+
+
+def _unit_texts(
+    ulps: Mapping[tuple[str, str], float], unlike: Mapping[tuple[str, str], float]
+) -> dict[tuple[str, str], str]:
+    """The mean error, and under it how many results the unit before does not share; "=" where it shares all."""
+    return {
+        cell: f"{_short_number(error)}\n{_unlike(unlike[cell])}" if cell in unlike else _short_number(error)
+        for cell, error in ulps.items()
+    }
+
+
+def _short_number(x: float) -> str:
+    """At most four letters."""
+    if math.isnan(x):
+        return "-"
+    if x == 0 or 0.01 <= x < 9999.5:
+        return f"{x:.0f}" if x == 0 or x >= 9.5 else f"{x:.1g}"
+    return "<.01" if x < 0.01 else f"{x:.0e}".replace("e+0", "e").replace("e+", "e")
+
+
+def _unlike(share: float) -> str:
+    if share in (0, 1):
+        return "≠100%" if share else "="
+    return "≠<1%" if share < 0.01 else f"≠{min(100 * share, 99):.0f}%"
 
 
 def survey_figure(report: SurveyLike) -> Figure:

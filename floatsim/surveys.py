@@ -8,16 +8,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from floatsim.accumulation import Accumulation, AccumulationLike, Exact, as_accumulation, parse
+from floatsim.accumulation import (
+    Accumulation,
+    AccumulationLike,
+    Exact,
+    TensorCore,
+    as_accumulation,
+    fitted,
+    parse,
+    tensor_cores,
+)
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.recording import Counts, record
+from floatsim.tensorcore.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from floatsim.arrays import FloatArray
+
 __all__ = [
-    "ACCUMULATORS", "EVENT_COLUMNS", "FORMATS", "Product", "SurveyReport", "SurveyRow", "TensorRow", "survey",
+    "ACCUMULATORS", "EVENT_COLUMNS", "FORMATS", "UNITS", "Product", "SurveyReport", "SurveyRow", "TensorRow", "survey",
 ]  # fmt: skip
 
 FORMATS = (FP32, FP16, BF16, E4M3, E5M2)
@@ -32,7 +44,10 @@ EVENT_COLUMNS = (
 )  # fmt: skip
 """What the table counts: the rounding, and what happened there."""
 
-MEASURES = ("max_ulps", "mean_ulps", "relative_error", "nonfinite")
+UNITS = "tensorcore"
+"""The accumulator that stands for every matrix unit that takes the inputs, the oldest of each maker first."""
+
+MEASURES = ("max_ulps", "mean_ulps", "relative_error", "nonfinite", "differs")
 
 _DIGITS = {
     "forward pass": "activations @ weights",
@@ -97,7 +112,8 @@ class SurveyRow:
     *rounded* inputs, in ulps of that product in the accumulator's format (Goldberg's; where it is not zero), so what
     the arithmetic did.
     `relative_error`: distance to the exact product of the *given* inputs over that product, both in the Frobenius
-    norm, so what everything did.
+    norm, so what everything did. `differs`: of sums by matrix units, the share of the results whose bits are not those
+    of the unit in the row before (two NaN are alike); None where that is none.
     """
 
     product: str
@@ -109,6 +125,7 @@ class SurveyRow:
     max_ulps: float
     mean_ulps: float
     relative_error: float
+    differs: float | None = None
 
     def share(self, stage: str, event: str) -> float | None:
         """Share of the roundings of "products" or "sums" to which `event` happened; None where there are none."""
@@ -134,7 +151,7 @@ class SurveyReport:
         Parameters
         ----------
         measure : str
-            "relative_error", "max_ulps", "mean_ulps" or "nonfinite".
+            "relative_error", "max_ulps", "mean_ulps", "nonfinite" or "differs".
         product : str, optional
             Which one; the first by default.
 
@@ -217,17 +234,26 @@ class SurveyReport:
         """The table of one product: a row a format and accumulator."""
         head = ["format", "accumulator", *(f"{_SHORT[stage]}\n{_SHORT[event]}" for stage, event in EVENT_COLUMNS),
                 "lost to\ninf/NaN", "max\nulps", "mean\nulps", "relative\nerror"]  # fmt: skip
-        return head, [
+        cells = [
             [r.format.name, _short(str(r.accumulator)),
              *(_percent(r.share(stage, event)) for stage, event in EVENT_COLUMNS),
-             _percent(r.nonfinite), _number(r.max_ulps), _number(r.mean_ulps), _number(r.relative_error, ".1e")]
+             _percent(r.nonfinite), _number(r.max_ulps), _number(r.mean_ulps), _number(r.relative_error, ".1e"),
+             _percent(r.differs)]
             for r in self.rows if r.product == product.name
         ]  # fmt: skip
+        return (head, [row[:-1] for row in cells]) if self._has_no_neighbours else ([*head, "unlike\nabove"], cells)
+
+    @property
+    def _has_no_neighbours(self) -> bool:
+        return all(r.differs is None for r in self.rows)
 
     def _input_caption(self) -> str:
         """What the numbers mean; and which inputs are no numbers, if any."""
         notes = [f" {name} also holds {words}." for name in self.tensors if (words := self.nonfinite_in_words(name))]
         return _INPUT_CAPTION + "".join(notes)
+
+    def _caption(self) -> str:
+        return _CAPTION if self._has_no_neighbours else f"{_CAPTION} {_UNLIKE}"
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.text import Text
@@ -242,13 +268,13 @@ class SurveyReport:
             if whole.__rich_measure__(console, options).maximum <= options.max_width:
                 yield whole
             else:  # too narrow for one table: events first, then errors
-                errors = len(head) - 4
+                errors = head.index("lost to\ninf/NaN")
                 yield _rich_table(head[:errors], [row[:errors] for row in rows])
                 yield ""
                 yield _rich_table(head[:2] + head[errors:], [row[:2] + row[errors:] for row in rows])
             if note := _note(product):
                 yield Text(note, "bold")
-        yield Text(f"\n{_CAPTION}", "dim")
+        yield Text(f"\n{self._caption()}", "dim")
 
     def __str__(self) -> str:
         import io
@@ -275,7 +301,7 @@ class SurveyReport:
         for product in self.products:
             parts.append(table(_heading(product), *self._cells(product)))
             parts += [f"<p>{escape(note)}</p>"] if (note := _note(product)) else []
-        return "<div>" + "".join(parts) + f"<p>{escape(_CAPTION)}</p></div>"
+        return "<div>" + "".join(parts) + f"<p>{escape(self._caption())}</p></div>"
 
 
 _SHORT = {
@@ -291,6 +317,9 @@ _CAPTION = (
     "exact product of the rounded inputs. Relative error: against the exact product of the given inputs, in the "
     "Frobenius norm."
 )
+
+
+_UNLIKE = "unlike above: percent of the results whose bits are not those of the matrix unit in the row above."
 
 
 def _nonfinite(x: NDArray[np.float64]) -> dict[str, int]:
@@ -329,8 +358,9 @@ def _heading(product: Product) -> str:
 
 
 def _short(accumulator: str) -> str:
-    """As a label: `fp16, fused` for `sequential(fp16, fused)`; within another, `fp16` for `sequential(fp16)`."""
-    if m := re.fullmatch(r"sequential\((.*)\)", accumulator):
+    """As a label: `fp16, fused` for `sequential(fp16, fused)`, `hopper` for `tensorcore(hopper)`; within another,
+    `fp16` for `sequential(fp16)`."""
+    if m := re.fullmatch(r"(?:sequential|tensorcore)\((.*)\)", accumulator):
         return m[1]
     return re.sub(r"sequential\(([^(),]*(\(\d+,\d+\))?)\)", r"\1", accumulator)
 
@@ -358,8 +388,8 @@ def _number(value: float, spec: str = ".2g") -> str:
     return f"{value:.1e}"
 
 
-def _json_number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _json_number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _events(counts: Counts) -> dict[str, int]:
@@ -376,9 +406,33 @@ def _resolve(how: AccumulationLike, fmt: FloatFormat) -> Accumulation:
 
 
 def _accumulations(asked: Iterable[Accumulation | str], fmt: FloatFormat, all_of_them: bool) -> list[Accumulation]:
-    """Each accumulation once; of the default ones those that are no less precise than the inputs."""
+    """Each accumulation once that takes the inputs; of the default ones those that are no less precise than these."""
     found = dict.fromkeys(_resolve(how, fmt) for how in asked)
-    return [how for how in found if all_of_them or how.result_format.precision >= fmt.precision]
+    precise = [how for how in found if all_of_them or how.result_format.precision >= fmt.precision]
+    return [how for how in precise if _refusal(how, fmt) is None]
+
+
+def _refusal(how: Accumulation, fmt: FloatFormat) -> ValueError | None:
+    """What a matrix unit says that does not take such inputs."""
+    try:
+        fitted(how, fmt, fmt)
+    except ValueError as error:
+        return error
+    return None
+
+
+def _asked(accumulators: Any, formats: Sequence[FloatFormat]) -> tuple[Accumulation | str, ...]:
+    """The accumulators asked for, each once; all matrix units for UNITS. One that no format suits is an error."""
+    found: dict[Accumulation | str, None] = {}
+    for how in _one_or_more(accumulators):
+        units = isinstance(how, str) and how.strip().lower() == UNITS
+        some = [TensorCore(name) for name in ARCHITECTURES] if units else [how]
+        refusals = [_refusal(_resolve(one, fmt), fmt) for one in some for fmt in formats]
+        if refusals and all(refusals):
+            why = f"no matrix unit multiplies {', '.join(map(str, formats))}" if units else refusals[0]
+            raise ValueError(f"accumulators: {why}")
+        found |= dict.fromkeys(some)
+    return tuple(found)
 
 
 def _matrix(x: Any, name: str) -> NDArray[np.float64]:
@@ -512,8 +566,9 @@ def survey(
     formats : format or iterable of format, optional
         Of the inputs. Default: FP32, FP16, BF16, E4M3, E5M2.
     accumulators : Accumulation or str, or iterable of them, optional
-        `same` in a text stands for the inputs' format. Default: same, sequential(same, fused), fp16, bf16, fp32 and
-        exact(fp32), leaving out those less precise than the inputs.
+        `same` in a text stands for the inputs' format, and `tensorcore` for every matrix unit (`fs.TensorCore`), the
+        oldest of each maker first. Units are left out where they do not take the inputs. Default: same,
+        sequential(same, fused), fp16, bf16, fp32 and exact(fp32), leaving out those less precise than the inputs.
     limit : int
         At most so many multiply-adds of each product: of a larger one, evenly spaced rows and columns are taken.
     title : str, optional
@@ -545,12 +600,12 @@ def survey(
     tensors = {str(name): _matrix(x, str(name)) for name, x in _tensors(a, b).items()}
     expressions = _expressions(_DIGITS if a is None and products is None else products, list(tensors))
     chosen = tuple(dict.fromkeys(as_format(fmt) for fmt in _one_or_more(FORMATS if formats is None else formats)))
-    asked = tuple(dict.fromkeys(_one_or_more(ACCUMULATORS if accumulators is None else accumulators)))
-    if not chosen or not asked:
-        raise ValueError(f"{'accumulators' if chosen else 'formats'} must name at least one")
     for fmt in chosen:
         if fmt.is_scale:
             raise ValueError(f"formats: {fmt.name} is a scale format, which has no arithmetic")
+    asked = _asked(ACCUMULATORS if accumulators is None else accumulators, chosen)
+    if not chosen or not asked:
+        raise ValueError(f"{'accumulators' if chosen else 'formats'} must name at least one")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ValueError(f"limit must be a positive integer, not {limit!r}")
     planned = tuple(_product(name, expression, tensors, limit) for name, expression in expressions.items())
@@ -585,6 +640,7 @@ class _Judge:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, FloatFormat | None], tuple[Any, Any, NDArray[np.float64]]] = {}
+        self._unit: tuple[int, FloatFormat, FloatArray] | None = None  # what a matrix unit just made of a product
 
     def _exact(self, product: Product, fmt: FloatFormat | None) -> tuple[Any, Any, NDArray[np.float64]]:
         """(a, b, a @ b), the inputs rounded to `fmt` (None: as given), their product exact, then rounded to FP64."""
@@ -612,14 +668,26 @@ class _Judge:
         a, b, exact = self._exact(product, fmt)
         *_, truth = self._exact(product, None)
         with record() as log:
-            result = matmul(a, b, accumulate=how).values
+            given = matmul(a, b, accumulate=how)
+        result = given.values
         finite = np.isfinite(result) & np.isfinite(truth)
         lost = float(np.mean(np.isfinite(truth) & ~np.isfinite(result)))
         rounds_products = "matmul.product" in log.counts
         return SurveyRow(
             product.name, fmt, how, log["matmul.product"] if rounds_products else None, log["matmul.sum"], lost,
-            *_ulps(result[finite], exact[finite], how.result_format), _relative(result[finite], truth[finite]),
+            *_ulps(result[finite], exact[finite], given.format), _relative(result[finite], truth[finite]),
+            self._unlike(product, fmt, how, given),
         )  # fmt: skip
+
+    def _unlike(self, product: Product, fmt: FloatFormat, how: Accumulation, result: FloatArray) -> float | None:
+        """The share of the results that differ from those of the matrix unit just before, on the same inputs."""
+        import numpy as np
+
+        before, self._unit = self._unit, (id(product), fmt, result) if tensor_cores(how) else None
+        if before is None or self._unit is None or before[:2] != self._unit[:2] or before[2].format != result.format:
+            return None
+        alike = (before[2].codes == result.codes) | (np.isnan(before[2].values) & np.isnan(result.values))
+        return float(np.mean(~alike))
 
 
 def _ulps(result: NDArray[np.float64], exact: NDArray[np.float64], fmt: FloatFormat) -> tuple[float, float]:

@@ -364,6 +364,22 @@ def test_survey_of_the_shipped_data(run):
     assert "<svg" in Path("digits.svg").read_text(encoding="utf-8")
 
 
+def test_survey_of_matrix_units(run, matrices):
+    code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16,e4m3", "--accumulate", "tensorcore", "--json")
+    assert (code, err) == (0, "")
+    rows = json.loads(out)["rows"]
+    units = [(row["format"], row["accumulator"]) for row in rows]
+    assert ("FP16", "tensorcore(volta)") in units
+    assert ("E4M3", "tensorcore(volta)") not in units
+    assert rows[0]["differs"] is None
+    assert rows[1]["differs"] is not None
+    both = "tensorcore(hopper),blocked(tensorcore(hopper, wgmma.k16), 128, fp32)"
+    code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16", "--accumulate", both, "--json")
+    assert (code, err) == (0, "")
+    assert len(json.loads(out)["rows"]) == 2
+    assert "volta does not multiply E4M3" in rejected(run("survey", "a.npy", "-f", "e4m3", "-a", "tensorcore(volta)"))
+
+
 def test_survey_rounds_as_told(run, matrices):
     down = surveyed(run, "a.npy", "b.npy", "--rounding", "RTZ", "--overflow", "saturate_finite")
     nearest = surveyed(run, "a.npy", "b.npy")

