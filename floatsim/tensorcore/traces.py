@@ -16,7 +16,7 @@ from floatsim.block_scales import block_scales
 from floatsim.conversion import read_floats
 from floatsim.formats import FloatFormat
 from floatsim.reference import Number, decode
-from floatsim.tensorcore.instructions import ExactBlocks, FmaChain, Instruction
+from floatsim.tensorcore.instructions import ExactBlocks, FmaChain, Instruction, TwoHalves
 from floatsim.tensorcore.reference import Operand, Scaled, dot, seeded
 from floatsim.tensorcore.terms import Step, Term
 
@@ -38,7 +38,8 @@ class TracedTerm:
     Attributes
     ----------
     name : str
-        "a[3]*b[3]", "c", "acc" (what the block before gave); of a group "scaled group 16..31".
+        "a[3]*b[3]", of a group "k = 16 to 31"; "c", "acc" (what the block before gave), "sum" (of an instruction that
+        adds c in the end).
     k : int or None
         Of the product; of a group's first. None for accumulators.
     factors : (float, float) or None
@@ -359,16 +360,16 @@ def _exact(row: Instruction, steps: Sequence[Step], start: int) -> Fraction | No
 
 
 def _blocks(row: Instruction, steps: Sequence[Step], values: list[list[float]]) -> Iterator[TracedBlock]:
-    each = row.roundings
     for i, step in enumerate(steps):
-        names = _accumulators(len(step.terms) - len(step.ks), first=i < each, part=i % each)
-        yield _block(row, step, i // each, i % each, values, names)
+        instruction, number = divmod(i, row.roundings)
+        yield _block(row, step, instruction, number, values, _accumulators(row, instruction, number))
 
 
-def _accumulators(n: int, first: bool, part: int) -> list[str]:
-    """The names of a step's terms that are no products; two where c is added to a sum of its own."""
-    carried = "c" if first and (part == 0 or n == 2) else "acc"
-    return ["sum", carried] if n == 2 else [carried]
+def _accumulators(row: Instruction, instruction: int, number: int) -> list[str]:
+    """The names of a step's terms that are no products: c, or what was carried; with a sum of its own, both."""
+    if isinstance(row.model, TwoHalves):
+        return ["sum", "acc" if instruction else "c"] if number == 2 else ["sum"]
+    return ["acc" if instruction or number else "c"]
 
 
 def _block(
