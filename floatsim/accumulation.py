@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -669,6 +670,7 @@ def fitted(
     return how
 
 
+@functools.lru_cache(maxsize=1024)
 def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
     """How the leaf rounds sums, and how products: what is not its own it inherits from the call.
 
@@ -686,6 +688,7 @@ def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
     return how, how if own is None else dataclasses.replace(how, rounding=own)
 
 
+@functools.lru_cache(maxsize=1024)
 def rounds_stochastically(how: Accumulation) -> bool:
     """Whether a leaf asks for stochastic rounding by itself, whatever the call says.
 
@@ -822,6 +825,9 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     return built
 
 
+_parsed = functools.lru_cache(maxsize=256)(parse)
+
+
 def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
     """An accumulation as such or from its text form; a format is short for its Sequential.
 
@@ -846,7 +852,7 @@ def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
     if isinstance(x, Accumulation):
         return x
     if isinstance(x, str):
-        return parse(x)
+        return _parsed(x)
     try:
         return Sequential(as_format(x))
     except TypeError as error:

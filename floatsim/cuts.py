@@ -58,6 +58,7 @@ def plan(how: Accumulation, ranges: bytes) -> Plan:
     return Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, numbers)
 
 
+@lru_cache(maxsize=1024)
 def partials(how: Accumulation, terms: int) -> int:
     """How many partial results an evaluation holds at most, roughly."""
     if not isinstance(how, Blocked | SplitK | Strided) or terms <= 1:

@@ -86,12 +86,17 @@ class _Sums(NamedTuple):
         needed = self.fmt.precision + 2 + (32 if stochastic else 0)
         return needed <= _KEPT and doubles.can_round(self.fmt, self.attributes)
 
+    @property
+    def _one(self) -> int:
+        """The bits of the number 1 that values are multiplied by: to the kernel they are products."""
+        return int(self.terms.b is None)
+
     def _range(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> _Range:
-        static = _Range(self.terms.lowest, self.terms.highest + 1)
+        static = _Range(self.terms.lowest, self.terms.highest + 1 + self._one)
         if static.fits:
             return static
         (least_a, largest_a), (least_b, largest_b) = _extent(a), _extent(b)
-        return _Range(least_a + least_b + 2 - self.terms.precision, largest_a + largest_b + 2)
+        return _Range(least_a + least_b + 2 - self.terms.precision - self._one, largest_a + largest_b + 2)
 
     def __call__(
         self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64], ranges: NDArray[np.int64],
@@ -109,7 +114,7 @@ class _Sums(NamedTuple):
         shape = (len(ranges), len(a), levels.number, b.shape[1])
         digits = _NO_DIGITS if self.in_floats else np.empty((math.prod(shape[:3]), shape[3]))
         gemm_exact.exact(
-            a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision, int(split), span.low,
+            a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split), span.low,
             *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
             np.empty(gemm_exact.NOTES, np.int64), doubles.work_rows(gemm_exact.rows_of_work(levels.number), index),
         )  # fmt: skip

@@ -73,7 +73,7 @@ def settle(
         seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
         manner = replace(seeded, attributes=manner.attributes)
     final = manner.attributes if direction is None else replace(manner.attributes, rounding=direction)
-    result = replace(manner, attributes=final, seed=reference.split_seed(manner.seed, RESULT))
+    result = Manner(final, reference.split_seed(manner.seed, RESULT))
     fmt = how.result_format if format is None else as_format(format)
     return Summing(how, manner, result, fmt, backends.current(backend))
 
@@ -114,18 +114,23 @@ class _Batch(NamedTuple):
     shape: tuple[int, ...]
 
 
+_ONE_PAIR = np.zeros((1, 2), np.int64)
+
+
 def _batches(a: Codes, b: Codes) -> _Batch:
     """By the rules of np.matmul."""
     x = a[np.newaxis, :] if a.ndim == 1 else a
     y = b[:, np.newaxis] if b.ndim == 1 else b
     if x.shape[-1] != y.shape[-2]:
         raise ValueError(f"a {a.shape} and b {b.shape} do not fit: K is {x.shape[-1]} in a and {y.shape[-2]} in b")
-    try:
-        batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    except ValueError:
-        raise ValueError(f"the batch dimensions of a {a.shape} and b {b.shape} do not broadcast") from None
-    numbers = [np.arange(np.prod(z.shape[:-2], dtype=np.int64)).reshape(z.shape[:-2]) for z in (x, y)]
-    pairs = np.stack([np.broadcast_to(n, batch).reshape(-1) for n in numbers], axis=1)
+    batch, pairs = (), _ONE_PAIR
+    if x.ndim > 2 or y.ndim > 2:
+        try:
+            batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        except ValueError:
+            raise ValueError(f"the batch dimensions of a {a.shape} and b {b.shape} do not broadcast") from None
+        numbers = [np.arange(np.prod(z.shape[:-2], dtype=np.int64)).reshape(z.shape[:-2]) for z in (x, y)]
+        pairs = np.stack([np.broadcast_to(n, batch).reshape(-1) for n in numbers], axis=1)
     shape = batch + x.shape[-2:-1] * (a.ndim > 1) + y.shape[-1:] * (b.ndim > 1)
     left, right = (z if z.ndim == 3 else z.reshape(math.prod(z.shape[:-2]), *z.shape[-2:]) for z in (x, y))
     return _Batch(left, right, pairs, shape)

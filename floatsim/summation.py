@@ -170,9 +170,8 @@ class _Evaluation:
     ) -> Partials:
         """Every range by the instructions of a matrix unit; c is rounded to D's format, ties to even."""
         assert isinstance(source, Products)
-        a, a_format, b, b_format = source.matrices()
-        scales = source.scales()
-        row = how.row(a_format, b_format, how.output, scales and scales.of)
+        (a, b), scales = source.matrices(), source.scales()
+        row = how.row(a.format, b.format, how.output, scales and scales.of)
         out = np.zeros((len(ranges), *source.shape), row.output.code_dtype)
         if start is not None:
             plain = copy.copy(self)  # which counts as this, but rounds as no call says
@@ -181,9 +180,8 @@ class _Evaluation:
         record = None
         if self.record:
             record = matrix_units.Record(source.where, self.counts, self.first.reshape(len(self.first), *source.shape))
-        operands = matrix_units.Matrix(a, a_format), matrix_units.Matrix(b, b_format)
         if source.length:
-            matrix_units.accumulate(row, *operands, out, ranges, scales, record)
+            matrix_units.accumulate(row, a, b, out, ranges, scales, record)
         codes = out.reshape(len(ranges), math.prod(source.shape))
         return Partials(row.output, codes, (FP32, codes.view(np.float32)) if row.output == FP32 else None)
 
@@ -256,6 +254,8 @@ class _Evaluation:
             index = source.index[[0, 2, 3]]
             index[0] += n * source.index[1]
             fast.kernel(a, b, out[n], ranges, index, seeds, *programs, *fast.extra)
+        if not leaf.format.has_signed_zero:
+            out += 0.0  # kernels round to zeros of both signs
         stacked = out[0] if batch == 1 else np.moveaxis(out, 1, 0)
         return Partials(leaf.format, floats=(carrier, stacked.reshape(len(ranges), math.prod(source.shape))))
 
@@ -453,17 +453,20 @@ def accumulate(
         start = None if c is None else Operand(c[0][tile], c[1])
         partials = evaluation.evaluate(how, source, whole, seeds, start)
         out[tile] = partials.codes.reshape(sizes)
-        first[:, *tile] = evaluation.first
-        with lock:
-            histograms[...] += evaluation.counts
+        if record:
+            first[:, *tile] = evaluation.first
+            with lock:
+                histograms[...] += evaluation.counts
 
     parts = cuts.partials(how, depth)
     pieces = _tiles(shape, depth, parts, work_of_a_tile, threads)
     if math.prod(shape):
         tiles.run(pieces, work, threads if math.prod(shape) * depth > _WORTH_THREADS else 1, title)
+    if not record:
+        return Sums(out, {}, {})
     bytes_of_flags = np.arange(256) & ~sums.NEW_NAN  # a place in `first` is all that this bit is for
     folded = [np.bincount(bytes_of_flags, histogram, minlength=256).astype(np.int64) for histogram in histograms]
-    sites = {"sum": folded[1]} if record else {}
+    sites = {"sum": folded[1]}
     if folded[0].any():
         sites["product"] = folded[0]
     first[first == NEVER] = -1

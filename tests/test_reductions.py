@@ -11,7 +11,7 @@ import oracles
 import pytest
 
 import floatsim as fs
-from floatsim import reference, reference_sums
+from floatsim import reference, reference_sums, summation
 from floatsim.accumulation import leaves, parse, settled
 from floatsim.contexts import Manner, resolve
 from floatsim.reference_sums import Code
@@ -319,3 +319,27 @@ def test_bad_input(call, message):
         return
     with pytest.raises((TypeError, ValueError), match=message):
         call(x)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quick_sums_equal_those_of_the_integer_kernels(seed, monkeypatch):
+    """Values of every size, in sums of every kind: the kernels on floats see products with 1."""
+    rng = generator("quick", str(seed))
+    every = [fmt for fmt in fs.named_formats() if not fmt.is_scale] + [fs.FloatFormat.ieee(6, 9)]
+    for _ in range(150):
+        kind = (fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier, fs.Exact)[rng.integers(5)]
+        fmt, accumulator, outer = (every[i] for i in rng.integers(0, len(every), 3))
+        how = kind(accumulator)
+        if rng.random() < 0.3:
+            how = fs.Strided(how, 3, fs.Exact(outer))
+        x = numbers(fmt, (int(rng.choice([1, 2, 9, 40])), int(rng.choice([1, 5, 33]))), rng)
+        given = {
+            "axis": int(rng.integers(2)),
+            "accumulate": how,
+            "rounding": fs.Rounding(int(rng.integers(7))),
+            "seed": 1,
+        }
+        quick = fs.sum(x, **given)
+        with monkeypatch.context() as context:
+            context.setattr(summation.machine, "environment_is_default", lambda: False)
+            assert np.array_equal(fs.sum(x, **given).codes, quick.codes), (how, fmt, given)
