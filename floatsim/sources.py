@@ -11,7 +11,7 @@ import numpy as np
 
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.leaves import Terms
-from floatsim.tensorcore.operands import BlockScales
+from floatsim.tensorcore.operands import BlockScales, Matrix
 from floatsim.widening import narrow, widen
 
 if TYPE_CHECKING:
@@ -77,20 +77,31 @@ class Products:
         return np.arange(self.length, dtype=np.int64)
 
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
-        n, (_, i, j) = self._pairs, self._tile
-        return self._a.wide[n[:, 0], i], self._a.format, self._b.wide[n[:, 1], :, j], self._b.format
+        a, b = self._cut(self._a.wide, self._b.wide)
+        return a, self._a.format, b, self._b.format
 
-    def matrices(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
-        """As `codes`, of the formats' own dtypes."""
+    def matrices(self) -> tuple[Matrix, Matrix]:
+        """Codes of the formats' own dtypes, and values as float32 where that has them all."""
+        codes = self._cut(self._a.codes, self._b.codes)
+        formats = self._a.format, self._b.format
+        if FP64 in formats:
+            return Matrix(codes[0], formats[0]), Matrix(codes[1], formats[1])
+        a, b = self._cut(self._a.floats(FP32), self._b.floats(FP32))
+        return Matrix(codes[0], formats[0], a), Matrix(codes[1], formats[1], b)
+
+    def _cut(self, a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The tile's part of two stacks; of single matrices a view."""
         n, (_, i, j) = self._pairs, self._tile
-        return self._a.codes[n[:, 0], i], self._a.format, self._b.codes[n[:, 1], :, j], self._b.format
+        if len(n) == 1:
+            (left, right), *_ = n
+            return a[left : left + 1, i], b[right : right + 1, :, j]
+        return a[n[:, 0], i], b[n[:, 1], :, j]
 
     def scales(self) -> BlockScales | None:
         """Those of the tile's operands, if they have some."""
         if self._scales is None:
             return None
-        n, (_, i, j), (a, b, of) = self._pairs, self._tile, self._scales
-        return BlockScales(a[n[:, 0], i], b[n[:, 1], :, j], of)
+        return BlockScales(*self._cut(self._scales.a, self._scales.b), self._scales.of)
 
     def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
         a, b = self._a.floats(carrier), self._b.floats(carrier)

@@ -19,7 +19,15 @@ from floatsim.tensorcore.instructions import (
     Instruction,
     LateAccumulator,
 )
-from floatsim.tensorcore.operands import BlockScales, Matrix, as_read, decoded, decoded_scales, store, values_of
+from floatsim.tensorcore.operands import (
+    BlockScales,
+    Matrix,
+    bits_read,
+    decoded_scales,
+    floats_of,
+    store,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +37,6 @@ __all__ = ["WIDTH", "accumulate", "can_do"]
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
-Exponents: TypeAlias = "NDArray[np.int32]"
 
 WIDTH = loops.WIDTH
 """Columns of which a row is done, or left alone, together."""
@@ -63,38 +70,39 @@ def _run(
     failed: NDArray[np.bool_],
 ) -> None:  # fmt: skip
     model = row.model
-    (x, x_exponents), (y, y_exponents) = (_values(row, side) for side in (a, b))
-    special = _marks(x_exponents.max(axis=1, initial=0), y_exponents.max(axis=0, initial=0))
     match model:
         case GroupedBlocks():
             assert scales is not None
-            special |= _grouped(model, x, y, sums, ranges, scales, failed)
+            failed |= _grouped(model, floats_of(a), floats_of(b), sums, ranges, scales, failed)
+        case FmaChain() if row.output == FP64:
+            loops.chain64(
+                *(np.ascontiguousarray(values_of(x.codes, FP64)) for x in (a, b)), sums, ranges, row.k, failed
+            )
         case FmaChain():
-            loop = loops.chain64 if row.output == FP64 else loops.chain32
-            loop(x.astype(sums.dtype), y.astype(sums.dtype), sums, ranges, row.k, failed)
-        case ExactBlocks():
-            loops.exact(x, y, _extents(x, 1), _extents(y, 0), sums, ranges, row.block, row.k, failed)
+            loops.chain32(floats_of(a), floats_of(b), sums, ranges, row.k, failed)
         case FlushedTree():
-            left, right = _flushed(x, a.format.emin), _flushed(y, b.format.emin)
+            left, right = _flushed(floats_of(a), a.format.emin), _flushed(floats_of(b), b.format.emin)
             loops.flushed_tree(left, right, sums, ranges, row.block, row.k, failed)
-        case LateAccumulator():
-            bits = model.fraction_bits, model.sum_bits, int(isinstance(model, EvenAndOdd))
-            wide = (e.astype(np.int64) for e in (x_exponents, y_exponents))
-            loops.late(x, y, *wide, sums, ranges, row.block, row.k, *bits, failed)
-    failed |= special
+        case ExactBlocks() | LateAccumulator():
+            (x, x_exponents), (y, y_exponents) = (_values(row, side) for side in (a, b))
+            if isinstance(model, ExactBlocks):
+                lines = _extents(floats_of(a)), _extents(np.ascontiguousarray(floats_of(b).T))
+                loops.exact(x, y, *lines, sums, ranges, row.block, row.k, failed)
+            else:
+                bits = model.fraction_bits, model.sum_bits, int(isinstance(model, EvenAndOdd))
+                loops.late(x, y, x_exponents, y_exponents, sums, ranges, row.block, row.k, *bits, failed)
+            failed |= _marks(x_exponents.max(axis=1, initial=0), y_exponents.max(axis=0, initial=0))
 
 
-def _values(row: Instruction, x: Matrix) -> tuple[NDArray[np.float64], Exponents]:
+def _values(row: Instruction, x: Matrix) -> tuple[NDArray[np.float64], Indices]:
     """Values as float64, what is not finite as 0, and exponents."""
-    codes, fmt = as_read(row, x)
-    significands, exponents = decoded((codes, fmt))
-    finite = np.abs(exponents) < integers.INFINITE
-    power = np.where(finite, exponents, 0).astype(np.int32) - fmt.trailing_bits
-    values = np.ldexp(np.where(finite, significands, 0).astype(np.float64), power)
-    return values, exponents.astype(np.int32)
+    floats = floats_of(x)
+    values, exponents = np.empty(floats.shape, np.float64), np.empty(floats.shape, np.int64)
+    loops.prepare(floats, x.format.emin, bits_read(row), values, exponents)
+    return values, exponents
 
 
-def _marks(largest_of_rows: Exponents, largest_of_columns: Exponents) -> NDArray[np.bool_]:
+def _marks(largest_of_rows: Indices, largest_of_columns: Indices) -> NDArray[np.bool_]:
     """(1, M, groups): where something is not finite."""
     rows = largest_of_rows >= integers.INFINITE
     starts = np.arange(0, len(largest_of_columns), WIDTH)
@@ -103,24 +111,20 @@ def _marks(largest_of_rows: Exponents, largest_of_columns: Exponents) -> NDArray
     return marks
 
 
-def _extents(values: NDArray[np.float64], axis: int) -> Indices:
+def _extents(lines: NDArray[np.float32]) -> Indices:
     """(lines, 2): every element of a line is a multiple of 2**low and less than 2**high."""
-    mantissas, exponents = np.frexp(values)  # 0.5 <= |mantissa| < 1
-    whole = np.ldexp(mantissas, 53).astype(np.int64)
-    last = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # of the last bit that is set
-    zero = values == 0
-    low = np.where(zero, 1 << 10, exponents - 53 + last).min(axis=axis, initial=1 << 10)
-    high = np.where(zero, -(1 << 10), exponents).max(axis=axis, initial=-(1 << 10))
-    return np.ascontiguousarray(np.stack([low, high], axis=1), dtype=np.int64)
+    found = np.empty((len(lines), 2), np.int64)
+    loops.extents(lines, found)
+    return found
 
 
-def _flushed(values: NDArray[np.float64], emin: int) -> NDArray[np.float32]:
-    """As float32; subnormal numbers and zeros of either sign are +0."""
-    return np.where(np.abs(values) < 2.0**emin, 0.0, values).astype(np.float32)
+def _flushed(values: NDArray[np.float32], emin: int) -> NDArray[np.float32]:
+    """Subnormal numbers and zeros of either sign are +0."""
+    return np.where(np.abs(values) < np.float32(2.0**emin), np.float32(0), values)
 
 
 def _grouped(
-    model: GroupedBlocks, a: NDArray[np.float64], b: NDArray[np.float64], sums: Floats, ranges: Indices,
+    model: GroupedBlocks, a: NDArray[np.float32], b: NDArray[np.float32], sums: Floats, ranges: Indices,
     scales: BlockScales, failed: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:  # fmt: skip
     """Where scales are NaN."""
@@ -136,13 +140,13 @@ def _grouped(
         exponents.append(np.ascontiguousarray(each[short]))
         marks.append(_nonzero(a if axis else b, group, groups, axis))
     loops.grouped(
-        a.astype(np.float32), b.astype(np.float32), *factors, *exponents, *marks, sums, ranges, group,
+        a, b, *factors, *exponents, *marks, sums, ranges, group,
         model.terms // group, model.fraction_bits, model.floor, failed,
     )  # fmt: skip
     return _marks(exponents[0].max(axis=1, initial=0), exponents[1].max(axis=0, initial=0))
 
 
-def _nonzero(x: NDArray[np.float64], group: int, groups: int, axis: int) -> NDArray[np.int32]:
+def _nonzero(x: NDArray[np.float32], group: int, groups: int, axis: int) -> NDArray[np.int32]:
     """A bit for each element of a group that is not zero."""
     lines = (x if axis else x.T) != 0
     padded = np.zeros((len(lines), groups * group), np.int32)

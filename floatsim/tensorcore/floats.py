@@ -9,10 +9,9 @@ import numpy as np
 from floatsim_kernels import machine
 from floatsim_kernels import tensorcore_floats as loops
 
-from floatsim.formats import E8M0, FP16, FP32, TF32, FloatFormat
+from floatsim.formats import E8M0, FP16, FP32, FloatFormat
 from floatsim.tensorcore.instructions import FusedBlocks, GroupedBlocks, Instruction, TwoHalves
-from floatsim.tensorcore.operands import BlockScales, Matrix, store, values_of
-from floatsim.widening import widen
+from floatsim.tensorcore.operands import BlockScales, Matrix, bits_read, floats_of, store, values_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["WIDTH", "accumulate", "can_do"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
-Floats: TypeAlias = "NDArray[np.float32]"
 Indices: TypeAlias = "NDArray[np.int64]"
 
 
@@ -52,7 +50,7 @@ def accumulate(
     if scales is not None:
         of_rows, of_columns = (_exponents(side) for side in (scales.a, scales.b))
     loops.fused(
-        int(row.output == FP16), _floats(a), _floats(b), sums, np.ascontiguousarray(ranges),
+        int(row.output == FP16), floats_of(a), floats_of(b), sums, np.ascontiguousarray(ranges),
         _kernel_row(row, a.format, b.format), failed, of_rows, of_columns,
         np.empty((even, length), np.float32), np.empty((even, length), np.int32),
         np.empty((loops.DEPTH, WIDTH), np.float32), np.empty((loops.DEPTH, WIDTH), np.int16),
@@ -60,13 +58,6 @@ def accumulate(
     )  # fmt: skip
     store(sums, failed, WIDTH, out, row.output)
     return failed
-
-
-def _floats(x: Matrix) -> Floats:
-    known = x.floats
-    if known is None:
-        known = widen(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
-    return np.ascontiguousarray(known)
 
 
 @functools.lru_cache(maxsize=256)
@@ -82,7 +73,7 @@ def _kernel_row(row: Instruction, a: FloatFormat, b: FloatFormat) -> Indices:
         "kept": -1 << row.output.trailing_bits - block.grid.trailing_bits,
         "emin_a": FP16.emin if halves else a.emin,
         "emin_b": FP16.emin if halves else b.emin,
-        "read": 0xFFFFFFFF << (FP32.trailing_bits - TF32.trailing_bits if row.truncates else 0) & 0xFFFFFFFF,
+        "read": bits_read(row),
         "halves": int(halves),
         "every": row.scales[0].every.bit_length() - 1 if row.scales else 0,
     }

@@ -13,11 +13,14 @@ from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
 from floatsim.rounding import Attributes
 from floatsim.rows import format_row
 from floatsim.tensorcore.instructions import Instruction, Scales, TwoHalves
+from floatsim.widening import widen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BlockScales", "Matrix", "as_read", "decoded", "decoded_scales", "store", "values_of"]
+__all__ = [
+    "BlockScales", "Matrix", "as_read", "bits_read", "decoded", "decoded_scales", "floats_of", "store", "values_of",
+]  # fmt: skip
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -42,6 +45,19 @@ class BlockScales(NamedTuple):
     def turned(self) -> BlockScales:
         """Those of b.T @ a.T."""
         return BlockScales(np.swapaxes(self.b, 1, 2), np.swapaxes(self.a, 1, 2), self.of)
+
+
+def floats_of(x: Matrix) -> NDArray[np.float32]:
+    """Its values, C-contiguous."""
+    known = x.floats
+    if known is None:
+        known = widen(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
+    return np.ascontiguousarray(known)
+
+
+def bits_read(row: Instruction) -> int:
+    """Those of a float32 that the instruction reads, as a mask: where it truncates, those of TF32."""
+    return 0xFFFFFFFF << (FP32.trailing_bits - TF32.trailing_bits if row.truncates else 0) & 0xFFFFFFFF
 
 
 def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:

@@ -14,14 +14,13 @@ from numba.extending import intrinsic
 
 from .intrinsics import bits_from_double, bits_from_float, double_from_bits, float_from_bits, multiply_add, wide_vectors
 from .jit import inline, kernel_of
+from .tensorcore import INFINITE, NONE
 
 WIDTH = 256
 """Columns that are worked on together."""
 
-NONE = -(1 << 20)
-"""The exponent of what has none."""
-
 _FIELD32, _SIGN32, _TRAILING = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(23)
+_TRAILING_BITS = np.uint32(0x7FFFFF)
 _SHIFT, _SIGN64 = np.uint64(52), np.uint64(1 << 63)
 _BEYOND = 2.0**128
 
@@ -81,6 +80,25 @@ def _array(scalar, dimensions, readonly=True):
 
 _FLOATS, _DOUBLES, _INTS = _array(numba.float32, 2), _array(numba.float64, 2), _array(numba.int32, 2)
 _RANGES, _FAILED = _array(numba.int64, 2), _array(numba.boolean, 3, False)
+
+
+@kernel_of((_FLOATS, numba.int64, numba.int64, _array(numba.float64, 2, False), _array(numba.int64, 2, False)))
+def prepare(x, emin, read, values, exponents):
+    """Values, 0 for what is not finite, and the exponents by which they are aligned: NONE of a zero, INFINITE.
+
+    `read` is a mask of the bits that the instruction reads.
+    """
+    wide_vectors()
+    mask = np.uint32(read)
+    for i in range(x.shape[0]):
+        row, into, own = x[i], values[i], exponents[i]
+        for j in range(row.size):
+            u = np.uint32(bits_from_float(row[j]) & mask)
+            magnitude = np.uint32(u & ~_SIGN32)
+            finite = magnitude < _FIELD32
+            e = max(np.int64(magnitude >> _TRAILING) - 127, emin) if finite else np.int64(INFINITE)
+            into[j] = np.float64(float_from_bits(u if finite else np.uint32(0)))
+            own[j] = e if magnitude else np.int64(NONE)
 
 
 @kernel_of(
@@ -251,6 +269,25 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
                 if fine:
                     for j in range(n):
                         row[j] = acc[j]
+
+
+@kernel_of((_FLOATS, _array(numba.int64, 2, False)))
+def extents(x, out):
+    """Of each row (low, high): its finite elements are multiples of 2**low and less than 2**high."""
+    wide_vectors()
+    for i in range(x.shape[0]):
+        row = x[i]
+        low, high = np.int32(1 << 10), np.int32(-(1 << 10))
+        for j in range(row.size):
+            u = np.uint32(bits_from_float(row[j]) & ~_SIGN32)
+            field = np.int32(u >> _TRAILING)
+            significand = np.int32(u & _TRAILING_BITS) | (np.int32(1 << 23) if field else np.int32(0))
+            last = np.int32(bits_from_float(np.float32(significand & -significand)) >> _TRAILING) - np.int32(127)
+            at = max(field, np.int32(1)) - np.int32(150)
+            counts = u != 0 and u < _FIELD32
+            low = min(low, at + last if counts else np.int32(1 << 10))
+            high = max(high, at + np.int32(24) if counts else np.int32(-(1 << 10)))
+        out[i, 0], out[i, 1] = low, high
 
 
 @inline

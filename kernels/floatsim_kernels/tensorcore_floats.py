@@ -341,10 +341,18 @@ def power(n):
 def prepare_row(x, start, stop, row, scales, values, exponents):
     """A row of a, zeros behind; whether all is finite. An exponent stands in both halves of an int32."""
     most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_A] + 127
+    if row[HALVES]:
+        for p in range(values.size):
+            k = start + source_of(p, row[K], row[HALVES])
+            values[p] = x[k] if k < stop else np.float32(0)
+    else:
+        terms = x[start:stop]
+        for p in range(terms.size):
+            values[p] = terms[p]
+        for p in range(terms.size, values.size):
+            values[p] = 0
     for p in range(values.size):
-        k = start + source_of(p, row[K], row[HALVES])
-        values[p] = masked(x[k], read) if k < stop else np.float32(0)
-    for p in range(values.size):
+        values[p] = masked(values[p], read)
         e = exponent_of(values[p], emin)
         most = max(most, e)
         exponents[p] = (e << 16) | (e & 0xFFFF)
@@ -364,16 +372,16 @@ def prepare_panel(b, start, stop, first, depth, j0, columns, row, scales, values
     most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_B] + 127
     for p in range(depth):
         k = start + source_of(first + p, row[K], row[HALVES])
-        target = values[p]
-        if k < stop:
-            source = b[k, j0 : j0 + columns]
-            for j in range(columns):
-                target[j] = masked(source[j], read)
-        for j in range(columns if k < stop else 0, WIDTH):
-            target[j] = np.float32(0)
+        source, target = b[min(k, stop - 1), j0 : j0 + columns], values[p]
+        here = columns if k < stop else 0
+        for j in range(here):  # nothing but this: LLVM makes it a copy of memory
+            target[j] = source[j]
+        for j in range(here, WIDTH):
+            target[j] = 0
     for p in range(depth):
         source, target = values[p], exponents[p]
         for j in range(WIDTH):
+            source[j] = masked(source[j], read)
             e = exponent_of(source[j], emin)
             most = max(most, e)
             target[j] = np.int16(e)
