@@ -6,7 +6,9 @@ import functools
 import math
 import operator
 
+import numpy as np
 import pytest
+from tensorcore_cases import cases, codes
 
 import floatsim as fs
 from floatsim.reference import from_text
@@ -408,6 +410,26 @@ def test_zeros_behind_change_nothing(arch):
                 short = dot(row, *terms, fmt, fmt, code(-3.0, row.output))
                 assert dot(row, *long, fmt, fmt, code(-3.0, row.output)).code == short.code
                 assert all(step.last == 2 for step in short.steps)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_zeros_behind_change_no_bit_but_the_sign_of_a_zero_in_ieee_additions(arch):
+    """Any operands: NaN, infinities, subnormals. What is carried into blocks of zeros comes out of them as it is."""
+    rng = np.random.default_rng(9)
+    for case in cases():
+        if case.arch != arch or case.scales is not None:
+            continue
+        row = case.row
+        for style in ("bits", "near", "tiny"):
+            a, b = (codes(rng, fmt, (int(rng.integers(1, row.k + 1)),), style).tolist() for fmt in (case.a, case.b))
+            a, b = a[: min(len(a), len(b))], b[: min(len(a), len(b))]
+            c = int(codes(rng, row.output, (1,), style)[0])
+            zeros = [0] * (row.k - len(a) + 2 * row.k)
+            short, long = (
+                dot(row, x, y, case.a, case.b, c).code for x, y in ((a, b), (a + zeros, b + zeros))
+            )  # fmt: skip
+            unsigned = row.output.magnitude_mask if row.fused is None else -1
+            assert short == long or (short & unsigned == long & unsigned == 0), (str(case), style, a, b, c)
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
