@@ -47,10 +47,11 @@ def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFo
         return Step(to_code(number, output, nan_of(output)), events, last, terms)
     exponent = highest(terms, model.floor)
     quantum = exponent - model.fraction_bits
-    kept = tuple(cut(term.number, quantum) for term in terms)
-    code, events = _rounded(sum(kept), quantum, model, output)
+    kept = [cut(term.number, quantum) for term in terms]
+    total = sum(kept)
+    code, events = _rounded(total, quantum, model, output)
     events |= events_of(terms, kept, quantum)
-    return Step(code, events, last, terms, exponent, quantum, kept)
+    return Step(code, events, last, terms, exponent, tuple((n, quantum) for n in kept), (total, quantum))
 
 
 def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) -> tuple[int, int]:

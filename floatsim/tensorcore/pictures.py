@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat
 from floatsim.plot import LOST_COLOUR, colour
-from floatsim.tensorcore.tables import heading, number, rounding_text
+from floatsim.tensorcore.tables import heading, number, rounding_text, sum_quantum
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _panel(trace: Trace, block: TracedBlock) -> _Panel:
     shown = [term for term in block.terms if term.value != 0]
     rows = [_term_row(term, block, theirs if term.k is None else ours) for term in shown]
     if block.total is not None:
-        last = block.quantum if block.quantum is not None else lowest_bit(block.total)
+        last = lowest_bit(block.total) if block.quantum is None else sum_quantum(block)
         rows.append(
             _Row(
                 "sum", block.total, number(block.total), theirs, block.normalised, last, _last_place(trace, block), True
@@ -138,7 +138,7 @@ def _term_row(term: TracedTerm, block: TracedBlock, tint: str) -> _Row:
     note = number(term.value)
     if term.bits_lost:
         note += ": all lost" if not term.kept else f": {term.bits_lost} bit{'s' * (term.bits_lost > 1)} lost"
-    return _Row(term.name, term.value, note, tint, leading_bit(term.value), lowest_bit(term.value), block.quantum)
+    return _Row(term.name, term.value, note, tint, leading_bit(term.value), lowest_bit(term.value), term.quantum)
 
 
 def _last_place(trace: Trace, block: TracedBlock) -> int | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 
+from floatsim.tensorcore.descriptions import facts
 from floatsim.tensorcore.instructions import Instruction
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 
-__all__ = ["code_text", "heading", "lines", "number", "rounding_text", "top_bit"]
+__all__ = ["code_text", "heading", "lines", "number", "rounding_text", "sum_quantum", "top_bit"]
 
 _MOST_BLOCKS, _FIRST, _LAST = 8, 5, 2
 _MOST_LOST = 12  # bits that are shown of what was cut off
@@ -20,6 +21,8 @@ def lines(trace: Trace) -> Iterator[str]:
     row = trace.instruction
     a, b = trace.formats
     yield f"{trace.how.arch} {row.name}: {a} x {b} to {trace.format}, K = {trace.length}, c = {number(trace.c)}"
+    if row.fused is None:
+        yield f"sum: {facts(row)['sum']}"
     hidden = range(_FIRST, len(trace.blocks) - _LAST) if len(trace.blocks) > _MOST_BLOCKS else range(0)
     for i, block in enumerate(trace.blocks):
         if i not in hidden:
@@ -72,24 +75,21 @@ def _ks(block: TracedBlock, group: int) -> str:
 
 def _block_lines(block: TracedBlock, trace: Trace) -> Iterator[str]:
     yield heading(block, trace)
+    apart = len({term.quantum for term in block.terms if term.value != 0}) > 1
     if block.exponent is not None:
-        yield (
-            f"largest exponent {block.exponent}, and {block.fraction_bits} bits below it are kept: "
-            f"down to 2^{block.quantum}"
-        )
+        where = "down to the place given" if apart else f"down to 2^{block.quantum}"
+        yield f"largest exponent {block.exponent}, and {block.fraction_bits} bits below it are kept: {where}"
+    elif any(isinstance(term.value, float) for term in block.terms):
+        yield "infinities and NaN decide; finite terms do not count"
     shown = [term for term in block.terms if term.value != 0]
-    head = ["term", "factors", "value", "exponent", "shift", "lost", "bits lost", "bits"]
-    rows = [[_cells(term)[name] for name in head[:-1]] + [_pattern(term.value, block)] for term in shown]
+    rows = [_term_cells(term, apart) | {"bits": _pattern(term.value, term.quantum, block)} for term in shown]
     if block.total is not None:
-        rows.append(
-            ["sum", "", number(block.total), _or_empty(block.normalised), "", "", "", _pattern(block.total, block)]
-        )
-    off = number(block.rounded_off) if block.rounded_off else ""
-    name = f"{'D' if block is trace.blocks[-1] else 'acc'}, {rounding_text(trace.instruction, block)}"
-    rows.append(
-        [name, "", number(block.value), _or_empty(leading_bit(block.value)), "", off, "", _pattern(block.value, block)]
-    )
-    yield from _table(head, rows)
+        rows.append(_cells("sum", block.total, block))
+    name = "D" if block is trace.blocks[-1] else "acc"
+    rows.append(_cells(f"{name}, {rounding_text(trace.instruction, block)}", block.value, block))
+    if block.rounded_off:
+        rows[-1]["lost"] = number(block.rounded_off)
+    yield from _table(rows)
     if zeros := len(block.terms) - len(shown) + block.padding:
         yield f"({zeros} {'terms are zeros' if zeros > 1 else 'term is zero'})"
 
@@ -106,13 +106,23 @@ def _or_empty(x: int | None) -> str:
     return "" if x is None else str(x)
 
 
-def _cells(term: TracedTerm) -> dict[str, str]:
-    factors = "" if term.factors is None else f"{term.factors[0]:.9g} * {term.factors[1]:.9g}"
+def _term_cells(term: TracedTerm, apart: bool) -> dict[str, str]:
     return {
-        "term": term.name, "factors": factors, "value": number(term.value), "exponent": _or_empty(term.exponent),
-        "shift": _or_empty(term.shift), "lost": number(term.lost) if term.lost else "",
+        "term": term.name,
+        "factors": "" if term.factors is None else f"{term.factors[0]:.9g} * {term.factors[1]:.9g}",
+        "value": number(term.value),
+        "exponent": _or_empty(term.exponent),
+        "shift": _or_empty(term.shift),
+        "down to": f"2^{term.quantum}" if apart else "",
+        "lost": number(term.lost) if term.lost else "",
         "bits lost": str(term.bits_lost or ""),
-    }  # fmt: skip
+    }
+
+
+def _cells(name: str, value: Value, block: TracedBlock) -> dict[str, str]:
+    """A row of the sum or of D."""
+    bits = _pattern(value, sum_quantum(block), block)
+    return {"term": name, "value": number(value), "exponent": _or_empty(leading_bit(value)), "bits": bits}
 
 
 def top_bit(block: TracedBlock) -> int:
@@ -122,9 +132,15 @@ def top_bit(block: TracedBlock) -> int:
     return max(bits, default=0)
 
 
-def _pattern(value: Value, block: TracedBlock) -> str:
+def sum_quantum(block: TracedBlock) -> int | None:
+    """The exponent of the sum's last bit, set or not; None where nothing is aligned."""
+    last = lowest_bit(block.total or Fraction(0))
+    return block.quantum if block.quantum is None or last is None else min(block.quantum, last)
+
+
+def _pattern(value: Value, quantum: int | None, block: TracedBlock) -> str:
     """The bits of a term from the block's highest place on, and behind a bar those that were cut off."""
-    last, quantum = lowest_bit(value), block.quantum
+    last = lowest_bit(value)
     if isinstance(value, float) or last is None or quantum is None:
         return ""
     first = leading_bit(value)
@@ -143,10 +159,13 @@ def _bits(value: Fraction, high: int, low: int) -> str:
     return "".join(str(abs(value) // power(place) % 2) for place in range(high, low - 1, -1))
 
 
-def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+_HEADS = ("term", "factors", "value", "exponent", "shift", "down to", "lost", "bits lost", "bits")
+
+
+def _table(rows: list[dict[str, str]]) -> Iterator[str]:
     """Aligned columns: names and bits to the left, numbers to the right; columns without a word are left out."""
-    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
-    widths = {i: max(len(row[i]) for row in [head, *rows]) for i in used}
-    for row in [head, *rows]:
-        cells = [f"{row[i]:<{widths[i]}}" if i in (0, 7) else f"{row[i]:>{widths[i]}}" for i in used]
+    used = [head for head in _HEADS if any(row.get(head) for row in rows)]
+    widths = {head: max(len(row.get(head, "")) for row in [*rows, {head: head}]) for head in used}
+    for row in [dict(zip(used, used, strict=True)), *rows]:
+        cells = [f"{row.get(head, ''):{'<' if head in ('term', 'bits') else '>'}{widths[head]}}" for head in used]
         yield "  " + "  ".join(cells)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from floatsim.formats import FloatFormat
 from floatsim.reference import NAN, Kind, Number, decode
 from floatsim.rounding import ABSORBED, FLUSHED, INEXACT, INVALID, UNDERFLOW
 
-__all__ = ["ZERO", "Step", "Term", "cut", "cut_down", "events_of", "highest", "product", "read", "special", "to_code"]
+__all__ = [
+    "ZERO", "Multiple", "Step", "Term", "cut", "cut_down", "events_of", "highest", "product", "read", "special",
+    "to_code",
+]  # fmt: skip
 
 
 class Term(NamedTuple):
@@ -24,12 +27,16 @@ ZERO = Term(Number(Kind.FINITE, 0), None)
 _INVALID = Term(Number(Kind.SIGNALING_NAN, 0), None)
 
 
+Multiple: TypeAlias = tuple[int, int]
+"""n * 2**q as (n, q)."""
+
+
 class Step(NamedTuple):
     """What one rounding of D gave, the events it counts for, and the largest k of its products.
 
     It also tells how. `terms` are the exact terms, the products first, and `ks` says which k each product belongs to
-    (of a group's, the first); the rest are accumulators. Where terms are aligned there is their common exponent, and
-    `kept` has what was left of each in units of 2**quantum: their sum is what was rounded.
+    (of a group's, the first); the rest are accumulators. Where terms are aligned there is their common exponent, what
+    was `kept` of each, as (n, q) for n * 2**q, and the `total` that was rounded, written alike.
     """
 
     code: int
@@ -37,8 +44,8 @@ class Step(NamedTuple):
     last: int
     terms: tuple[Term, ...] = ()
     exponent: int | None = None
-    quantum: int = 0
-    kept: tuple[int, ...] = ()
+    kept: tuple[Multiple, ...] = ()
+    total: Multiple | None = None
     ks: Sequence[int] = ()
 
 

@@ -18,7 +18,7 @@ from floatsim.formats import FloatFormat
 from floatsim.reference import Number, decode
 from floatsim.tensorcore.instructions import ExactBlocks, FmaChain, Instruction, TwoHalves
 from floatsim.tensorcore.reference import Operand, Scaled, dot, seeded
-from floatsim.tensorcore.terms import Step, Term
+from floatsim.tensorcore.terms import Multiple, Step, Term
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +54,8 @@ class TracedTerm:
         The part that entered the sum, and the rest; None where nothing is aligned.
     bits_lost : int
         How many bits were cut off, from the cut down to the last bit that is set.
+    quantum : int or None
+        The exponent of the last bit that could be kept; None where nothing is aligned.
     """
 
     name: str
@@ -65,6 +67,7 @@ class TracedTerm:
     kept: Fraction | None = None
     lost: Fraction | None = None
     bits_lost: int = 0
+    quantum: int | None = None
 
     @property
     def lowest(self) -> int | None:
@@ -89,7 +92,7 @@ class TracedBlock:
     exponent : int or None
         The common exponent; None where nothing is aligned.
     fraction_bits : int or None
-        Kept below it.
+        Kept below it, of c at least.
     total : Fraction or None
         The exact sum of what was kept. None for infinities and NaN, and where no single sum is rounded.
     normalised : int or None
@@ -117,7 +120,7 @@ class TracedBlock:
 
     @property
     def quantum(self) -> int | None:
-        """The exponent of the last bit that is kept; None where nothing is aligned."""
+        """The exponent of the last bit that is kept of c; None where nothing is aligned."""
         if self.exponent is None or self.fraction_bits is None:
             return None
         return self.exponent - self.fraction_bits
@@ -388,19 +391,19 @@ def _block(
     value = _value(decode(step.code, row.output))
     return TracedBlock(
         instruction, number, step.ks, tuple(terms), len(step.ks) - len(inside), step.exponent,
-        None if step.exponent is None else step.exponent - step.quantum, total, leading_bit(total or 0), step.code,
+        None if step.exponent is None else step.exponent - step.kept[-1][1], total, leading_bit(total or 0), step.code,
         value, None if total is None or isinstance(value, float) else total - value,
     )  # fmt: skip
 
 
-def _kept(step: Step) -> Sequence[int | None]:
+def _kept(step: Step) -> Sequence[Multiple | None]:
     return step.kept or (None,) * len(step.terms)
 
 
 def _total(row: Instruction, step: Step) -> Fraction | None:
     """The sum that was rounded: of what was kept, or of all where nothing is cut."""
-    if step.kept:
-        return sum(step.kept) * power(step.quantum)
+    if step.total is not None:
+        return step.total[0] * power(step.total[1])
     exactly = isinstance(row.model, ExactBlocks | FmaChain) or not step.ks
     if not exactly or any(term.number.is_nan or term.number.is_infinite for term in step.terms):
         return None
@@ -408,7 +411,7 @@ def _total(row: Instruction, step: Step) -> Fraction | None:
 
 
 def _product(
-    row: Instruction, term: Term, kept: int | None, k: int, values: list[list[float]], step: Step
+    row: Instruction, term: Term, kept: Multiple | None, k: int, values: list[list[float]], step: Step
 ) -> TracedTerm:
     group = row.group
     if group > 1:
@@ -417,15 +420,16 @@ def _product(
 
 
 def _term(
-    name: str, k: int | None, factors: tuple[float, float] | None, term: Term, kept: int | None, step: Step
+    name: str, k: int | None, factors: tuple[float, float] | None, term: Term, kept: Multiple | None, step: Step
 ) -> TracedTerm:
     value = _value(term.number)
     if kept is None or step.exponent is None or isinstance(value, float):
         return TracedTerm(name, k, factors, value, term.exponent)
-    part = kept * power(step.quantum)
+    n, quantum = kept
+    part = n * power(quantum)
     shift = None if term.exponent is None else step.exponent - term.exponent
     return TracedTerm(
-        name, k, factors, value, term.exponent, shift, part, value - part, _bits_below(value, step.quantum)
+        name, k, factors, value, term.exponent, shift, part, value - part, _bits_below(value, quantum), quantum
     )
 
 
