@@ -152,6 +152,23 @@ def test_trap_in_the_reference(trap):
     )
 
 
+@pytest.mark.parametrize("trap", [t for t in TRAPS if t.operation == "fma"], **named)
+@pytest.mark.parametrize("steps", [1, 5])
+def test_trap_inside_a_fused_product(trap, steps):
+    """Every element of a product whose first term is the trap's; zeros follow. With flags, and by whatever is fast."""
+    fmt = fs.as_format(trap.fmt)
+    x, y, z = (np.uint64(code).astype(fmt.code_dtype) for code in trap.operands)
+    a, b = np.zeros((3, steps), fmt.code_dtype), np.zeros((steps, 33), fmt.code_dtype)
+    a[:, 0], b[0], c = x, y, np.full((3, 33), z)
+    operands = [fs.from_codes(codes, fmt) for codes in (a, b, c)]
+    keywords = trap.how.keywords | {"accumulate": fs.Sequential(fmt, fused=True)}
+    with fs.record() as log:
+        recorded = fs.matmul(*operands, **keywords)
+    assert set(recorded.codes.ravel().tolist()) == {trap.code}
+    assert set(fs.matmul(*operands, **keywords).codes.ravel().tolist()) == {trap.code}
+    assert log["matmul.sum"].invalid == (3 * 33 if trap.flags & 16 else 0)
+
+
 @pytest.mark.parametrize("trap", TRAPS, **named)
 def test_trap_in_the_public_functions(trap):
     """As FloatArrays, and where the dtype exists as plain NumPy arrays; one element and many."""
