@@ -122,10 +122,12 @@ def by_reference(case: Case, a, b, c, scales):
     return out, counts
 
 
-def compare(case: Case, rng: np.random.Generator, m: int, k: int, n: int, style: str) -> list[Difference]:
-    """Where the kernels and the reference differ; the events' counts must be equal, too."""
+def compare(
+    case: Case, rng: np.random.Generator, m: int, k: int, n: int, style: str, right=by_reference
+) -> list[Difference]:
+    """Where the kernels and the reference, or what stands for it, differ; the events' counts must be equal, too."""
     a, b, c, scales = operands(rng, case, m, k, n, style)
-    expected, counts = by_reference(case, a, b, c, scales)
+    expected, counts = right(case, a, b, c, scales)
     record = Record(np.arange(k), np.zeros((2, 256), np.int64), np.full((6, 1, m, n), 1 << 62))
     found = []
     for recording in (record, None):

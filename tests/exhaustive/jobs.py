@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import oracles as o
+import tensorcore_arrays
 import tensorcore_cases
 from oracles import How
 
@@ -316,16 +317,27 @@ _STEPS = {"": {}, "-fused": {"fused": True}}
 
 # -- sums of matrix units ----------------------------------------------------------------------------------------------
 
-_TILE = 16  # rows and columns: a chunk has 256 dot products
+_TILE, _LARGE_TILE = 16, 32  # rows and columns: a chunk has 256 dot products by the reference, or 1024 on arrays
+
+
+def _tile(cases: list[tensorcore_cases.Case]) -> int:
+    return _LARGE_TILE if tensorcore_arrays.can_do(cases[0].row.model) else _TILE
 
 
 def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
-    """One instruction, one and a half, or two, on operands of some style; codes and events."""
+    """One instruction, one and a half, or two, on operands of some style; codes and events.
+
+    By the models on arrays, where these are, or by the reference.
+    """
     rng = np.random.default_rng(chunk)
-    case, style = cases[chunk % len(cases)], tensorcore_cases.STYLES[chunk % len(tensorcore_cases.STYLES)]
+    case, style = cases[chunk % len(cases)], tensorcore_cases.STYLES[chunk // len(cases) % len(tensorcore_cases.STYLES)]
     k = case.row.k * int(rng.integers(1, 3)) - int(rng.integers(0, 2)) * (case.row.k // 2)
-    found = tensorcore_cases.compare(case, rng, _TILE, k, _TILE, style)
-    return _TILE * _TILE, len(found), [str(x) for x in found[:EXAMPLES]]
+    right = tensorcore_cases.by_reference
+    if tensorcore_arrays.can_do(case.row.model):
+        right = tensorcore_arrays.by_arrays
+    size = _tile(cases)
+    found = tensorcore_cases.compare(case, rng, size, k, size, style, right)
+    return size * size, len(found), [str(x) for x in found[:EXAMPLES]]
 
 
 @functools.cache
@@ -369,5 +381,5 @@ def jobs() -> dict[str, Job]:
                         functools.partial(_step, fmt, fs.Sequential(fmt, **fields), mode))  # fmt: skip
     for name, cases in tensorcore_cases.groups().items():
         add(f"tensorcore-{name}", "a million dot products as a matrix unit's, by the reference and the kernels",
-            1_000_000 // _TILE**2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip
+            1_000_000 // _tile(cases) ** 2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip
     return {job.name: job for job in found}

@@ -47,6 +47,7 @@ def source_hash() -> str:
     paths += [
         p for place in ("kernels", "tests/exhaustive", "floatsim/tensorcore") for p in (ROOT / place).rglob("*.py")
     ]
+    paths += (ROOT / "tests").glob("tensorcore_*.py")
     for path in sorted(paths):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
