@@ -322,3 +322,6 @@ def test_pictures_can_be_read(case, style):
 def test_the_colours_of_kept_and_lost_differ():
     assert plot.colour(fs.E4M3) != plot.LOST_COLOUR
     assert plot.colour(fs.FP32) != plot.LOST_COLOUR
+    ax = trace([0.1, 0.3], [1.1, 1.3], accumulate="ampere").plot()  # FP64 has black as its own
+    assert cells(ax, plot.CUSTOM_COLOUR)
+    assert not cells(ax, plot.colour(fs.FP64))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FloatFormat
-from floatsim.plot import LOST_COLOUR, colour
+from floatsim.formats import FP64, FloatFormat
+from floatsim.plot import CUSTOM_COLOUR, LOST_COLOUR, colour
 from floatsim.tensorcore.tables import heading, number, rounding_text, sum_quantum
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 
@@ -112,7 +112,7 @@ def _chosen(trace: Trace, blocks: Any) -> list[TracedBlock]:
 
 
 def _panel(trace: Trace, block: TracedBlock) -> _Panel:
-    ours, theirs = colour(trace.formats[0]), colour(trace.format)
+    ours, theirs = _tint(trace.formats[0]), _tint(trace.format)
     shown = [term for term in block.terms if term.value != 0]
     rows = [_term_row(term, block, theirs if term.k is None else ours) for term in shown]
     if block.total is not None:
@@ -129,9 +129,17 @@ def _panel(trace: Trace, block: TracedBlock) -> _Panel:
     return _Panel(title, rows, block.exponent, block.quantum)
 
 
+def _tint(fmt: FloatFormat) -> str:
+    """The format's colour, but for FP64: lost bits are black here."""
+    return CUSTOM_COLOUR if fmt == FP64 else colour(fmt)
+
+
 def _result(trace: Trace) -> str:
-    exactly = "" if trace.exact is None or not trace.error else f"  (exactly {number(trace.exact)})"
-    return number(trace.value) + exactly
+    shown = number(trace.value)
+    if trace.exact is None or not trace.error:
+        return shown
+    exactly = number(trace.exact)
+    return f"{shown}  (exactly {exactly})" if exactly != shown else f"{shown}  (off by {number(trace.error)})"
 
 
 def _term_row(term: TracedTerm, block: TracedBlock, tint: str) -> _Row:
@@ -271,7 +279,7 @@ def _legend(ax: Axes, trace: Trace) -> None:
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
-    kinds = {f"{trace.formats[0]} products": colour(trace.formats[0]), "accumulator, sum and D": colour(trace.format)}
+    kinds = {f"{trace.formats[0]} products": _tint(trace.formats[0]), "accumulator, sum and D": _tint(trace.format)}
     kinds["cut off, or rounded away"] = LOST_COLOUR
     below = ScaledTranslation(0, -0.58, ax.figure.dpi_scale_trans)  # inches: under the axis and its name
     ax.legend(
