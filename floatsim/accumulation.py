@@ -471,14 +471,21 @@ class TensorCore(Accumulation):
         >>> fs.TensorCore("ada").row(fs.E4M3, fs.E5M2).name
         'mma.m16n8k32'
         """
-        if self.output is None and format == FP16:
-            with contextlib.suppress(ValueError):
-                return select(self.architecture, self.instruction, a, b, FP16, scales)
-        return select(self.architecture, self.instruction, a, b, self.output, scales)
+        return _row(self, a, b, format, scales)
 
     def _texts(self, show: Any) -> list[str]:
         texts = [show(self.arch)] if self.instruction is None else [show(self.arch), show(self.instruction)]
         return texts if self.output is None else [*texts, f"output={_value_text(self.output, show)}"]
+
+
+@functools.lru_cache(maxsize=256)
+def _row(
+    unit: TensorCore, a: FloatFormat, b: FloatFormat, format: FloatFormat | None, scales: Scales | None
+) -> Instruction:
+    if unit.output is None and format == FP16:
+        with contextlib.suppress(ValueError):
+            return select(unit.architecture, unit.instruction, a, b, FP16, scales)
+    return select(unit.architecture, unit.instruction, a, b, unit.output, scales)
 
 
 class _Composite(Accumulation):

@@ -67,6 +67,16 @@ def test_promotion_is_blocks_added_in_fp32():
     assert np.array_equal(np.asarray(got), acc)
 
 
+@pytest.mark.parametrize("how", ["hopper", "cdna3", "blocked(hopper, 128, fp32)", "splitk(3, ampere, kahan(fp16))"])
+def test_long_vectors(how):
+    """A few results of many terms, which other descriptions have kernels of their own for."""
+    rng = np.random.default_rng(9)
+    a, b = array(rng, fs.FP16, (6, 700)), array(rng, fs.FP16, (700, 5))
+    whole = fs.matmul(a, b, accumulate=how).codes
+    assert np.array_equal(fs.matmul(a[:2], b[:, :2], accumulate=how).codes, whole[:2, :2])
+    assert [[fs.dot(x, y, accumulate=how).codes for y in b.T] for x in a] == whole.tolist()
+
+
 def test_alpha_beta_and_the_format_of_the_result():
     a = fs.array(np.full((2, 16), 0.5), "fp16")
     c = fs.array(np.ones((2, 2)), "fp32")
