@@ -60,6 +60,14 @@ def _row(fmt: FloatFormat) -> NDArray[np.uint32] | None:
     return row
 
 
+@functools.lru_cache(maxsize=64)
+def _every_value(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
+    """Of a small format, by code."""
+    assert carrier.dtype is not None
+    values: Floats = _converted(fmt.codes(), fmt, carrier).view(carrier.dtype)
+    return values
+
+
 def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
     """The values, C-contiguous, in the carrier's dtype (FP32 or FP64), which must hold them all."""
     assert carrier.dtype is not None
@@ -70,6 +78,8 @@ def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
             return np.ascontiguousarray(codes).view(np.float32).astype(np.float64)
     codes = np.ascontiguousarray(codes)
     if (row := _row(fmt)) is None or not machine.environment_is_default():
+        if fmt.bits <= 8:
+            return _every_value(fmt, carrier)[codes]
         return _converted(codes, fmt, carrier).view(carrier.dtype)
     single: Floats = np.empty(codes.shape, np.float32)
     widths.widen(codes.reshape(-1), single.reshape(-1), row)
