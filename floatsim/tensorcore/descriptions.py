@@ -145,8 +145,8 @@ def describe(
                    terms
       longer sums  chain instructions, D being c of the next; the last is filled up to k = 32 with zeros
       evidence     equal to the published outputs of H100, H200 (Khattak and Mikaitis). These are of ordinary
-                   numbers: for infinities, NaN, subnormals and overflow there is mmasim 2.1.1, where it has the
-                   instruction; published with c = 0 only
+                   numbers, a and b in one format: for others, infinities, NaN, subnormals and overflow there is
+                   mmasim 2.1.1, where it has the instruction; published with c = 0 only
     """
     if isinstance(arch, TensorCore):
         instruction, output = instruction or arch.instruction, output or arch.output
@@ -271,7 +271,8 @@ _AMD_SPECIALS = "NaN, inf * 0 and inf - inf give NaN (which one the cards give i
 _FUSED_C = "is aligned and cut like a product"
 _EVIDENCE_TOLD = {
     Evidence.SILICON: "equal to the published outputs of {cards} (Khattak and Mikaitis). These are of ordinary "
-    "numbers: for infinities, NaN, subnormals and overflow there is mmasim 2.1.1, where it has the instruction",
+    "numbers, a and b in one format: for others, infinities, NaN, subnormals and overflow there is mmasim 2.1.1, where "
+    "it has the instruction",
     Evidence.ASSERTED: "those who found the model say that it equals {cards}, but have published no outputs; equal to "
     "mmasim 2.1.1",
     Evidence.MODEL: "equal to mmasim 2.1.1, whose authors held that against {cards}; there are no published outputs",
