@@ -101,16 +101,19 @@ def late_block(model: LateAccumulator, products: Sequence[Term], c: Term, last: 
     if (step := _specially(terms, last)) is not None:
         return step
     bits = model.fraction_bits
-    apart = [terms[0:-1:2], terms[1:-1:2]] if isinstance(model, EvenAndOdd) else [terms[:-1]]
-    exponents = [highest(part, _NO_EXPONENT) for part in apart]
+    apart = 2 if isinstance(model, EvenAndOdd) else 1
+    exponents = [highest(terms[i:-1:apart], _NO_EXPONENT) for i in range(apart)]
     exponent = max(exponents)
     total, events = 0, 0
-    for part, own in zip(apart, exponents, strict=True):
-        kept = [cut(term.number, own - bits) for term in part]
-        events |= events_of(part, kept, own - bits)
-        total += cut_down(sum(kept), own - bits, exponent - bits)
-    code, late = _join(model, total, exponent, c)
-    return Step(code, events | late, last, terms)
+    kept = [(0, 0)] * len(products)
+    for i, own in enumerate(exponents):
+        part, quantum = terms[i:-1:apart], own - bits
+        left = [cut(term.number, quantum) for term in part]
+        kept[i::apart] = [(n, quantum) for n in left]
+        events |= events_of(part, left, quantum)
+        total += cut_down(sum(left), quantum, exponent - bits)
+    joined = _join(model, total, exponent, c)
+    return joined._replace(events=events | joined.events, last=last, terms=terms, kept=(*kept, *joined.kept))
 
 
 def _overflowed(p: Term) -> Term:
@@ -119,7 +122,7 @@ def _overflowed(p: Term) -> Term:
     return Term(Number(Kind.INFINITE, x.sign), None) if large else p
 
 
-def _join(model: LateAccumulator, total: int, exponent: int, c: Term) -> tuple[int, int]:
+def _join(model: LateAccumulator, total: int, exponent: int, c: Term) -> Step:
     """total * 2**(exponent - fraction_bits) and c, cut downward, added, cut downward again, rounded to FP32."""
     bits = model.fraction_bits
     at = FP32.emin if c.exponent is None else c.exponent
@@ -131,5 +134,6 @@ def _join(model: LateAccumulator, total: int, exponent: int, c: Term) -> tuple[i
         y = 0
     joined = x + (y << coarse - fine)
     lowest = max(fine + abs(joined).bit_length() - 1, FP32.emin) - model.sum_bits
-    code, events = _rounded(cut_down(joined, fine, lowest), lowest)
-    return code, events
+    rounded = cut_down(joined, fine, lowest)
+    code, events = _rounded(rounded, lowest)
+    return Step(code, events, 0, exponent=top, kept=((y, coarse),), total=(rounded, lowest))
