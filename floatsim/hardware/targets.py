@@ -1,0 +1,66 @@
+"""What kernels are compiled for: "sm_80" runs on every later card, "sm_90a" on that one alone.
+
+From NVIDIA's "CUDA Compiler Driver NVCC", 5 (GPU compilation), and its "PTX ISA", 11.1.2 (.target).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+__all__ = ["PLAIN", "Capability", "architecture_of", "capability_of", "is_specific", "runs_on", "since"]
+
+Capability: TypeAlias = tuple[int, int]
+
+PLAIN = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+"""The targets that kernels are tested to compile for. A compiler of CUDA 13 has no sm_70, one of CUDA 12 has."""
+
+_ARCHITECTURES = {
+    (7, 0): "volta", (7, 5): "turing", (8, 0): "ampere", (8, 6): "ampere", (8, 9): "ada", (9, 0): "hopper",
+    (10, 0): "blackwell", (12, 0): "blackwell-rtx",
+}  # fmt: skip
+
+
+def capability_of(target: str) -> Capability:
+    """The compute capability that a target needs.
+
+    >>> capability_of("sm_90a"), capability_of("sm_120")
+    ((9, 0), (12, 0))
+    """
+    found = re.fullmatch(r"sm_(\d+)(\d)a?", target)
+    if found is None:
+        raise ValueError(f"{target!r} is no target; targets are {', '.join(PLAIN)}, and sm_90a and the like")
+    return int(found[1]), int(found[2])
+
+
+def is_specific(target: str) -> bool:
+    """Whether it runs on its own card alone: "sm_90a"."""
+    return target.endswith("a")
+
+
+def runs_on(target: str, card: Capability) -> bool:
+    """Whether what the target has is on a card of this compute capability.
+
+    >>> runs_on("sm_80", (9, 0)), runs_on("sm_90a", (12, 0))
+    (True, False)
+    """
+    needed = capability_of(target)
+    return needed == card if is_specific(target) else needed <= card
+
+
+def since(first: str) -> tuple[str, ...]:
+    """The plain targets from this one on.
+
+    >>> since("sm_90")
+    ('sm_90', 'sm_100', 'sm_120')
+    """
+    return tuple(target for target in PLAIN if capability_of(target) >= capability_of(first))
+
+
+def architecture_of(card: Capability) -> str | None:
+    """The architecture, as `fs.tensorcore` names it, of a card; None where its table has none.
+
+    >>> architecture_of((8, 6)), architecture_of((12, 1))
+    ('ampere', None)
+    """
+    return _ARCHITECTURES.get(card)
