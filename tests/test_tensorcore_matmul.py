@@ -209,6 +209,17 @@ def test_nan_scales_give_nan():
         assert (got.codes[1] == 0x7FFFFFFF).all()
 
 
+def test_nan_scales_hide_no_invalid_product():
+    """inf * 0 raises INVALID, whatever it is multiplied by; a quiet NaN raises nothing."""
+    a, b = fs.array([[np.inf] * 32, [1.0] * 32], "e5m2"), fs.array(np.zeros((32, 1)), "e5m2")
+    scale_a, scale_b = fs.from_codes(np.full((2, 1), 0xFF, np.uint8), "e8m0"), fs.array([[1.0]], "e8m0")
+    with fs.record() as log:
+        got = fs.matmul(a, b, accumulate="blackwell", scale_a=scale_a, scale_b=scale_b)
+    assert (got.codes == 0x7FFFFFFF).all()
+    assert log.first["invalid"].tolist() == [[31], [-1]]
+    assert log.first["nan"].tolist() == [[31], [31]]
+
+
 def test_signs_of_scales_do_not_count():
     a, b = fs.array(np.ones((1, 16)), "e2m1"), fs.array(np.ones((16, 1)), "e2m1")
     scale = fs.array([[-2.0]], "e4m3")

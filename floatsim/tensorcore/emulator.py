@@ -120,8 +120,10 @@ def _in_integers(
                 if isinstance(model, GroupedBlocks):
                     repeat, scale_bits = scales.of.every // model.group, 2 * scales.of.format.trailing_bits
                     of_groups = [*(x.repeat(repeat, 2) for x in of_rows), *(x.repeat(repeat, 1) for x in of_columns)]
-                else:  # powers of two
+                else:  # powers of two, one for each block
+                    assert scales.of.every == row.block
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
+                    of_groups = [*of_rows, *of_columns]
             rows = _model_row(row, bits, scale_bits), format_row(block.grid), fd
             manner = manner_row(Attributes(block.rounding))
             integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
@@ -157,9 +159,9 @@ def _model_row(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
 
 
 def _moved(exponents: Indices, scales: Indices, every: int, axis: int) -> Indices:
-    """The exponents of the elements, times scales that are powers of two; a NaN makes all of its elements NaN."""
+    """The exponents of the elements, times scales that are powers of two. What is no finite number stays so."""
     each = scales.repeat(every, axis=axis)
     each = each[:, :, : exponents.shape[2]] if axis == 2 else each[:, : exponents.shape[1]]
     special = np.maximum(exponents, each) >= integers.INFINITE
-    moved: Indices = np.where(special, np.maximum(exponents, each), exponents + each)
+    moved: Indices = np.where(special, exponents, exponents + each)
     return moved

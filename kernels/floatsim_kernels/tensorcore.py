@@ -226,7 +226,10 @@ def fused(
     sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, out, model, grid, fd, manner, to_even, ranges, where,
     counts, first,
 ):  # fmt: skip
-    """Fused blocks, of groups, or in two halves. Scales, for groups only, are one for each group."""
+    """Fused blocks, of groups, or in two halves.
+
+    Scales are one for each group; or one for each block, in whose products they are already, but for NaNs.
+    """
     grid, fd, m, even = format_row(grid), format_row(fd), manner_row(manner), manner_row(to_even)
     model = (
         model[0], model[1], model[2], model[3], model[4], model[5], model[6], model[7], model[8], model[9],
@@ -263,6 +266,10 @@ def fused(
                                     ts[size], te[size] = p[0], p[1]
                                     seen |= p[2]
                                     size += 1
+                                if scale_ea.size:
+                                    scale = max(scale_ea[n, i, k0 // model[TERMS]], scale_eb[n, k0 // model[TERMS], j])
+                                    if scale > _BEYOND:
+                                        seen |= special_term(np.int64(0), scale)
                             old = code
                             code, events = block(ts, te, size, seen, bits, old, model, grid, m, fd, nan)
                             latest = last_of(where, start, stop - 1 if model[HALVES] else k0 + model[TERMS] - 1, stop)
