@@ -283,8 +283,9 @@ def _leaf_of_terms(how: Accumulation) -> Accumulation:
 
 def _last_leaf(summing: Summing) -> tuple[FloatFormat, Attributes]:
     """The outermost accumulator's format and manner."""
-    ends, call = leaves(summing.how), summing.manner.attributes
-    return summing.how.result_format, settled(ends[-1], call)[0] if ends else call
+    ends = leaves(summing.how)  # none: a matrix unit, which has no manner of its own
+    manner = settled(ends[-1], summing.manner.attributes)[0] if ends else Attributes()
+    return summing.how.result_format, manner
 
 
 def _rounded(
@@ -457,7 +458,7 @@ def var(
     Raises
     ------
     TypeError, ValueError
-        As `sum`; also for a negative ddof.
+        As `sum`; also for a negative ddof, and a TensorCore that does not multiply what it returns.
 
     Notes
     -----
@@ -474,12 +475,24 @@ def var(
     delta = as_index(ddof, "ddof", 0, (1 << 53) - 1)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     _checked_out(out, summing, terms.shape)
+    _check_squares(summing)
     differences = _differences(operand, axis, where, summing)
     squares = _terms(differences, axis, keepdims, where)
     total = _sum_of_squares("var", squares, summing)
     count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
     codes, fmt = _rounded("divide", "var.result", [total, count], summing.format, summing, summing.result)
     return deliver(codes, fmt, float_array, out)
+
+
+def _check_squares(summing: Summing) -> None:
+    """Whether a matrix unit, if there is one, multiplies what its sums are rounded to."""
+    fmt = summing.how.result_format
+    for unit in tensor_cores(summing.how):
+        if not any(row.takes(fmt, fmt) for row in unit.architecture.instructions if row.name == unit.instruction):
+            raise ValueError(
+                f"var squares differences in the accumulator's format, {fmt}, which {unit} does not multiply; take "
+                "fs.mean, round the differences yourself, and sum their squares with fs.norm or fs.dot"
+            )
 
 
 def _differences(x: Operand, axis: Axes, where: Any, summing: Summing) -> Operand:

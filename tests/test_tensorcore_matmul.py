@@ -155,6 +155,20 @@ def test_initial_is_c():
     assert fs.sum(x, initial=0.5, accumulate="hopper").item() == 16.5
 
 
+def test_variances_need_a_unit_that_multiplies_what_it_returns():
+    x = fs.array(np.arange(8.0), "fp16")
+    for how in "tensorcore(hopper, output=fp16)", "blocked(hopper, 16, fp16)":
+        assert fs.var(x, accumulate=how, rounding="rtz").item() == 5.25
+    with pytest.raises(ValueError, match="var squares differences in the accumulator's format, FP32, which tensorcore"):
+        fs.var(x, accumulate="hopper")
+    y = fs.array([1.0, 2.0, 4.0], "fp16")
+    up = fs.var(y, accumulate="tensorcore(hopper, output=fp16)", result_rounding="rtp")
+    mean = fs.array(7 / 3, "fp16")  # ties to even, whatever the call says
+    d = fs.subtract(y, mean)
+    total = fs.dot(d, d, accumulate="tensorcore(hopper, output=fp16)")
+    assert up.codes == fs.divide(total, fs.array(3.0, "fp16"), rounding="rtp").codes
+
+
 @pytest.mark.parametrize("operation", [fs.cumsum, fs.prod])
 def test_reductions_that_no_unit_does(operation):
     with pytest.raises(TypeError, match=r"hopper"):
