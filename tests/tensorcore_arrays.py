@@ -1,4 +1,5 @@
-"""The sums of fused blocks, and of blocks whose c comes late, once more: in int64, on many dot products at once.
+"""The sums of matrix units once more, on many dot products at once: fused blocks and those whose c comes late in int64,
+exact ones in Python's integers, what is made of IEEE operations in NumPy's floats (without events). Not FP64.
 
 Written from the same descriptions as `floatsim.tensorcore.nvidia` and `amd`, and held equal to them, codes and events,
 in test_tensorcore_arrays.py; the long run in tests/exhaustive compares the kernels with these where it can.
@@ -11,11 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from floatsim.formats import FP16, FP32, TF32, FloatFormat
-from floatsim.reference import Kind, convert, decode
+from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
+from floatsim.reference import Kind, Number, convert, decode, round_pack
 from floatsim.rounding import ABSORBED, FLUSHED, INEXACT, INVALID, OVERFLOW, SUBNORMAL, UNDERFLOW, Attributes, Rounding
 from floatsim.tensorcore import nvidia
-from floatsim.tensorcore.instructions import EvenAndOdd, FusedBlocks, GroupedBlocks, LateAccumulator, TwoHalves
+from floatsim.tensorcore.instructions import (
+    EvenAndOdd,
+    ExactBlocks,
+    FlushedTree,
+    FmaChain,
+    FusedBlocks,
+    GroupedBlocks,
+    LateAccumulator,
+    TwoHalves,
+)
 
 NONE = -(1 << 20)  # the exponent of a zero
 PLUS, MINUS, QUIET, SIGNALING = 1, 2, 4, 8  # what is not finite
@@ -33,8 +43,8 @@ class Terms(NamedTuple):
         return Terms(self.s[at], self.e[at], self.special[at], self.bits)
 
 
-def can_do(model) -> bool:
-    return isinstance(model, FusedBlocks | TwoHalves | LateAccumulator)
+def can_do(row) -> bool:
+    return row.output != FP64
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -215,6 +225,70 @@ def late(model: LateAccumulator, products: Terms, c: np.ndarray) -> tuple[np.nda
     return np.where(seen, special, code), np.where(seen, invalid, events | more)
 
 
+_LOW = -1200  # below every product
+
+
+def exact(products: Terms, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    own = terms(c, FP32)
+    everything = _with(products, own)
+    at = np.where(everything.s == 0, 0, everything.e - everything.bits - _LOW)
+    total = (everything.s.astype(object) << at.astype(object)).sum(axis=-1)
+
+    def one(x: int) -> tuple[int, int]:
+        return round_pack(Number(Kind.FINITE, int(x < 0), abs(x), _LOW), FP32, Attributes())
+
+    code, events = _pairs(np.frompyfunc(one, 1, 1)(total))
+    seen = _seen(products, own)
+    special, invalid = _specially(seen, FP32, FP32.canonical_nan)
+    return np.where(seen, special, code), np.where(seen, invalid, events)
+
+
+def _pairs(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An array of pairs as two arrays of integers."""
+    first, second = (np.array([pair[n] for pair in x.ravel()], np.int64).reshape(x.shape) for n in (0, 1))
+    return first, second
+
+
+def _float32(codes: np.ndarray) -> np.ndarray:
+    return codes.astype(np.uint32).view(np.float32)
+
+
+def _codes_of(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(x), FP32.canonical_nan, x.view(np.uint32)).astype(np.int64)
+
+
+def _flushed(x: np.ndarray, zero: np.ndarray | float) -> np.ndarray:
+    return np.where(np.abs(x) < np.float32(2.0**-126), zero, x).astype(np.float32)
+
+
+def _values(x: Terms, least: float) -> np.ndarray:
+    """As float32; below `least`, +0. Products of these have at most 16 bits, or are no subnormals."""
+    special = np.select([x.special == PLUS, x.special == MINUS, x.special > 0], [np.inf, -np.inf, np.nan], 0)
+    values = np.where(x.special > 0, special, np.ldexp(x.s.astype(np.float64), np.where(x.s == 0, 0, x.e - x.bits)))
+    return np.where(np.abs(values) < least, 0, values).astype(np.float32)
+
+
+def flushed_tree(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    level = a * b
+    level = _flushed(level, np.copysign(np.float32(0), level))
+    while level.shape[-1] > 1:
+        level = level[..., ::2] + level[..., 1::2]
+        level = _flushed(level, np.copysign(np.float32(0), level))
+    acc = _flushed(_float32(c), 0) + level[..., 0]
+    return _codes_of(_flushed(acc, np.copysign(np.float32(0), acc)))
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """By float64, which holds the product, and the sum rounded to odd."""
+    p, acc = a.astype(np.float64) * b, _float32(c).astype(np.float64)
+    s = p + acc
+    back = s - p
+    error = (p - (s - back)) + (acc - back)
+    bits = s.view(np.int64).copy()
+    bits += np.where(np.isfinite(s) & (error != 0) & (bits & 1 == 0), np.where((error > 0) == (s > 0), 1, -1), 0)
+    return _codes_of(bits.view(np.float64).astype(np.float32))
+
+
 # -- dot products ------------------------------------------------------------------------------------------------------
 
 
@@ -239,8 +313,9 @@ def _factors(scales, k: int) -> Terms:
     return product(terms(sides[0], fmt)[:, np.newaxis], terms(sides[1].T, fmt)[np.newaxis])
 
 
-def by_arrays(case, a, b, c, scales) -> tuple[np.ndarray, np.ndarray]:
-    """(codes, counts of event bytes) of every element, as `tensorcore_cases.by_reference`."""
+@np.errstate(all="ignore")
+def by_arrays(case, a, b, c, scales) -> tuple[np.ndarray, np.ndarray | None]:
+    """(codes, counts of event bytes or None) of every element, as `tensorcore_cases.by_reference`."""
     row, model, codes, counts = case.row, case.row.model, c[0, 0].astype(np.int64), np.zeros(256, np.int64)
     sides = []
     for x, fmt in ((_padded(a[0], row.k, 1), case.a), (_padded(b[0], row.k, 0).T, case.b)):
@@ -262,8 +337,19 @@ def by_arrays(case, a, b, c, scales) -> tuple[np.ndarray, np.ndarray]:
                 at = np.array([k for k in range(start, start + row.k) if k % 4 - half in (0, 1)])
                 acc = note(fused(model.block, product(left[..., at], right[..., at]), acc, row.output))
             step = np.frompyfunc(lambda x, y: nvidia._plus(int(x), int(y), row.output, 0)[:2], 2, 1)(acc, codes)
-            codes = note(tuple(np.array([s[n] for s in step.ravel()]).reshape(codes.shape) for n in (0, 1)))
+            codes = note(_pairs(step))
         return codes.astype(np.uint64), counts
+    if isinstance(model, FmaChain):
+        x, y = _float32(_padded(a[0], row.k, 1)), _float32(_padded(b[0], row.k, 0))
+        for k in range(length):
+            codes = fma(x[:, k, np.newaxis], y[k], codes)
+        return codes.astype(np.uint64), None
+    if isinstance(model, FlushedTree):
+        x, y = _values(left, 2.0**case.a.emin), _values(right, 2.0**case.b.emin)
+        for start in range(0, length, row.block):
+            at = (..., slice(start, start + row.block))
+            codes = flushed_tree(x[at], y[at], codes)
+        return codes.astype(np.uint64), None
     for start in range(0, length, row.block):
         at = (..., slice(start, start + row.block))
         if isinstance(model, GroupedBlocks):
@@ -272,8 +358,11 @@ def by_arrays(case, a, b, c, scales) -> tuple[np.ndarray, np.ndarray]:
             products = product(left[at], right[at])
             if factors is not None:
                 products = product(products, factors[at])
-        result = late(model, products, codes) if isinstance(model, LateAccumulator) else fused(
-            model, products, codes, row.output
-        )  # fmt: skip
+        if isinstance(model, LateAccumulator):
+            result = late(model, products, codes)
+        elif isinstance(model, ExactBlocks):
+            result = exact(products, codes)
+        else:
+            result = fused(model, products, codes, row.output)
         codes = note(result)
     return codes.astype(np.uint64), counts

@@ -321,19 +321,19 @@ _TILE, _LARGE_TILE = 16, 32  # rows and columns: a chunk has 256 dot products by
 
 
 def _tile(cases: list[tensorcore_cases.Case]) -> int:
-    return _LARGE_TILE if tensorcore_arrays.can_do(cases[0].row.model) else _TILE
+    return _LARGE_TILE if tensorcore_arrays.can_do(cases[0].row) else _TILE
 
 
 def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
     """One instruction, one and a half, or two, on operands of some style; codes and events.
 
-    By the models on arrays, where these are, or by the reference.
+    By the models on arrays, or in FP64 by the reference.
     """
     rng = np.random.default_rng(chunk)
     case, style = cases[chunk % len(cases)], tensorcore_cases.STYLES[chunk // len(cases) % len(tensorcore_cases.STYLES)]
     k = case.row.k * int(rng.integers(1, 3)) - int(rng.integers(0, 2)) * (case.row.k // 2)
     right = tensorcore_cases.by_reference
-    if tensorcore_arrays.can_do(case.row.model):
+    if tensorcore_arrays.can_do(case.row):
         right = tensorcore_arrays.by_arrays
     size = _tile(cases)
     found = tensorcore_cases.compare(case, rng, size, k, size, style, right)
