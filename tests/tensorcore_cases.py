@@ -125,7 +125,7 @@ def by_reference(case: Case, a, b, c, scales):
 def compare(
     case: Case, rng: np.random.Generator, m: int, k: int, n: int, style: str, right=by_reference
 ) -> list[Difference]:
-    """Where the kernels and the reference differ, or what stands for it; in the counts of events, too, if it has some."""
+    """Where kernels and reference differ, or what stands for it; in the counts of events, too, if it has some."""
     a, b, c, scales = operands(rng, case, m, k, n, style)
     expected, counts = right(case, a, b, c, scales)
     record = Record(np.arange(k), np.zeros((2, 256), np.int64), np.full((6, 1, m, n), 1 << 62))
