@@ -1,0 +1,108 @@
+// mma.sync: D = A * B + C on tiles of 16 by 8 or 8 by 8, a warp each.
+//
+// Operands come as fragments, packed on the host: the registers of lane 0, of lane 1, ... Registers are bits here,
+// whatever their type. Defined when compiled:
+//   MNEMONIC                              the instruction, as "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+//   D_REGISTERS A_REGISTERS B_REGISTERS   how many a lane holds
+//   WIDE                                  1 if they are of 64 bits
+// and for block-scaled kinds, whose lanes hold a register of scales for A and one for B:
+//   SCALED                                1
+//
+// The order of sums in `gemm` is that of fs.TensorCore: K in steps of one instruction, ascending, D of one being C of
+// the next; with `every`, as fs.Blocked(TensorCore, every * k, fs.Sequential(FP32)): a new accumulator after so many
+// steps, added to the total by CUDA cores. (Of FP64, an FP64 total.)
+
+#if WIDE
+typedef unsigned long long word;
+#define REGISTER "l"
+#define ADD "add.rn.f64 %0, %0, %1;"
+#else
+typedef unsigned int word;
+#define REGISTER "r"
+#define ADD "add.rn.f32 %0, %0, %1;"
+#endif
+
+#define D2 "{%0,%1}"
+#define D4 "{%0,%1,%2,%3}"
+#define D8 "{%0,%1,%2,%3,%4,%5,%6,%7}"
+#define IN(x, i) REGISTER(x[i])
+#define IN2(x, i) IN(x, i), IN(x, i + 1)
+#define IN4(x, i) IN2(x, i), IN2(x, i + 2)
+#define IN8(x, i) IN4(x, i), IN4(x, i + 4)
+#define OUT(x, i) "+" REGISTER(x[i])
+#define OUT2(x, i) OUT(x, i), OUT(x, i + 1)
+#define OUT4(x, i) OUT2(x, i), OUT2(x, i + 2)
+#define OUT8(x, i) OUT4(x, i), OUT4(x, i + 4)
+
+// acc = a * b + acc
+__device__ __forceinline__ void execute(word* acc, const word* a, const word* b, const word* scales) {
+#if SCALED
+    asm volatile(MNEMONIC " " D4 ", {%4,%5,%6,%7}, {%8,%9}, " D4 ", {%10}, {0,0}, {%11}, {0,0};"
+                 : OUT4(acc, 0) : IN4(a, 0), IN2(b, 0), IN2(scales, 0));
+#elif D_REGISTERS == 2 && A_REGISTERS == 1 && B_REGISTERS == 1
+    asm volatile(MNEMONIC " " D2 ", {%2}, {%3}, " D2 ";" : OUT2(acc, 0) : IN(a, 0), IN(b, 0));
+#elif D_REGISTERS == 2 && A_REGISTERS == 2 && B_REGISTERS == 1
+    asm volatile(MNEMONIC " " D2 ", {%2,%3}, {%4}, " D2 ";" : OUT2(acc, 0) : IN2(a, 0), IN(b, 0));
+#elif D_REGISTERS == 2 && A_REGISTERS == 4 && B_REGISTERS == 2
+    asm volatile(MNEMONIC " " D2 ", {%2,%3,%4,%5}, {%6,%7}, " D2 ";" : OUT2(acc, 0) : IN4(a, 0), IN2(b, 0));
+#elif D_REGISTERS == 4 && A_REGISTERS == 2 && B_REGISTERS == 1
+    asm volatile(MNEMONIC " " D4 ", {%4,%5}, {%6}, " D4 ";" : OUT4(acc, 0) : IN2(a, 0), IN(b, 0));
+#elif D_REGISTERS == 4 && A_REGISTERS == 2 && B_REGISTERS == 2
+    asm volatile(MNEMONIC " " D4 ", {%4,%5}, {%6,%7}, " D4 ";" : OUT4(acc, 0) : IN2(a, 0), IN2(b, 0));
+#elif D_REGISTERS == 4 && A_REGISTERS == 4 && B_REGISTERS == 2
+    asm volatile(MNEMONIC " " D4 ", {%4,%5,%6,%7}, {%8,%9}, " D4 ";" : OUT4(acc, 0) : IN4(a, 0), IN2(b, 0));
+#elif D_REGISTERS == 4 && A_REGISTERS == 8 && B_REGISTERS == 4
+    asm volatile(MNEMONIC " " D4 ", {%4,%5,%6,%7,%8,%9,%10,%11}, {%12,%13,%14,%15}, " D4 ";"
+                 : OUT4(acc, 0) : IN8(a, 0), IN4(b, 0));
+#elif D_REGISTERS == 8 && A_REGISTERS == 2 && B_REGISTERS == 2
+    asm volatile(MNEMONIC " " D8 ", {%8,%9}, {%10,%11}, " D8 ";" : OUT8(acc, 0) : IN2(a, 0), IN2(b, 0));
+#else
+#error "no form of the instruction has so many registers"
+#endif
+}
+
+__device__ __forceinline__ void load(word* to, const word* from, size_t tile, int count) {
+    for (int i = 0; i < count; i++) to[i] = from[(tile * 32 + threadIdx.x) * count + i];
+}
+
+__device__ __forceinline__ void store(word* to, const word* from, size_t tile) {
+    for (int i = 0; i < D_REGISTERS; i++) to[(tile * 32 + threadIdx.x) * D_REGISTERS + i] = from[i];
+}
+
+// One instruction on each of gridDim.x tiles. Fragments (tiles, 32, registers) of a, b, c and d; of scales, two.
+extern "C" __global__ void single(const word* a, const word* b, const word* scales, const word* c, word* d) {
+    word acc[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS], both[2] = {0, 0};
+    const size_t tile = blockIdx.x;
+    load(acc, c, tile, D_REGISTERS);
+    load(left, a, tile, A_REGISTERS);
+    load(right, b, tile, B_REGISTERS);
+#if SCALED
+    load(both, scales, tile, 2);
+#endif
+    execute(acc, left, right, both);
+    store(d, acc, tile);
+}
+
+#if !SCALED
+// A tile of the product of matrices: blockIdx.x of `columns` tiles, blockIdx.y of the tiles of rows. Fragments
+// (rows, steps, 32, registers) of a, (columns, steps, 32, registers) of b, (rows, columns, 32, registers) of c and d.
+extern "C" __global__ void gemm(const word* a, const word* b, const word* c, word* d, int columns, int steps, int every) {
+    word acc[D_REGISTERS], total[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS];
+    const size_t tile = (size_t)blockIdx.y * columns + blockIdx.x;
+    load(total, c, tile, D_REGISTERS);
+    const int part = every ? every : steps;
+    for (int start = 0; start < steps; start += part) {
+        for (int i = 0; i < D_REGISTERS; i++) acc[i] = every ? 0 : total[i];
+        for (int step = start; step < min(start + part, steps); step++) {
+            load(left, a, (size_t)blockIdx.y * steps + step, A_REGISTERS);
+            load(right, b, (size_t)blockIdx.x * steps + step, B_REGISTERS);
+            execute(acc, left, right, nullptr);
+        }
+        for (int i = 0; i < D_REGISTERS; i++) {
+            if (every) asm volatile(ADD : "+" REGISTER(total[i]) : REGISTER(acc[i]));
+            else total[i] = acc[i];
+        }
+    }
+    store(d, total, tile);
+}
+#endif

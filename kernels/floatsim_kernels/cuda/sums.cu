@@ -1,0 +1,81 @@
+// Sums by the CUDA cores, one thread for each sum: every order is the description's, every rounding an instruction's.
+//
+// The terms are products a[i, k] * b[k, j] of (rows, depth) and (depth, columns) matrices, or, where a is null, the
+// values b[k, j]. Ranges of k, (count, 3) of start, stop and step, are summed each by itself: results (count, rows,
+// columns). Codes are bits here, whatever their type. Defined when compiled:
+//   WORD LETTER      the unsigned type of a code, and its letter in inline assembly: "h" 16 bits, "r" 32, "l" 64
+//   ADD MULTIPLY     PTX of x + y and x * y, rounded: "add.rn.f32 %0, %1, %2;"
+//   FMA              PTX of x * y + z, rounded once: "fma.rn.f32 %0, %1, %2, %3;"
+
+typedef WORD word;
+
+__device__ __forceinline__ word add(word x, word y) {
+    word result;
+    asm volatile(ADD : "=" LETTER(result) : LETTER(x), LETTER(y));
+    return result;
+}
+
+__device__ __forceinline__ word multiply(word x, word y) {
+    word result;
+    asm volatile(MULTIPLY : "=" LETTER(result) : LETTER(x), LETTER(y));
+    return result;
+}
+
+__device__ __forceinline__ word fma(word x, word y, word z) {
+    word result;
+    asm volatile(FMA : "=" LETTER(result) : LETTER(x), LETTER(y), LETTER(z));
+    return result;
+}
+
+struct Terms {
+    const word *a, *b;
+    long long depth, columns, row, column;
+
+    __device__ word left(long long k) const { return a[row * depth + k]; }
+    __device__ word right(long long k) const { return b[k * columns + column]; }
+    __device__ word operator[](long long k) const { return a ? multiply(left(k), right(k)) : right(k); }
+};
+
+// Which sum a thread has: false if none. Threads are counted over ranges, rows and columns.
+__device__ bool place(long long& sum, int& range, Terms& terms, int count, long long rows) {
+    const long long cells = rows * terms.columns;
+    sum = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    range = (int)(sum / cells);
+    terms.row = sum % cells / terms.columns;
+    terms.column = sum % terms.columns;
+    return range < count;
+}
+
+// acc = +0, or what `out` holds; k ascending: acc = acc + a * b, with two roundings, or with one where `fused`.
+extern "C" __global__ void sequential(const word* a, const word* b, const long long* ranges, word* out, int count,
+                                      long long rows, long long depth, long long columns, int fused) {
+    long long sum;
+    int range;
+    Terms terms = {a, b, depth, columns, 0, 0};
+    if (!place(sum, range, terms, count, rows)) return;
+    const long long* r = ranges + 3 * range;
+    word acc = out[sum];
+    for (long long k = r[0]; k < r[1]; k += r[2]) {
+        acc = fused && a ? fma(terms.left(k), terms.right(k), acc) : add(acc, terms[k]);
+    }
+    out[sum] = acc;
+}
+
+// A tree of adds as a program for a stack: the n-th step pushes the term order[n] of its range and then adds the upper
+// two merges[n] times. ranges has a fourth column here: where the program of each range starts.
+extern "C" __global__ void tree(const word* a, const word* b, const long long* ranges, word* out, int count,
+                                long long rows, long long depth, long long columns, const int* order, const char* merges) {
+    long long sum;
+    int range, top = 0;
+    word stack[64];
+    Terms terms = {a, b, depth, columns, 0, 0};
+    if (!place(sum, range, terms, count, rows)) return;
+    const long long* r = ranges + 4 * range;
+    const long long length = r[1] > r[0] ? (r[1] - r[0] + r[2] - 1) / r[2] : 0;
+    stack[0] = 0;
+    for (long long n = 0; n < length; n++) {
+        stack[top++] = terms[r[0] + order[r[3] + n] * r[2]];
+        for (int left = merges[r[3] + n]; left > 0; left--, top--) stack[top - 2] = add(stack[top - 2], stack[top - 1]);
+    }
+    out[sum] = stack[0];
+}

@@ -1,0 +1,142 @@
+// tcgen05.mma (sm_100a): D = A * B + C on tiles of 128 by 16, A and B from shared memory, C and D in tensor memory.
+//
+// A and B come as images of shared memory, packed on the host: K-major without swizzling, 32 bytes of a row in two
+// core matrices of 8 rows by 16 bytes (PTX ISA, 9.7.16.4.1). C and D come as 16 words for thread 0, thread 1, ...:
+// a thread for each row. Defined when compiled:
+//   MNEMONIC       the instruction, as "tcgen05.mma.cta_group::1.kind::f16"
+//   DESCRIPTOR     what the instruction descriptor says of types and sizes (PTX ISA, 9.7.16.4.2)
+//
+// The order of sums in `gemm` is that of mma.cu.
+
+typedef unsigned int word;
+
+#define A_WORDS 1024  // 128 rows of 32 bytes
+#define B_WORDS 128   // 16 columns
+#define COLUMNS 16
+#define ALLOCATED 32  // columns of tensor memory: the least there is
+#define THREADS 128
+
+#define REGISTERS16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+#define ALL16(x, io)                                                                                          \
+    io(x[0]), io(x[1]), io(x[2]), io(x[3]), io(x[4]), io(x[5]), io(x[6]), io(x[7]), io(x[8]), io(x[9]),     \
+        io(x[10]), io(x[11]), io(x[12]), io(x[13]), io(x[14]), io(x[15])
+#define OUT(x) "=r"(x)
+#define IN(x) "r"(x)
+
+struct Shared {
+    __align__(256) word left[A_WORDS];
+    __align__(256) word right[B_WORDS];
+    __align__(8) unsigned long long barrier;
+    word memory;  // the address of the tensor memory
+};
+
+__device__ __forceinline__ word address(const void* x) { return (word)__cvta_generic_to_shared(x); }
+
+// Where an image lies: its address, 128 bytes to the next core matrix along K, 256 to the next 8 rows; in 16s. Bit 46
+// is always set.
+__device__ __forceinline__ unsigned long long descriptor(const word* image) {
+    return (unsigned long long)((address(image) & 0x3FFFF) >> 4) | (128ULL >> 4) << 16 | (256ULL >> 4) << 32 | 1ULL << 46;
+}
+
+// What was done by threads, or by the unit on tensor memory, is seen by all.
+__device__ __forceinline__ void meet() {
+    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+    __syncthreads();
+    asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}
+
+__device__ __forceinline__ void begin(Shared& s) {
+    if (threadIdx.x < 32) {
+        asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address(&s.memory)), "n"(ALLOCATED) : "memory");
+        asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+    }
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&s.barrier)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    meet();
+}
+
+__device__ __forceinline__ void end(Shared& s) {
+    meet();
+    if (threadIdx.x < 32) {
+        asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(s.memory), "n"(ALLOCATED));
+    }
+}
+
+// A warp's part of the tensor memory: 32 rows, which are in the upper half of an address.
+__device__ __forceinline__ word rows(const Shared& s) { return s.memory + ((threadIdx.x / 32 * 32) << 16); }
+
+__device__ __forceinline__ void put(const Shared& s, const word* x) {
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x16.b32 [%16], " REGISTERS16 ";" ::ALL16(x, IN), "r"(rows(s)) : "memory");
+    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void get(const Shared& s, word* x) {
+    asm volatile("tcgen05.ld.sync.aligned.32x32b.x16.b32 " REGISTERS16 ", [%16];" : ALL16(x, OUT) : "r"(rows(s)) : "memory");
+    asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
+}
+
+// D = A * B + D in tensor memory, the images already in shared memory; `phase` is 0, 1, 0, 1, ...
+__device__ __forceinline__ void execute(Shared& s, int phase) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // what threads wrote is seen by the unit
+    meet();
+    if (threadIdx.x == 0) {
+        asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; " MNEMONIC " [%0], %1, %2, %3, p;}"
+                     ::"r"(s.memory), "l"(descriptor(s.left)), "l"(descriptor(s.right)), "r"((word)DESCRIPTOR) : "memory");
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address(&s.barrier)) : "memory");
+    }
+    asm volatile("{.reg .pred done; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra AGAIN;}"
+                 ::"r"(address(&s.barrier)), "r"(phase) : "memory");
+    meet();
+}
+
+__device__ __forceinline__ void copy(word* to, const word* from, int count) {
+    for (int i = threadIdx.x; i < count; i += THREADS) to[i] = from[i];
+}
+
+__device__ __forceinline__ size_t place(size_t tile, int i) { return (tile * THREADS + threadIdx.x) * COLUMNS + i; }
+
+// One instruction on each of gridDim.x tiles. Images (tiles, words) of a and b, rows (tiles, 128, 16) of c and d.
+extern "C" __global__ void __launch_bounds__(THREADS)
+single(const word* a, const word* b, const word* scales, const word* c, word* d) {
+    __shared__ Shared s;
+    word acc[COLUMNS];
+    begin(s);
+    copy(s.left, a + (size_t)blockIdx.x * A_WORDS, A_WORDS);
+    copy(s.right, b + (size_t)blockIdx.x * B_WORDS, B_WORDS);
+    for (int i = 0; i < COLUMNS; i++) acc[i] = c[place(blockIdx.x, i)];
+    put(s, acc);
+    execute(s, 0);
+    get(s, acc);
+    for (int i = 0; i < COLUMNS; i++) d[place(blockIdx.x, i)] = acc[i];
+    end(s);
+}
+
+// A tile of the product of matrices: see mma.cu.
+extern "C" __global__ void __launch_bounds__(THREADS)
+gemm(const word* a, const word* b, const word* c, word* d, int columns, int steps, int every) {
+    __shared__ Shared s;
+    word acc[COLUMNS], total[COLUMNS];
+    const size_t tile = (size_t)blockIdx.y * columns + blockIdx.x;
+    int phase = 0;
+    begin(s);
+    for (int i = 0; i < COLUMNS; i++) total[i] = c[place(tile, i)];
+    const int part = every ? every : steps;
+    for (int start = 0; start < steps; start += part) {
+        for (int i = 0; i < COLUMNS; i++) acc[i] = every ? 0 : total[i];
+        put(s, acc);
+        for (int step = start; step < min(start + part, steps); step++, phase ^= 1) {
+            copy(s.left, a + ((size_t)blockIdx.y * steps + step) * A_WORDS, A_WORDS);
+            copy(s.right, b + ((size_t)blockIdx.x * steps + step) * B_WORDS, B_WORDS);
+            execute(s, phase);
+        }
+        get(s, acc);
+        for (int i = 0; i < COLUMNS; i++) {
+            if (every) asm volatile("add.rn.f32 %0, %0, %1;" : "+r"(total[i]) : "r"(acc[i]));
+            else total[i] = acc[i];
+        }
+    }
+    for (int i = 0; i < COLUMNS; i++) d[place(tile, i)] = total[i];
+    end(s);
+}
