@@ -81,6 +81,12 @@ def digest(formats=fs.named_formats()):
             m = a[:256].reshape(16, 16)
             for accumulate in (fs.Sequential(fmt), fs.Sequential(fmt, fused=True), fs.Exact(fmt)):
                 add_to(seen, fs.matmul(m, m, accumulate=accumulate, format=fmt))
+            for unit in ("volta", "hopper", "blackwell", "cdna1", "cdna2", "cdna3"):
+                try:
+                    add_to(seen, fs.matmul(m, m, accumulate=unit))
+                    add_to(seen, fs.matmul(m[8:], m[:, 8:], accumulate=unit))  # nothing special
+                except ValueError:  # it does not take the format
+                    pass
     return seen.hexdigest()
 '''
 
