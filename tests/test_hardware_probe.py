@@ -10,7 +10,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.hardware import experiments
-from floatsim.hardware.probe import probe, rows_alike
+from floatsim.hardware.probes import probe, rows_alike
 from floatsim.hardware.units import Unit, named_unit, units
 from floatsim.rounding import Rounding
 from floatsim.tensorcore.architectures import ARCHITECTURES

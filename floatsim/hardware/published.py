@@ -1,0 +1,149 @@
+"""Outputs of real GPUs that others have published: where they are, what they mean, which instruction gave them.
+
+F. A. Khattak and M. Mikaitis, with "Accurate Models of NVIDIA Tensor Cores": github.com/north-numerical-computing/
+MATLAB-tensor-core, folder `model_validation/` (BSD-2-Clause). `<GPU>/<format>/` holds `a_<GPU>_<format>.txt` and
+`b_<GPU>_<format>.txt`, hexadecimal words of FP32, K for a dot product; `c_<GPU>_fp32.txt` and `d_<GPU>_fp32.txt` or
+`d_<GPU>_fp16.txt`, a line of 32 binary digits for each, FP32 too: results in FP16 are widened, and c was rounded to
+FP16 for these.
+
+As arrays of uint32 they are read from `<GPU>_<format>.npz`: `a`, `b` (rows, K), `c_fp32`, `d_fp32`, `d_fp16` (rows,).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from floatsim.conversion import encode
+from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, FloatFormat
+from floatsim.hardware.inputs import Inputs
+from floatsim.hardware.units import Codes, Unit, named_unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CARDS", "FORMATS", "KEYS", "Published", "is_published", "published_unit", "read_folder", "read_npz"]
+
+Words: TypeAlias = "NDArray[np.uint32]"
+
+
+class Card(NamedTuple):
+    """What a card is called in the table, its architecture, and the instruction of its FP16 and BF16 outputs."""
+
+    name: str
+    arch: str
+    half: str
+
+
+CARDS = {
+    "V100": Card("V100", "volta", "mma.m8n8k4"),
+    "A100": Card("A100", "ampere", "mma.m16n8k8"),
+    "A2": Card("A2", "ampere", "mma.m16n8k8"),
+    "Ada": Card("RTX 1000", "ada", "mma.m16n8k8"),
+    "L40S": Card("L40S", "ada", "mma.m16n8k8"),
+    "H100": Card("H100", "hopper", "mma.m16n8k16"),
+    "H200": Card("H200", "hopper", "mma.m16n8k16"),
+    "B200": Card("B200", "blackwell", "mma.m16n8k16"),
+}
+FORMATS = {"fp16": FP16, "bf16": BF16, "tf32": TF32, "E4M3": E4M3, "E5M2": E5M2}
+KEYS = {"d_fp32": FP32, "d_fp16": FP16}
+
+
+class Published(NamedTuple):
+    """One set: an instruction, what it was asked, and what it answered."""
+
+    card: str
+    unit: Unit
+    inputs: Inputs
+    d: Codes
+
+
+def published_unit(card: str, fmt: FloatFormat, key: str) -> Unit:
+    """The instruction that gave a set. Rows in TF32 have K = 4; the rest of the instruction is zeros.
+
+    >>> str(published_unit("H100", E4M3, "d_fp32"))
+    'hopper wgmma.k32: E4M3 x E4M3 to FP32'
+    """
+    _, arch, half = CARDS[card]
+    if fmt == TF32:
+        name = "mma.m16n8k8.tf32"
+    elif fmt.bits == 8:
+        name = "wgmma.k32" if arch == "hopper" and key == "d_fp32" else "mma.m16n8k32"
+    else:
+        name = half
+    return named_unit(arch, name, fmt, fmt, KEYS[key])
+
+
+def _sets(card: str, name: str, words: Mapping[str, Words]) -> Iterator[Published]:
+    fmt = FORMATS[name]
+    for key in KEYS:
+        if key not in words:
+            continue
+        unit = published_unit(card, fmt, key)
+        c = words["c_fp32"]
+        if unit.name == "wgmma.k32":  # published with c = 0; the file of c is that of the other set
+            c = np.zeros_like(words[key])
+        values = {"a": words["a"], "b": words["b"], "c": c, "d": words[key]}
+        codes = {
+            side: encode(x.view(np.float32), unit.output if side in "cd" else fmt) for side, x in values.items()
+        }  # fmt: skip
+        yield Published(card, unit, Inputs(codes["a"], codes["b"], codes["c"]), codes["d"])
+
+
+def _named(stem: str, path: Path) -> tuple[str, str]:
+    card, _, name = stem.partition("_")
+    if card not in CARDS or name not in FORMATS:
+        raise ValueError(
+            f"{path} is not named as the published outputs are: <GPU>_<format>.npz, the GPU one of {', '.join(CARDS)}, "
+            f"the format one of {', '.join(FORMATS)}"
+        )
+    return card, name
+
+
+def is_published(names: Any) -> bool:
+    """Whether a file with arrays of these names is one of published outputs."""
+    return {"a", "b", "c_fp32"} <= set(names) and any(key in names for key in KEYS)
+
+
+def read_npz(path: Path) -> Iterator[Published]:
+    """The sets of `<GPU>_<format>.npz`."""
+    card, name = _named(path.stem, path)
+    with np.load(path, allow_pickle=False) as file:
+        words = {key: np.ascontiguousarray(file[key], np.uint32) for key in file.files}
+    yield from _sets(card, name, words)
+
+
+def read_folder(path: Path) -> Iterator[Published]:
+    """The sets of `<GPU>/<format>/`, as the repository has them."""
+    card, name = _named(f"{path.parent.name}_{path.name}", path)
+    files = {
+        "a": f"a_{card}_{name}", "b": f"b_{card}_{name}", "c_fp32": f"c_{card}_fp32",
+        "d_fp32": f"d_{card}_fp32", "d_fp16": f"d_{card}_fp16",
+    }  # fmt: skip
+    words = {}
+    for key, stem in files.items():
+        file = path / f"{stem}.txt"
+        if file.is_file():
+            words[key] = _words(file, 16 if key in "ab" else 2)
+    rows = next((len(words[key]) for key in KEYS if key in words), 0)
+    for key in "ab":
+        if key not in words or not rows or len(words[key]) % rows:
+            raise ValueError(
+                f"{path} lacks {files[key]}.txt, or it has not as many words for each of its {rows} results"
+            )
+        words[key] = words[key].reshape(rows, -1)
+    words.setdefault("c_fp32", np.zeros(rows, np.uint32))
+    yield from _sets(card, name, words)
+
+
+def _words(file: Path, base: int) -> Words:
+    digits = "[0-9a-fA-F]{1,8}" if base == 16 else "[01]{32}"
+    found = re.findall(rf"(?:0[xX])?\b({digits})\b", text := file.read_text(encoding="ascii", errors="replace"))
+    if len(found) != len(text.replace(",", " ").split()):
+        kind = "hexadecimal words" if base == 16 else "lines of 32 binary digits"
+        raise ValueError(f"{file} must hold {kind} alone")
+    return np.array([int(word, base) for word in found], np.uint32)
