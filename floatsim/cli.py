@@ -5,26 +5,35 @@ Exit codes: 0 yes, 1 "they differ", 2 bad input (one line on stderr says what). 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
-from zipfile import BadZipFile
 
 import typer
 
 import floatsim
 from floatsim.formats import FloatFormat, as_format, named_formats
+from floatsim.matrix_files import READABLE, load_all
+from floatsim.terminal import (
+    BadInputError,
+    Json,
+    bad_input,
+    named_format,
+    named_formats_of,
+    one_line,
+    print_json,
+    rich_console,
+    split,
+    track,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from rich.console import Console
+    pass
 
 __all__ = ["app", "main"]
 
@@ -34,77 +43,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout, and nothing else.")]
-
-
-class BadInputError(Exception):
-    """Something the user gave cannot be used; the message says what, and what would do."""
-
-
-# -- talking ---------------------------------------------------------------------------------------------------------
-
-
-def _console(*, error: bool = False) -> Console:
-    """Rich's console; where the output is no terminal, wide enough for the tables."""
-    from rich.console import Console
-
-    console = Console(stderr=error, highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = max(120, console.width)
-    return console
-
-
-def _json_value(value: Any) -> Any:
-    """The value as JSON can hold it: NaN and infinities as text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {key: _json_value(item) for key, item in value.items()}
-    return [_json_value(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_json_value(value), indent=2, allow_nan=False))
-
-
-def _bad_input(error: Exception) -> BadInputError:
-    """What a function said about its arguments, said about the command's."""
-    text = re.sub(r"^x is not", "VALUE is not", _one_line(error))
-    text = re.sub(r"\bproducts(?= must|:|=)", "--multiply", text).replace("--multiply='", "--multiply '")
-    return BadInputError(re.sub(r"needs a seed: .*", "needs a seed: add --seed 1, or any other integer", text))
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
-
-
-def _format(text: str, option: str) -> FloatFormat:
-    try:
-        return as_format(text)
-    except ValueError as error:
-        raise BadInputError(f"{option}: {error}") from None
-
-
-def _formats(texts: Sequence[str], option: str) -> list[FloatFormat]:
-    """Formats given one by one or separated by commas ("ieee(4,3)" stays whole)."""
-    names: list[str] = []
-    for text in texts:
-        names += _split(text)
-    return [_format(name, option) for name in names]
-
-
-def _split(text: str) -> list[str]:
-    """Split at the commas that stand in no parentheses."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts if part.strip()]
-
 
 # -- floatsim formats ------------------------------------------------------------------------------------------------
 
@@ -141,9 +79,9 @@ def formats_command(
     """The table of formats: layout, range, precision, special values."""
     from rich.table import Table
 
-    chosen = _formats(names, "NAMES") if names else list(named_formats())
+    chosen = named_formats_of(names, "NAMES") if names else list(named_formats())
     if as_json:
-        _print_json({"formats": [_format_facts(fmt) for fmt in chosen]})
+        print_json({"formats": [_format_facts(fmt) for fmt in chosen]})
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for head in ("format", "bits", "layout", "p", "exponents", "max", "smallest\nnormal", "smallest\nsubnormal", "eps"):
@@ -157,7 +95,7 @@ def formats_command(
             f"{fmt.emin}..{fmt.emax}", f"{fmt.max:.5g}", f"{fmt.smallest_normal:.3g}",
             f"{fmt.smallest_subnormal:.3g}" if fmt.has_subnormals else "none", f"{fmt.eps:.3g}", " ".join(special),
         )  # fmt: skip
-    console = _console()
+    console = rich_console()
     console.print(table)
     console.print("layout: sign + exponent + trailing significand bits; p counts the hidden bit too", style="dim")
 
@@ -282,7 +220,7 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     from rich.table import Table
     from rich.text import Text
 
-    console, fmt = _console(), as_format(main["format"])
+    console, fmt = rich_console(), as_format(main["format"])
     console.print(Text(f"{given} in {fmt.name}", "bold"))
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     facts.add_row("  bits", Text.assemble(_coloured_bits(main["bits"], fmt), f"  {main['code']}"))
@@ -322,7 +260,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """One number: its bits, neighbours and error in a format, and all formats side by side."""
-    chosen = _format(fmt, "--format")
+    chosen = named_format(fmt, "--format")
     if (value is None) == (code is None):
         raise BadInputError(
             "show takes a number or --code, one of them: `floatsim show 0.1` or `floatsim show --code 0x3DCD`"
@@ -337,13 +275,13 @@ def show(
         others = [_rounded(given, each, rounding, seed) for each in formats]
         text = str(floatsim.explain_rounding(given, chosen, rounding=rounding, seed=seed)) if explain else ""
     except ValueError as error:
-        raise _bad_input(error) from None
+        raise bad_input(error) from None
     if code is not None:  # the code itself, not rounded: a NaN keeps its own
         main_row |= itself | {"flags": []}
         others[formats.index(chosen)] = main_row
     label = f"code {main_row['code']}" if code is not None else given
     if as_json:
-        _print_json({"given": label, "shown": main_row, "formats": others} | ({"steps": text} if text else {}))
+        print_json({"given": label, "shown": main_row, "formats": others} | ({"steps": text} if text else {}))
     else:
         _print_shown(label, main_row, others, text)
 
@@ -360,158 +298,12 @@ def _code(text: str, fmt: FloatFormat) -> int:
 
 # -- floatsim survey -------------------------------------------------------------------------------------------------
 
-_READABLE = ".npy, .npz and .csv"
-
-
-def _load(argument: str) -> dict[str, NDArray[Any]]:
-    """The matrices of a file by name; `file.npz:name` is one of them. Anything else in it is an error."""
-    path, chosen = Path(argument), None
-    if not path.exists() and ":" in argument:
-        before, _, chosen = argument.rpartition(":")
-        path = Path(before)
-    if not path.exists():
-        raise BadInputError(f"FILES: there is no file {argument}")
-    suffix = path.suffix.lower()
-    try:
-        if suffix == ".npz":
-            found = _load_npz(path, chosen)
-        elif suffix == ".npy":
-            found = {path.stem: _load_npy(path)}
-        elif suffix == ".csv":
-            found = {path.stem: _load_csv(path)}
-        else:
-            raise BadInputError(f"FILES: {path} is of a kind that cannot be read; {_READABLE} can")
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        why = _one_line(error).partition(";")[0]
-        if "pickle" in why:
-            why = "it is no NumPy file of plain numbers"
-            why += f"; {path}:NAME picks one array" if suffix == ".npz" and chosen is None else ""
-        raise BadInputError(f"FILES: {path} cannot be read: {why}") from None
-    if chosen is not None:
-        found = {chosen: found[_known(chosen, found, path)]}
-    if not found:
-        raise BadInputError(f"FILES: {path} holds no array; np.savez({path.name!r}, a=...) puts one in")
-    flaws = {name: flaw for name, x in found.items() if (flaw := _flaw(x))}
-    for name, flaw in flaws.items():
-        others = ", ".join(other for other in found if other not in flaws)
-        hint = f"; {path}:NAME picks one array, and NAME can be {others}" if others else ""
-        raise BadInputError(f"FILES: {path}: {name} {flaw}{hint}")
-    return found
-
-
-def _flaw(x: NDArray[Any]) -> str:
-    """Why an array cannot be multiplied; empty if it can be."""
-    kind = x.dtype.kind
-    if kind == "V":
-        return f"has dtype {x.dtype}: np.save forgets ml_dtypes; use fs.save"
-    if kind in "UST":
-        return f"holds text (dtype {x.dtype}), not numbers"
-    if kind == "c":
-        return "is complex: save its real and imaginary parts as two arrays"
-    if kind == "f" and x.dtype.itemsize > 8:
-        return f"is an array of longdouble (dtype {x.dtype}); save x.astype('float64')"
-    if kind not in "fiu":
-        return f"has dtype {x.dtype}; make it a float or integer array"
-    return "" if x.ndim == 2 else f"must be a matrix (2 dimensions), but its shape is {x.shape}"
-
-
-def _load_npy(path: Path) -> NDArray[Any]:
-    import numpy as np
-
-    with path.open("rb") as file:
-        x: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    return x
-
-
-def _load_npz(path: Path, chosen: str | None) -> dict[str, NDArray[Any]]:
-    """The arrays of the file, or the one chosen; what `fs.save` wrote is one by the file's name."""
-    import numpy as np
-
-    with path.open("rb") as file:  # np.load leaves a file open that it cannot read
-        arrays = np.load(file, allow_pickle=False)
-        names = list(getattr(arrays, "files", ()))
-        if set(names) == {"codes", "format"}:
-            return {path.stem: floatsim.load(path).values}
-        if chosen is not None:
-            return {chosen: arrays[_known(chosen, names, path)]}
-        return {name: arrays[name] for name in names}
-
-
-def _known(chosen: str, names: Collection[str], path: Path) -> str:
-    if chosen not in names:
-        raise BadInputError(f"FILES: {path} has no {chosen!r}; it has {', '.join(names) or 'no array'}")
-    return chosen
-
-
-_CSV = "write plain numbers, without quotes, separated by commas: 1,-2.5,3e-4"
-
-
-def _csv_number(cell: str) -> float | None:
-    try:
-        return None if "_" in cell else float(cell)
-    except ValueError:
-        return None
-
-
-def _is_header(cells: list[str]) -> bool:
-    """Whether no cell is a number, nor numbers in quotes or between other separators."""
-    pieces = [[piece for piece in re.split(r"[\s;\"']+", cell) if piece] for cell in cells]
-    return not any(all(_csv_number(piece) is not None for piece in cell) for cell in pieces if cell)
-
-
-def _load_csv(path: Path) -> NDArray[np.float64]:
-    """Numbers separated by commas, one line a row; a first line without any number is skipped, and stderr says so."""
-    import numpy as np
-
-    lines = enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
-    rows = [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
-    header = rows.pop(0) if rows and _is_header(rows[0][1]) else None
-    if not rows:
-        raise BadInputError(f"FILES: {path} cannot be read: it holds no row of numbers; {_CSV}")
-    values = []
-    for number, cells in rows:
-        if len(cells) != len(rows[0][1]):
-            raise BadInputError(f"FILES: {path} cannot be read: row {number} has another number of cells "
-                                f"({len(cells)}) than row {rows[0][0]} ({len(rows[0][1])}); {_CSV}")  # fmt: skip
-        values.append([_csv_number(cell) for cell in cells])
-        if None in values[-1]:
-            place = values[-1].index(None)
-            where = f"row {number}, cell {place + 1}: {_cut(cells[place])!r}"
-            raise BadInputError(f"FILES: {path} cannot be read: {where} is no number; {_CSV}")
-    if header is not None:
-        names = ",".join(header[1])
-        print(f"floatsim: {path}: row {header[0]} skipped as a header: {_cut(names)}", file=sys.stderr)
-    return np.array(values, np.float64)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _tensors(files: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Every matrix of the files by name; equal names are told apart by a number."""
-    tensors: dict[str, NDArray[Any]] = {}
-    for argument in files:
-        for name, x in _load(argument).items():
-            free = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in tensors)
-            tensors[free] = x
-    return tensors
-
-
-def _track(tasks: Sequence[Any]) -> Iterator[Any]:
-    """Tasks with a progress bar on stderr, where that is a terminal."""
-    from rich.progress import Progress
-
-    console = _console(error=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield from progress.track(tasks, description="multiplying")
-
 
 @app.command()
 def survey(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Matrices to multiply, in this order ({_READABLE}; FILE.npz:NAME for one of several). "
+        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME for one of several). "
                             "Default: a network trained on the UCI digits.", show_default=False),
     ] = None,
     multiply: Annotated[
@@ -542,16 +334,16 @@ def survey(
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise BadInputError(f"--out: {out} must end in .png, .pdf or .svg")
-    tensors = _tensors(files) if files else None
-    accumulators = [part for text in accumulate for part in _split(text)] if accumulate else None
+    tensors = load_all(files) if files else None
+    accumulators = [part for text in accumulate for part in split(text)] if accumulate else None
     try:
         with floatsim.context(rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, seed=seed):
             report = floatsim.survey(
-                tensors, products=multiply or None, formats=_formats(formats, "--format") if formats else None,
-                accumulators=accumulators, limit=limit, progress=_track,
+                tensors, products=multiply or None, formats=named_formats_of(formats, "--format") if formats else None,
+                accumulators=accumulators, limit=limit, progress=track,
             )  # fmt: skip
     except (ValueError, TypeError) as error:
-        raise _bad_input(error) from None
+        raise bad_input(error) from None
     from floatsim.plot import survey_figure
 
     try:
@@ -559,9 +351,9 @@ def survey(
     except OSError as error:
         raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
     if as_json:
-        _print_json({"floatsim": floatsim.__version__, **report.to_dict(), "picture": str(out.resolve())})
+        print_json({"floatsim": floatsim.__version__, **report.to_dict(), "picture": str(out.resolve())})
         return
-    console = _console()
+    console = rich_console()
     console.print(report)
     console.print(f"\npicture: {out.resolve()}", soft_wrap=True)
 
@@ -603,9 +395,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = sys.argv[1:] if arguments is None else arguments
         code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], standalone_mode=False) or 0
     except BadInputError as error:
-        print(f"floatsim: {_one_line(error)}", file=sys.stderr)
+        print(f"floatsim: {one_line(error)}", file=sys.stderr)
     except _CLICK_ERROR as error:
-        print(f"floatsim: {_one_line(error.format_message()).rstrip('.')}; see `floatsim --help`", file=sys.stderr)
+        print(f"floatsim: {one_line(error.format_message()).rstrip('.')}; see `floatsim --help`", file=sys.stderr)
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print("floatsim: interrupted", file=sys.stderr)

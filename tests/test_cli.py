@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import floatsim as fs
 from floatsim import cli
+from floatsim.matrix_files import load_csv
+from floatsim.terminal import json_value, split, track
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--format", "fp16,e4m3", "--accumulate", "same", "--accumulate", "exact(fp32)"]
@@ -318,7 +320,7 @@ def test_survey_says_that_it_skips_a_header(run, matrices):
 
 def test_csv_keeps_every_row_of_numbers(tmp_path):
     (tmp_path / "x.csv").write_text("\n1, nan,3\n\n4,-inf,6e1\n")
-    assert repr(cli._load_csv(tmp_path / "x.csv").tolist()) == "[[1.0, nan, 3.0], [4.0, -inf, 60.0]]"
+    assert repr(load_csv(tmp_path / "x.csv").tolist()) == "[[1.0, nan, 3.0], [4.0, -inf, 60.0]]"
 
 
 @pytest.mark.parametrize(("text", "where"), [
@@ -464,20 +466,20 @@ def test_survey_of_longdouble(run, strange):
 
 
 def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
-    assert list(cli._track([1, 2, 3])) == [1, 2, 3]
+    assert list(track([1, 2, 3])) == [1, 2, 3]
     assert capsys.readouterr() == ("", "")
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich: pretend that this is a terminal
-    assert list(cli._track([1, 2])) == [1, 2]
+    assert list(track([1, 2])) == [1, 2]
     out, err = capsys.readouterr()
     assert out == ""
     assert "multiplying" in err
 
 
 def test_json_holds_no_bare_nan():
-    assert cli._json_value({"a": [math.nan, (math.inf,), 1.5, None, "x"]}) == {"a": ["nan", ["inf"], 1.5, None, "x"]}
+    assert json_value({"a": [math.nan, (math.inf,), 1.5, None, "x"]}) == {"a": ["nan", ["inf"], 1.5, None, "x"]}
 
 
 def test_split_at_commas_outside_parentheses():
-    assert cli._split("sequential(fp16, fused), ieee(4,3),,exact(fp32)") == [
+    assert split("sequential(fp16, fused), ieee(4,3),,exact(fp32)") == [
         "sequential(fp16, fused)", "ieee(4,3)", "exact(fp32)",
     ]  # fmt: skip

@@ -1,0 +1,100 @@
+"""What all commands share: how they talk to a terminal, to programs, and about bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floatsim.formats import FloatFormat, as_format
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "BadInputError", "Json", "bad_input", "json_value", "named_format", "named_formats_of", "one_line",
+    "print_json", "rich_console", "split", "track",
+]  # fmt: skip
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout, and nothing else.")]
+
+
+class BadInputError(Exception):
+    """Something the user gave cannot be used; the message says what, and what would do."""
+
+
+def rich_console(*, error: bool = False) -> Console:
+    """Rich's console; where the output is no terminal, wide enough for the tables."""
+    from rich.console import Console
+
+    found = Console(stderr=error, highlight=False, markup=False)
+    if not found.is_terminal:
+        found.width = max(120, found.width)
+    return found
+
+
+def json_value(value: Any) -> Any:
+    """The value as JSON can hold it: NaN and infinities as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: json_value(item) for key, item in value.items()}
+    return [json_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def print_json(value: Any) -> None:
+    """On stdout, with what JSON cannot hold as text."""
+    print(json.dumps(json_value(value), indent=2, allow_nan=False))
+
+
+def bad_input(error: Exception) -> BadInputError:
+    """What a function said about its arguments, said about the command's."""
+    text = re.sub(r"^x is not", "VALUE is not", one_line(error))
+    text = re.sub(r"\bproducts(?= must|:|=)", "--multiply", text).replace("--multiply='", "--multiply '")
+    return BadInputError(re.sub(r"needs a seed: .*", "needs a seed: add --seed 1, or any other integer", text))
+
+
+def one_line(error: object) -> str:
+    """Its text without line breaks."""
+    return " ".join(str(error).split())
+
+
+def named_format(text: str, option: str) -> FloatFormat:
+    """The format of this name; a `BadInputError` about the option otherwise."""
+    try:
+        return as_format(text)
+    except ValueError as error:
+        raise BadInputError(f"{option}: {error}") from None
+
+
+def named_formats_of(texts: Sequence[str], option: str) -> list[FloatFormat]:
+    """Formats given one by one or separated by commas ("ieee(4,3)" stays whole)."""
+    names: list[str] = []
+    for text in texts:
+        names += split(text)
+    return [named_format(name, option) for name in names]
+
+
+def split(text: str) -> list[str]:
+    """Split at the commas that stand in no parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def track(tasks: Sequence[Any], description: str = "multiplying") -> Iterator[Any]:
+    """Tasks with a progress bar on stderr, where that is a terminal."""
+    from rich.progress import Progress
+
+    stderr = rich_console(error=True)
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        yield from progress.track(tasks, description=description)
