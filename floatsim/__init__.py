@@ -34,7 +34,7 @@ _HOMES = {
     "surveys": "survey",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("njit", "plot", "reference", "tensorcore")
+_MODULES = ("hardware", "njit", "plot", "reference", "tensorcore")
 
 __all__ = sorted([*_HOME_OF, *_MODULES])  # noqa: PLE0605
 

@@ -10,7 +10,7 @@ from floatsim.contexts import as_backend, get_context
 
 __all__ = ["current", "emulator"]
 
-_MODULES = {"emulator": "floatsim.emulator"}
+_MODULES = {"emulator": "floatsim.emulator", "hardware": "floatsim.hardware.backend"}
 
 
 @functools.cache

@@ -22,7 +22,10 @@ from floatsim.rounding import (
 )
 from floatsim.streams import RandomStream, SeedLike, checked_seed
 
-__all__ = ["Context", "How", "Manner", "as_backend", "context", "get_context", "resolve"]
+__all__ = ["BACKENDS", "Context", "How", "Manner", "as_backend", "context", "get_context", "resolve"]
+
+BACKENDS = ("emulator", "hardware")
+"""Who carries operations out: kernels on this machine's processor, or a GPU."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,9 @@ class How(TypedDict, total=False):
 
 def as_backend(value: Any, argument: str) -> str:
     """The name of a backend; a ValueError otherwise."""
-    if value != "emulator":
-        raise ValueError(f"{argument}={value!r} is not known; known is 'emulator'")
-    return "emulator"
+    if value not in BACKENDS:
+        raise ValueError(f"{argument}={value!r} is not known; known are {', '.join(map(repr, BACKENDS))}")
+    return str(value)
 
 
 def _seed(value: Any, argument: str) -> SeedLike | None:
@@ -148,7 +151,7 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     rounding, overflow, daz, ftz, tininess, seed, random_bits
         As in every operation (see `floatsim.contexts.How`).
     backend : str
-        Who carries the operations out: "emulator".
+        Who carries the operations out: "emulator", or "hardware", a GPU (`floatsim.hardware`).
 
     Raises
     ------

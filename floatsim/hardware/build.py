@@ -183,7 +183,8 @@ def compilers() -> tuple[Compiler, ...]:
     """Every compiler there is, NVRTC before nvcc, the newest of each first; one of each version."""
     found: dict[str, Compiler] = {}
     nvcc = shutil.which("nvcc")
-    for compiler in [*map(_Nvrtc, _libraries()), *([_Nvcc(nvcc)] if nvcc else [])]:
+    candidates: list[Compiler] = [*map(_Nvrtc, _libraries()), *([_Nvcc(nvcc)] if nvcc else [])]
+    for compiler in candidates:
         try:
             known = compiler.architectures
         except (OSError, CompileError, AttributeError):  # not there, or not what its name says

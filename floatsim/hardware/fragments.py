@@ -120,8 +120,9 @@ def pack(tiles: Codes, layout: Layout, how: Storage, word: Any = np.uint32) -> C
     (n, words)
         For fragments: the registers of lane 0, those of lane 1, ...
 
-    >>> pack(np.arange(64, dtype=np.uint16).reshape(1, 8, 8), Layout("k0 | k1 k2 r0 r1 r2", "rk"), Storage(16))[0, 1] % 256
-    np.uint32(2)
+    >>> tile = np.arange(64, dtype=np.uint16).reshape(1, 8, 8)
+    >>> hex(pack(tile, Layout("k0 | k1 k2 r0 r1 r2", "rk"), Storage(16))[0, 1])
+    '0x30002'
     """
     if tiles.shape[1:] != layout.shape:
         raise ValueError(f"tiles must be {layout.shape}, not {tiles.shape[1:]}")

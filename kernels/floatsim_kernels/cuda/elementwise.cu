@@ -1,16 +1,19 @@
-// One instruction of the CUDA cores on every element: add, fma, sqrt, cvt, ... The kernel does not know which.
+// Instructions of the CUDA cores, one on every element: add, fma, sqrt, cvt, ... a kernel for each.
 //
-// Codes are bits here, whatever their type. Defined when compiled:
-//   INSTRUCTION               PTX, as "add.rn.f32 %0, %1, %2;", all of it in braces if it needs registers of its own
-//   RESULT OPERAND            the unsigned types of the registers, as "unsigned short"
-//   TO FROM                   their letters in inline assembly: "h" 16 bits, "r" 32, "l" 64
-//   STORED LOADED             the unsigned types of the codes in memory, which may be narrower
+// Codes are bits here, whatever their type. Defined when compiled: ROWS, the kernels, as
+//   ROW(name, "add.rn.f32 %0, %1, %2;", result, operand, "r", "r", stored, loaded) ROW(...) ...
+// with PTX (%0 the result, %1 to %3 the operands), the unsigned types of the registers of the result and of the
+// operands, their letters in inline assembly ("h" 16 bits, "r" 32, "l" 64), and the unsigned types of the codes in
+// memory, which may be narrower. Operands that are missing are null, and read as zeros.
 
-extern "C" __global__ void map(const LOADED* x, const LOADED* y, const LOADED* z, STORED* out, size_t count) {
-    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    const OPERAND a = x[i], b = y ? y[i] : 0, c = z ? z[i] : 0;
-    RESULT result;
-    asm volatile(INSTRUCTION : "=" TO(result) : FROM(a), FROM(b), FROM(c));
-    out[i] = (STORED)result;
-}
+#define ROW(name, instruction, result, operand, to, from, stored, loaded)                                              \
+    extern "C" __global__ void name(const loaded* x, const loaded* y, const loaded* z, stored* out, size_t count) {    \
+        const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;                                                \
+        if (i >= count) return;                                                                                        \
+        const operand a = x[i], b = y ? y[i] : 0, c = z ? z[i] : 0;                                                    \
+        result r;                                                                                                      \
+        asm volatile(instruction : "=" to(r) : from(a), from(b), from(c));                                             \
+        out[i] = (stored)r;                                                                                            \
+    }
+
+ROWS

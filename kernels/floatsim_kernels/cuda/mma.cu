@@ -37,6 +37,7 @@ typedef unsigned int word;
 // acc = a * b + acc
 __device__ __forceinline__ void execute(word* acc, const word* a, const word* b, const word* scales) {
 #if SCALED
+    // of the scales, those from byte 0 of the registers of lanes 0 and 1 of every four (A), of lane 0 (B)
     asm volatile(MNEMONIC " " D4 ", {%4,%5,%6,%7}, {%8,%9}, " D4 ", {%10}, {0,0}, {%11}, {0,0};"
                  : OUT4(acc, 0) : IN4(a, 0), IN2(b, 0), IN2(scales, 0));
 #elif D_REGISTERS == 2 && A_REGISTERS == 1 && B_REGISTERS == 1
@@ -69,40 +70,46 @@ __device__ __forceinline__ void store(word* to, const word* from, size_t tile) {
     for (int i = 0; i < D_REGISTERS; i++) to[(tile * 32 + threadIdx.x) * D_REGISTERS + i] = from[i];
 }
 
-// One instruction on each of gridDim.x tiles. Fragments (tiles, 32, registers) of a, b, c and d; of scales, two.
-extern "C" __global__ void single(const word* a, const word* b, const word* scales, const word* c, word* d) {
-    word acc[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS], both[2] = {0, 0};
+__device__ __forceinline__ void load_scales(word* both, const word* of_a, const word* of_b, size_t a, size_t b) {
+#if SCALED
+    both[0] = of_a[a * 32 + threadIdx.x];
+    both[1] = of_b[b * 32 + threadIdx.x];
+#endif
+}
+
+// One instruction on each of gridDim.x tiles. Fragments (tiles, 32, registers); of scales one register.
+extern "C" __global__ void single(const word* a, const word* b, const word* scales_a, const word* scales_b,
+                                  const word* c, word* d) {
+    word acc[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS], scales[2] = {0, 0};
     const size_t tile = blockIdx.x;
     load(acc, c, tile, D_REGISTERS);
     load(left, a, tile, A_REGISTERS);
     load(right, b, tile, B_REGISTERS);
-#if SCALED
-    load(both, scales, tile, 2);
-#endif
-    execute(acc, left, right, both);
+    load_scales(scales, scales_a, scales_b, tile, tile);
+    execute(acc, left, right, scales);
     store(d, acc, tile);
 }
 
-#if !SCALED
-// A tile of the product of matrices: blockIdx.x of `columns` tiles, blockIdx.y of the tiles of rows. Fragments
-// (rows, steps, 32, registers) of a, (columns, steps, 32, registers) of b, (rows, columns, 32, registers) of c and d.
-extern "C" __global__ void gemm(const word* a, const word* b, const word* c, word* d, int columns, int steps, int every) {
-    word acc[D_REGISTERS], total[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS];
-    const size_t tile = (size_t)blockIdx.y * columns + blockIdx.x;
-    load(total, c, tile, D_REGISTERS);
+// A product of matrices, blockIdx.x counting its tiles by rows of `columns`. Fragments (rows, steps, 32, registers) of
+// a and its scales, (columns, steps, 32, registers) of b and its scales, (rows, columns, 32, registers) of c and d.
+extern "C" __global__ void gemm(const word* a, const word* b, const word* scales_a, const word* scales_b,
+                                const word* c, word* d, int columns, int steps, int every) {
+    word acc[D_REGISTERS], total[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS], scales[2] = {0, 0};
+    const size_t of_a = (size_t)(blockIdx.x / columns) * steps, of_b = (size_t)(blockIdx.x % columns) * steps;
+    load(total, c, blockIdx.x, D_REGISTERS);
     const int part = every ? every : steps;
     for (int start = 0; start < steps; start += part) {
         for (int i = 0; i < D_REGISTERS; i++) acc[i] = every ? 0 : total[i];
         for (int step = start; step < min(start + part, steps); step++) {
-            load(left, a, (size_t)blockIdx.y * steps + step, A_REGISTERS);
-            load(right, b, (size_t)blockIdx.x * steps + step, B_REGISTERS);
-            execute(acc, left, right, nullptr);
+            load(left, a, of_a + step, A_REGISTERS);
+            load(right, b, of_b + step, B_REGISTERS);
+            load_scales(scales, scales_a, scales_b, of_a + step, of_b + step);
+            execute(acc, left, right, scales);
         }
         for (int i = 0; i < D_REGISTERS; i++) {
             if (every) asm volatile(ADD : "+" REGISTER(total[i]) : REGISTER(acc[i]));
             else total[i] = acc[i];
         }
     }
-    store(d, total, tile);
+    store(d, total, blockIdx.x);
 }
-#endif

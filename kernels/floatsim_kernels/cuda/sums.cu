@@ -55,6 +55,7 @@ extern "C" __global__ void sequential(const word* a, const word* b, const long l
     if (!place(sum, range, terms, count, rows)) return;
     const long long* r = ranges + 3 * range;
     word acc = out[sum];
+#pragma unroll 1
     for (long long k = r[0]; k < r[1]; k += r[2]) {
         acc = fused && a ? fma(terms.left(k), terms.right(k), acc) : add(acc, terms[k]);
     }
@@ -73,8 +74,10 @@ extern "C" __global__ void tree(const word* a, const word* b, const long long* r
     const long long* r = ranges + 4 * range;
     const long long length = r[1] > r[0] ? (r[1] - r[0] + r[2] - 1) / r[2] : 0;
     stack[0] = 0;
+#pragma unroll 1
     for (long long n = 0; n < length; n++) {
         stack[top++] = terms[r[0] + order[r[3] + n] * r[2]];
+#pragma unroll 1
         for (int left = merges[r[3] + n]; left > 0; left--, top--) stack[top - 2] = add(stack[top - 2], stack[top - 1]);
     }
     out[sum] = stack[0];

@@ -99,7 +99,7 @@ __device__ __forceinline__ size_t place(size_t tile, int i) { return (tile * THR
 
 // One instruction on each of gridDim.x tiles. Images (tiles, words) of a and b, rows (tiles, 128, 16) of c and d.
 extern "C" __global__ void __launch_bounds__(THREADS)
-single(const word* a, const word* b, const word* scales, const word* c, word* d) {
+single(const word* a, const word* b, const word*, const word*, const word* c, word* d) {
     __shared__ Shared s;
     word acc[COLUMNS];
     begin(s);
@@ -113,22 +113,22 @@ single(const word* a, const word* b, const word* scales, const word* c, word* d)
     end(s);
 }
 
-// A tile of the product of matrices: see mma.cu.
+// A product of matrices: see mma.cu. Neither kernel has scales.
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm(const word* a, const word* b, const word* c, word* d, int columns, int steps, int every) {
+gemm(const word* a, const word* b, const word*, const word*, const word* c, word* d, int columns, int steps, int every) {
     __shared__ Shared s;
     word acc[COLUMNS], total[COLUMNS];
-    const size_t tile = (size_t)blockIdx.y * columns + blockIdx.x;
+    const size_t of_a = (size_t)(blockIdx.x / columns) * steps, of_b = (size_t)(blockIdx.x % columns) * steps;
     int phase = 0;
     begin(s);
-    for (int i = 0; i < COLUMNS; i++) total[i] = c[place(tile, i)];
+    for (int i = 0; i < COLUMNS; i++) total[i] = c[place(blockIdx.x, i)];
     const int part = every ? every : steps;
     for (int start = 0; start < steps; start += part) {
         for (int i = 0; i < COLUMNS; i++) acc[i] = every ? 0 : total[i];
         put(s, acc);
         for (int step = start; step < min(start + part, steps); step++, phase ^= 1) {
-            copy(s.left, a + ((size_t)blockIdx.y * steps + step) * A_WORDS, A_WORDS);
-            copy(s.right, b + ((size_t)blockIdx.x * steps + step) * B_WORDS, B_WORDS);
+            copy(s.left, a + (of_a + step) * A_WORDS, A_WORDS);
+            copy(s.right, b + (of_b + step) * B_WORDS, B_WORDS);
             execute(s, phase);
         }
         get(s, acc);
@@ -137,6 +137,6 @@ gemm(const word* a, const word* b, const word* c, word* d, int columns, int step
             else total[i] = acc[i];
         }
     }
-    for (int i = 0; i < COLUMNS; i++) d[place(tile, i)] = total[i];
+    for (int i = 0; i < COLUMNS; i++) d[place(blockIdx.x, i)] = total[i];
     end(s);
 }

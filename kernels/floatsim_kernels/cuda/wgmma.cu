@@ -53,7 +53,7 @@ __device__ __forceinline__ size_t place(size_t tile, int i) { return (tile * THR
 
 // One instruction on each of gridDim.x tiles. Images (tiles, words) of a and b, registers (tiles, 128, n) of c and d.
 extern "C" __global__ void __launch_bounds__(THREADS)
-single(const word* a, const word* b, const word* scales, const word* c, word* d) {
+single(const word* a, const word* b, const word*, const word*, const word* c, word* d) {
     __shared__ __align__(256) word left[A_WORDS], right[B_WORDS];
     word acc[D_REGISTERS];
     copy(left, a + (size_t)blockIdx.x * A_WORDS, A_WORDS);
@@ -63,19 +63,19 @@ single(const word* a, const word* b, const word* scales, const word* c, word* d)
     for (int i = 0; i < D_REGISTERS; i++) d[place(blockIdx.x, i)] = acc[i];
 }
 
-// A tile of the product of matrices: see mma.cu.
+// A product of matrices: see mma.cu. Neither kernel has scales.
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm(const word* a, const word* b, const word* c, word* d, int columns, int steps, int every) {
+gemm(const word* a, const word* b, const word*, const word*, const word* c, word* d, int columns, int steps, int every) {
     __shared__ __align__(256) word left[A_WORDS], right[B_WORDS];
     word acc[D_REGISTERS], total[D_REGISTERS];
-    const size_t tile = (size_t)blockIdx.y * columns + blockIdx.x;
-    for (int i = 0; i < D_REGISTERS; i++) total[i] = c[place(tile, i)];
+    const size_t of_a = (size_t)(blockIdx.x / columns) * steps, of_b = (size_t)(blockIdx.x % columns) * steps;
+    for (int i = 0; i < D_REGISTERS; i++) total[i] = c[place(blockIdx.x, i)];
     const int part = every ? every : steps;
     for (int start = 0; start < steps; start += part) {
         for (int i = 0; i < D_REGISTERS; i++) acc[i] = every ? 0 : total[i];
         for (int step = start; step < min(start + part, steps); step++) {
-            copy(left, a + ((size_t)blockIdx.y * steps + step) * A_WORDS, A_WORDS);
-            copy(right, b + ((size_t)blockIdx.x * steps + step) * B_WORDS, B_WORDS);
+            copy(left, a + (of_a + step) * A_WORDS, A_WORDS);
+            copy(right, b + (of_b + step) * B_WORDS, B_WORDS);
             execute(acc, left, right);
         }
         for (int i = 0; i < D_REGISTERS; i++) {
@@ -83,5 +83,5 @@ gemm(const word* a, const word* b, const word* c, word* d, int columns, int step
             else total[i] = acc[i];
         }
     }
-    for (int i = 0; i < D_REGISTERS; i++) d[place(tile, i)] = total[i];
+    for (int i = 0; i < D_REGISTERS; i++) d[place(blockIdx.x, i)] = total[i];
 }

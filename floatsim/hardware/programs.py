@@ -1,0 +1,135 @@
+"""What is compiled: a source, what is defined for it, and the targets it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from floatsim.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, FP16, FP32, FP64, TF32
+from floatsim.hardware.fragments import layouts
+from floatsim.hardware.instructions import Variant, variants
+from floatsim.hardware.scalars import SCALARS, Scalar, memory_type
+from floatsim.hardware.targets import PLAIN, Capability, capability_of, is_specific, runs_on
+
+__all__ = ["Program", "every_program", "of_scalars", "of_sums", "of_variant", "scalar_target"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A source file of `floatsim_kernels/cuda` with its definitions, and the targets it is compiled for."""
+
+    source: str
+    definitions: Mapping[str, str]
+    targets: tuple[str, ...]
+
+    def target_for(self, card: Capability) -> str:
+        """What to compile it for to run it on such a card, which has it: the card's own target.
+
+        >>> Program("mma.cu", {}, ("sm_80",)).target_for((8, 6))
+        'sm_86'
+        >>> Program("wgmma.cu", {}, ("sm_90a",)).target_for((9, 0))
+        'sm_90a'
+        """
+        specific = [target for target in self.targets if is_specific(target) and runs_on(target, card)]
+        return specific[0] if specific else f"sm_{card[0]}{card[1]}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+# -- matrix instructions -----------------------------------------------------------------------------------------------
+
+_SOURCES = {"mma": "mma.cu", "mma_scaled": "mma.cu", "wgmma": "wgmma.cu", "tcgen05": "tcgen05.cu"}
+
+
+def _registers(v: Variant, *operands: str) -> dict[str, str]:
+    return {f"{operand.upper()}_REGISTERS": str(layouts(v).registers(operand)) for operand in operands}
+
+
+def _mma(v: Variant) -> dict[str, str]:
+    return _registers(v, "d", "a", "b") | {"WIDE": str(int(v.output == FP64)), "SCALED": str(int(v.scales is not None))}
+
+
+def _wgmma(v: Variant) -> dict[str, str]:
+    return _registers(v, "d") | {"TRANSPOSABLE": str(int(v.a.bits == 16))}
+
+
+_TYPES = {FP16: 0, BF16: 1, TF32: 2, FP32: 2, E4M3: 0, E5M2: 1, E2M3: 3, E3M2: 4, E2M1: 5}
+"""Of A and B in an instruction descriptor: PTX ISA, 9.7.16.4.2."""
+
+
+def _tcgen05(v: Variant) -> dict[str, str]:
+    m, n, _ = v.kernel.shape
+    fields = {4: int(v.output == FP32), 7: _TYPES[v.a], 10: _TYPES[v.b], 17: n >> 3, 24: m >> 4}
+    return {"DESCRIPTOR": hex(sum(value << place for place, value in fields.items()))}
+
+
+_DEFINITIONS = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen05}
+
+
+def of_variant(variant: Variant) -> Program:
+    """That of a matrix instruction: kernels "single" and "gemm".
+
+    >>> from floatsim.hardware.instructions import find
+    >>> of_variant(find("mma.m16n8k16", FP16, FP16)).definitions["A_REGISTERS"]
+    '4'
+    """
+    family = variant.kernel.family
+    definitions = {"MNEMONIC": _quoted(variant.mnemonic)} | _DEFINITIONS[family](variant)
+    return Program(_SOURCES[family], MappingProxyType(definitions), variant.kernel.targets)
+
+
+# -- CUDA cores --------------------------------------------------------------------------------------------------------
+
+
+_SPECIFIC = tuple(dict.fromkeys(t for row in SCALARS for t in row.targets if is_specific(t)))
+
+
+def of_scalars(target: str) -> Program:
+    """Every operation of the CUDA cores that a target has: a kernel for each row, of its name."""
+    card = capability_of(target)
+    usable = [t for t in (*PLAIN, *_SPECIFIC) if runs_on(t, card) and (is_specific(target) or not is_specific(t))]
+    lines = [row.line for row in SCALARS if set(row.targets) & set(usable)]
+    return Program("elementwise.cu", MappingProxyType({"ROWS": " ".join(lines)}), (target,))
+
+
+def scalar_target(card: Capability) -> str:
+    """What those of a card are compiled for: "sm_100a" where only that has all of them.
+
+    >>> scalar_target((9, 0)), scalar_target((10, 0))
+    ('sm_90', 'sm_100a')
+    """
+    return next((t for t in _SPECIFIC if runs_on(t, card)), f"sm_{card[0]}{card[1]}")
+
+
+def of_sums(add: Scalar, multiply: Scalar, fma: Scalar) -> Program:
+    """That of sums in the format of these operations: kernels "sequential" and "tree"."""
+    definitions = {
+        "WORD": memory_type(add.result), "LETTER": _quoted(add.to.letter), "ADD": _quoted(add.text),
+        "MULTIPLY": _quoted(multiply.text), "FMA": _quoted(fma.text),
+    }  # fmt: skip
+    return Program("sums.cu", MappingProxyType(definitions), add.targets)
+
+
+def _sums() -> Iterator[Program]:
+    """One for each format and rounding, products and sums rounded alike."""
+    named = {(row.operation, row.source, row.rounding): row for row in SCALARS if row.operation != "convert"}
+    for (operation, fmt, rounding), add in named.items():
+        if operation == "add":
+            yield of_sums(add, named["multiply", fmt, rounding], named["fma", fmt, rounding])
+
+
+def every_program() -> Iterator[tuple[str, Program]]:
+    """All that there is to compile, with a name for each.
+
+    >>> len(list(every_program())) > 180
+    True
+    """
+    for variant in variants():
+        yield str(variant), of_variant(variant)
+    for target in (*PLAIN, *_SPECIFIC):
+        yield f"scalars on {target}", of_scalars(target)
+    for program in _sums():
+        yield f"sums by {program.definitions['ADD'].split()[0][1:]}", program
