@@ -99,7 +99,8 @@ def test_threads_are_those_of_numba():
 
 
 LONG = """
-import numpy as np, floatsim as fs
+import signal, numpy as np, floatsim as fs
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and theirs, ignore it
 a = np.ones((2048, 2048), np.float16)
 fs.matmul(a[:2, :2], a[:2, :2], accumulate="neumaier(e3m2)")
 print("started", flush=True)
