@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 import floatsim
+from floatsim import hardware_commands
 from floatsim.formats import FloatFormat, as_format, named_formats
 from floatsim.matrix_files import READABLE, load_all
 from floatsim.terminal import (
@@ -356,6 +357,14 @@ def survey(
     console = rich_console()
     console.print(report)
     console.print(f"\npicture: {out.resolve()}", soft_wrap=True)
+
+
+# -- silicon ---------------------------------------------------------------------------------------------------------
+
+for _command in (
+    hardware_commands.probe, hardware_commands.compare, hardware_commands.capture, hardware_commands.check_silicon,
+):  # fmt: skip
+    app.command()(_command)
 
 
 # -- the door --------------------------------------------------------------------------------------------------------

@@ -6,35 +6,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from floatsim.hardware.device import Card
+from floatsim.hardware.cards import Emulated
 from floatsim.hardware.instructions import Variant
-from floatsim.hardware.targets import architecture_of
-from floatsim.hardware.units import ScaleCodes, Unit, named_unit
+from floatsim.hardware.protocol import Card
 
 Fault = Callable[[Variant, np.ndarray], np.ndarray]
 
 
-class FakeCard:
-    """As a card, to whom asks it by `floatsim.hardware.device.Dots`. A fault changes what it answers."""
+class FakeCard(Emulated):
+    """As a card, to whom asks it by `floatsim.hardware.protocol.Dots`. A fault changes what it answers."""
 
     def __init__(self, capability=(8, 9), fault: Fault | None = None) -> None:
-        self.card = Card("a card that is not there", capability, "0.0", "0.0")
-        self.fault = fault
-        self.asked: list[str] = []
-
-    def unit(self, variant: Variant) -> Unit:
-        arch = architecture_of(self.card.capability)
-        return named_unit(arch, variant.name, variant.a, variant.b, variant.output, variant.scales)
-
-    def can_run(self, variant: Variant) -> bool:
-        return variant.kernel.runs_on(self.card.capability) and variant.model(self.card.capability) is not None
+        super().__init__(Card("a card that is not there", capability, "0.0", "0.0"))
+        object.__setattr__(self, "fault", fault)
 
     def dots(self, variant: Variant, a, b, c, scales=None):
         for x, fmt in ((a, variant.a), (b, variant.b), (c, variant.output)):
             assert x.dtype == fmt.code_dtype
         assert a.shape == b.shape == (len(c), variant.k)
-        self.asked.append(str(variant))
-        d = self.unit(variant).dots(a, b, c, None if scales is None else ScaleCodes(*scales))
+        d = super().dots(variant, a, b, c, scales)
         return d if self.fault is None else self.fault(variant, d)
 
 

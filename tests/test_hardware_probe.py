@@ -10,7 +10,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.hardware import experiments
-from floatsim.hardware.probes import probe, rows_alike
+from floatsim.hardware.probes import probe_dots, rows_alike
 from floatsim.hardware.units import Unit, named_unit, units
 from floatsim.rounding import Rounding
 from floatsim.tensorcore.architectures import ARCHITECTURES
@@ -38,7 +38,7 @@ def distinct(nvidia: bool) -> list[Unit]:
 
 
 def read(unit: Unit):
-    return probe(unit.dots, unit.a, unit.b, k=unit.k, output=unit.output, scales=unit.scales)
+    return probe_dots(unit.dots, unit.a, unit.b, k=unit.k, output=unit.output, scales=unit.scales)
 
 
 def has_least_exponent(unit: Unit) -> bool:
@@ -150,7 +150,7 @@ def test_a_parameter_that_differs(change):
     fields, name = CHANGES[change]
     row = dataclasses.replace(HOPPER.row, model=dataclasses.replace(HOPPER.row.model, **fields))
     other = dataclasses.replace(HOPPER, row=row)
-    found = probe(other.dots, "bf16", k=16, against=HOPPER)
+    found = probe_dots(other.dots, "bf16", k=16, against=HOPPER)
     assert not found.equal
     assert name in found.different
     assert f"the table has {found.expected[[o.name for o in found.expected].index(name)]}" in str(found)
@@ -162,7 +162,7 @@ def test_another_group():
     unit = named_unit("blackwell", "tcgen05.k64.mxf4", fs.E2M1, fs.E2M1, scales=experiments.Scales(32, fs.E8M0))
     model = dataclasses.replace(unit.row.model, group=32)
     other = dataclasses.replace(unit, row=dataclasses.replace(unit.row, model=model))
-    found = probe(other.dots, "e2m1", k=64, scales=unit.scales, against=unit)
+    found = probe_dots(other.dots, "e2m1", k=64, scales=unit.scales, against=unit)
     assert found["group"] == 32
     assert "group" in found.different
 
@@ -173,13 +173,13 @@ def test_a_nan_of_ones_own():
         d[d == 0x7FFFFFFF] = 0x7FC00000
         return d
 
-    found = probe(dot, "bf16", k=16, against=HOPPER)
+    found = probe_dots(dot, "bf16", k=16, against=HOPPER)
     assert found.different == ("NaN",)
     assert found["NaN"] == "0x7FC00000"
 
 
 def test_equal_and_alike():
-    found = probe(HOPPER.dots, "bf16", k=16, against=HOPPER)
+    found = probe_dots(HOPPER.dots, "bf16", k=16, against=HOPPER)
     assert found.equal
     assert found.different == ()
     assert "equal to the table's row in all 17 parameters" in str(found)
@@ -191,7 +191,7 @@ def test_equal_and_alike():
 
 def test_against_something_else():
     with pytest.raises(ValueError, match="takes k = 16; asked for are FP16 x FP16 to FP32, k = 8"):
-        probe(HOPPER.dots, "fp16", k=8, against=HOPPER)
+        probe_dots(HOPPER.dots, "fp16", k=8, against=HOPPER)
 
 
 def test_exact_codes():

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "about": "Info",
-    "captures": "capture",
     "comparisons": "compare compare_dots",
     "cuda": "UnavailableError",
     "device": "Device",
+    "doors": "capture probe",
     "instructions": "Variant find variants",
-    "probes": "probe",
+    "probes": "probe_dots",
     "protocol": "Card Dots",
     "replay": "check_silicon",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import floatsim
@@ -18,14 +18,14 @@ __all__ = ["capture"]
 
 
 def capture(
-    asked: Sequence[Question], out: Path | str, *, rows: int = ROWS, seed: int = 0, with_inputs: bool = False,
+    asked: Iterable[Question], out: Path | str, *, rows: int = ROWS, seed: int = 0, with_inputs: bool = False,
     command: str = "",
 ) -> Iterator[Recording]:  # fmt: skip
     """Write one recording for each instruction, in a folder of the card's name.
 
     Parameters
     ----------
-    asked : sequence of Question
+    asked : Questions
         As `floatsim.hardware.cards.questions` gives them.
     out : path
         Where the card's folder is to be.

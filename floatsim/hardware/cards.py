@@ -5,19 +5,21 @@ A card is whatever answers as `floatsim.hardware.device.Dots` says; the tests ha
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from floatsim.hardware.comparisons import FIRST, Comparison, compare_dots
-from floatsim.hardware.device import Dots
 from floatsim.hardware.inputs import ROWS, Inputs, input_set
 from floatsim.hardware.instructions import Variant, variants
-from floatsim.hardware.probes import Probe, probe
-from floatsim.hardware.targets import architecture_of
-from floatsim.hardware.units import Codes, ScaleCodes, Unit
+from floatsim.hardware.probes import Probe, probe_dots, rows_alike
+from floatsim.hardware.protocol import Card, Dots
+from floatsim.hardware.targets import PLAIN, architecture_of, capability_of
+from floatsim.hardware.units import Codes, ScaleCodes, Unit, named_unit
+from floatsim.tensorcore.architectures import as_architecture
 
-__all__ = ["Question", "compare_card", "probe_card", "questions"]
+__all__ = ["Emulated", "Question", "compare_card", "emulated_card", "probe_card", "questions"]
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,53 @@ def questions(card: Dots, only: Sequence[str] = ()) -> list[Question]:
         raise ValueError(
             f"{card.card.name} has compute capability {major}.{minor}, of which no instruction is in the table"
         )
+    return _chosen(found, only, card.card.name)
+
+
+def emulated_card(arch: str) -> Emulated:
+    """A card that is not there, and for which the emulator answers: to see what probing says, and to test it.
+
+    Raises
+    ------
+    ValueError
+        For an architecture whose instructions cannot be issued here.
+
+    Examples
+    --------
+    >>> [str(q.variant) for q in questions(emulated_card("volta"))]
+    ['mma.m8n8k4 fp16 fp16 fp32', 'mma.m8n8k4 fp16 fp16 fp16']
+    """
+    name = as_architecture(arch).name
+    capability = next((c for c in map(capability_of, PLAIN) if architecture_of(c) == name), None)
+    if capability is None:
+        raise ValueError(f"{name} has no instructions that can be issued here; NVIDIA's architectures have")
+    return Emulated(Card(f"the emulator of {name}", capability, "", ""))
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What answers as a card would by the table."""
+
+    card: Card
+
+    def can_run(self, variant: Variant) -> bool:
+        """Whether such a card has the instruction."""
+        return variant.kernel.runs_on(self.card.capability)
+
+    def dots(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: tuple[Codes, Codes] | None = None) -> Codes:
+        """What the emulator computes."""
+        arch = architecture_of(self.card.capability)
+        assert arch is not None
+        unit = named_unit(arch, variant.name, variant.a, variant.b, variant.output, variant.scales)
+        return unit.dots(a, b, c, None if scales is None else ScaleCodes(*scales))
+
+
+def _chosen(found: list[Question], only: Sequence[str], card: str) -> list[Question]:
+    """Those that fit, each once; where there are several ways to issue one, the first."""
     chosen = [q for q in found if not only or any(_fits(str(q.variant), text) for text in only)]
     if not chosen:
         names = ", ".join(dict.fromkeys(q.variant.name for q in found))
-        raise ValueError(f"only={', '.join(only)!r} fits no instruction of {card.card.name}; it has {names}")
+        raise ValueError(f"only={', '.join(only)!r} fits no instruction of {card}; it has {names}")
     return list({str(q.variant): q for q in reversed(chosen)}.values())[::-1]
 
 
@@ -79,15 +124,16 @@ def _fits(text: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(text, pattern) or fnmatch.fnmatchcase(text.partition(" ")[0], pattern)
 
 
-def probe_card(asked: Sequence[Question]) -> Iterator[Probe]:
+def probe_card(asked: Iterable[Question]) -> Iterator[Probe]:
     """The models of instructions, as a card's answers have them, each against the table's row."""
     for q in asked:
         u = q.unit
-        yield probe(q.dots, u.a, u.b, k=u.k, output=u.output, scales=u.scales, against=u)
+        found = probe_dots(q.dots, u.a, u.b, k=u.k, output=u.output, scales=u.scales, against=u)
+        yield found if found.equal else dataclasses.replace(found, alike=rows_alike(found, u))
 
 
 def compare_card(
-    asked: Sequence[Question], rows: int = ROWS, seed: int = 0, first: int = FIRST
+    asked: Iterable[Question], rows: int = ROWS, seed: int = 0, first: int = FIRST
 ) -> Iterator[Comparison]:
     """The answers of a card to the fixed set of inputs, each instruction's against the emulator's."""
     for q in asked:

@@ -1,8 +1,8 @@
 """Which model a matrix instruction follows, inferred from what it answers.
 
-`probe` takes anything that multiplies: a card, the emulator, a kernel of one's own. It puts the sums of `experiments`
-to it, reads each parameter of the models of `floatsim.tensorcore` from the answers, and says whether the row of the
-table answers alike. What the formats leave no way to see is said to be so.
+`probe_dots` takes anything that multiplies: a card, the emulator, a kernel of one's own. It puts the sums of
+`experiments` to it, reads each parameter of the models of `floatsim.tensorcore` from the answers, and says whether the
+row of the table answers alike. What the formats leave no way to see is said to be so.
 
 The algorithms know fused blocks, alone and in chains, with block scales and in two halves, chains of fused
 multiply-adds, and exact blocks. Of AMD's other models they see the order, the bits that are kept and the roundings, not
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from floatsim.formats import FloatFormat
     from floatsim.tensorcore.instructions import Scales
 
-__all__ = ["Observation", "Probe", "probe", "read_model"]
+__all__ = ["Observation", "Probe", "probe_dots", "read_model", "rows_alike"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Observation:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value.name.lower().replace("_", " ") if isinstance(value, Rounding) else str(value)
 
 
@@ -65,7 +67,8 @@ class Probe:
     expected : tuple of Observation, or None
         Of the row, answered by the emulator; None where no row was named.
     alike : tuple of str
-        All rows of the table, of the same formats, that answer every question alike.
+        Of the rows of the table, for all cards, those that answer every question alike; looked for where the card's own
+        row does not.
     """
 
     title: str
@@ -126,6 +129,8 @@ class Probe:
                 f"equal to the table's row in all {seen} parameters that can be observed" if self.equal else
                 f"DIFFERENT from the table's row: {', '.join(self.different)}"
             )  # fmt: skip
+        if self.alike:
+            yield f"rows that answer alike: {', '.join(self.alike)}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -142,7 +147,7 @@ class Probe:
         }
 
 
-def probe(
+def probe_dots(
     dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = FP32,
     scales: Scales | None = None, against: Unit | None = None, title: str | None = None,
 ) -> Probe:  # fmt: skip
@@ -180,7 +185,7 @@ def probe(
     >>> import floatsim as fs
     >>> from floatsim.hardware.units import named_unit
     >>> unit = named_unit("volta", None, fs.FP16, fs.FP16)
-    >>> found = probe(unit.dots, "fp16", k=4, against=unit)
+    >>> found = probe_dots(unit.dots, "fp16", k=4, against=unit)
     >>> found["terms"], found["fraction bits"], found["least exponent"]
     (4, 23, None)
     >>> found.model

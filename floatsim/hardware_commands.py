@@ -1,0 +1,263 @@
+"""The commands about silicon: probe, compare, capture and check-silicon. `floatsim.cli` gives them their names."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floatsim.matrix_files import READABLE, load_all
+from floatsim.terminal import BadInputError, Json, bad_input, named_format, one_line, print_json, rich_console, track
+
+if TYPE_CHECKING:
+    from floatsim.hardware.cards import Question
+    from floatsim.hardware.comparisons import Comparison
+    from floatsim.hardware.protocol import Dots
+
+__all__ = ["capture", "check_silicon", "compare", "probe", "the_card"]
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--instruction", "-i", help="Only these, with * for anything: 'wgmma.*', 'mma.m16n8k16 bf16*'."),
+]
+Rows = Annotated[int, typer.Option(min=10, help="Dot products of each instruction.")]
+Seed = Annotated[int, typer.Option(help="Of the inputs.")]
+Accumulate = Annotated[
+    str | None,
+    typer.Option("--accumulate", "-a", help="The sum that is emulated: hopper, 'tensorcore(ada, mma.m16n8k32)', fp32."),
+]
+
+_WITHOUT = (
+    "without one, `floatsim compare --against FILE` and `floatsim check-silicon PATH` hold the emulator against what "
+    "real cards have answered"
+)
+
+
+# -- a card ----------------------------------------------------------------------------------------------------------
+
+
+def the_card() -> Dots:
+    """The card in this machine; a `BadInputError` that names what is missing."""
+    from floatsim.hardware.device import Device
+
+    try:
+        return Device()
+    except (RuntimeError, ImportError) as error:
+        raise BadInputError(f"{one_line(error)}; {_WITHOUT}") from None
+
+
+def _asked(card: Dots, only: Sequence[str] | None) -> list[Question]:
+    from floatsim.hardware.cards import questions
+
+    try:
+        return questions(card, only or ())
+    except ValueError as error:
+        raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
+
+
+def _each(tasks: Sequence[Question]) -> Iterator[Question]:
+    return track(tasks, "asking")
+
+
+def _exit(equal: bool) -> None:
+    if not equal:
+        raise typer.Exit(1)
+
+
+# -- floatsim probe --------------------------------------------------------------------------------------------------
+
+
+def probe(
+    only: Only = None,
+    emulated: Annotated[
+        str | None, typer.Option(help="Probe what the emulator makes of this architecture; no card is needed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Infer the models of a card's matrix instructions, and say whether the table's rows are theirs."""
+    from floatsim.hardware.cards import probe_card
+
+    asked = _asked(the_card() if emulated is None else _emulated(emulated), only)
+    found = list(probe_card(_each(asked)))
+    if as_json:
+        print_json({"card": asked[0].card.card.name, "probes": [each.to_dict() for each in found]})
+    else:
+        console = rich_console()
+        for each in found:
+            console.print(f"{each}\n", soft_wrap=True)
+        equal = sum(bool(each.equal) for each in found)
+        console.print(f"{equal} of {len(found)} instructions of {asked[0].card.card.name} are as the table has them")
+    _exit(all(each.equal for each in found))
+
+
+def _emulated(arch: str) -> Dots:
+    from floatsim.hardware.cards import emulated_card
+
+    try:
+        return emulated_card(arch)
+    except ValueError as error:
+        raise BadInputError(f"--emulated: {one_line(error)}") from None
+
+
+# -- floatsim compare ------------------------------------------------------------------------------------------------
+
+
+def compare(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Two matrices to multiply, a and b ({READABLE}). Default: a fixed set of inputs, for each "
+                            "instruction that the card has.", show_default=False),
+    ] = None,
+    accumulate: Accumulate = None,
+    fmt: Annotated[str | None, typer.Option("--format", "-f", help="Round both matrices to this format first.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Recorded outputs in place of a card: a file of `floatsim capture` or of the published "
+                          "outputs; with two matrices, a .npy file of their product."),
+    ] = None,
+    only: Only = None,
+    rows: Rows = 20_000,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Silicon and emulator side by side, bit by bit. Exit code 1 if any bit differs."""
+    if files:
+        found = [_product(files, accumulate, fmt, against)]
+    elif fmt is not None:
+        raise BadInputError("--format is of two matrices, and none are given")
+    elif against is not None:
+        found = [checked.comparison for checked in _replayed(against, accumulate)]
+    elif accumulate is not None:
+        raise BadInputError("--accumulate is of two matrices, or of recordings: --against FILE")
+    else:
+        from floatsim.hardware.cards import compare_card
+
+        found = list(compare_card(_each(_asked(the_card(), only)), rows, seed))
+    _report(found, as_json)
+
+
+def _product(files: Sequence[str], accumulate: str | None, fmt: str | None, against: Path | None) -> Comparison:
+    import numpy as np
+
+    import floatsim
+    from floatsim.hardware.comparisons import compare as compare_matrices
+
+    matrices = list(load_all(files).values())
+    if len(matrices) != 2:
+        raise BadInputError(f"FILES: compare multiplies two matrices, and there are {len(matrices)}")
+    if accumulate is None:
+        raise BadInputError("--accumulate must say how the products are summed, such as --accumulate hopper")
+    if fmt is not None:
+        chosen = named_format(fmt, "--format")
+        matrices = [floatsim.array(x, chosen) for x in matrices]
+    other = None
+    if against is None:
+        the_card()
+    else:
+        try:
+            other = np.load(against, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise BadInputError(f"--against: {against} cannot be read: {one_line(error)}") from None
+        if not isinstance(other, np.ndarray):
+            raise BadInputError(
+                f"--against: {against} must be a .npy file of one array, the product of the two matrices"
+            )
+    try:
+        return compare_matrices(*matrices, accumulate=accumulate, against=other)
+    except (ValueError, TypeError) as error:
+        raise bad_input(error) from None
+
+
+def _replayed(path: Path, accumulate: str | None) -> list[Any]:
+    from floatsim.hardware.replay import check_silicon as replay
+
+    def progress(tasks: Sequence[Any]) -> Iterable[Any]:
+        return track(tasks, "replaying")
+
+    try:
+        return list(replay(path, accumulate, progress=progress))
+    except (ValueError, TypeError, OSError) as error:
+        raise bad_input(error) from None
+
+
+def _report(found: Sequence[Comparison], as_json: bool) -> None:
+    if as_json:
+        print_json({"equal": all(each.equal for each in found), "comparisons": [each.to_dict() for each in found]})
+    else:
+        console = rich_console()
+        for each in found:
+            console.print(f"{each}\n", soft_wrap=True)
+        if len(found) > 1:
+            different = sum(not each.equal for each in found)
+            console.print(f"{different} of {len(found)} differ" if different else f"all {len(found)} are equal")
+    _exit(all(each.equal for each in found))
+
+
+# -- floatsim capture ------------------------------------------------------------------------------------------------
+
+
+def capture(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the card's folder is to be.")],
+    only: Only = None,
+    rows: Rows = 20_000,
+    seed: Seed = 0,
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Write the inputs too, which others could make again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Record what the card's matrix instructions answer, for others to hold their models against."""
+    from floatsim.hardware.captures import capture as record
+
+    command = shlex.join(["floatsim", *sys.argv[1:]])
+    asked = _asked(the_card(), only)
+    try:
+        found = list(record(_each(asked), out, rows=rows, seed=seed, with_inputs=with_inputs, command=command))
+    except OSError as error:
+        raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
+    if as_json:
+        print_json({"recordings": [{"path": str(each.path), **each.header} for each in found]})
+        return
+    console = rich_console()
+    for each in found:
+        console.print(f"{each.path}: {each.unit}, {len(each.d)} dot products", soft_wrap=True)
+
+
+# -- floatsim check-silicon ------------------------------------------------------------------------------------------
+
+
+def check_silicon(
+    path: Annotated[Path, typer.Argument(help="A recording of `floatsim capture` or published outputs; or a folder.")],
+    accumulate: Accumulate = None,
+    as_json: Json = False,
+) -> None:
+    """Replay what real cards have answered against the emulator. Exit code 1 if any bit differs."""
+    from rich.table import Table
+
+    found = _replayed(path, accumulate)
+    wrong = [each for each in found if not each.comparison.equal]
+    total = sum(each.comparison.count for each in found)
+    if as_json:
+        sets = [
+            {"card": each.recording.card, "file": str(each.recording.path), **each.comparison.to_dict()}
+            for each in found
+        ]  # fmt: skip
+        print(json.dumps({"equal": not wrong, "rows": total, "sets": sets}, indent=2))
+    else:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for head in ("card", "instruction", "rows", "mismatches"):
+            table.add_column(head, justify="right" if head in ("rows", "mismatches") else "left")
+        for each in found:
+            of, n = each.comparison, each.comparison.mismatches
+            table.add_row(each.recording.card, of.title, str(of.count), str(n), style="red" if n else None)
+        console = rich_console()
+        console.print(table)
+        for each in wrong:
+            console.print(f"\n{each.comparison}", soft_wrap=True)
+        console.print(f"\n{len(found)} sets, {total} rows: " + (f"{len(wrong)} sets differ" if wrong else "all equal"))
+    _exit(not wrong)
