@@ -160,7 +160,8 @@ def _product(files: Sequence[str], accumulate: str | None, fmt: str | None, agai
         the_card()
     else:
         try:
-            other = np.load(against, allow_pickle=False)
+            with against.open("rb") as file:  # np.load leaves a file open that it cannot read
+                other = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise BadInputError(f"--against: {against} cannot be read: {one_line(error)}") from None
         if not isinstance(other, np.ndarray):

@@ -135,7 +135,8 @@ def read_recordings(path: Path) -> Iterator[Recording]:
         sets = published.read_folder(path)
     else:
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened:  # np.load leaves a file open that it cannot read
+                file = np.load(opened, allow_pickle=False)
                 arrays = {name: file[name] for name in file.files}
         except (OSError, ValueError, BadZipFile, EOFError, AttributeError) as error:
             raise ValueError(f"{path} cannot be read as an .npz file: {error}") from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from floatsim.accumulation import TensorCore
 from floatsim.formats import FP32, FloatFormat
-from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, select
+from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, as_instruction_name, select
 from floatsim.tensorcore.emulator import Record, accumulate
 from floatsim.tensorcore.instructions import Instruction, Scales
 from floatsim.tensorcore.operands import BlockScales, Matrix
@@ -144,7 +144,8 @@ def named_unit(
         Where there is none; the message lists what there is.
     """
     architecture = as_architecture(arch)
-    return Unit(architecture.name, select(architecture, name, a, b, output, scales), a, b, scales)
+    known = None if name is None else as_instruction_name(architecture, name)
+    return Unit(architecture.name, select(architecture, known, a, b, output, scales), a, b, scales)
 
 
 def units(arch: str | None = None) -> Iterator[Unit]:
