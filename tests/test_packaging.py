@@ -179,6 +179,8 @@ def test_wheel(tmp_path):
         names = archive.namelist()
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
+    sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
+    assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}
     assert {name.split("/")[0] for name in names} == {
         "floatsim",
         "floatsim_kernels",

@@ -188,7 +188,8 @@ class _Evaluation:
         plan = cuts.plan(how, ranges.tobytes())
         inner = self.evaluate(how.inner, terms, plan.parts)
         cells = (1, terms.shape[0] * terms.shape[1])
-        values = _Terms(None, (np.ascontiguousarray(inner.reshape(-1, cells[1])), how.inner.result_format))
+        partials = np.ascontiguousarray(inner).reshape(len(plan.parts), cells[1])
+        values = _Terms(None, (partials, how.inner.result_format))
         first = None if start is None else (start[0].reshape(cells), start[1])
         if isinstance(how, Strided) and terms.length:
             found = self._add_last(leaves(how)[-1], self.evaluate(how.outer, values, plan.groups), first)
@@ -206,7 +207,7 @@ class _Evaluation:
             )
         how, products = self._settled(leaf)
         fmt = leaf.format
-        b = _widened(*terms.b, fmt, "terms are")
+        b = _widened(*terms.b, fmt, "terms are" if terms.a is None else "b is")
         a, fused = None, False
         if terms.a is not None:
             a = _widened(*terms.a, fmt, "a is")

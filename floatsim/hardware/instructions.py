@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass
 
 from floatsim.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, FP16, FP32, FP64, TF32, FloatFormat
-from floatsim.hardware.targets import Capability, architecture_of, is_specific, runs_on, since
+from floatsim.hardware.targets import Capability, architecture_of, needs, runs_on, since
 from floatsim.tensorcore.architectures import as_architecture, select
 from floatsim.tensorcore.instructions import Instruction, Scales
 
@@ -64,10 +64,7 @@ class MatrixKernel:
         >>> find("wgmma.k16", FP16, FP16).kernel.needs
         'compute capability 9.0 (sm_90a)'
         """
-        first = self.targets[0]
-        number = first.removeprefix("sm_").removesuffix("a")
-        exact = [f"{t[3:-2]}.{t[-2]} ({t})" for t in self.targets if is_specific(t)]
-        return f"compute capability {' or '.join(exact) if exact else f'{number[:-1]}.{number[-1]} or newer'}"
+        return needs(self.targets)
 
 
 @dataclass(frozen=True)

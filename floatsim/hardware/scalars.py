@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 
 from floatsim.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, FP16, FP32, FP64, TF32, FloatFormat
-from floatsim.hardware.targets import Capability, capability_of, runs_on, since
+from floatsim.hardware.targets import Capability, needs, runs_on, since
 from floatsim.rounding import Overflow, Rounding
 
 __all__ = ["SCALARS", "Scalar", "find_scalar", "memory_type"]
@@ -227,6 +227,6 @@ def find_scalar(
                          f"{overflow.name.lower()!r}; there is {'; '.join(map(str, rows))}")  # fmt: skip
     on_card = [row for row in fitting if row.runs_on(card)]
     if not on_card:
-        needed = " or ".join(f"{a}.{b}" for a, b in sorted({capability_of(row.targets[0]) for row in fitting}))
-        raise ValueError(f"{fitting[0]} needs compute capability {needed}; this card has {card[0]}.{card[1]}")
+        what_it_needs = needs(target for row in fitting for target in row.targets)
+        raise ValueError(f"{fitting[0]} needs {what_it_needs}; this card has {card[0]}.{card[1]}")
     return on_card[0]

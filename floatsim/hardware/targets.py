@@ -6,9 +6,12 @@ From NVIDIA's "CUDA Compiler Driver NVCC", 5 (GPU compilation), and its "PTX ISA
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["PLAIN", "Capability", "architecture_of", "capability_of", "is_specific", "runs_on", "since"]
+__all__ = [
+    "PLAIN", "Capability", "architecture_of", "capability_of", "is_specific", "needs", "runs_on", "since",
+]  # fmt: skip
 
 Capability: TypeAlias = tuple[int, int]
 
@@ -46,6 +49,20 @@ def runs_on(target: str, card: Capability) -> bool:
     """
     needed = capability_of(target)
     return needed == card if is_specific(target) else needed <= card
+
+
+def needs(targets: Iterable[str]) -> str:
+    """What a card must have for one of them, in words.
+
+    >>> needs(since("sm_89")), needs(["sm_100a", "sm_120a"])
+    ('compute capability 8.9 or newer', 'compute capability 10.0 (sm_100a) or 12.0 (sm_120a)')
+    """
+    known = sorted(set(targets), key=capability_of)
+    numbers = {target: ".".join(map(str, capability_of(target))) for target in known}
+    plain = [target for target in known if not is_specific(target)]
+    words = [f"{numbers[target]} ({target})" for target in known if is_specific(target)]
+    words += [f"{numbers[plain[0]]} or newer"] if plain else []
+    return f"compute capability {' or '.join(words)}"
 
 
 def since(first: str) -> tuple[str, ...]:
