@@ -60,12 +60,15 @@ def test_version(run):
     assert run("--version") == (0, f"floatsim {fs.__version__}\n", "")
 
 
+COMMANDS = ("survey", "show", "formats", "probe", "compare", "capture", "check-silicon")
+
+
 def test_help_names_every_command(run):
     for arguments in ([], ["--help"]):
         code, out, err = run(*arguments)
         assert (code, err) == (0, "")
-        assert all(command in out for command in ("survey", "show", "formats"))
-    for command in ("survey", "show", "formats"):
+        assert all(command in out for command in COMMANDS)
+    for command in COMMANDS:
         code, out, _ = run(command, "--help")
         assert code == 0
         assert "--json" in out

@@ -244,6 +244,21 @@ def test_matrices():
     assert first.trace.code == first.expected == d.codes[3, 2]
 
 
+def test_the_card_s_own_product(monkeypatch):
+    """Without `against`, the same call goes to the backend "hardware": here one that is wrong in one bit."""
+    emulated = fs.matmul
+
+    def matmul(a, b, c=None, backend=None, **how):
+        d = emulated(a, b, c, **how)
+        return faulty(d, 1, 0) if backend == "hardware" else d
+
+    monkeypatch.setattr(comparisons, "matmul", matmul)
+    a, b = matrices(np.random.default_rng(4), (3, 20), (20, 2))
+    report = compare(a, b, accumulate="blocked(hopper, 16, fp32)", format="fp32")
+    assert [each.index for each in report.first] == [(1, 0)]
+    assert report.source == "the card"
+
+
 def test_stacks_vectors_and_scales():
     rng = np.random.default_rng(1)
     a, b = matrices(rng, (3, 2, 8), (8, 4))

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import floatsim as fs
@@ -178,11 +179,37 @@ def test_a_nan_of_ones_own():
     assert found["NaN"] == "0x7FC00000"
 
 
+NOISE = np.random.default_rng(0)
+STRANGE = {
+    "nothing": lambda a, b, c: np.zeros_like(c),
+    "c": lambda a, b, c: c.copy(),
+    "NaN": lambda a, b, c: np.full_like(c, 0x7FFFFFFF),
+    "one": lambda a, b, c: np.full_like(c, 0x3F800000),
+    "a code": lambda a, b, c: a[:, 0].astype(np.uint32) << 16,
+    "noise": lambda a, b, c: NOISE.integers(0, 1 << 32, c.shape, np.uint32),
+}
+
+
+@pytest.mark.parametrize("dot", STRANGE.values(), ids=STRANGE)
+def test_answers_that_no_card_gives(dot):
+    """Whatever is answered: something is printed, and it is not what the table has."""
+    found = probe_dots(dot, "bf16", k=16, against=HOPPER)
+    assert not found.equal
+    assert "DIFFERENT" in str(found)
+    assert found.model
+
+
+def test_noise_does_not_repeat():
+    found = probe_dots(STRANGE["noise"], "bf16", k=16, against=HOPPER)
+    assert found["answers"] == "DO NOT REPEAT"
+    assert "answers" in found.different
+
+
 def test_equal_and_alike():
     found = probe_dots(HOPPER.dots, "bf16", k=16, against=HOPPER)
     assert found.equal
     assert found.different == ()
-    assert "equal to the table's row in all 17 parameters" in str(found)
+    assert "equal to the table's row in all 18 parameters" in str(found)
     assert rows_alike(found, HOPPER) == (
         "hopper wgmma.k16", "hopper mma.m16n8k16", "blackwell tcgen05.k16", "blackwell mma.m16n8k16",
         "blackwell-rtx mma.m16n8k16",

@@ -28,8 +28,8 @@ from floatsim.tensorcore.instructions import E8M13, Scales
 __all__ = [
     "INF", "Bench", "C", "Row", "Tree", "bits_of_c", "bits_of_products", "blocks_of", "carried_whole", "cut_of_c",
     "cut_of_products", "exact_code", "grid_of", "group_of", "kept_of_d", "least_exponent", "operand_bits", "overflow",
-    "product_is_exact", "products_normalised", "rounding_of_d", "specials", "sticky_bits", "subnormals_normalised",
-    "tree_of",
+    "product_is_exact", "products_normalised", "repeats", "rounding_of_d", "specials", "sticky_bits",
+    "subnormals_normalised", "tree_of",
 ]  # fmt: skip
 
 C = "c"
@@ -311,6 +311,8 @@ def blocks_of(tree: Tree | None) -> list[tuple[Leaf, ...]] | None:
     >>> blocks_of((("c", 0), (1, 2))) is None
     True
     """
+    if tree is None:
+        return None
     blocks: list[tuple[Leaf, ...]] = []
     while isinstance(tree, tuple):
         inner = [child for child in tree if isinstance(child, tuple)]
@@ -453,7 +455,7 @@ def kept_of_d(bench: Bench, k: int) -> int | None:
     if found is None:
         return None
     kept = [d == (power(p) + 1) * unit for p, d in enumerate(found, 1)]
-    return kept.index(False) if False in kept else most
+    return (kept.index(False) or None) if False in kept else most
 
 
 _TIES: Mapping[tuple[int, ...], Rounding] = {
@@ -608,6 +610,19 @@ def operand_bits(bench: Bench, k: int) -> int | None:
         return None
     kept = [d != 1 for d in found]
     return kept.index(False) if False in kept else bench.a.trailing_bits if most == bench.a.trailing_bits else None
+
+
+def repeats(bench: Bench) -> bool | None:
+    """Whether the same sums have the same results again, alone, in another order, and beside other ones."""
+    last = bench.k - 1
+    rows = [
+        Row({n % bench.k: Fraction(3), last - n % last if last else 0: Fraction(1, 2)}, power(n % 8)) for n in range(65)
+    ]
+    codes, backward = bench.run(rows), bench.run(rows[::-1])
+    if codes is None or backward is None:
+        return None
+    alone = [bench.run([row]) for row in rows[:3]]
+    return codes == backward[::-1] == bench.run(rows) and alone == [[code] for code in codes[:3]]
 
 
 def product_is_exact(bench: Bench, k: int) -> bool | None:

@@ -228,6 +228,8 @@ def read_model(bench: Bench) -> tuple[Observation, ...]:
 
 
 def _read(bench: Bench) -> Iterator[Observation]:
+    again = ask.repeats(bench)
+    yield Observation("answers", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
     tree = ask.tree_of(bench)
     blocks = ask.blocks_of(tree)
     if blocks is None:
@@ -241,7 +243,7 @@ def _read(bench: Bench) -> Iterator[Observation]:
     joined = C in blocks[0]
     yield Observation("terms", max(map(len, products)))
     yield Observation("chain", _chain(products))
-    yield Observation("c", "with the first block" if joined else "after the last block")
+    yield Observation("c", _place([C in block for block in blocks].index(True), len(blocks)))
     narrow = "no two numbers of these formats are far enough apart"
     bits = None
     if len(at) > 1:
@@ -264,6 +266,10 @@ def _order(tree: Tree) -> str:
     if isinstance(tree, tuple):
         return f"({' + '.join(_order(child) for child in tree)})"
     return str(tree) if tree == C else f"p{tree}"
+
+
+def _place(block: int, blocks: int) -> str:
+    return {blocks - 1: "after the last block", 0: "with the first block"}.get(block, f"with block {block}")
 
 
 def _exactness(exact: bool | None) -> str | None:
@@ -313,7 +319,9 @@ def _of_terms(bench: Bench, at: Sequence[int], bits: int | None, of_c: int | Non
 def _of_d(bench: Bench, at: Sequence[int], joined: bool) -> Iterator[Observation]:
     """What becomes of the sum."""
     trailing = ask.kept_of_d(bench, at[0])
-    yield Observation("D", None if trailing is None else ask.grid_of(bench.output, trailing).name, "too narrow")
+    yield Observation(
+        "D", None if trailing is None else ask.grid_of(bench.output, trailing).name, "not even 1 + 2 is 3"
+    )
     if trailing is None:
         return
     with_c = ask.rounding_of_d(bench, at, trailing, True)
@@ -400,8 +408,8 @@ def _model(found: Probe) -> str:
     if group is not None and values.get("exponent of a term") == "its scales'":
         return _written("GroupedBlocks", fields | {"group": group})
     block = _written("FusedBlocks", fields)
-    if late and bits is None:
-        return f"none of the vocabulary: {values['chain']}, and c after them"
+    if late and (bits is None or values["chain"].count(", ") != 1):
+        return f"none of the vocabulary: {values['chain']}, and c {values['c']}"
     return f"TwoHalves({block})" if late else block
 
 
