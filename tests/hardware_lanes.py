@@ -336,7 +336,7 @@ def add(x, y, fmt):
 def without_compiling(monkeypatch):
     """Nothing is compiled: "machine code" says what would have been."""
 
-    def described(name, target, definitions=None, newest=None, keep=True):
+    def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
         return json.dumps({"source": name, "target": target, "definitions": dict(definitions or {})}).encode()
 
     monkeypatch.setattr(build, "build", described)

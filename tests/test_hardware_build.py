@@ -41,9 +41,11 @@ def test_it_compiles_for_every_target(name, program):
         missing("there is neither NVRTC nor nvcc")
     known = set().union(*(c.architectures for c in build.compilers()))
     unknown = [t for t in program.targets if capability_of(t)[0] * 10 + capability_of(t)[1] not in known]
+    if max(c.version for c in build.compilers()) < program.cuda:
+        missing(f"no compiler here is of CUDA {program.cuda}")
     for target in program.targets:
         if target not in unknown:
-            cubin = build.build(program.source, target, program.definitions, keep=False)
+            cubin = build.build(program.source, target, program.definitions, keep=False, oldest=program.cuda)
             assert cubin.startswith(b"\x7fELF")
     if unknown:
         missing(f"no compiler here knows {', '.join(unknown)} (CUDA 13 has no sm_70, CUDA 12 has)")

@@ -194,9 +194,12 @@ def compilers() -> tuple[Compiler, ...]:
     return tuple(sorted(found.values(), key=lambda c: (isinstance(c, _Nvrtc), c.version), reverse=True))
 
 
-def _compiler_for(target: str, newest: int | None) -> Compiler:
+def _compiler_for(target: str, newest: int | None, oldest: tuple[int, int]) -> Compiler:
     """The first that knows the target, of a CUDA that the driver, of the version `newest`, can load."""
     there = [c for c in compilers() if newest is None or c.version[0] <= newest]
+    if there and not any(c.version >= oldest for c in there):
+        raise CompileError(f"this needs a compiler of CUDA {oldest[0]}.{oldest[1]} or newer; there are {_listed()}")
+    there = [c for c in there if c.version >= oldest]
     if not there:
         raise CompileError(_MISSING if not compilers() else f"the driver is for CUDA {newest}; {_listed()} are newer")
     major, minor = capability_of(target)
@@ -230,8 +233,9 @@ def _cache() -> Path:
 
 
 def build(
-    name: str, target: str, definitions: Mapping[str, str] | None = None, newest: int | None = None, keep: bool = True
-) -> bytes:
+    name: str, target: str, definitions: Mapping[str, str] | None = None, newest: int | None = None, keep: bool = True,
+    oldest: tuple[int, int] = (0, 0),
+) -> bytes:  # fmt: skip
     """The machine code of a source for a target.
 
     Parameters
@@ -247,6 +251,8 @@ def build(
     keep : bool
         Whether to look it up, and keep it, in the cache: ~/.cache/floatsim/cuda, or FLOATSIM_CACHE. The source, the
         target, the definitions and the compiler's version are its key.
+    oldest : (major, minor), optional
+        Of the CUDA that knows what the source says.
 
     Returns
     -------
@@ -259,7 +265,7 @@ def build(
         Where there is no compiler for the target (the message says what to install), or the source does not compile.
     """
     code, definitions = source(name), definitions or {}
-    compiler = _compiler_for(target, newest)
+    compiler = _compiler_for(target, newest, oldest)
     key = "\0".join([compiler.name, target, *_OPTIONS, *_as_options(definitions), code])
     path = _cache() / f"{Path(name).stem}-{target}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     if keep and path.is_file():

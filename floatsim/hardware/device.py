@@ -77,7 +77,7 @@ class Device:
         target = program.target_for(self.card.capability)
         key = program.source, target, tuple(program.definitions.items()), name
         if key not in self._kernels:
-            code = build.build(program.source, target, program.definitions, self._cuda.newest)
+            code = build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
             self._kernels[key] = self._cuda.kernel(code, name)
         return self._kernels[key]
 

@@ -41,6 +41,8 @@ class MatrixKernel:
         Whether A and B may differ.
     scales : Scales, optional
         The scales of its operands' blocks.
+    cuda : (major, minor)
+        The oldest CUDA whose compiler takes it, where not all that know the targets do.
     """
 
     name: str
@@ -52,6 +54,7 @@ class MatrixKernel:
     targets: tuple[str, ...]
     mixes: bool = False
     scales: Scales | None = None
+    cuda: tuple[int, int] = (0, 0)
 
     def runs_on(self, card: Capability) -> bool:
         """Whether a card of this compute capability has it."""
@@ -160,12 +163,14 @@ def _mma(
     return MatrixKernel(f"mma.{shape}{suffix}", "mma", (m, n, k), inputs, outputs, written, targets, mixes)
 
 
-def _scaled(k: int, suffix: str, inputs: tuple[FloatFormat, ...], kind: str, scales: Scales) -> MatrixKernel:
+def _scaled(
+    k: int, suffix: str, inputs: tuple[FloatFormat, ...], kind: str, scales: Scales, cuda: tuple[int, int] = (0, 0)
+) -> MatrixKernel:
     """In PTX a scale_vec says how many scales there are along k."""
     vector = f"scale_vec::{k // scales.every}X"
     mnemonic = f"mma.sync.aligned.m16n8k{k}.row.col.kind::{kind}.block_scale.{vector}.f32.{{a}}.{{b}}.f32.{{s}}"
     name = f"mma.m16n8k{k}.{suffix}"
-    return MatrixKernel(name, "mma_scaled", (16, 8, k), inputs, (FP32,), mnemonic, _120A, len(inputs) > 1, scales)
+    return MatrixKernel(name, "mma_scaled", (16, 8, k), inputs, (FP32,), mnemonic, _120A, len(inputs) > 1, scales, cuda)
 
 
 def _wgmma(k: int, inputs: tuple[FloatFormat, ...], outputs: tuple[FloatFormat, ...], suffix: str = "") -> MatrixKernel:
@@ -199,7 +204,7 @@ KERNELS = (
     _scaled(32, "mxf8f6f4", _NARROW, "mxf8f6f4", _UE8M0),
     _scaled(64, "mxf4", (E2M1,), "mxf4", _UE8M0),
     _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", _UE4M3),
-    _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", Scales(16, E8M0)),
+    _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", Scales(16, E8M0), cuda=(13, 1)),  # 13.0 refuses it, 13.5 does not
     _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", _UE8M0),
     _wgmma(16, (FP16,), _BOTH),
     _wgmma(16, (BF16,), (FP32,)),

@@ -17,11 +17,15 @@ __all__ = ["Program", "every_program", "of_scalars", "of_sums", "of_variant", "s
 
 @dataclass(frozen=True)
 class Program:
-    """A source file of `floatsim_kernels/cuda` with its definitions, and the targets it is compiled for."""
+    """A source file of `floatsim_kernels/cuda` with its definitions, and the targets it is compiled for.
+
+    `cuda` is the oldest CUDA whose compiler takes it.
+    """
 
     source: str
     definitions: Mapping[str, str]
     targets: tuple[str, ...]
+    cuda: tuple[int, int] = (0, 0)
 
     def target_for(self, card: Capability) -> str:
         """What to compile it for to run it on such a card, which has it: the card's own target.
@@ -78,7 +82,7 @@ def of_variant(variant: Variant) -> Program:
     """
     family = variant.kernel.family
     definitions = {"MNEMONIC": _quoted(variant.mnemonic)} | _DEFINITIONS[family](variant)
-    return Program(_SOURCES[family], MappingProxyType(definitions), variant.kernel.targets)
+    return Program(_SOURCES[family], MappingProxyType(definitions), variant.kernel.targets, variant.kernel.cuda)
 
 
 # -- CUDA cores --------------------------------------------------------------------------------------------------------
