@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,8 @@ from floatsim.matrix_files import READABLE, load_all
 from floatsim.terminal import BadInputError, Json, bad_input, named_format, one_line, print_json, rich_console, track
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from floatsim.hardware.cards import Question
     from floatsim.hardware.comparisons import Comparison
     from floatsim.hardware.protocol import Dots
@@ -64,11 +65,6 @@ def _each(tasks: Sequence[Question]) -> Iterator[Question]:
     return track(tasks, "asking")
 
 
-def _exit(equal: bool) -> None:
-    if not equal:
-        raise typer.Exit(1)
-
-
 # -- floatsim probe --------------------------------------------------------------------------------------------------
 
 
@@ -92,7 +88,8 @@ def probe(
             console.print(f"{each}\n", soft_wrap=True)
         equal = sum(bool(each.equal) for each in found)
         console.print(f"{equal} of {len(found)} instructions of {asked[0].card.card.name} are as the table has them")
-    _exit(all(each.equal for each in found))
+    if not all(each.equal for each in found):
+        raise typer.Exit(1)
 
 
 def _emulated(arch: str) -> Dots:
@@ -187,16 +184,34 @@ def _replayed(path: Path, accumulate: str | None) -> list[Any]:
 
 
 def _report(found: Sequence[Comparison], as_json: bool) -> None:
+    """Print comparisons, those that differ in full; and exit."""
+    equal = all(each.equal for each in found)
     if as_json:
-        print_json({"equal": all(each.equal for each in found), "comparisons": [each.to_dict() for each in found]})
+        print_json({"equal": equal, "comparisons": [each.to_dict() for each in found]})
     else:
         console = rich_console()
-        for each in found:
-            console.print(f"{each}\n", soft_wrap=True)
         if len(found) > 1:
-            different = sum(not each.equal for each in found)
-            console.print(f"{different} of {len(found)} differ" if different else f"all {len(found)} are equal")
-    _exit(all(each.equal for each in found))
+            console.print(_table(found))
+        for each in found:
+            if len(found) == 1 or not each.equal:
+                console.print(f"\n{each}" if len(found) > 1 else str(each), soft_wrap=True)
+        if len(found) > 1:
+            rows, wrong = sum(each.count for each in found), sum(not each.equal for each in found)
+            console.print(f"\n{len(found)} sets, {rows} rows: " + (f"{wrong} sets differ" if wrong else "all equal"))
+    if not equal:
+        raise typer.Exit(1)
+
+
+def _table(found: Sequence[Comparison]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("emulated", "against", "rows", "mismatches"):
+        table.add_column(head, justify="right" if head in ("rows", "mismatches") else "left")
+    for each in found:
+        n = each.mismatches
+        table.add_row(each.title, each.source, str(each.count), str(n), style="red" if n else None)
+    return table
 
 
 # -- floatsim capture ------------------------------------------------------------------------------------------------
@@ -238,27 +253,4 @@ def check_silicon(
     as_json: Json = False,
 ) -> None:
     """Replay what real cards have answered against the emulator. Exit code 1 if any bit differs."""
-    from rich.table import Table
-
-    found = _replayed(path, accumulate)
-    wrong = [each for each in found if not each.comparison.equal]
-    total = sum(each.comparison.count for each in found)
-    if as_json:
-        sets = [
-            {"card": each.recording.card, "file": str(each.recording.path), **each.comparison.to_dict()}
-            for each in found
-        ]  # fmt: skip
-        print(json.dumps({"equal": not wrong, "rows": total, "sets": sets}, indent=2))
-    else:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for head in ("card", "instruction", "rows", "mismatches"):
-            table.add_column(head, justify="right" if head in ("rows", "mismatches") else "left")
-        for each in found:
-            of, n = each.comparison, each.comparison.mismatches
-            table.add_row(each.recording.card, of.title, str(of.count), str(n), style="red" if n else None)
-        console = rich_console()
-        console.print(table)
-        for each in wrong:
-            console.print(f"\n{each.comparison}", soft_wrap=True)
-        console.print(f"\n{len(found)} sets, {total} rows: " + (f"{len(wrong)} sets differ" if wrong else "all equal"))
-    _exit(not wrong)
+    _report([checked.comparison for checked in _replayed(path, accumulate)], as_json)

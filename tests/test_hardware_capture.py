@@ -147,8 +147,9 @@ def test_command(run, monkeypatch, tmp_path):
     assert "[5] emulated 0x" in out
     code, out, _ = run("check-silicon", "silicon", "--json")
     facts = json.loads(out)
-    assert (facts["equal"], facts["rows"]) == (False, 320)
-    assert [s["mismatches"] for s in facts["sets"]].count(1) == 1
+    assert facts["equal"] is False
+    assert sum(each["results"] for each in facts["comparisons"]) == 320
+    assert [each["mismatches"] for each in facts["comparisons"]].count(1) == 1
     right = next(p for p in Path("silicon").glob("*/*fp32.npz"))
     assert run("check-silicon", right)[0] == 0
     assert run("compare", "--against", right)[0] == 0
@@ -246,17 +247,30 @@ def test_as_arrays(tmp_path):
 def test_text_that_is_damaged(tmp_path):
     folder = tmp_path / "A2" / "tf32"
     make(folder, "A2", "tf32")
-    d = folder / "d_A2_fp32.txt"
-    text = d.read_text()
-    d.write_text(text.replace("1", "2", 1))
-    with pytest.raises(ValueError, match="must hold lines of 32 binary digits alone"):
-        list(read_recordings(folder))
-    d.write_text("".join(text.splitlines(keepends=True)[:-2]))
-    with pytest.raises(ValueError, match="has not as many words for each of its 23 results"):
-        list(read_recordings(folder))
+    d, a, b = (folder / f"{name}.txt" for name in ("d_A2_fp32", "a_A2_tf32", "b_A2_tf32"))
+    text, left = d.read_text(), a.read_text()
+    for wrong in (text.replace("1", "2", 1), text.replace("\n", " ", 1), text.replace("1", "", 1), ""):
+        d.write_text(wrong)
+        with pytest.raises(ValueError, match="must hold 32 binary digits on every line"):
+            list(read_recordings(folder))
+    d.write_text("".join(text.splitlines(keepends=True)[:-2]))  # fewer results are of the first inputs
+    (found,) = read_recordings(folder)
+    assert len(found.d) == 23
+    assert found.compare().equal
     d.write_text(text)
-    (folder / "b_A2_tf32.txt").unlink()
+    a.write_text(left[9:])
+    with pytest.raises(ValueError, match="must hold as many hexadecimal words on every line"):
+        list(read_recordings(folder))
+    a.write_text("".join(left.splitlines(keepends=True)[:-2]))
+    with pytest.raises(ValueError, match=r"lacks a_A2_tf32\.txt, or it has not a line for each of 25 results"):
+        list(read_recordings(folder))
+    a.write_text("0x" + left)
+    assert next(read_recordings(folder)).compare().equal
+    b.unlink()
     with pytest.raises(ValueError, match=r"lacks b_A2_tf32\.txt"):
+        list(read_recordings(folder))
+    d.rename(folder / "d_A2_fp64.txt")
+    with pytest.raises(ValueError, match=r"has no results: neither d_A2_fp32\.txt nor d_A2_fp16\.txt"):
         list(read_recordings(folder))
 
 

@@ -309,12 +309,12 @@ def test_command_with_a_card(run, insert):
     insert(FakeCard((7, 5)))
     code, out, err = run("compare", "--rows", 50)
     assert (code, err) == (0, "")
-    assert "all 4 are equal" in out
+    assert "4 sets, 200 rows: all equal" in out
     insert(FakeCard((7, 5), one_bit(23, of="mma.m16n8k8 fp16 fp16 fp16")))
     code, out, _ = run("compare", "--rows", 50)
     assert code == 1
     assert "[23] emulated 0x" in out
-    assert "1 of 4 differ" in out
+    assert "4 sets, 200 rows: 1 sets differ" in out
     code, out, _ = run("compare", "--rows", 50, "-i", "mma.m8n8k4")
     assert code == 0
     code, out, _ = run("compare", "--rows", 50, "--json")

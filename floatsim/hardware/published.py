@@ -2,9 +2,9 @@
 
 F. A. Khattak and M. Mikaitis, with "Accurate Models of NVIDIA Tensor Cores": github.com/north-numerical-computing/
 MATLAB-tensor-core, folder `model_validation/` (BSD-2-Clause). `<GPU>/<format>/` holds `a_<GPU>_<format>.txt` and
-`b_<GPU>_<format>.txt`, hexadecimal words of FP32, K for a dot product; `c_<GPU>_fp32.txt` and `d_<GPU>_fp32.txt` or
-`d_<GPU>_fp16.txt`, a line of 32 binary digits for each, FP32 too: results in FP16 are widened, and c was rounded to
-FP16 for these.
+`b_<GPU>_<format>.txt`, a line of K hexadecimal words of FP32 for each dot product; `c_<GPU>_fp32.txt` and
+`d_<GPU>_fp32.txt` or `d_<GPU>_fp16.txt`, a line of 32 binary digits for each, FP32 too: results in FP16 are widened,
+and c was rounded to FP16 for these. Where a set has fewer results than there are inputs, it is of the first of these.
 
 As arrays of uint32 they are read from `<GPU>_<format>.npz`: `a`, `b` (rows, K), `c_fp32`, `d_fp32`, `d_fp16` (rows,).
 """
@@ -84,10 +84,10 @@ def _sets(card: str, name: str, words: Mapping[str, Words]) -> Iterator[Publishe
         if key not in words:
             continue
         unit = published_unit(card, fmt, key)
-        c = words["c_fp32"]
+        rows = len(words[key])
+        values = {side: words[source][:rows] for side, source in (("a", "a"), ("b", "b"), ("c", "c_fp32"), ("d", key))}
         if unit.name == "wgmma.k32":  # published with c = 0; the file of c is that of the other set
-            c = np.zeros_like(words[key])
-        values = {"a": words["a"], "b": words["b"], "c": c, "d": words[key]}
+            values["c"] = np.zeros_like(values["d"])
         codes = {
             side: encode(x.view(np.float32), unit.output if side in "cd" else fmt) for side, x in values.items()
         }  # fmt: skip
@@ -124,26 +124,25 @@ def read_folder(path: Path) -> Iterator[Published]:
         "a": f"a_{card}_{name}", "b": f"b_{card}_{name}", "c_fp32": f"c_{card}_fp32",
         "d_fp32": f"d_{card}_fp32", "d_fp16": f"d_{card}_fp16",
     }  # fmt: skip
-    words = {}
-    for key, stem in files.items():
-        file = path / f"{stem}.txt"
-        if file.is_file():
-            words[key] = _words(file, 16 if key in "ab" else 2)
-    rows = next((len(words[key]) for key in KEYS if key in words), 0)
-    for key in "ab":
-        if key not in words or not rows or len(words[key]) % rows:
-            raise ValueError(
-                f"{path} lacks {files[key]}.txt, or it has not as many words for each of its {rows} results"
-            )
-        words[key] = words[key].reshape(rows, -1)
-    words.setdefault("c_fp32", np.zeros(rows, np.uint32))
+    words = {key: _words(path / f"{stem}.txt", 16 if key in "ab" else 2) for key, stem in files.items()
+             if (path / f"{stem}.txt").is_file()}  # fmt: skip
+    results = [len(words[key]) for key in KEYS if key in words]
+    if not results:
+        raise ValueError(f"{path} has no results: neither {files['d_fp32']}.txt nor {files['d_fp16']}.txt")
+    words.setdefault("c_fp32", np.zeros((max(results), 1), np.uint32))
+    for key in ("a", "b", "c_fp32"):
+        if key not in words or len(words[key]) < max(results):
+            raise ValueError(f"{path} lacks {files[key]}.txt, or it has not a line for each of {max(results)} results")
+    words |= {key: words[key][:, 0] for key in words if key not in "ab"}
     yield from _sets(card, name, words)
 
 
 def _words(file: Path, base: int) -> Words:
-    digits = "[0-9a-fA-F]{1,8}" if base == 16 else "[01]{32}"
-    found = re.findall(rf"(?:0[xX])?\b({digits})\b", text := file.read_text(encoding="ascii", errors="replace"))
-    if len(found) != len(text.replace(",", " ").split()):
-        kind = "hexadecimal words" if base == 16 else "lines of 32 binary digits"
-        raise ValueError(f"{file} must hold {kind} alone")
-    return np.array([int(word, base) for word in found], np.uint32)
+    """The numbers of each line, (lines, words of a line)."""
+    lines = [line.replace(",", " ").split() for line in file.read_text("ascii", "replace").splitlines() if line.strip()]
+    digits = "(0[xX])?[0-9a-fA-F]{1,8}" if base == 16 else "[01]{32}"
+    whole = all(re.fullmatch(digits, word) for line in lines for word in line)
+    if not whole or len({len(line) for line in lines}) != 1 or (base == 2 and len(lines[0]) != 1):
+        kind = "as many hexadecimal words on every line" if base == 16 else "32 binary digits on every line"
+        raise ValueError(f"{file} must hold {kind}, and nothing else")
+    return np.array([[int(word, base) for word in line] for line in lines], np.uint32)
