@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pytest
 from hardware_fakes import FakeCard, one_bit
+from hardware_lanes import Lanes, without_compiling
 
 import floatsim as fs
 from floatsim import cli, hardware_commands
 from floatsim.hardware import comparisons, inputs
 from floatsim.hardware.cards import compare_card, emulated_card, questions
+from floatsim.hardware.device import Device
 from floatsim.hardware.units import named_unit, units
 from floatsim.tensorcore.reference import Scaled, dot
 
@@ -174,6 +176,23 @@ def test_as_many_answers_as_questions():
     x = inputs.input_set(unit, 20)
     with pytest.raises(ValueError, match=r"d has the shape \(19,\); the inputs are 20 dot products"):
         comparisons.compare_dots(unit, x, x.c[1:], "nobody")
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (9, 0), (12, 0)], ids=str)
+def test_through_the_registers_of_lanes(capability, monkeypatch):
+    """All the way to a card and back: what is sent is packed into registers, and a GPU in NumPy unpacks it."""
+    without_compiling(monkeypatch)
+    asked = questions(Device(cuda=Lanes(capability)))
+    one_each = list({(q.variant.name, q.unit.output, q.unit.scales): q for q in asked}.values())
+    for q, found in zip(one_each, compare_card(one_each, rows=10), strict=True):
+        assert found.equal, q.variant
+        assert found.source == "a card of lanes"
+
+
+def test_probed_through_the_registers_of_lanes(monkeypatch):
+    without_compiling(monkeypatch)
+    for found in fs.hardware.probe("mma.m8n8k4 fp16 *", device=Device(cuda=Lanes((7, 5)))):
+        assert found.equal
 
 
 # -- reports ---------------------------------------------------------------------------------------------------------

@@ -216,6 +216,13 @@ def test_equal_and_alike():
     )  # fmt: skip
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not fs.hardware.is_available(), reason="no NVIDIA GPU that CuPy reaches: fs.hardware.info()")
+def test_a_real_card():
+    different = [str(found) for found in fs.hardware.probe() if not found.equal]
+    assert not different, "\n\n".join(different)
+
+
 def test_against_something_else():
     with pytest.raises(ValueError, match="takes k = 16; asked for are FP16 x FP16 to FP32, k = 8"):
         probe_dots(HOPPER.dots, "fp16", k=8, against=HOPPER)
