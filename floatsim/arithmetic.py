@@ -16,6 +16,7 @@ from floatsim import backends, recording
 from floatsim.arrays import FloatArray, implements, wrap
 from floatsim.contexts import How, Manner, resolve
 from floatsim.conversion import Codes, finish, float_codes, operand_codes, out_codes, read_floats, with_flags
+from floatsim.foreign import stays_on_device
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import FloatClass, Rounding, as_member
 
@@ -106,6 +107,7 @@ def _operate(operation: str, arguments: dict[str, Any], format: FormatLike | Non
 
 
 @implements(np.add)
+@stays_on_device
 def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """a + b, rounded once.
 
@@ -144,6 +146,7 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
 
 
 @implements(np.subtract)
+@stays_on_device
 def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """a - b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
 
@@ -155,6 +158,7 @@ def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
 
 
 @implements(np.multiply)
+@stays_on_device
 def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """a * b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
 
@@ -166,6 +170,7 @@ def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
 
 
 @implements(np.divide)
+@stays_on_device
 def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """a / b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
 
@@ -179,6 +184,7 @@ def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None,
 
 
 @implements(np.sqrt)
+@stays_on_device
 def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """The square root, rounded once; sqrt(-0) is -0 (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
 
@@ -189,6 +195,7 @@ def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Un
     return _operate("sqrt", {"a": a}, format, out, how)
 
 
+@stays_on_device
 def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """a * b + c, rounded once (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
 

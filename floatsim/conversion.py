@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from floatsim import backends, recording, reference
 from floatsim.arrays import FloatArray, checked_codes, implements, native, wrap
 from floatsim.contexts import How, Manner, resolve
+from floatsim.foreign import as_numpy, stays_on_device
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import FLAGS, Attributes, Rounding
 
@@ -84,6 +85,8 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
             float_codes(array, argument)  # says what is wrong with it
         return array.astype(object) if array.dtype.kind in "UT" else array
     if not isinstance(x, list | tuple | int | float | str | Fraction | Decimal | complex):
+        if (foreign := as_numpy(x)) is not None:
+            return read(foreign, argument)
         if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
             return read(np.asarray(x), argument)
         raise TypeError(f"{argument} must be a number, a list or an array, not {type(x).__name__}")
@@ -299,6 +302,7 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
 
 
 @implements("convert")
+@stays_on_device
 def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round values to a format and return an array of that format.
 
@@ -348,6 +352,7 @@ def holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:
     )
 
 
+@stays_on_device
 def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
     """Round values to the grid of a format and keep them in their own dtype.
 

@@ -29,6 +29,7 @@ from floatsim.arrays import implements
 from floatsim.block_scales import block_scales
 from floatsim.contexts import How, Manner, resolve
 from floatsim.conversion import Codes, out_codes, read_floats
+from floatsim.foreign import stays_on_device
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, TininessLike, as_member
 from floatsim.streams import SeedLike
@@ -195,6 +196,7 @@ def _scaled(operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operan
 # -- the public functions ----------------------------------------------------------------------------------------------
 
 
+@stays_on_device
 def matmul(
     a: Any, b: Any, c: Any = None, *, alpha: Any = 1, beta: Any = 1, accumulate: AccumulationLike | None = None,
     scale_a: Any = None, scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
@@ -312,6 +314,7 @@ def _multiply(
     return finished("matmul", codes, summing)
 
 
+@stays_on_device
 def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
     """The product of two vectors, or a product with one, as np.dot: the last axis of a with the last but one of b.
 

@@ -37,6 +37,7 @@ from floatsim.arrays import implements, wrap
 from floatsim.checks import as_flag, as_index
 from floatsim.contexts import Manner
 from floatsim.conversion import Codes, operand_codes, out_codes, read_floats
+from floatsim.foreign import stays_on_device
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.linalg import Summing, dot, finished, settle
 from floatsim.rounding import Attributes, OverflowLike, Rounding, RoundingLike, TininessLike
@@ -336,6 +337,7 @@ def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulati
 # -- the public functions ----------------------------------------------------------------------------------------------
 
 
+@stays_on_device
 def sum(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **how: Unpack[Summation],
