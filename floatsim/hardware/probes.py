@@ -11,48 +11,20 @@ what is peculiar to them: how c joins late, where even and odd products meet, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FP16, FP32, FormatLike, as_format
-from floatsim.hardware import experiments as ask
-from floatsim.hardware.experiments import Bench, C, Tree
+from floatsim.hardware.experiments import Bench
+from floatsim.hardware.readings import Observation, read_model, text_of
 from floatsim.hardware.units import DotProducts, Unit, units
 from floatsim.rounding import Rounding
 
 if TYPE_CHECKING:
-    from floatsim.formats import FloatFormat
     from floatsim.tensorcore.instructions import Scales
 
-__all__ = ["Observation", "Probe", "probe_dots", "read_model", "rows_alike"]
-
-
-@dataclass(frozen=True)
-class Observation:
-    """One parameter: what was read, or why nothing could be.
-
-    Attributes
-    ----------
-    name : str
-    value : object
-        None where it cannot be observed, or does not apply.
-    why : str
-        Why not.
-    """
-
-    name: str
-    value: Any
-    why: str = ""
-
-    def __str__(self) -> str:
-        return f"not observable: {self.why}" if self.value is None else _text(self.value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value.name.lower().replace("_", " ") if isinstance(value, Rounding) else str(value)
+__all__ = ["Observation", "Probe", "probe_dots", "rows_alike"]
 
 
 @dataclass(frozen=True)
@@ -140,11 +112,13 @@ class Probe:
             "equal": self.equal,
             "different": list(self.different),
             "alike": list(self.alike),
-            "observations": {
-                each.name: {"value": None if each.value is None else _text(each.value), "why": each.why}
-                for each in self.observations
-            },
+            "observations": {each.name: {"value": _plain(each.value), "why": each.why} for each in self.observations},
         }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: numbers and truths stay, roundings are texts."""
+    return value if value is None or isinstance(value, int) else text_of(value)
 
 
 def probe_dots(
@@ -217,167 +191,6 @@ def rows_alike(found: Probe, unit: Unit) -> tuple[str, ...]:
     models = {u.row.model: read_model(_bench(u)) for u in others}
     values = [each.value for each in found.observations]
     return tuple(f"{u.arch} {u.name}" for u in others if [o.value for o in models[u.row.model]] == values)
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def read_model(bench: Bench) -> tuple[Observation, ...]:
-    """All that can be read of what multiplies, parameter by parameter."""
-    return tuple(_read(bench))
-
-
-def _read(bench: Bench) -> Iterator[Observation]:
-    again = ask.repeats(bench)
-    yield Observation("answers", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
-    tree = ask.tree_of(bench)
-    blocks = ask.blocks_of(tree)
-    if blocks is None:
-        yield Observation("order", None if tree is None else _order(tree), "the formats are too narrow")
-        yield from _of_d(bench, list(range(min(bench.k, 3))), True)
-        yield from _of_specials(bench, [*range(bench.k)])
-        return
-    chain = [[k for k in block if isinstance(k, int)] for block in blocks]
-    products = [block for block in chain if block]
-    at = products[0]
-    joined = C in blocks[0]
-    yield Observation("terms", max(map(len, products)))
-    yield Observation("chain", _chain(products))
-    yield Observation("c", _place([C in block for block in blocks].index(True), len(blocks)))
-    narrow = "no two numbers of these formats are far enough apart"
-    bits = None
-    if len(at) > 1:
-        bits = ask.bits_of_products(bench, at) if len(at) > 2 or bench.scale_blocks > 1 else None
-        of_c = ask.bits_of_c(bench, at)
-        yield Observation("fraction bits", bits, narrow)
-        yield Observation("fraction bits of c", of_c, narrow if joined else "c is in no block")
-        yield from _of_terms(bench, at, bits, of_c if joined else None)
-        bits = of_c if bits is None and joined else bits
-    else:
-        yield Observation("product", _exactness(ask.product_is_exact(bench, at[0])), narrow)
-    yield from _of_d(bench, at, joined)
-    if len(at) > 1:
-        yield from _of_chains(bench, products, at, bits, joined)
-    yield Observation("operand bits", ask.operand_bits(bench, at[0]), "D has too few bits")
-    yield from _of_specials(bench, at)
-
-
-def _order(tree: Tree) -> str:
-    if isinstance(tree, tuple):
-        return f"({' + '.join(_order(child) for child in tree)})"
-    return str(tree) if tree == C else f"p{tree}"
-
-
-def _place(block: int, blocks: int) -> str:
-    return {blocks - 1: "after the last block", 0: "with the first block"}.get(block, f"with block {block}")
-
-
-def _exactness(exact: bool | None) -> str | None:
-    return None if exact is None else "exact" if exact else "rounded to D"
-
-
-def _chain(products: Sequence[Sequence[int]]) -> str:
-    """Which k make up each block: "0-7, 8-15"; strides where they leave gaps."""
-    texts = []
-    for block in products:
-        runs = [[block[0]]]
-        for k in block[1:]:
-            if k == runs[-1][-1] + 1:
-                runs[-1].append(k)
-            else:
-                runs.append([k])
-        texts.append("+".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs))
-    return ", ".join(texts)
-
-
-def _of_terms(bench: Bench, at: Sequence[int], bits: int | None, of_c: int | None) -> Iterator[Observation]:
-    """How terms are aligned and cut."""
-    kept = of_c if bits is None else bits
-    nothing = "nothing is seen to be cut"
-    by_scales, group = None, None
-    if bench.scale_blocks > 1 and kept is not None:
-        lower = ask.bits_of_c(bench, at, lower=2)
-        by_scales = of_c is not None and lower is not None and lower != of_c
-        group = ask.group_of(bench, at, kept)
-        yield Observation("exponent of a term", "its scales'" if by_scales else "its product's")
-        yield Observation("group", group, "D shows nothing of it")
-    yield Observation(
-        "cut", None if bits is None else ask.cut_of_products(bench, at, bits),
-        nothing if bits is None else "products cannot be that small",
-    )  # fmt: skip
-    of_c_cut = None if of_c is None else ask.cut_of_c(bench, at, of_c)
-    yield Observation("cut of c", of_c_cut, "c is in no block" if of_c is None else "c cannot be that small")
-    large = None if kept is None else ask.products_normalised(bench, at, kept, of_c is not None)
-    yield Observation("products are normalised", large, nothing if kept is None else "products cannot be that small")
-    small = None
-    if kept is not None and not by_scales:
-        small = ask.subnormals_normalised(bench, at, kept, of_c is not None)
-    why = nothing if kept is None else "a term has its scales' exponent" if by_scales else "D cannot be that small"
-    yield Observation("subnormals are normalised", small, why)
-
-
-def _of_d(bench: Bench, at: Sequence[int], joined: bool) -> Iterator[Observation]:
-    """What becomes of the sum."""
-    trailing = ask.kept_of_d(bench, at[0])
-    yield Observation(
-        "D", None if trailing is None else ask.grid_of(bench.output, trailing).name, "not even 1 + 2 is 3"
-    )
-    if trailing is None:
-        return
-    with_c = ask.rounding_of_d(bench, at, trailing, True)
-    if joined:
-        yield Observation("rounding", with_c, "no known one")
-        return
-    own = ask.rounding_of_d(bench, at, trailing, False) if len(at) > 2 else None
-    yield Observation("rounding", own, "products cannot be that far apart")
-    yield Observation("rounding with c", with_c, "no known one")
-
-
-def _of_chains(
-    bench: Bench, products: Sequence[Sequence[int]], at: Sequence[int], bits: int | None, joined: bool
-) -> Iterator[Observation]:
-    trailing = ask.kept_of_d(bench, at[0])
-    if trailing is None or bits is None:
-        yield Observation("least exponent", None, "nothing is seen to be cut")
-        return
-    grid = ask.grid_of(bench.output, trailing)
-    rounding = ask.rounding_of_d(bench, at, trailing, joined) or Rounding.TIES_TO_EVEN
-    if joined and rounding is Rounding.TIES_TO_EVEN:
-        sticky = ask.sticky_bits(bench, at, trailing)
-        yield Observation("bits that decide ties", sticky, "products cannot be that small")
-    if joined and len(products) > 1:
-        whole = ask.carried_whole(bench, products[0][0], products[1][0], trailing)
-        text = None if whole is None else "whole" if whole else "rounded to D"
-        yield Observation("carried between blocks", text, "too narrow")
-    lowest = grid.emin - grid.trailing_bits
-    least = ask.least_exponent(bench, at, bits, rounding, lowest)
-    yield Observation(
-        "least exponent", least, f"no products are small enough: the smallest is 2^{bench.smallest}"
-    )  # fmt: skip
-
-
-def _of_specials(bench: Bench, at: Sequence[int]) -> Iterator[Observation]:
-    codes = ask.specials(bench, at)
-    fmt = bench.output
-    digits = -(-fmt.bits // 4)
-    nans = {f"0x{codes[name]:0{digits}X}" for name in _NANS if name in codes}
-    yield Observation("NaN", " or ".join(sorted(nans)) or None, "no operand has it")
-    infinite = {name: codes[name] for name in _INFINITE if name in codes}
-    right = all(code == ask.exact_code(_INFINITE[name], fmt) for name, code in infinite.items())
-    yield Observation("infinity", None if not infinite else "wins" if right else "is lost", "no operand has it")
-    yield Observation("zero", " or ".join(dict.fromkeys(_zero(codes[n], fmt) for n in _ZEROS if n in codes)) or None)
-    over = ask.overflow(bench, at)
-    text = None if over is None else "infinite" if over == fmt.infinity_code else f"0x{over:0{digits}X}"
-    yield Observation("overflow", text, "no sum of such products is too large for D")
-
-
-_NANS = ("NaN in a", "NaN in b", "NaN in c", "inf * 0", "inf - inf", "inf - inf, c's")
-_INFINITE = {"inf": ask.INF, "-inf and a number": -ask.INF, "c = inf": ask.INF}
-_ZEROS = ("-0 alone", "1 - 1")
-
-
-def _zero(code: int, fmt: FloatFormat) -> str:
-    return {0: "+0", fmt.sign_mask: "-0"}.get(code, f"0x{code:X}")
 
 
 # -- in the vocabulary of the table ------------------------------------------------------------------------------------
