@@ -132,7 +132,7 @@ def places(v: Variant, operand: str):
     if operand == "d":
         if v.kernel.family == "wgmma":
             return wgmma_d, v.output.bits, 4
-        if v.kernel.family == "tcgen05":
+        if v.kernel.family.startswith("tcgen05"):
             return (lambda thread, i: (thread, i)), 32, 16
         lanes = 8 if (m, v.a) == (8, fs.FP16) else 32  # of m8n8k4's four tiles, one
         return C.get((shape, v.output.bits), c_16x8), v.output.bits, m * n // lanes
@@ -173,7 +173,9 @@ def from_memory(v: Variant, operand: str, words, dtype):
     rows = m if operand == "a" else n
     assert len(data) == rows * 32
     fmt = getattr(v, operand)
-    padded = v.kernel.family == "tcgen05" and fmt.bits < 8  # 16 of them one after the other, in 16 bytes
+    padded = (
+        v.kernel.family.startswith("tcgen05") and fmt.bits < 8 and k == 32
+    )  # 16 of them one after the other, in 16 bytes
     tile = np.zeros((rows, k), object)
     for row in range(rows):
         for kk in range(k):
@@ -182,6 +184,8 @@ def from_memory(v: Variant, operand: str, words, dtype):
                 unit = int.from_bytes(data[first : first + 16], "little")
                 assert unit >> 16 * fmt.bits == 0
                 tile[row, kk] = unit >> kk % 16 * fmt.bits & ((1 << fmt.bits) - 1)
+            elif k == 64:  # two to a byte
+                tile[row, kk] = data[offset(row, kk // 2)] >> kk % 2 * 4 & 15
             else:
                 size = 32 // k
                 first = offset(row, kk * size)
@@ -190,10 +194,20 @@ def from_memory(v: Variant, operand: str, words, dtype):
 
 
 def scales_of(v: Variant, operand: str, words):
-    """(rows, blocks) or (blocks, columns): lanes 0 and 1 of four have those of A, lane 0 those of B."""
+    """(rows, blocks) or (blocks, columns).
+
+    mma: lanes 0 and 1 of four have those of A, lane 0 those of B. tcgen05: row r is in lane r % 32 of every warp, in
+    word r / 32.
+    """
     blocks = v.k // v.scales.every
     m, n, _ = v.kernel.shape
     tile = np.zeros((m if operand == "a" else n, blocks), np.uint8)
+    if v.kernel.family.startswith("tcgen05"):
+        held = words.reshape(4, 32, 4)
+        assert (held == held[0]).all()
+        for row in range(len(tile)):
+            tile[row] = [int(held[0, row % 32, row // 32]) >> 8 * i & 0xFF for i in range(blocks)]
+        return tile if operand == "a" else tile.T
     for lane in range(32):
         if t(lane) < (2 if operand == "a" else 1):
             tile[g(lane) + 8 * t(lane)] = [int(words[lane]) >> 8 * i & 0xFF for i in range(blocks)]
@@ -216,8 +230,18 @@ def to_registers(v: Variant, tile, threads, dtype):
 
 def read(v: Variant, operand: str, words):
     fmt = v.output if operand == "d" else getattr(v, operand)
-    reader = from_memory if v.kernel.family in ("wgmma", "tcgen05") and operand != "d" else from_registers
-    threads = 1 if reader is from_memory else 128 if v.kernel.family in ("wgmma", "tcgen05") else 32
+    reader = (
+        from_memory
+        if v.kernel.family != "mma" and not v.kernel.family.startswith("mma_") and operand != "d"
+        else from_registers
+    )
+    threads = (
+        1
+        if reader is from_memory
+        else 128
+        if v.kernel.family != "mma" and not v.kernel.family.startswith("mma_")
+        else 32
+    )
     return reader(v, operand, words.reshape(threads, -1), fmt.code_dtype)
 
 
@@ -254,7 +278,7 @@ class Lanes:
     # -- matrix instructions -------------------------------------------------------------------------------
     def matrix(self, built, name, grid, block, a, b, scales_a, scales_b, c, d, columns=0, steps=1, every=0):
         v = [v for v in variants() if v.kernel.runs_on(self.capability) and matches(v, built)][-1]  # FP32 before TF32
-        assert block == (128 if v.kernel.family in ("wgmma", "tcgen05") else 32)
+        assert block == (128 if v.kernel.family != "mma" and not v.kernel.family.startswith("mma_") else 32)
         for tile in range(grid):
             of_a, of_b = (tile, tile) if name == "single" else (tile // columns * steps, tile % columns * steps)
             total = read(v, "d", c[tile])

@@ -141,7 +141,7 @@ def unpack(words: Codes, layout: Layout, how: Storage, dtype: Any) -> Codes:
 
 @dataclass(frozen=True)
 class Layouts:
-    """Those of A, B and D (C lies as D does), each with its storage; those of scales, which share A's registers.
+    """Those of A, B and D (C lies as D does), each with its storage, and those of scales, which are bytes.
 
     `word` is the dtype of registers, `threads` how many there are for a tile.
     """
@@ -250,14 +250,22 @@ def _tcgen05(v: Variant) -> Layouts:
     m, n, _ = v.kernel.shape
 
     def stored(fmt: FloatFormat) -> Storage:
-        return Storage(fmt.bits, group=16) if fmt.bits <= 8 else _operand_storage(fmt, alone=False)
+        alone = v.k == 64
+        return Storage(fmt.bits, group=16) if fmt.bits <= 8 and not alone else _operand_storage(fmt, alone)
 
     a, b = stored(v.a), stored(v.b)
     d = Layout(" ".join([*_range("c", 0, _log2(n)), "|", *_range("r", 0, _log2(m))]), "rc")
-    return Layouts((_image(v, "r", m, a), a), (_image(v, "c", n, b), b), (d, Storage(32)), 128)
+    scales = None
+    if v.scales:
+        blocks = _log2(v.k // v.scales.every)
+        of_row = " ".join([*_range("k", 0, blocks), *["-"] * (2 - blocks)])
+        of_a, of_b = f"{of_row} | r5 r6 | r0 r1 r2 r3 r4 | - -", f"{of_row} | - - | c0 c1 c2 c3 - | - -"
+        scales = Layout(of_a, "rk"), Layout(of_b, "kc")
+    return Layouts((_image(v, "r", m, a), a), (_image(v, "c", n, b), b), (d, Storage(32)), 128, scales=scales)
 
 
-_FAMILIES = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen05}
+_FAMILIES = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen05,
+             "tcgen05_scaled": _tcgen05}  # fmt: skip
 
 
 @functools.cache

@@ -26,7 +26,7 @@ class MatrixKernel:
     name : str
         As in `floatsim.tensorcore`.
     family : str
-        "mma", "mma_scaled", "wgmma" or "tcgen05": the source file, and how operands are laid out.
+        "mma", "mma_scaled", "wgmma", "tcgen05" or "tcgen05_scaled": the source file, and how operands are laid out.
     shape : (m, n, k)
         Of the tile that one instruction computes.
     inputs : formats
@@ -179,11 +179,14 @@ def _wgmma(k: int, inputs: tuple[FloatFormat, ...], outputs: tuple[FloatFormat, 
 
 
 def _tcgen05(
-    k: int, inputs: tuple[FloatFormat, ...], outputs: tuple[FloatFormat, ...], kind: str, suffix: str = ""
-) -> MatrixKernel:
-    mnemonic = f"tcgen05.mma.cta_group::1.kind::{kind}"
+    k: int, inputs: tuple[FloatFormat, ...], outputs: tuple[FloatFormat, ...], kind: str, suffix: str = "",
+    scales: Scales | None = None, cuda: tuple[int, int] = (0, 0),
+) -> MatrixKernel:  # fmt: skip
+    vector = f".block_scale.scale_vec::{k // scales.every}X" if scales else ""
+    family, mixes = ("tcgen05_scaled" if scales else "tcgen05"), inputs == _NARROW
+    mnemonic = f"tcgen05.mma.cta_group::1.kind::{kind}{vector}"
     name = f"tcgen05.k{k}{suffix}"
-    return MatrixKernel(name, "tcgen05", (128, 16, k), inputs, outputs, mnemonic, _100A, inputs == _NARROW)
+    return MatrixKernel(name, family, (128, 16, k), inputs, outputs, mnemonic, _100A, mixes, scales, cuda)
 
 
 KERNELS = (
@@ -214,6 +217,11 @@ KERNELS = (
     _tcgen05(16, (BF16,), (FP32,), "f16"),
     _tcgen05(8, (TF32, FP32), (FP32,), "tf32", ".tf32"),
     _tcgen05(32, _NARROW, _BOTH, "f8f6f4"),
+    _tcgen05(32, _NARROW, (FP32,), "mxf8f6f4", ".mxf8f6f4", _UE8M0),
+    _tcgen05(64, (E2M1,), (FP32,), "mxf4", ".mxf4", _UE8M0),
+    _tcgen05(64, (E2M1,), (FP32,), "mxf4nvf4", ".nvf4", _UE4M3),
+    _tcgen05(64, (E2M1,), (FP32,), "mxf4nvf4", ".nvf4", Scales(16, E8M0)),
+    _tcgen05(64, (E2M1,), (FP32,), "mxf4nvf4", ".nvf4", _UE8M0),
 )
 """Every instruction that can be issued. Where several rows fit, the first that the card has is meant."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from floatsim.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, FP16, FP32, FP64, TF32
+from floatsim.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, FP16, FP32, FP64, TF32
 from floatsim.hardware.fragments import layouts
 from floatsim.hardware.instructions import Variant, variants
 from floatsim.hardware.scalars import SCALARS, Scalar, memory_type
@@ -45,7 +45,8 @@ def _quoted(text: str) -> str:
 
 # -- matrix instructions -----------------------------------------------------------------------------------------------
 
-_SOURCES = {"mma": "mma.cu", "mma_scaled": "mma.cu", "wgmma": "wgmma.cu", "tcgen05": "tcgen05.cu"}
+_SOURCES = {"mma": "mma.cu", "mma_scaled": "mma.cu", "wgmma": "wgmma.cu", "tcgen05": "tcgen05.cu",
+            "tcgen05_scaled": "tcgen05.cu"}  # fmt: skip
 
 
 def _registers(v: Variant, *operands: str) -> dict[str, str]:
@@ -67,10 +68,14 @@ _TYPES = {FP16: 0, BF16: 1, TF32: 2, FP32: 2, E4M3: 0, E5M2: 1, E2M3: 3, E3M2: 4
 def _tcgen05(v: Variant) -> dict[str, str]:
     m, n, _ = v.kernel.shape
     fields = {4: int(v.output == FP32), 7: _TYPES[v.a], 10: _TYPES[v.b], 17: n >> 3, 24: m >> 4}
-    return {"DESCRIPTOR": hex(sum(value << place for place, value in fields.items()))}
+    if v.scales is not None:  # bits 4 and 5, as 29 and 30, are which byte of scales comes first: 0; FP4 alone is 1
+        fields |= {4: 0, 23: int(v.scales.format == E8M0)} | ({7: 1, 10: 1} if v.k == 64 else {})
+    number = hex(sum(value << place for place, value in fields.items()))
+    return {"DESCRIPTOR": number, "SCALED": str(int(v.scales is not None))}
 
 
-_DEFINITIONS = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen05}
+_DEFINITIONS = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen05,
+                "tcgen05_scaled": _tcgen05}  # fmt: skip
 
 
 def of_variant(variant: Variant) -> Program:

@@ -5,6 +5,8 @@
 // a thread for each row. Defined when compiled:
 //   MNEMONIC       the instruction, as "tcgen05.mma.cta_group::1.kind::f16"
 //   DESCRIPTOR     what the instruction descriptor says of types and sizes (PTX ISA, 9.7.16.4.2)
+//   SCALED         1 for block-scaled kinds: 4 words for each thread of scales of A, and of B, a row's in a word; row r
+//                  is the thread's lane + 32 i for word i, and all warps hold the same (PTX ISA, 9.7.16.10.7)
 //
 // The order of sums in `gemm` is that of mma.cu.
 
@@ -14,6 +16,8 @@ typedef unsigned int word;
 #define B_WORDS 128   // 16 columns
 #define COLUMNS 16
 #define ALLOCATED 32  // columns of tensor memory: the least there is
+#define OF_A 16       // the first column of the scales of A, and of B
+#define OF_B 20
 #define THREADS 128
 
 #define REGISTERS16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
@@ -77,13 +81,28 @@ __device__ __forceinline__ void get(const Shared& s, word* x) {
     asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
 }
 
+__device__ __forceinline__ void put_scales(const Shared& s, const word* of_a, const word* of_b, size_t a, size_t b) {
+#if SCALED
+    const word *x = of_a + (a * THREADS + threadIdx.x) * 4, *y = of_b + (b * THREADS + threadIdx.x) * 4;
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x4.b32 [%4], {%0,%1,%2,%3};" ::IN(x[0]), IN(x[1]), IN(x[2]), IN(x[3]), "r"(rows(s) + OF_A) : "memory");
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x4.b32 [%4], {%0,%1,%2,%3};" ::IN(y[0]), IN(y[1]), IN(y[2]), IN(y[3]), "r"(rows(s) + OF_B) : "memory");
+    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+#endif
+}
+
 // D = A * B + D in tensor memory, the images already in shared memory; `phase` is 0, 1, 0, 1, ...
 __device__ __forceinline__ void execute(Shared& s, int phase) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // what threads wrote is seen by the unit
     meet();
     if (threadIdx.x == 0) {
-        asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; " MNEMONIC " [%0], %1, %2, %3, p;}"
-                     ::"r"(s.memory), "l"(descriptor(s.left)), "l"(descriptor(s.right)), "r"((word)DESCRIPTOR) : "memory");
+#if SCALED
+#define SCALES "[%4], [%5], "
+#else
+#define SCALES
+#endif
+        asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; " MNEMONIC " [%0], %1, %2, %3, " SCALES "p;}"
+                     ::"r"(s.memory), "l"(descriptor(s.left)), "l"(descriptor(s.right)), "r"((word)DESCRIPTOR),
+                       "r"(s.memory + OF_A), "r"(s.memory + OF_B) : "memory");
         asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address(&s.barrier)) : "memory");
     }
     asm volatile("{.reg .pred done; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra AGAIN;}"
@@ -99,7 +118,7 @@ __device__ __forceinline__ size_t place(size_t tile, int i) { return (tile * THR
 
 // One instruction on each of gridDim.x tiles. Images (tiles, words) of a and b, rows (tiles, 128, 16) of c and d.
 extern "C" __global__ void __launch_bounds__(THREADS)
-single(const word* a, const word* b, const word*, const word*, const word* c, word* d) {
+single(const word* a, const word* b, const word* scales_a, const word* scales_b, const word* c, word* d) {
     __shared__ Shared s;
     word acc[COLUMNS];
     begin(s);
@@ -107,15 +126,16 @@ single(const word* a, const word* b, const word*, const word*, const word* c, wo
     copy(s.right, b + (size_t)blockIdx.x * B_WORDS, B_WORDS);
     for (int i = 0; i < COLUMNS; i++) acc[i] = c[place(blockIdx.x, i)];
     put(s, acc);
+    put_scales(s, scales_a, scales_b, blockIdx.x, blockIdx.x);
     execute(s, 0);
     get(s, acc);
     for (int i = 0; i < COLUMNS; i++) d[place(blockIdx.x, i)] = acc[i];
     end(s);
 }
 
-// A product of matrices: see mma.cu. Neither kernel has scales.
+// A product of matrices: see mma.cu.
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm(const word* a, const word* b, const word*, const word*, const word* c, word* d, int columns, int steps, int every) {
+gemm(const word* a, const word* b, const word* scales_a, const word* scales_b, const word* c, word* d, int columns, int steps, int every) {
     __shared__ Shared s;
     word acc[COLUMNS], total[COLUMNS];
     const size_t of_a = (size_t)(blockIdx.x / columns) * steps, of_b = (size_t)(blockIdx.x % columns) * steps;
@@ -129,6 +149,7 @@ gemm(const word* a, const word* b, const word*, const word*, const word* c, word
         for (int step = start; step < min(start + part, steps); step++, phase ^= 1) {
             copy(s.left, a + (of_a + step) * A_WORDS, A_WORDS);
             copy(s.right, b + (of_b + step) * B_WORDS, B_WORDS);
+            put_scales(s, scales_a, scales_b, of_a + step, of_b + step);
             execute(s, phase);
         }
         get(s, acc);
