@@ -201,14 +201,15 @@ def _matrix_units() -> Iterator[Row]:
         yield Row("units", Call(fmt, "blackwell", scale=scale), _SGEMM, "scaled units")
     for how, fmt in _AMD:
         yield Row("units", Call(fmt, how), _SGEMM, "AMD")
-    yield Row("units", replace(hopper, threads=2), hopper, "threads")
+    large = replace(hopper, shape=(1024,) * 3)
+    yield Row("units", replace(large, threads=2), large, "threads")
     small = replace(hopper, shape=(128,) * 3)
     yield Row("units of mmasim", small, replace(small, who=MMASIM), "mmasim")
 
 
 def _threads() -> Iterator[Row]:
     for fmt, _ in _FORMATS[:3]:
-        one = Call(fmt, _sequential(fmt))
+        one = Call(fmt, _sequential(fmt), (1024,) * 3)
         yield Row("threads", replace(one, threads=2), one, "threads")
 
 

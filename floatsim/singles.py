@@ -259,6 +259,10 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     return None if found is None else FastLeaf(carrier, found)
 
 
+_STEADY = 9
+"""Bits of formats whose sums, rounded upward over and over, do not soon rise to the largest number."""
+
+
 class _Case(NamedTuple):
     """A leaf, its terms, and how they are rounded."""
 
@@ -321,7 +325,13 @@ class _Case(NamedTuple):
         overflows = self.exact and isinstance(self.leaf, Pairwise)  # before the terms are added
         if row is None or (overflows and terms.highest + _shift(row) >= FP32.emax):
             return rest if isinstance(rest, Tiled) else None
-        return None if rest is None else self.quick(enter, row, rest)
+        if rest is None:
+            return None
+        found = self.quick(enter, row, rest)
+        rises = self.direction in (steps.TOWARD_POSITIVE, steps.TOWARD_NEGATIVE) and isinstance(self.leaf, Sequential)
+        if rises and fmt.precision >= _STEADY:
+            return self.tiled(steps.RISING, enter, steps.TOWARD_POSITIVE, row, rest=found)
+        return found
 
     def stochastic(self, rest: Rest) -> Tiled | None:
         if not isinstance(self.leaf, Sequential) or self.leaf.format != BF16 or rest is None:

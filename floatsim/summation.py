@@ -65,6 +65,28 @@ LAST, OUTER, SEED, PARTS = 2, 3, 4, 16
 # -- one evaluation ----------------------------------------------------------------------------------------------------
 
 
+class _Memory(threading.local):
+    """Room for partial results, taken again by the next tile of the same thread: new memory costs as much as sums."""
+
+    def __init__(self) -> None:
+        self.blocks: list[NDArray[np.uint8]] = []
+        self.taken = 0
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        size = math.prod(shape) * dtype.itemsize
+        if self.taken == len(self.blocks):
+            self.blocks.append(np.empty(size, np.uint8))
+        elif self.blocks[self.taken].size < size:
+            self.blocks[self.taken] = np.empty(size, np.uint8)
+        found = self.blocks[self.taken][:size].view(dtype).reshape(shape)
+        self.taken += 1
+        found[...] = 0
+        return found
+
+    def give_back(self) -> None:
+        self.taken = 0
+
+
 @dataclass
 class _Evaluation:
     """What all the leaves of one tile's evaluation share, and what they count."""
@@ -73,6 +95,7 @@ class _Evaluation:
     wanted: frozenset[str]
     sizes: tuple[int, int, int]
     draws: bool
+    memory: _Memory
     counts: Indices = field(default_factory=lambda: np.zeros((2, 256), np.int64))
     first: Indices = field(init=False)
     record: bool = field(init=False)
@@ -244,7 +267,7 @@ class _Evaluation:
     ) -> Partials:
         carrier = fast.carrier
         batch, rows, columns = source.shape
-        out = np.zeros((batch, len(ranges), rows, columns), carrier.dtype)
+        out = self.memory.zeros((batch, len(ranges), rows, columns), np.dtype(carrier.dtype))
         if start is not None:  # one range
             out[...] = widen(start.astype(leaf.format.code_dtype), leaf.format, carrier).reshape(out.shape)
         programs: tuple[Any, ...] = ()
@@ -433,7 +456,7 @@ def accumulate(
     seeds = np.array([manner.seed & _MASK], np.uint64)
 
     in_rows = right is None and c is None and not wanted and depth >= _LONG_ROW and left.codes.T.flags.c_contiguous
-    lock = threading.Lock()
+    lock, memory = threading.Lock(), _Memory()
 
     def work(tile: Tile) -> None:
         sizes = tuple(s.stop - s.start for s in tile)
@@ -442,7 +465,7 @@ def accumulate(
             if found is not None:
                 out[tile] = found
                 return
-        evaluation = _Evaluation(manner.attributes, wanted, sizes, draws)
+        evaluation = _Evaluation(manner.attributes, wanted, sizes, draws, memory)
         source: Source
         if right is None:
             values = Partials(left.format, np.ascontiguousarray(left.codes[:, tile.columns]))
@@ -453,6 +476,7 @@ def accumulate(
         start = None if c is None else Operand(c[0][tile], c[1])
         partials = evaluation.evaluate(how, source, whole, seeds, start)
         out[tile] = partials.codes.reshape(sizes)
+        memory.give_back()
         if record:
             first[:, *tile] = evaluation.first
             with lock:

@@ -21,6 +21,7 @@ import numpy as np
 
 from .intrinsics import (
     add_floats,
+    and32,
     bits_from_float,
     float_from_bits,
     is_finite,
@@ -39,19 +40,25 @@ from .single_steps import (
     B_SCALE,
     B_SHIFT,
     EXACT,
+    EXPONENT,
     FACTOR,
+    LEFT,
     MORE,
+    MOST,
     NEAREST,
     NONE,
     PLAIN,
+    RISING,
     SCALE,
     SIGN,
     TIES_TO_EVEN,
     UP_SHIFT,
     WIDE,
     ZERO,
+    ZEROS_LEFT,
     alone,
     clamped,
+    exponent_of,
     finish,
     keeps_signs,
     normalized,
@@ -60,7 +67,9 @@ from .single_steps import (
     rounded_product,
     row_of,
     sum_of,
+    sum_with_term,
     to_even,
+    upward,
     with_term,
 )
 
@@ -138,6 +147,18 @@ def add_wide(row, x, ys, scale, g):
             row[j] = to_even(multiply_add(clamped(m * ys[j], emin, more) * half_way, unscale, row[j]), factor)
 
 
+@inline
+def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
+    """Whether all terms of an element are, or are rounded to, -0."""
+    for k in range(start, stop, step):
+        x, y = a[i, k] * scale, b[k, j]
+        if x * y > 0 or bits_from_float(x * y) == NONE:
+            return False
+        if (x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)) != 0:
+            return False
+    return True
+
+
 @functools.cache
 def in_order(style, terms, scratch=SINGLE):
     """The kernel for terms one after the other: acc = round(acc + term)."""
@@ -183,6 +204,15 @@ def in_order(style, terms, scratch=SINGLE):
                                     row[j] = multiply_add(x, ys[j], row[j])
                                 else:
                                     row[j] = add_floats(row[j], multiply_floats(x, ys[j]))
+                        elif style == RISING:
+                            x, top = a[i0 + i, start + d * step] * unit, NONE
+                            for j in range(row.size):
+                                s = sum_with_term(style, terms, row[j], x, ys[j], g)
+                                top = max(top, exponent_of(s))
+                                row[j] = upward(terms, s, g)
+                            if top >= and32(g[MOST], EXPONENT):  # there may be sums beyond the largest number
+                                failed[part, i0 + i, c] = True
+                                break
                         else:
                             x = a[i0 + i, start + d * step] * unit
                             for j in range(row.size):
@@ -193,7 +223,13 @@ def in_order(style, terms, scratch=SINGLE):
                 if not quick:
                     copy(acc[i][:columns], target)
                 elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = not finish(acc[i], target, grid, keeps_signs(style, terms))
+                    done = finish(acc[i], target, grid, keeps_signs(style, terms), True)
+                    failed[part, i0 + i, c] = done == LEFT
+                    for j in range(columns if done == ZEROS_LEFT else 0):
+                        if target[j] == 0 and bits_from_float(target[j]) != grid[ZERO]:
+                            start = ranges[part, 0]
+                            if not only_negative_zeros(style, terms, a, b, i0 + i, j0 + j, start, stop, step, scale, g):
+                                target[j] = float_from_bits(grid[ZERO])
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
@@ -298,22 +334,10 @@ def compensated(style, terms, scratch=SINGLE, neumaier=False):
                 if not quick:
                     copy(s[:columns], target)
                 elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = not finish(s, target, grid, False)
+                    failed[part, i0 + i, c] = finish(s, target, grid, False, False) == LEFT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
-
-
-@inline
-def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
-    """Whether all terms of an element are, or are rounded to, -0."""
-    for k in range(start, stop, step):
-        x, y = a[i, k] * scale, b[k, j]
-        if x * y > 0 or bits_from_float(x * y) == NONE:
-            return False
-        if (x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)) != 0:
-            return False
-    return True
 
 
 @inline
@@ -442,7 +466,7 @@ def in_tree(style, terms, scratch=SINGLE):
                 if not quick:
                     copy(stack[i][:columns], target)
                 elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = not finish(stack[i], target, grid, True)
+                    failed[part, i0 + i, c] = finish(stack[i], target, grid, True, False) == LEFT
                     if not keeps_signs(style, terms):
                         for j in range(columns):
                             if target[j] == 0:

@@ -28,7 +28,7 @@ from .intrinsics import (
 )
 from .jit import inline, kernel_of
 from .random import draw_key, draw_word
-from .single_steps import EXACT, MASK, NONE, ODD, TIES_TO_EVEN, TOWARD_ZERO, finish, refuse
+from .single_steps import EXACT, LEFT, MASK, NONE, ODD, TIES_TO_EVEN, TOWARD_ZERO, finish, refuse
 
 _16, _UPPER = np.uint32(16), np.uint32(0xFFFF0000)
 _LOW, _R32, _NO_BLOCK = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
@@ -127,7 +127,7 @@ def in_order(terms):
                     acc[i, j] = cut(bits_from_float(acc[i, j]))
                 if not failed[part, i0 + i, c]:
                     target = out[part, i0 + i, j0 : j0 + columns]
-                    failed[part, i0 + i, c] = not finish(acc[i], target, grid, True)
+                    failed[part, i0 + i, c] = finish(acc[i], target, grid, True, False) == LEFT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel

@@ -41,9 +41,10 @@ from .jit import inline
 TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
 """Rounding directions, as `intrinsics.set_rounding` numbers them."""
 
-PLAIN, NARROW, NEAREST, UPWARD, INWARD, ODD = range(6)
+PLAIN, NARROW, NEAREST, UPWARD, INWARD, ODD, RISING = range(7)
 """The carrier's own format, any direction; any format and direction, every case tested for; ties to even; toward
-positive, and toward negative with a negative scale; toward zero; ties to even, of BF16, for exact terms of any kind."""
+positive, and toward negative with a negative scale; toward zero; ties to even, of BF16, for exact terms of any kind;
+UPWARD for sums in order that stay below the format's largest power of two."""
 
 ROUNDED, CLAMPED, WIDE, EXACT, EXACT_CLAMPED = range(5)
 """Products rounded (in the quick styles: where none is below 2**emin); products rounded; those of BF16, which float32
@@ -178,6 +179,15 @@ def kept_by(g):
 
 
 @inline
+def upward(terms, s, g):
+    """A sum toward positive, if it is not beyond the largest number."""
+    more = float_from_bits(g[MORE])
+    if terms == EXACT_CLAMPED:
+        return signed(clamped(s, g[EMIN], more), s)
+    return on_exponent(s, exponent_of(s), more)
+
+
+@inline
 def rounded_sum(style, terms, s, g):
     """A float32 number, rounded once more."""
     factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
@@ -187,10 +197,7 @@ def rounded_sum(style, terms, s, g):
     if style == NEAREST:
         return signed(clamped(s, g[EMIN], more), s) if terms == EXACT_CLAMPED else to_even(s, factor)
     if style == UPWARD:
-        t = s if terms == ROUNDED else limited(s, low, most, high)
-        if terms == EXACT_CLAMPED:
-            return signed(clamped(t, g[EMIN], more), s)
-        return on_exponent(t, exponent_of(t), more)
+        return upward(terms, s if terms == ROUNDED else limited(s, low, most, high), g)
     t = s if terms == ROUNDED else at_most(s, low, high)
     if terms == EXACT_CLAMPED:
         return signed(clamped_inward(t, g[EMIN], more), s)
@@ -210,13 +217,19 @@ def alone(style, terms, x, g):
 
 
 @inline
+def sum_with_term(style, terms, acc, x, y, g):
+    """The sum of an accumulator and a product, rounded to float32 only."""
+    if terms >= EXACT:
+        return multiply_add(x, y, acc)
+    return acc + rounded_product(style, terms, x, y, g)
+
+
+@inline
 def with_term(style, terms, acc, x, y, g):
     """The rounded sum of an accumulator and a product."""
     if style == ODD:
         return sum_to_bfloat(acc, x * y)
-    if terms >= EXACT:
-        return rounded_sum(style, terms, multiply_add(x, y, acc), g)
-    return rounded_sum(style, terms, acc + rounded_product(style, terms, x, y, g), g)
+    return rounded_sum(style, terms, sum_with_term(style, terms, acc, x, y, g), g)
 
 
 # -- WIDE: products of BF16 whose exponents leave float32's range ------------------------------------------------------
@@ -287,25 +300,31 @@ def keeps_signs(style, terms):
     return style == ODD or terms == EXACT_CLAMPED or (style == INWARD and terms != CLAMPED)
 
 
+LEFT, DONE, ZEROS_LEFT = range(3)
+
+
 @inline
-def finish(row, target, grid, knows_signs):
+def finish(row, target, grid, knows_signs, tells_zeros):
     """Write a row of quick sums over its start values; or leave it, if something in it cannot be told.
 
     That is what is not finite. And where the signs of zeros were not kept, a zero that came from a zero with the sign
-    that sums of both signs do not have: it has that sign yet if all the terms had.
+    that sums of both signs do not have: it has that sign yet if all the terms had. Where the caller tells that,
+    `tells_zeros`, it finds the start's sign there, and is told that there are such.
     """
     infinite, zero, unscale = grid[INFINITE], grid[ZERO], float_from_bits(grid[UNSCALE])
     limit = EXPONENT if infinite == NONE else add32(EXPONENT, ONE)
-    doubts = NONE
+    doubts, lost = NONE, NONE
     for j in range(target.size):
         m, start = and32(bits_from_float(row[j]), MAGNITUDE), bits_from_float(target[j])
-        lost = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
-        doubts = or32(doubts, ONE if m >= limit or lost or and32(start, EXPONENT) == EXPONENT else NONE)
-    if doubts != NONE:
-        return False
+        other = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
+        lost = or32(lost, ONE if other else NONE)
+        doubts = or32(doubts, ONE if m >= limit or and32(start, EXPONENT) == EXPONENT else NONE)
+    if doubts != NONE or (lost != NONE and not tells_zeros):
+        return LEFT
     for j in range(target.size):
-        u = bits_from_float(row[j] * unscale)
+        u, start = bits_from_float(row[j] * unscale), bits_from_float(target[j])
         m = and32(u, MAGNITUDE)
-        u = zero if m == NONE and not knows_signs else u
+        if m == NONE and not knows_signs:
+            u = start if tells_zeros and and32(start, MAGNITUDE) == NONE else zero
         target[j] = float_from_bits(or32(infinite, and32(u, SIGN)) if m == EXPONENT else u)
-    return True
+    return DONE if lost == NONE else ZEROS_LEFT
