@@ -24,7 +24,7 @@ __all__ = ["GENERATOR", "ROWS", "SHARES", "Inputs", "input_set"]
 
 GENERATOR = 1
 ROWS = 20_000
-SHARES = {"normal": 3, "bits": 3, "cancelling": 2, "subnormal": 1, "special": 1}
+SHARES = {"normal": 2, "bits": 3, "cancelling": 2, "edge": 1, "subnormal": 1, "special": 1}
 """The kinds of rows, in their order, and their shares in tenths."""
 
 Words: TypeAlias = "NDArray[np.uint64]"
@@ -60,8 +60,9 @@ def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
     Returns
     -------
     Inputs
-        In this order: 3/10 of normal(0, 1), 3/10 of random bits, 2/10 in which products cancel, 1/10 of subnormal
-        numbers and their neighbours, 1/10 with infinities, NaN, zeros and extreme numbers.
+        In this order: 2/10 of normal(0, 1), 3/10 of random bits, 2/10 in which products cancel, 1/10 in which a small
+        product decides how the sum is rounded, 1/10 of subnormal numbers and their neighbours, 1/10 with infinities,
+        NaN, zeros and extreme numbers.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
     >>> from floatsim.hardware.units import named_unit
     >>> x = input_set(named_unit("ampere", "mma.m16n8k8", fs.FP16, fs.FP16), rows=100)
     >>> x.a.shape, x.digest[:16]
-    ((100, 8), '23e9bf253c9d383c')
+    ((100, 8), '9754cab28801c381')
     """
     if rows < 10:
         raise ValueError(f"rows must be at least 10, not {rows}")
@@ -206,6 +207,56 @@ def _subnormal(unit: Unit, n: int, draw: _Draws) -> Inputs:
     return Inputs(a, b, c, _scales(unit, n, draw))
 
 
+def _powers(exponent: NDArray[np.int64], a: FloatFormat, b: FloatFormat) -> tuple[Codes, Codes]:
+    """Factors of 2**exponent as codes of the two formats; of zero where they have none."""
+    ranges = [(fmt.emin - fmt.trailing_bits * fmt.has_subnormals, fmt.emax) for fmt in (a, b)]
+    left = np.clip(exponent // 2, *ranges[0])
+    right = np.clip(exponent - left, *ranges[1])
+    left = np.clip(exponent - right, *ranges[0])
+    there = left + right == exponent
+    return _codes(np.where(there, np.ldexp(1.0, left), 0.0), a), _codes(np.ldexp(1.0, right), b)
+
+
+def _edge(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    """A large product, half a last place of D in a product or in c, and a small product of either sign.
+
+    The small one lies 4 to 39 bits below the large one. Every other sum is of these two alone, near D's smallest
+    numbers where formats or scales reach these.
+    """
+    d, below = unit.output, 4 + draw.below(36, n)
+    lowest = d.emin - d.trailing_bits
+    top = min(unit.a.emax + unit.b.emax, d.emax - 1) - draw.below(4, n)
+    base = np.zeros(n, np.int64)
+    if unit.scales:
+        reach = (1 if unit.scales.format.is_scale else 2) * min(unit.scales.format.emax, 8)
+        base = reach - draw.below(8, n)
+        base[::2] = (lowest - 1 + draw.below(3, n) - top)[::2]
+    else:
+        top[::2] = (lowest - 1 + draw.below(3, n))[::2]
+    exponents = np.full((n, unit.k), 1 << 20)  # none: a zero
+    first = draw.below(unit.k, n)
+    stride = np.where(draw.below(2, n) == 0, 1, max(1, unit.k // 3))  # neighbours, or far apart
+    places = [(first + step * stride) % unit.k for step in range(3)]
+    rows, half = np.arange(n), np.maximum(top - d.trailing_bits, lowest - base) - 1
+    several = unit.scale_blocks > 1  # the scales are then what is small
+    exponents[rows, places[0]] = top
+    exponents[rows, places[1]] = np.where((draw.below(2, n) == 0) & (rows % 2 == 1) & ~several, half, 1 << 20)
+    exponents[rows, places[2]] = np.where(several, top - draw.below(3, n), top - below)
+    a, b = _powers(exponents, unit.a, unit.b)
+    minus = a.dtype.type(unit.a.sign_mask)
+    a[rows, places[2]] ^= (draw.below(2, n) == 0).astype(a.dtype) * minus
+    c = np.where((draw.below(2, n) == 0) & (rows % 2 == 1), np.ldexp(1.0, np.clip(half + base, -1074, 1023)), 0.0)
+    sign = draw.below(2, n)
+    a ^= sign[:, np.newaxis].astype(a.dtype) * minus
+    c = np.where(sign, -c, c)
+    scales = None
+    if unit.scales:
+        of = np.repeat((base - (below if several else 0))[:, np.newaxis], unit.scale_blocks, axis=1)
+        of[rows, places[0] // unit.scales.every] = base
+        scales = ScaleCodes(*_powers(of, unit.scales.format, unit.scales.format))
+    return Inputs(a, b, _codes(c, d), scales)
+
+
 def _extremes(fmt: FloatFormat) -> list[int]:
     """Codes of zeros, extreme numbers, and infinities and NaN where there are."""
     found = {0, 1, 1 << fmt.trailing_bits, (1 << fmt.trailing_bits) - 1, fmt.max_code}
@@ -229,5 +280,6 @@ def _special(unit: Unit, n: int, draw: _Draws) -> Inputs:
 
 
 _KINDS: Mapping[str, Callable[[Unit, int, Any], Inputs]] = {
-    "normal": _normal, "bits": _bits, "cancelling": _cancelling, "subnormal": _subnormal, "special": _special,
+    "normal": _normal, "bits": _bits, "cancelling": _cancelling, "edge": _edge, "subnormal": _subnormal,
+    "special": _special,
 }  # fmt: skip
