@@ -292,6 +292,17 @@ def test_hopper_mma_sync_of_fp8_adds_two_halves_of_every_four():
     assert value(run("blackwell", a, b, fs.E4M3, c=1.0, name="mma.m16n8k32")) == 1 + power(-7)
 
 
+def test_hopper_mma_sync_of_sixteen_fp8_adds_two_halves_too():
+    """ptxas makes two HMMA.1688 of it, the first from zero, and adds c."""
+    a = b = [power(-6)] * 16
+    for pair, left in (((0, 1), 8), ((2, 3), 8), ((0, 4), 8), ((0, 2), 0), ((1, 3), 0)):
+        x, y = list(a), list(b)
+        x[pair[0]] = x[pair[1]] = 256
+        y[pair[0]], y[pair[1]] = 256, -256
+        assert value(run("hopper", x, y, fs.E4M3, name="mma.m16n8k16")) / power(-12) == left, pair
+    assert value(run("blackwell", [0.75], [1.0], fs.E4M3, c=power(23), name="mma.m16n8k16")) == power(23) + 1
+
+
 def test_mma_sync_of_fp8_rounds_c_to_nearest():
     """c is added in the end by an ordinary instruction: ties to even, and half of the last bit more goes up."""
     c = power(23)

@@ -63,7 +63,8 @@ class Cuda:
         try:
             count = runtime.getDeviceCount()
         except Exception as error:  # CuPy's own kinds of errors: no driver, no card, a driver that is too old
-            raise UnavailableError(f"CuPy finds no NVIDIA GPU: {error}") from None
+            hint = "is there a card, and is its driver new enough for this CuPy?"
+            raise UnavailableError(f"CuPy finds no NVIDIA GPU: {error}; {hint}") from None
         if number >= count:
             raise UnavailableError(f"there is no GPU number {number}: CuPy finds {count}, counted from 0")
         self.newest = runtime.driverGetVersion() // 1000

@@ -102,10 +102,11 @@ def _fused(
 
 
 def _two_halves(
-    name: str, fraction_bits: int, floor: int, grid: FloatFormat, evidence: Evidence, cards: str, note: str = ""
-) -> Instruction:
-    model = TwoHalves(FusedBlocks(16, fraction_bits, floor, grid, _rounding(grid)))
-    return _of(name, _FP8, 32, grid, model, evidence, cards, note)
+    name: str, k: int, fraction_bits: int, floor: int, grid: FloatFormat, evidence: Evidence, cards: str,
+    note: str = "",
+) -> Instruction:  # fmt: skip
+    model = TwoHalves(FusedBlocks(k // 2, fraction_bits, floor, grid, _rounding(grid)))
+    return _of(name, _FP8, k, grid, model, evidence, cards, note)
 
 
 def _fp64(evidence: Evidence, cards: str, *shapes: str) -> tuple[Instruction, ...]:
@@ -131,7 +132,7 @@ _CHAIN = "a chain of two blocks; the published outputs fill one"
 _HALF = "the published outputs fill the first four of its terms"
 _C_ZERO = "published with c = 0 only"
 _ON_B200 = "published with D in FP16 there, and with both on B200"
-_PRESUMED = "presumably one block over FP16, as m16n8k32 has two"
+_COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
 _AS_MMA = "the model of mma.m16n8k16, which equals silicon"
 _AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals silicon"
 
@@ -180,10 +181,10 @@ _HOPPER = (
     _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "H100"),
     _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  SILICON,  "H100, H200", _HALF),
     _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "H100"),
-    _two_halves("mma.m16n8k32",                   25, -133, FP32,  NOTHING,  "", _ON_B200),
-    _two_halves("mma.m16n8k32",                   25,  -21, FP16,  SILICON,  "H100, H200"),
-    _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  NOTHING,  "", _PRESUMED),
-    _fused("mma.m16n8k16",      _FP8,     16, 16, 25,  -21, FP16,  NOTHING,  "", _PRESUMED),
+    _two_halves("mma.m16n8k32",           32,     25, -133, FP32,  NOTHING,  "", _ON_B200),
+    _two_halves("mma.m16n8k32",           32,     25,  -21, FP16,  SILICON,  "H100, H200"),
+    _two_halves("mma.m16n8k16",           16,     25, -133, FP32,  NOTHING,  "", _COMPILED),
+    _two_halves("mma.m16n8k16",           16,     25,  -21, FP16,  NOTHING,  "", _COMPILED),
     *_fp64(MODEL, "H100", "mma.m16n8k16", "mma.m16n8k8", "mma.m16n8k4", "mma.m8n8k4"),
 )
 _BLACKWELL = (
@@ -199,10 +200,10 @@ _BLACKWELL = (
     _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "B200"),
     _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  SILICON,  "B200", _HALF),
     _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "B200"),
-    _two_halves("mma.m16n8k32",                   25, -133, FP32,  SILICON,  "B200"),
-    _two_halves("mma.m16n8k32",                   25,  -21, FP16,  SILICON,  "B200"),
-    _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  NOTHING,  "", _PRESUMED),
-    _fused("mma.m16n8k16",      _FP8,     16, 16, 25,  -21, FP16,  NOTHING,  "", _PRESUMED),
+    _two_halves("mma.m16n8k32",           32,     25, -133, FP32,  SILICON,  "B200"),
+    _two_halves("mma.m16n8k32",           32,     25,  -21, FP16,  SILICON,  "B200"),
+    _two_halves("mma.m16n8k16",           16,     25, -133, FP32,  NOTHING,  "", _COMPILED),
+    _two_halves("mma.m16n8k16",           16,     25,  -21, FP16,  NOTHING,  "", _COMPILED),
     *_fp64(MODEL, "B200", "mma.m8n8k4"),
 )
 _BLACKWELL_RTX = (

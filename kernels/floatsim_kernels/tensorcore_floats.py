@@ -314,8 +314,8 @@ def source_of(position, k, halves):
     """Which term stands at a position: two halves of an instruction lie one after the other."""
     if not halves:
         return position
-    q = position % k
-    return position - q + q % 16 // 2 * 4 + q // 16 * 2 + q % 2
+    q, half = position % k, k // 2
+    return position - q + q % half // 2 * 4 + q // half * 2 + q % 2
 
 
 @inline
