@@ -122,12 +122,12 @@ def of_sums(add: Scalar, multiply: Scalar, fma: Scalar) -> Program:
     return Program("sums.cu", MappingProxyType(definitions), add.targets)
 
 
-def _sums() -> Iterator[Program]:
+def _sums() -> Iterator[tuple[str, Program]]:
     """One for each format and rounding, products and sums rounded alike."""
     named = {(row.operation, row.source, row.rounding): row for row in SCALARS if row.operation != "convert"}
     for (operation, fmt, rounding), add in named.items():
         if operation == "add":
-            yield of_sums(add, named["multiply", fmt, rounding], named["fma", fmt, rounding])
+            yield f"sums by {add}", of_sums(add, named["multiply", fmt, rounding], named["fma", fmt, rounding])
 
 
 def every_program() -> Iterator[tuple[str, Program]]:
@@ -140,5 +140,4 @@ def every_program() -> Iterator[tuple[str, Program]]:
         yield str(variant), of_variant(variant)
     for target in (*PLAIN, *_SPECIFIC):
         yield f"scalars on {target}", of_scalars(target)
-    for program in _sums():
-        yield f"sums by {program.definitions['ADD'].split()[0][1:]}", program
+    yield from _sums()
