@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -84,8 +86,28 @@ def test_an_operation_of_cuda_cores_is_the_emulators(card, row):
     how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
     call = getattr(fs, row.operation)
     wanted = call(*arrays, row.result, **how) if row.operation == "convert" else call(*arrays, **how)
+    check_equal(found, wanted, arrays)
+
+
+def check_equal(found, wanted, arrays):
     same = (found.codes == wanted.codes) | (fs.isnan(found) & fs.isnan(wanted))  # silicon has NaNs of its own
     assert same.all(), [(a.codes[~same][:5], found.codes[~same][:5], wanted.codes[~same][:5]) for a in arrays]
+
+
+EVERY, AT_ONCE = 1 << 32, 1 << 24
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(os.environ.get("FLOATSIM_EXHAUSTIVE") != "1", reason="takes minutes: set FLOATSIM_EXHAUSTIVE=1")
+@pytest.mark.parametrize("row", [r for r in SCALARS if (r.operation, r.source) == ("convert", fs.FP32)], ids=str)
+def test_a_conversion_of_every_float32(card, row):
+    if not row.runs_on(card.card.capability):
+        pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
+    how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
+    for start in range(0, EVERY, AT_ONCE):
+        x = np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32)
+        given = fs.from_codes(x, fs.FP32)
+        check_equal(fs.from_codes(card.scalar(row, x), row.result), fs.convert(given, row.result, **how), [given])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +133,7 @@ def test_products_are_chains_of_instructions(card, variant):
     unit = fs.TensorCore(architecture_of(capability), variant.name, output=variant.output)
     for how in (unit, fs.Blocked(unit, 2 * variant.k, variant.output if variant.output != fs.FP16 else fs.FP32)):
         found, wanted = (fs.matmul(a, b, accumulate=how, backend=name) for name in ("hardware", "emulator"))
-        assert found.tobytes() == wanted.tobytes()
+        assert np.array_equal(found.codes, wanted.codes)
 
 
 def test_arrays_of_cupy_come_back_as_such(card):
