@@ -19,13 +19,13 @@ class Timing:
     rounds: int
 
 
-_AT_LEAST = 1_000_000  # nanoseconds
+_AT_LEAST = 5_000_000  # nanoseconds
 
 
 def interleave(runs: list[tuple[Callable[[], Any], int]], rounds: int, budget: float) -> list[Timing]:
     """Time (call, elements) pairs in turn, `rounds` times.
 
-    Freeing a result is not timed, making it is; but calls shorter than a millisecond are repeated, and timed together.
+    Freeing a result is not timed, making it is; but calls shorter than five milliseconds are repeated, and timed together.
     A contestant that has used up its `budget` in seconds sits out the rounds after its third.
     """
     taken: list[list[float]] = [[] for _ in runs]
