@@ -25,8 +25,8 @@ _AT_LEAST = 5_000_000  # nanoseconds
 def interleave(runs: list[tuple[Callable[[], Any], int]], rounds: int, budget: float) -> list[Timing]:
     """Time (call, elements) pairs in turn, `rounds` times.
 
-    Freeing a result is not timed, making it is; but calls shorter than five milliseconds are repeated, and timed together.
-    A contestant that has used up its `budget` in seconds sits out the rounds after its third.
+    Freeing a result is not timed, making it is; but calls shorter than five milliseconds are repeated, and timed
+    together. A contestant that has used up its `budget` in seconds sits out the rounds after its third.
     """
     taken: list[list[float]] = [[] for _ in runs]
     repeats = []

@@ -114,8 +114,8 @@ class _Sums(NamedTuple):
         shape = (len(ranges), len(a), levels.number, b.shape[1])
         digits = _NO_DIGITS if self.in_floats else np.empty((math.prod(shape[:3]), shape[3]))
         gemm_exact.exact(
-            a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split), span.low,
-            *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
+            a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
+            span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
             np.empty(gemm_exact.NOTES, np.int64), doubles.work_rows(gemm_exact.rows_of_work(levels.number), index),
         )  # fmt: skip
         if not self.in_floats:
