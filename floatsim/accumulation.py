@@ -22,7 +22,15 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from floatsim.checks import as_flag, as_index
 from floatsim.formats import FP16, FP32, FloatFormat, FormatLike, as_format
 from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, as_member
-from floatsim.tensorcore.architectures import ARCHITECTURES, Architecture, as_architecture, as_instruction_name, select
+from floatsim.tensorcore.architectures import (
+    ARCHITECTURES,
+    Architecture,
+    as_architecture,
+    as_instruction_name,
+    is_architecture,
+    nearest,
+    select,
+)
 from floatsim.tensorcore.instructions import Instruction, Scales
 
 __all__ = [
@@ -813,13 +821,15 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     form = _FORMS.get(name.strip().lower())
     if form is None and same is not None and text.strip().lower() == "same":
         return Sequential(same)
-    if form is None and text.strip().lower() in ARCHITECTURES:
+    if form is None and is_architecture(text):
         return TensorCore(text)
     if form is None:
         try:
             return Sequential(as_format(text))
         except ValueError as error:
-            forms = ", ".join([f.shape for f in _FORMS.values()] + ["an architecture such as hopper"])
+            forms = ", ".join([f.shape for f in _FORMS.values()] + [f"an architecture: {', '.join(ARCHITECTURES)}"])
+            if (near := nearest(text)) is not None:
+                raise ValueError(f"unknown accumulation {text!r}; did you mean {near!r}? Write {forms}") from None
             raise ValueError(f"unknown accumulation {text!r} ({error}); write a format, {forms}") from None
     if not opened or not rest.endswith(")"):
         raise ValueError(f"accumulation {text!r} is not complete; write {form.shape}")

@@ -212,9 +212,9 @@ def matmul(
     b : array_like of floats, (..., K, N) or (K,)
         FloatArrays or arrays whose dtype is a format; their formats may differ. Batches broadcast as in np.matmul.
     c : array_like of floats, broadcastable to the result, optional
-        With alpha = beta = 1 it enters the sum where the description says: as the seed of Sequential, Kahan and
-        Neumaier (rounded to their format), after the last add of Pairwise and Strided, as the seed of the outer sum of
-        Blocked and SplitK, as one more term of Exact.
+        With alpha = beta = 1 it enters the sum where the description says: as the seed of Sequential, Kahan,
+        Neumaier and TensorCore (rounded to their format), after the last add of Pairwise and Strided, as the seed of
+        the outer sum of Blocked and SplitK, as one more term of Exact.
     alpha, beta : number
         Otherwise t = round(alpha * acc) and the result is round(t + round(beta * c)), in the outermost accumulator's
         format. beta = 0 does not read c.

@@ -517,3 +517,16 @@ def test_names_are_texts():
     for attempt in (lambda: as_architecture(None), lambda: as_instruction_name(as_architecture("ada"), 16)):
         with pytest.raises(TypeError, match="named by a text"):
             attempt()
+
+
+@pytest.mark.parametrize(("card", "architecture"), [("H100", "hopper"), ("sm_90", "hopper"), ("mi300x", "cdna3")])
+def test_cards_are_names_of_their_architecture(card, architecture):
+    assert fs.TensorCore(card).arch == architecture
+    assert fs.as_accumulation(card) == fs.TensorCore(architecture)
+
+
+def test_what_was_probably_meant():
+    with pytest.raises(ValueError, match="did you mean 'hopper'"):
+        fs.as_accumulation("hoper")
+    with pytest.raises(ValueError, match="unknown architecture 'cdna4'; known are"):  # another unit than CDNA 3's
+        fs.TensorCore("cdna4")

@@ -325,3 +325,10 @@ def test_the_colours_of_kept_and_lost_differ():
     ax = trace([0.1, 0.3], [1.1, 1.3], accumulate="ampere").plot()  # FP64 has black as its own
     assert cells(ax, plot.CUSTOM_COLOUR)
     assert not cells(ax, plot.colour(fs.FP64))
+
+
+def test_a_picture_says_what_is_left_out():
+    ones = fs.array(np.ones(80), "fp16")
+    trace = fs.tensorcore.trace(ones, ones, accumulate="hopper")
+    assert "of 5 blocks drawn" in trace.plot().get_xlabel()
+    assert trace.plot(blocks=range(5)).get_xlabel() == "place of each bit"

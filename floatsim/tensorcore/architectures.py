@@ -47,7 +47,10 @@ from floatsim.tensorcore.instructions import (
     TwoHalves,
 )
 
-__all__ = ["ARCHITECTURES", "Architecture", "as_architecture", "as_instruction_name", "select"]
+__all__ = [
+    "ARCHITECTURES", "CARDS", "Architecture", "as_architecture", "as_instruction_name", "is_architecture", "nearest",
+    "select",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -278,20 +281,55 @@ ARCHITECTURES = {
 }
 """The architectures by name, the oldest of each maker first."""
 
+CARDS = {
+    card: architecture
+    for architecture, cards in {
+        "volta": "sm-70 v100", "turing": "sm-75 t4", "ampere": "sm-80 sm-86 a100 a2 a10 a30 a40",
+        "ada": "sm-89 l4 l40 l40s", "hopper": "sm-90 h100 h200 gh200", "blackwell": "sm-100 b100 b200 gb200",
+        "blackwell-rtx": "sm-120",
+        "cdna1": "gfx908 mi100", "cdna2": "gfx90a mi210 mi250 mi250x", "cdna3": "gfx942 mi300a mi300x mi325x",
+    }.items()
+    for card in cards.split()
+}  # fmt: skip
+"""The architectures of some cards and targets, which are other names of theirs."""
+
+
+def _key(name: str) -> str:
+    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    return CARDS.get(key, key)
+
+
+def is_architecture(name: str) -> bool:
+    """Whether this is the name of an architecture, or of a card.
+
+    >>> is_architecture("H100"), is_architecture("fp16")
+    (True, False)
+    """
+    return _key(name) in ARCHITECTURES
+
+
+def nearest(name: str) -> str | None:
+    """The architecture that was probably meant."""
+    key = _key(name)
+    for near in difflib.get_close_matches(key, ARCHITECTURES):
+        if "".join(filter(str.isdigit, near)) == "".join(filter(str.isdigit, key)):  # CDNA 4 is not CDNA 3
+            return near
+    return None
+
 
 def as_architecture(name: Any) -> Architecture:
-    """The architecture of this name; an error lists all.
+    """The architecture of this name, or of this card; an error lists all.
 
-    >>> as_architecture("Ada").title
-    'NVIDIA Ada Lovelace (sm_89)'
+    >>> as_architecture("Ada").title, as_architecture("MI300X").name
+    ('NVIDIA Ada Lovelace (sm_89)', 'cdna3')
     """
     if not isinstance(name, str):
         raise TypeError(f"an architecture is named by a text such as 'hopper', not {name!r}")
-    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    key = _key(name)
     if key in ARCHITECTURES:
         return ARCHITECTURES[key]
-    near = difflib.get_close_matches(key, ARCHITECTURES, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name)
+    hint = f"did you mean {near!r}? " if near else ""
     raise ValueError(f"unknown architecture {name!r}; {hint}known are {', '.join(ARCHITECTURES)}")
 
 

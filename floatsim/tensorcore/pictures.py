@@ -81,6 +81,8 @@ def draw(trace: Trace, ax: Axes | None, blocks: Any) -> Axes:
         label.set(color=row.tint, fontweight="bold" if row.ruled else "normal")
     ax.tick_params(axis="y", length=0)
     _number_places(ax, top, bottom)
+    if len(panels) < len(trace.blocks):
+        ax.set_xlabel(f"{ax.get_xlabel()} ({len(panels)} of {len(trace.blocks)} blocks drawn; the others by blocks=)")
     ax.spines[["top", "right", "left"]].set_visible(False)
     _title(ax, trace)
     _legend(ax, trace)
