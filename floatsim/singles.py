@@ -52,8 +52,7 @@ class _InDoubles(NamedTuple):
         with np.errstate(invalid="ignore"):  # a signaling NaN's conversion raises the flag, and is meant
             a, b, wide = (x.astype(np.float64) for x in (a, b, out))
         self.fast.kernel(a, b, wide, *arguments, *self.fast.extra)
-        with np.errstate(over="ignore"):
-            out[...] = wide
+        out[...] = wide
 
 
 class Tiled(NamedTuple):

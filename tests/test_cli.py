@@ -30,18 +30,6 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
-@pytest.fixture
-def run(capsys):
-    """(exit code, stdout, stderr) of a command line."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as exit_:
-            cli.main([str(a) for a in arguments])
-        return (exit_.value.code, *capsys.readouterr())
-
-    return call
-
-
 def rejected(result):
     """The one line on stderr of a command that was given bad input."""
     code, out, err = result

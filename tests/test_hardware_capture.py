@@ -12,24 +12,12 @@ import pytest
 from hardware_fakes import FakeCard, one_bit
 
 import floatsim as fs
-from floatsim import cli, hardware_commands
+from floatsim import hardware_commands
 from floatsim.hardware import published, recordings
 from floatsim.hardware.recordings import read_recordings, recording_files
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
 SILICON = os.environ.get("FLOATSIM_SILICON")
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """(exit code, stdout, stderr) of a command line, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as exit_:
-            cli.main([str(a) for a in arguments])
-        return (exit_.value.code, *capsys.readouterr())
-
-    return call
 
 
 def rewrite(path: Path, **changes):

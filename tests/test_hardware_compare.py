@@ -11,7 +11,7 @@ from hardware_fakes import FakeCard, one_bit
 from hardware_lanes import Lanes, without_compiling
 
 import floatsim as fs
-from floatsim import cli, hardware_commands
+from floatsim import hardware_commands
 from floatsim.hardware import comparisons, inputs
 from floatsim.hardware.cards import compare_card, emulated_card, questions
 from floatsim.hardware.device import Device
@@ -19,20 +19,8 @@ from floatsim.hardware.units import named_unit, units
 from floatsim.tensorcore.instructions import Scales, TwoHalves
 from floatsim.tensorcore.reference import Scaled, dot
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
 compare = fs.hardware.compare
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """(exit code, stdout, stderr) of a command line, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as exit_:
-            cli.main([str(a) for a in arguments])
-        return (exit_.value.code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture
