@@ -17,6 +17,7 @@ from matplotlib.colors import LogNorm, same_color, to_rgb
 
 import floatsim as fs
 from floatsim import datasets, plot, reference
+from floatsim.plot import heatmaps, slides, style
 
 ROOT = Path(__file__).parents[1]
 X = np.array(
@@ -188,7 +189,7 @@ def test_no_format_is_an_error(draw):
 @pytest.mark.parametrize(("share", "text"), [(0, "0 %"), (1, "100 %"), (0.9999, "99.9 %"), (0.995, "99.5 %"),
                                              (0.0004, "< 0.1 %"), (0.0234, "2.3 %"), (0.41, "41 %")])  # fmt: skip
 def test_shares_in_words_never_claim_all_or_nothing(share, text):
-    assert plot._share(share) == text
+    assert style.in_percent(share) == text
 
 
 # -- heat maps -----------------------------------------------------------------------------------------------------
@@ -304,8 +305,8 @@ def test_slide_draws_the_numbers_of_the_report(slide):
         lost = [v for row in report.table("nonfinite", product.name).values() for v in row.values()]
         drawn = []
         for error, share in zip(expected, lost, strict=True):
-            drawn += [f"∞ {plot._share(share)}"] if share else []
-            drawn += [] if share == 1 else ["-" if error is None else plot._power(error)]
+            drawn += [f"∞ {style.in_percent(share)}"] if share else []
+            drawn += [] if share == 1 else ["-" if error is None else heatmaps.power(error)]
         assert words(ax) == drawn
 
 
@@ -381,7 +382,7 @@ def test_slide_of_units_can_be_read(slide_of_units):
 ])  # fmt: skip
 def test_cells_of_units(ulps, share, text):
     cell = ("FP16", "ada")
-    assert plot._unit_texts({cell: ulps}, {} if share is None else {cell: share}) == {cell: text}
+    assert slides._unit_texts({cell: ulps}, {} if share is None else {cell: share}) == {cell: text}
 
 
 def test_heatmap_says_what_it_is_told():

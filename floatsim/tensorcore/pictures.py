@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FP64, FloatFormat
-from floatsim.plot import CUSTOM_COLOUR, LOST_COLOUR, colour
+from floatsim.plot.style import CUSTOM_COLOUR, LOST_COLOUR, colour
 from floatsim.tensorcore.tables import heading, number, rounding_text, sum_quantum
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 

@@ -1,0 +1,25 @@
+"""Pictures of formats and of what rounding does. Each function draws into `ax` (or a new figure) and returns the Axes.
+
+One colour per format everywhere, from the one table in `style`; matplotlib is imported when something is drawn.
+"""
+
+from floatsim.plot.bits import bit_strip
+from floatsim.plot.heatmaps import heatmap
+from floatsim.plot.ranges import Fate, exponent_histogram, fates, format_ranges
+from floatsim.plot.slides import survey_figure
+from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, FIVE, LOST_COLOUR, colour
+
+__all__ = [
+    "COLOURS",
+    "CUSTOM_COLOUR",
+    "FIVE",
+    "LOST_COLOUR",
+    "Fate",
+    "bit_strip",
+    "colour",
+    "exponent_histogram",
+    "fates",
+    "format_ranges",
+    "heatmap",
+    "survey_figure",
+]
