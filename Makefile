@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-exhaustive bench lint build clean
+.PHONY: help demo test notebooks notebooks-update test-exhaustive bench lint build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
@@ -25,6 +25,12 @@ demo: $(VENV)/.installed ## the main job: survey real matrices in every format, 
 
 test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
 	$(PYTEST) -n 2
+
+notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes
+	$(BIN)/python notebooks/run.py
+
+notebooks-update: $(VENV)/.installed-notebooks ## run those that are stale, or NAMES="01_bits ...", and store what comes out
+	$(BIN)/python notebooks/run.py --update $(NAMES)
 
 test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
 	$(BIN)/python -m tests.exhaustive
@@ -58,6 +64,10 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
 	$(PIP) install -e ".[dev]"
 	@touch $(VENV)/.installed $(VENV)/.installed-test $@
+
+$(VENV)/.installed-notebooks: pyproject.toml | $(VENV)/.created
+	$(PIP) install -e ".[notebooks]"
+	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(PIP) install -e ".[bench]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -388,3 +389,37 @@ def test_cells_of_units(ulps, share, text):
 def test_heatmap_says_what_it_is_told():
     ax = plot.heatmap({"FP16": {"x": 1e-3, "y": 1e-2}}, texts={("FP16", "x"): "so"})
     assert words(ax) == ["so", "1 %"]
+
+
+# -- sliders -------------------------------------------------------------------------------------------------------
+
+
+def test_explore_without_a_notebook_draws_the_first_and_says_what_is_missing(capsys):
+    seen = []
+    plot.explore(lambda **chosen: seen.append(chosen), fmt=["fp16", "bf16"], n=(2, 9), flush=True, text="0.1")
+    assert seen == [{"fmt": "fp16", "n": 2, "flush": True, "text": "0.1"}]
+    assert capsys.readouterr().out.startswith("To choose fmt, n, flush, text, run this in a notebook")
+
+
+def test_explore_in_a_notebook_is_interact(monkeypatch, capsys):
+    calls = []
+    shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    widgets = types.SimpleNamespace(interact=lambda draw, **controls: calls.append((draw(fmt="bf16"), controls)))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    drawn = []
+    plot.explore(lambda fmt, ax=None: drawn.append(fmt) or "shown twice", fmt=["fp16", "bf16"])
+    assert (calls, drawn) == ([(None, {"fmt": ["fp16", "bf16"]})], ["bf16"])
+    assert capsys.readouterr().out == ""
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # not installed
+    plot.explore(lambda fmt: drawn.extend([fmt]), fmt=["fp16"])
+    assert drawn == ["bf16", "fp16"]
+    assert "pip install ipywidgets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("controls", "words"), [
+    ({}, "at least one control"), ({"fmt": []}, "control fmt must have at least one value"),
+])  # fmt: skip
+def test_explore_of_nothing_is_an_error(controls, words):
+    with pytest.raises(ValueError, match=words):
+        plot.explore(print, **controls)

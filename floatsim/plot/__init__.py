@@ -5,6 +5,7 @@ One colour per format everywhere, from the one table in `style`; matplotlib is i
 
 from floatsim.plot.bits import bit_strip
 from floatsim.plot.heatmaps import heatmap
+from floatsim.plot.interactive import explore
 from floatsim.plot.ranges import Fate, exponent_histogram, fates, format_ranges
 from floatsim.plot.slides import survey_figure
 from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, FIVE, LOST_COLOUR, colour
@@ -17,6 +18,7 @@ __all__ = [
     "Fate",
     "bit_strip",
     "colour",
+    "explore",
     "exponent_histogram",
     "fates",
     "format_ranges",

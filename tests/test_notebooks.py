@@ -1,0 +1,176 @@
+"""The notebooks as they are stored: pairs that are one, executed, self-contained. `make notebooks` runs them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+jupytext = pytest.importorskip("jupytext")
+
+import nbformat  # noqa: E402
+
+from notebooks import run  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+SOURCES = run.sources()
+ELSEWHERE = re.compile(
+    r"/(?:home|Users|root|tmp|work|usr|opt|var)/|[A-Z]:\\|site-packages|File <?ipython|https?://[^/\s]*:\d"
+)
+
+each = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+
+
+def stored(path):
+    return nbformat.read(path.with_suffix(".ipynb"), as_version=4)
+
+
+def test_there_are_notebooks():
+    assert [path.stem[:2] for path in SOURCES] == [f"{n:02}" for n in range(1, len(SOURCES) + 1)]
+    assert {path.stem for path in SOURCES} == {path.stem for path in run.HERE.glob("*.ipynb")}
+
+
+@each
+def test_pair_is_not_stale(path):
+    assert not run.stale(path), "`make notebooks-update` runs what is stale and stores what comes out"
+
+
+@each
+def test_stored_notebook_is_small_and_names_no_machine(path):
+    text = path.with_suffix(".ipynb").read_text(encoding="utf-8")
+    assert len(text) < 1_500_000
+    notebook = stored(path)
+    assert nbformat.validate(notebook) is None
+    words = [word for cell in run.texts(notebook) for word in cell] + [cell.source for cell in notebook.cells]
+    for word in words:
+        assert not ELSEWHERE.search(word), word
+
+
+@each
+def test_opens_with_its_question_and_ends_with_three_exercises(path):
+    cells = jupytext.read(path).cells
+    assert re.match(r"# \d+\. .*\?$", cells[0].source.split("\n")[0])
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert re.findall(r"^\*\*Exercise (\d)", text, re.MULTILINE) == ["1", "2", "3"]
+    folded = re.findall(r"<details>\n<summary>.*?</summary>\n\n(.*?)\n\n</details>", text, re.DOTALL)
+    assert len(folded) == text.count("<details>") == 3
+    assert all(run.BLOCK.search(solution) for solution in folded)
+
+
+@each
+def test_has_a_picture_for_a_slide(path):
+    assert run.picture_of(stored(path)) is not None
+
+
+@each
+def test_is_in_the_index_with_its_question(path):
+    question = jupytext.read(path).cells[0].source.split("\n")[0].partition(". ")[2]
+    assert re.search(
+        rf"\]\({path.stem}\.ipynb\) \| {re.escape(question)} \|", (run.HERE / "README.md").read_text("utf-8")
+    )
+
+
+@each
+def test_uses_public_names_only(path):
+    code = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code")
+    assert not re.search(r"\b(?:fs|plot|floatsim)(?:\.\w+)*\._\w", code)
+    assert "floatsim_kernels" not in code
+
+
+# -- the machinery -------------------------------------------------------------------------------------------------
+
+
+def pair(change=None):
+    """A small source, and the same executed, with one thing changed."""
+    source = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("a"), nbformat.v4.new_code_cell("1 + 1")])
+    executed = nbformat.from_dict(json.loads(json.dumps(source)))
+    executed.cells[1].execution_count = 1
+    if change is not None:
+        change(executed)
+    return list(run.differences(source, executed))
+
+
+def test_a_fresh_pair_has_no_differences():
+    assert pair() == []
+
+
+def set_source(notebook):
+    notebook.cells[0].source = "b"
+
+
+def drop_cell(notebook):
+    notebook.cells.pop()
+
+
+def tag(notebook):
+    notebook.cells[1].metadata["tags"] = ["picture"]
+
+
+def forget(notebook):
+    notebook.cells[1].execution_count = None
+
+
+def fail(notebook):
+    notebook.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="x", traceback=[])]
+
+
+def warn(notebook):
+    notebook.cells[1].outputs = [nbformat.v4.new_output("stream", name="stderr", text="w\n")]
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (set_source, "cell 1 is not that of the source"), (drop_cell, "cell 2 is not that of the source"),
+    (tag, "cell 2 is not that of the source"), (forget, "cell 2 has not been run"),
+    (fail, "cell 2 ended in an error: E: x"), (warn, "cell 2 wrote to stderr: w"),
+])  # fmt: skip
+def test_a_stale_pair_is_found(change, words):
+    assert pair(change) == [words]
+
+
+def test_a_missing_notebook_is_stale(tmp_path):
+    source = tmp_path / "01_x.py"
+    source.write_text("# %%\n1\n")
+    assert run.stale(source) == ["01_x.ipynb is missing"]
+
+
+SOLUTION = """<details>
+<summary>Solution</summary>
+
+```python
+>>> 1 + 1
+3
+>>> for i in range(2):
+...     print(i)
+```
+
+</details>"""
+
+
+def test_solutions_get_what_they_print():
+    cell = nbformat.v4.new_markdown_cell(SOLUTION)
+    assert [(e.source, e.want) for e in run.examples(cell)] == [
+        ("1 + 1\n", "3\n"), ("for i in range(2):\n    print(i)\n", ""),
+    ]  # fmt: skip
+    filled = run.with_outputs(SOLUTION, ["2\n", "0\n1\n"])
+    assert filled == SOLUTION.replace("3\n", "2\n").replace("print(i)\n", "print(i)\n0\n1\n")
+    assert run.with_outputs(filled, ["2\n", "0\n1\n"]) == filled
+
+
+def test_examples_print_what_doctest_would_show(capsys):
+    exec(run.EXAMPLES.format(sources=json.dumps(["x = 3\n", "x\n", "print('a'); None\n"])), {})
+    assert json.loads(capsys.readouterr().out) == ["", "3\n", "a\n"]
+
+
+def test_sliders_leave_a_line_of_text(tmp_path):
+    view = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "x"}, "text/plain": "interactive(...)"})
+    last = nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("stream", text="[]")])
+    cells = [
+        nbformat.v4.new_code_cell("s", outputs=[view], metadata={"execution": {"iopub.status.idle": "2026"}}),
+        last,
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
+    notebook, printed = run.result(tmp_path / "x.ipynb")
+    assert (run.texts(notebook), printed) == ([[run.NO_WIDGET]], [])
+    assert notebook.cells[0].metadata == {}
