@@ -28,6 +28,7 @@ _HOMES = {
     ),
     "accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
     "linalg": "dot matmul",
+    "orders": "reveal_order reveal_width",
     "reductions": "cumsum mean norm prod sum var vdot",
     "ulps": "ulp ulp_distance",
     "explanation": "explain_rounding",

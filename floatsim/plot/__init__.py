@@ -9,6 +9,8 @@ from floatsim.plot.interactive import explore
 from floatsim.plot.ranges import Fate, exponent_histogram, fates, format_ranges
 from floatsim.plot.slides import survey_figure
 from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, FIVE, LOST_COLOUR, colour
+from floatsim.plot.sums import equal_shares, equality_matrix, error_curves, first_map, order_map, running_sums
+from floatsim.plot.units import side_by_side, width_map
 
 __all__ = [
     "COLOURS",
@@ -18,10 +20,18 @@ __all__ = [
     "Fate",
     "bit_strip",
     "colour",
+    "equal_shares",
+    "equality_matrix",
+    "error_curves",
     "explore",
     "exponent_histogram",
     "fates",
+    "first_map",
     "format_ranges",
     "heatmap",
+    "order_map",
+    "running_sums",
+    "side_by_side",
     "survey_figure",
+    "width_map",
 ]

@@ -211,7 +211,7 @@ class Trace:
         >>> [text.get_text() for text in ax.texts if "bits" in text.get_text()]
         ['1 + 13 bits']
         """
-        from floatsim.tensorcore.pictures import draw
+        from floatsim.plot.traces import draw
 
         return draw(self, ax, blocks)
 

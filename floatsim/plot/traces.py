@@ -9,18 +9,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FP64, FloatFormat
-from floatsim.plot.style import CUSTOM_COLOUR, LOST_COLOUR, colour
+from floatsim.plot.style import CUSTOM_COLOUR, INK, LOST_COLOUR, colour
 from floatsim.tensorcore.tables import heading, number, rounding_text, sum_quantum
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_bit", "number_places", "places_of"]
 
 _MOST_ROWS, _MOST_COLUMNS, _MOST_DIGITS = 48, 110, 56  # in one picture; beyond the last, bits are drawn without digits
 _BELOW = 14  # columns behind the last cut
-_INK, _BEHIND = "#222222", "#f4f4f4"
+_BEHIND = "#f4f4f4"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def draw(trace: Trace, ax: Axes | None, blocks: Any) -> Axes:
     for label, row in zip(ax.get_yticklabels(), ticks.values(), strict=True):
         label.set(color=row.tint, fontweight="bold" if row.ruled else "normal")
     ax.tick_params(axis="y", length=0)
-    _number_places(ax, top, bottom)
+    number_places(ax, top, bottom)
     if len(panels) < len(trace.blocks):
         ax.set_xlabel(f"{ax.get_xlabel()} ({len(panels)} of {len(trace.blocks)} blocks drawn; the others by blocks=)")
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -179,13 +179,13 @@ def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int) -> Non
     digits = top - bottom <= _MOST_DIGITS
     ax.annotate(
         panel.title, (0, y + 0.65 - panel.head), xycoords=("axes fraction", "data"), va="center", fontsize="small",
-        color=_INK, fontweight="bold",
+        color=INK, fontweight="bold",
     )  # fmt: skip
     if panel.exponent is not None and panel.quantum is not None:
         _draw_cut(ax, panel, y, bottom)
     for i, row in enumerate(panel.rows):
         if row.ruled and not panel.rows[i - 1].ruled:
-            ax.plot([top + 2, bottom], [y + i, y + i], color=_INK, lw=0.8, zorder=3)
+            ax.plot([top + 2, bottom], [y + i, y + i], color=INK, lw=0.8, zorder=3)
         if row.first is not None and row.first > bottom and row.value < 0:
             ax.text(
                 row.first + 1.4,
@@ -197,12 +197,13 @@ def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int) -> Non
                 fontweight="bold",
             )
         for place, bit in _bits(row, bottom):
-            _draw_bit(ax, row, place, bit, y + i, digits)
+            lost = row.cut is not None and place < row.cut
+            draw_bit(ax, place, bit, y + i, LOST_COLOUR if lost else row.tint, digits)
         if row.last is not None and row.last <= bottom and not row.ruled:
             ax.annotate("…", (bottom + 0.5, y + i + 0.5), ha="center", va="center", color=LOST_COLOUR)
         ax.annotate(
             row.note, (1, y + i + 0.5), (4, 0), ("axes fraction", "data"), textcoords="offset points", va="center",
-            fontsize="small", color=_INK, fontweight="bold" if row.ruled else "normal",
+            fontsize="small", color=INK, fontweight="bold" if row.ruled else "normal",
         )  # fmt: skip
 
 
@@ -215,40 +216,40 @@ def _draw_cut(ax: Axes, panel: _Panel, y: float, bottom: int) -> None:
     first, last, rows = panel.exponent + 1, panel.quantum, len(panel.rows)
     ax.add_patch(Rectangle((last, y), first - last, rows, facecolor=_BEHIND, linewidth=0, zorder=0))
     ax.plot([last, last], [y - 0.75, y + rows], color=LOST_COLOUR, lw=2, ls=(0, (3, 1.5)), zorder=4)
-    ax.annotate("", (first, y - 0.28), (last, y - 0.28), arrowprops={"arrowstyle": "<->", "color": _INK, "lw": 0.9})
+    ax.annotate("", (first, y - 0.28), (last, y - 0.28), arrowprops={"arrowstyle": "<->", "color": INK, "lw": 0.9})
     ax.text(
         (first + last) / 2, y - 0.28, f"1 + {panel.exponent - panel.quantum} bits", ha="center", va="center",
-        fontsize="small", color=_INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        fontsize="small", color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )  # fmt: skip
 
 
 def _bits(row: _Row, bottom: int) -> Iterator[tuple[int, int]]:
     """(place, bit) of what is drawn of a number."""
     if isinstance(row.value, Fraction) and row.first is not None and row.last is not None:
-        for place in range(row.first, max(row.last, bottom + 1) - 1, -1):
-            yield place, int(abs(row.value) // power(place) % 2)
+        yield from places_of(row.value, row.first, max(row.last, bottom + 1))
 
 
-def _draw_bit(ax: Axes, row: _Row, place: int, bit: int, y: float, digits: bool) -> None:
+def places_of(value: Fraction, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """(place, bit) of a magnitude, from the place `first` down to `last`.
+
+    >>> list(places_of(Fraction(-5, 2), 1, -1))
+    [(1, 1), (0, 0), (-1, 1)]
+    """
+    for place in range(first, last - 1, -1):
+        yield place, int(abs(value) // power(place) % 2)
+
+
+def draw_bit(ax: Axes, place: int, bit: int, y: float, strong: str, digits: bool = True) -> None:
+    """One bit as a square in the row that begins at `y`: strong if it is set, pale if not."""
     from matplotlib.patches import Rectangle
 
-    lost = row.cut is not None and place < row.cut
-    strong = LOST_COLOUR if lost else row.tint
     tint = strong if bit else _paler(strong)
     ax.add_patch(Rectangle((place + 0.04, y + 0.1), 0.92, 0.8, facecolor=tint, linewidth=0, zorder=2))
     if digits:
-        ink = "white" if bit else _INK
         ax.text(
-            place + 0.5,
-            y + 0.52,
-            str(bit),
-            ha="center",
-            va="center",
-            fontsize=7,
-            family="monospace",
-            color=ink,
-            zorder=3,
-        )
+            place + 0.5, y + 0.52, str(bit), ha="center", va="center", fontsize=7, family="monospace",
+            color="white" if bit else INK, zorder=3,
+        )  # fmt: skip
 
 
 def _paler(tint: str) -> tuple[float, ...]:
@@ -257,7 +258,7 @@ def _paler(tint: str) -> tuple[float, ...]:
     return tuple(1 - 0.28 * (1 - part) for part in to_rgb(tint))
 
 
-def _number_places(ax: Axes, top: int, bottom: int) -> None:
+def number_places(ax: Axes, top: int, bottom: int) -> None:
     """Powers of two under every fourth place, or fewer."""
     step = 4 if top - bottom <= _MOST_DIGITS else 8
     places = [place for place in range(bottom + 1, top + 1) if place % step == 0]
