@@ -1,17 +1,30 @@
-"""The bits of numbers."""
+"""Bits and what they say: of one number, and of every code of a small format."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FormatLike
-from floatsim.plot.style import FIVE, INK, cell, colour, is_dark, name_rows, new_axes, paler, several
+from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.plot.style import (
+    FIVE,
+    INK,
+    LOST_COLOUR,
+    cell,
+    colour,
+    is_dark,
+    name_rows,
+    new_axes,
+    paler,
+    several,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bit_strip"]
+__all__ = ["anatomy", "bit_strip", "code_grid"]
 
 
 def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, ax: Axes | None = None) -> Axes:
@@ -49,12 +62,7 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, 
     ax = new_axes(ax, figsize=(0.3 * width + 3, 0.5 * len(rows) + 0.8))
     for row, fmt in enumerate(rows):
         code = int(encode(value, fmt))
-        letters = fmt.layout.replace(" ", "")
-        for place, (letter, bit) in enumerate(zip(letters, f"{code:0{fmt.bits}b}", strict=True)):
-            tint = {"s": INK, "e": colour(fmt), "t": paler(colour(fmt))}[letter]
-            ax.add_patch(cell(place, row, tint))
-            ax.text(place + 0.5, row + 0.5, bit, ha="center", va="center", family="monospace",
-                    color="white" if is_dark(tint) else INK)  # fmt: skip
+        _draw_bits(ax, fmt, code, row)
         shown = float(decode(code, fmt))
         ax.annotate(f"{shown:.{max(2, 3 + fmt.precision * 3 // 10)}g}", (fmt.bits, row + 0.5), (5, 0),
                     textcoords="offset points", va="center")  # fmt: skip
@@ -63,3 +71,218 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, 
     ax.spines[:].set_visible(False)
     ax.set_title(f"{value}: sign, exponent, trailing significand")
     return ax
+
+
+def _draw_bits(ax: Axes, fmt: FloatFormat, code: int, row: float) -> None:
+    """A cell for each bit, from x = 0: the sign black, the exponent in the format's colour, the rest paler."""
+    letters = fmt.layout.replace(" ", "")
+    for place, (letter, bit) in enumerate(zip(letters, f"{code:0{fmt.bits}b}", strict=True)):
+        tint = {"s": INK, "e": colour(fmt), "t": paler(colour(fmt))}[letter]
+        ax.add_patch(cell(place, row, tint))
+        ax.text(place + 0.5, row + 0.5, bit, ha="center", va="center", family="monospace",
+                color="white" if is_dark(tint) else INK)  # fmt: skip
+
+
+# -- one number, taken apart ---------------------------------------------------------------------------------------
+
+
+def anatomy(value: Any, fmt: FormatLike = "fp16", *, ax: Axes | None = None) -> Axes:
+    """One number taken apart: what each bit counts for, what the three fields say, and what they make together.
+
+    Parameters
+    ----------
+    value : number or str
+        What to round to `fmt` (ties to even) and take apart.
+    fmt : format
+        A format of at most 32 bits, so that its bits have room.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        Its title is the value as an equation.
+
+    Raises
+    ------
+    ValueError
+        If the format has more than 32 bits, or `value` is no number.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> plot.anatomy(6.5, "fp16").get_title()
+    'FP16: + 1.625 × 2$^{2}$ = 6.5'
+    """
+    from floatsim.conversion import decode, encode
+
+    fmt = as_format(fmt)
+    if fmt.bits > 32:
+        raise ValueError(
+            f"fmt must have at most 32 bits to be drawn one by one, such as 'fp16'; {fmt.name} has {fmt.bits}"
+        )
+    code = int(encode(value, fmt))
+    number = float(decode(code, fmt))
+    ax = new_axes(ax, figsize=(max(6.0, min(0.62 * fmt.bits, 15.0)), 2.6))
+    _draw_bits(ax, fmt, code, 0)
+    signs, exponents, trailing = int(fmt.signed), fmt.exponent_bits, fmt.trailing_bits
+    field = code >> trailing & ((1 << exponents) - 1)
+    fields = _fields_in_words(fmt, number, field, code & ((1 << trailing) - 1))
+    small = "small" if fmt.bits <= 16 else "x-small"
+    for place in range(exponents):
+        _above(ax, signs + place, f"{1 << exponents - 1 - place}", small)
+    for place in range(trailing):
+        _above(
+            ax,
+            signs + exponents + place,
+            rf"$\frac{{1}}{{{2 << place}}}$" if place < 10 else "…"[: place == 10],
+            "large",
+        )
+    ends = [0, signs, signs + exponents, fmt.bits]
+    for (left, right), words in zip(itertools.pairwise(ends), fields, strict=True):
+        if left < right:
+            ax.plot([left + 0.08, left + 0.08, right - 0.08, right - 0.08], [1.1, 1.22, 1.22, 1.1], color=INK, lw=1)
+            ax.text((left + right) / 2, 1.32, words, ha="center", va="top", color=INK, linespacing=1.4)
+    ax.set(xlim=(-0.4, fmt.bits), ylim=(2.45, -0.55), xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    ax.set_title(f"{fmt.name}: {_equation(fmt, number, field)}", fontsize="x-large")
+    return ax
+
+
+def _above(ax: Axes, place: float, words: str, size: str | None) -> None:
+    ax.text(place + 0.5, -0.12, words, ha="center", va="bottom", fontsize=size, color=INK)
+
+
+def _exponent_and_significand(fmt: FloatFormat, number: float, field: int) -> tuple[int, float]:
+    """As the fields have them: below the smallest normal number the exponent stays, and the significand is below 1."""
+    exponent = max(field, 1 if fmt.has_subnormals else 0) - fmt.bias
+    return exponent, math.ldexp(abs(number), -exponent)
+
+
+def _fields_in_words(fmt: FloatFormat, number: float, field: int, trailing: int) -> tuple[str, str, str]:
+    """What the sign, the exponent and the trailing significand say."""
+    sign = "sign\n" + ("−" if number < 0 or str(number)[0] == "-" else "+")
+    binary = f"exponent\n{field:0{fmt.exponent_bits}b} = {field}"
+    if not math.isfinite(number):
+        return sign, f"{binary}", "no number" if math.isnan(number) else "none: infinity"
+    exponent, significand = _exponent_and_significand(fmt, number, field)
+    hidden = 0 if fmt.has_subnormals and field == 0 else 1
+    offset = f"{field if hidden else 1} − {fmt.bias} = {exponent}".replace("= -", "= −")
+    binary += f"\n{offset}" if hidden else f": subnormal\n{offset}"
+    digits = f"{hidden}.{trailing:0{fmt.trailing_bits}b}" if fmt.trailing_bits else f"{hidden}"
+    words = f"significand\n{digits} = {significand!r}"
+    return sign, binary, words + f"\n(the {hidden} before the point is not stored)" * (fmt.trailing_bits > 4)
+
+
+def _equation(fmt: FloatFormat, number: float, field: int) -> str:
+    if math.isnan(number):
+        return "NaN, not a number"
+    sign = "−" if str(number)[0] == "-" else "+"
+    if not math.isfinite(number):
+        return f"{sign} infinity"
+    exponent, significand = _exponent_and_significand(fmt, number, field)
+    return f"{sign} {significand!r} × 2$^{{{exponent}}}$ = {number!r}".replace("= -", "= −")
+
+
+# -- every code of a small format ----------------------------------------------------------------------------------
+
+
+def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Every code of a small format: the first four bits choose the row of 16, or fewer, the last four the column.
+
+    Numbers that share an exponent share a tint, and the next exponent has the other one of two. Hatched: subnormal.
+    White: zero. Black: infinities and NaN. Values are rounded to three digits.
+
+    Parameters
+    ----------
+    fmt : format
+        One of at most 8 bits.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Above the picture. Default: the name, and how many codes are what.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the format has more than 8 bits.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.code_grid("e2m1")
+    >>> [text.get_text() for text in ax.texts]
+    ['0', '.5', '1', '1.5', '2', '3', '4', '6', '−0', '−.5', '−1', '−1.5', '−2', '−3', '−4', '−6']
+    """
+    import numpy as np
+    from matplotlib.patches import Rectangle
+
+    from floatsim.conversion import decode
+
+    fmt = as_format(fmt)
+    if fmt.bits > 8:
+        raise ValueError(f"fmt must have at most 8 bits, such as 'e4m3'; {fmt.name} has {fmt.bits}")
+    codes = fmt.codes()
+    values = decode(codes, fmt)
+    columns = min(16, codes.size)
+    rows = codes.size // columns
+    ax = new_axes(ax, figsize=(0.62 * columns + 0.8, 0.36 * rows + 1.1))
+    kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
+    for code, value in zip(codes.tolist(), values.tolist(), strict=True):
+        row, column = divmod(code, columns)
+        subnormal = 0 < abs(value) < fmt.smallest_normal
+        kind = (
+            "subnormal" if subnormal else "" if math.isfinite(value) else "NaN" if math.isnan(value) else "infinities"
+        )
+        odd = code >> fmt.trailing_bits & 1
+        tint = LOST_COLOUR if lost else "white" if value == 0 else _tint(fmt, odd)
+        if subnormal:
+            tint = paler(colour(fmt))
+        if kind:
+            kinds[kind] += 1
+        ax.add_patch(cell(column, row, tint))
+        if subnormal:
+            ax.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor="none", hatch="////",
+                                   edgecolor="white", linewidth=0))  # fmt: skip
+        if value == 0:
+            ax.add_patch(
+                Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, facecolor="none", edgecolor=INK, linewidth=0.8)
+            )
+        ax.text(column + 0.5, row + 0.52, _three_digits(value), ha="center", va="center", fontsize="small",
+                color="white" if is_dark(tint) else INK)  # fmt: skip
+    ax.set(xlim=(0, columns), ylim=(rows, 0))
+    ax.set_xticks(np.arange(columns) + 0.5, [f"{i:X}" for i in range(columns)])
+    ax.set_yticks(np.arange(rows) + 0.5, [f"{i:X}" for i in range(rows)])
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    if title is None:
+        counted = [f"{codes.size} codes", *(f"{n} {kind}" for kind, n in kinds.items() if n)]
+        title = f"{fmt.name}: {', '.join(counted)}"
+    ax.set_title(title)
+    return ax
+
+
+def _tint(fmt: FloatFormat, odd: int) -> Any:
+    from matplotlib.colors import to_rgb
+
+    strength = 0.75 if odd else 0.5
+    return tuple(1 - strength * (1 - part) for part in to_rgb(colour(fmt)))
+
+
+def _three_digits(value: float) -> str:
+    """At most six letters: "448", ".0137", "1.5e-5", "∞", "NaN"."""
+    if math.isnan(value):
+        return "NaN"
+    sign, size = "−" if str(value)[0] == "-" else "", abs(value)
+    if size == float("inf"):
+        return f"{sign}∞"
+    text = f"{size:.3g}" if size < 1000 else f"{size:.5g}"
+    if "e" in text:
+        digits, exponent = f"{size:.2g}".split("e")
+        return f"{sign}{digits}e{int(exponent)}"
+    return sign + (text.removeprefix("0") if size and size < 1 else text)

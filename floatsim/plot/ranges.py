@@ -249,3 +249,88 @@ def format_ranges(
     if title is not None:
         ax.set_title(title)
     return ax
+
+
+# -- scaling before rounding ---------------------------------------------------------------------------------------
+
+
+def scale_sweep(
+    x: Any,
+    fmt: FormatLike = "e4m3",
+    *,
+    exponents: tuple[int, int] = (-4, 32),
+    mark: int | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """What becomes of a tensor that is multiplied by a power of two before it is rounded, for each power.
+
+    The finite non-zero numbers are stacked as shares: black at the bottom those that become zero, hatched the subnormal
+    ones, in the format's colour the normal ones, black at the top those beyond the largest number.
+
+    Parameters
+    ----------
+    x : array_like
+        The tensor: real numbers of any shape, or a FloatArray.
+    fmt : format
+        Where to.
+    exponents : (int, int)
+        The first and the last k of the scales 2**k.
+    mark : int, optional
+        A k to draw a line at.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Above the picture.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If `x` has no finite non-zero number, or the exponents are not in order.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.scale_sweep([1e-6, 1e-3], "e4m3", exponents=(0, 24))
+    >>> [text.get_text() for text in ax.texts]
+    ['lost to zero', 'subnormal', 'normal', 'overflow']
+    """
+    import numpy as np
+
+    fmt, values = as_format(fmt), nonzero(x)
+    first, last = exponents
+    if not first < last:
+        raise ValueError(f"exponents must be two integers, the smaller one first, such as (-4, 32); got {exponents!r}")
+    scales = np.arange(first, last + 1)
+    found = [fates(np.ldexp(values, k), fmt) for k in scales]
+    layers = np.array([[f.flushed, f.subnormal, f.normal, f.overflowed] for f in found]).T
+    tops = layers.cumsum(axis=0)
+    ax = new_axes(ax, figsize=(8, 3.8))
+    tint = colour(fmt)
+    styles: list[dict[str, Any]] = [
+        {"color": LOST_COLOUR}, {"facecolor": "white", "edgecolor": tint, "hatch": "//////"}, {"color": tint},
+        {"color": LOST_COLOUR},
+    ]  # fmt: skip
+    words = ("lost to zero", "subnormal", "normal", "overflow")
+    for layer, top, style, word in zip(layers, tops, styles, words, strict=True):
+        ax.bar(scales, layer, 1.0, top - layer, lw=0, **style)
+        inner = layer[2:-2] if layer.size > 6 else layer  # where a word has room to its left and right
+        if inner.size and inner.max() > 0.12:
+            at = int(np.median(np.flatnonzero(inner >= 0.9 * inner.max()))) + (layer.size - inner.size) // 2
+            on_white = "hatch" in style
+            box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"} if on_white else None
+            ax.text(scales[at], float((top - layer / 2)[at]), word, ha="center", va="center", bbox=box,
+                    color=INK if on_white else "white")  # fmt: skip
+    if mark is not None:
+        ax.axvline(mark, color=INK, lw=1.2, ls=(0, (4, 2)))
+    ax.set(xlim=(first - 0.5, last + 0.5), ylim=(0, 1), xlabel="multiplied by", ylabel="share of the non-zero numbers")
+    powers_of_two(ax)
+    ax.yaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")
+    ax.spines[["top", "right"]].set_visible(False)
+    if title is not None:
+        ax.set_title(title)
+    return ax
