@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from floatsim.checks import as_flag, as_index
 from floatsim.formats import FP16, FP32, FloatFormat, FormatLike, as_format
+from floatsim.hashing import hashed_once
 from floatsim.rounding import Attributes, Overflow, OverflowLike, Rounding, RoundingLike, as_member
 from floatsim.tensorcore.architectures import (
     ARCHITECTURES,
@@ -166,6 +167,7 @@ class ProductLeaf(Leaf):
         return [_value_text(self.format, show), *self._product_texts(show), *self._manner_texts(show)]
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Sequential(ProductLeaf):
     """One accumulator, k ascending: acc = +0 (or c, rounded to the format); acc = round(acc + p), p = round(a*b).
@@ -228,6 +230,7 @@ class Sequential(ProductLeaf):
         return super()._product_texts(show)
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Pairwise(ProductLeaf):
     """A tree of adds: the terms are its leaves, and every inner node is one rounding of the sum of two.
@@ -288,6 +291,7 @@ class Pairwise(ProductLeaf):
 _TREES_KNOWN = f"known are {', '.join(TREES)}"
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Kahan(ProductLeaf):
     """Kahan's compensated sum, every operation rounded to the format.
@@ -326,6 +330,7 @@ class Kahan(ProductLeaf):
         self._settle_product(product, product_rounding)
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Neumaier(ProductLeaf):
     """Neumaier's compensated sum (Kahan-Babuska), every operation rounded to the format.
@@ -365,6 +370,7 @@ class Neumaier(ProductLeaf):
         self._settle_product(product, product_rounding)
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Exact(Leaf):
     """The exact sum of the exact products, rounded once to the format; `c` is one more exact term.
@@ -398,6 +404,7 @@ class Exact(Leaf):
         self._settle(format, rounding, ftz, daz, overflow)
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class TensorCore(Accumulation):
     """The sum of a matrix unit, bit for bit: products are exact, and a block of them is added at once.
@@ -504,6 +511,7 @@ class _Composite(Accumulation):
         return self.outer.result_format
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Strided(_Composite):
     """Lane l sums the terms l, l + lanes, l + 2*lanes, ... by `inner`; `outer` joins the lanes in their order.
@@ -546,6 +554,7 @@ class Strided(_Composite):
         return [show(self.inner), str(self.lanes), show(self.outer)]
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Blocked(_Composite):
     """Blocks of `every` terms (the last may be short), each summed by `inner` from its own zero; `outer` adds their
@@ -586,6 +595,7 @@ class Blocked(_Composite):
         return [show(self.inner), str(self.every), show(self.outer)]
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class SplitK(_Composite):
     """K cut into `parts` of ceil(K / parts) terms each; otherwise as `Blocked`. Parts without a term are skipped.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 from floatsim.checks import as_flag, as_index
@@ -45,6 +46,11 @@ class Context:
     seed: SeedLike | None = None
     random_bits: int = 32
     backend: str = "emulator"
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        """Of a rounding under these defaults."""
+        return Attributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
 
 _CURRENT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
@@ -204,7 +210,4 @@ def _resolve_context(settled: Context, offset: int = 0, return_flags: bool = Fal
         raise ValueError("stochastic rounding needs a seed: pass seed=, or set one with fs.context(seed=...)")
     elif isinstance(seed, RandomStream):
         seed = seed.next_seed()
-    attributes = Attributes(
-        settled.rounding, settled.overflow, settled.daz, settled.ftz, settled.tininess, settled.random_bits
-    )
-    return Manner(attributes, seed, offset, return_flags)
+    return Manner(settled.attributes, seed, offset, return_flags)

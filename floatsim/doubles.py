@@ -14,7 +14,7 @@ from floatsim_kernels import gemm_doubles as loops
 from floatsim import reference
 from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf
 from floatsim.formats import FP64, FloatFormat
-from floatsim.leaves import FastLeaf, Terms
+from floatsim.leaves import FastLeaf, Terms, quantum
 from floatsim.rounding import Attributes, Rounding
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ _FARTHEST = 900
 """Exponents up to which float64 has room for the constants of rounding."""
 
 
-def _quantum(fmt: FloatFormat) -> int:
-    """Exponent of the quantum of the subnormals."""
-    return fmt.emin - fmt.trailing_bits
+_HEIGHT = 96
+"""Of trees: 64, or NumPy's: up to 64 halvings, 16 terms one after the other, 3 levels and 7 terms more."""
 
 
 def _sign(how: Attributes) -> float:
@@ -87,7 +86,7 @@ def can_round(fmt: FloatFormat, how: Attributes) -> bool:
         and fmt.has_nan
         and fmt.precision <= (20 if stochastic else 50)
         and how.random_bits <= (32 if stochastic else 64)
-        and _quantum(fmt) >= -_FARTHEST
+        and quantum(fmt) >= -_FARTHEST
         and fmt.emax <= _FARTHEST
     )
 
@@ -104,22 +103,22 @@ def _nearest_does(fmt: FloatFormat, terms: Terms, both_terms: bool) -> bool:
 
     Of two terms on the format's grid, P <= p, neither is a midpoint.
     """
-    p, bits, quantum = fmt.precision, terms.precision, _quantum(fmt)
-    lowest, highest = min(quantum, terms.lowest), max(fmt.emax + 1, terms.highest)
+    p, bits, least = fmt.precision, terms.precision, quantum(fmt)
+    lowest, highest = min(least, terms.lowest), max(fmt.emax + 1, terms.highest)
     if highest + 2 - lowest <= FP64.precision:
         return True  # the sums are exact
     if bits + p > 50 or p > 25:
         return False
     if both_terms:
-        return bits <= p and terms.lowest >= quantum
-    return bits <= p or quantum > min(terms.highest, fmt.emax) - FP64.precision
+        return bits <= p and terms.lowest >= least
+    return bits <= p or least > min(terms.highest, fmt.emax) - FP64.precision
 
 
 def _holds(fmt: FloatFormat, terms: Terms) -> bool:
     """Whether all terms are numbers of the format."""
     return (
         terms.precision <= fmt.precision
-        and terms.lowest >= _quantum(fmt)
+        and terms.lowest >= quantum(fmt)
         and terms.highest <= fmt.emax
         and fmt.has_signed_zero
         and (fmt.has_infinity or not _infinite(terms))
@@ -138,7 +137,7 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     if terms.b is None or product is None or _holds(product, terms):
         product = None
     # products are exact in float64
-    if terms.precision > FP64.precision or terms.lowest < _quantum(FP64) or terms.highest > _FARTHEST:
+    if terms.precision > FP64.precision or terms.lowest < quantum(FP64) or terms.highest > _FARTHEST:
         return None
     if not can_round(fmt, attributes) or (product and not can_round(product, product_attributes)):
         return None
@@ -156,11 +155,12 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     if rule == loops.EVEN and not _nearest_does(fmt, Terms(product) if product else terms, isinstance(leaf, Pairwise)):
         rule = loops.EVEN_FROM_ODD
     # one rounding multiplies by at most 1 + 2**(1 - p) or adds a least quantum; and the bound itself is rounded
-    growth = (1 + 2.0 ** (1 - least)) ** (loops.DEPTH + 1) * (1 + 2.0**-40)
-    slack = loops.DEPTH * sum(2.0 ** _quantum(f) for f in (fmt, product or fmt))
+    tree = isinstance(leaf, Pairwise)
+    growth = (1 + 2.0 ** (1 - least)) ** ((_HEIGHT if tree else loops.DEPTH) + 1) * (1 + 2.0**-40)
+    slack = (1 if tree else loops.DEPTH) * sum(2.0 ** quantum(f) for f in (fmt, product or fmt))
     rules = np.array([rule, product_rule], np.int64)
     extra = (rules, sign, turn, grid, product_grid, growth, slack)
-    if isinstance(leaf, Pairwise):
+    if tree:
         return FastLeaf(FP64, _tree, extra)
     if isinstance(leaf, Kahan | Neumaier):
         return FastLeaf(FP64, _compensated, (int(isinstance(leaf, Neumaier)), *extra))
@@ -204,5 +204,5 @@ def _compensated(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: 
 def _tree(
     a: Any, b: Any, out: Any, ranges: Any, index: Any, seeds: Any, orders: Any, merges: Any, depth: int, *arguments: Any
 ) -> None:
-    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.TREE_ROWS + depth, index)
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.rows_of_tree(depth), index)
     loops.tree(a, b, rows_of(out), ranges, index, seeds, orders, merges, depth, *arguments, *work)

@@ -16,9 +16,11 @@ import functools
 import math
 import re
 import struct
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from floatsim.hashing import hashed_once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +48,7 @@ class Specials(enum.Enum):
     """Unsigned powers of two without a zero; the code with all bits set is NaN (OCP E8M0)."""
 
 
+@hashed_once
 @dataclass(frozen=True, repr=False)
 class FloatFormat:
     """A binary floating-point format of at most 64 bits whose values are all float64 values.
@@ -125,18 +128,6 @@ class FloatFormat:
                 f"the values must be float64 values: with bias {self.bias} the largest exponent is "
                 f"{self.emax} (at most 1023) and the smallest quantum 2**{self.emin - t} (at least 2**-1074)"
             )
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.exponent_bits, self.trailing_bits, self.specials.value, self.bias))
-
-    def __hash__(self) -> int:
-        return self._hash  # formats are keys of tables wherever an operation starts
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            f.name: getattr(self, f.name) for f in fields(self)
-        }  # nothing that is derived: hashes differ by process
 
     @classmethod
     def ieee(cls, exponent_bits: int, trailing_bits: int, name: str | None = None) -> FloatFormat:
@@ -448,6 +439,11 @@ def as_format(x: FormatLike) -> FloatFormat:
         dtype = None
     if dtype is None:
         raise TypeError(f"a format is a FloatFormat, a name or a dtype, not {x!r}")
-    if (fmt := _LOOKUP.get(dtype.name)) is not None:
+    if (fmt := _of_dtype(dtype)) is not None:
         return fmt
     raise ValueError(f"no format has the dtype {dtype}; for integers and others name the format you want")
+
+
+@functools.lru_cache(maxsize=64)
+def _of_dtype(dtype: np.dtype[Any]) -> FloatFormat | None:
+    return _LOOKUP.get(dtype.name)

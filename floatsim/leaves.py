@@ -6,12 +6,17 @@ from typing import Any, NamedTuple
 
 from floatsim.formats import FloatFormat
 
-__all__ = ["FastLeaf", "Terms"]
+__all__ = ["FastLeaf", "Terms", "embeds", "quantum"]
 
 
-def _quantum(fmt: FloatFormat) -> int:
+def quantum(fmt: FloatFormat) -> int:
     """Exponent of the quantum of the subnormals."""
     return fmt.emin - fmt.trailing_bits
+
+
+def embeds(fmt: FloatFormat, carrier: FloatFormat) -> bool:
+    """Whether every finite value of a format is one of the carrier's."""
+    return fmt.precision <= carrier.precision and quantum(fmt) >= quantum(carrier) and fmt.emax <= carrier.emax
 
 
 class Terms(NamedTuple):
@@ -28,7 +33,7 @@ class Terms(NamedTuple):
     @property
     def lowest(self) -> int:
         """Every term is a multiple of 2**lowest."""
-        return _quantum(self.a) + (_quantum(self.b) if self.b else 0)
+        return quantum(self.a) + (quantum(self.b) if self.b else 0)
 
     @property
     def highest(self) -> int:

@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from floatsim.hashing import hashed_once
+
 __all__ = [
     "ABSORBED", "DIVIDE_BY_ZERO", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL", "UNDERFLOW",
     "Attributes", "FloatClass", "Overflow", "OverflowLike", "Rounding", "RoundingLike", "Tininess", "TininessLike",
@@ -123,6 +125,7 @@ def as_member(kind: type[E], x: Any, argument: str) -> E:
     raise TypeError(f"{argument} must be a {kind.__name__} or its name, not {x!r}")
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Attributes:
     """Everything that one rounding needs to know besides the format it rounds to."""

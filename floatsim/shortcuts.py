@@ -15,6 +15,7 @@ from floatsim_kernels import carriers, machine, packed
 from floatsim import reference
 from floatsim.contexts import Manner
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.leaves import embeds
 from floatsim.rounding import Attributes, Overflow, Rounding
 
 if TYPE_CHECKING:
@@ -227,15 +228,9 @@ _UFUNCS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _fits(fmt: FloatFormat, carrier: FloatFormat) -> bool:
-    """Whether every finite number of a format is one of the carrier."""
-    quantum, other = (f.emin - f.trailing_bits for f in (fmt, carrier))
-    return fmt.precision <= carrier.precision and quantum >= other and fmt.emax <= carrier.emax
-
-
 def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
     """The result codes of an operation by the processor's own FP32 or FP64, on operands that fit; None if it cannot."""
-    if fmt not in _NATIVE or name not in _UFUNCS or not all(_fits(source, fmt) for _, source in operands):
+    if fmt not in _NATIVE or name not in _UFUNCS or not all(embeds(source, fmt) for _, source in operands):
         return None
     how = manner.attributes
     if not _is_plain(how) or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:

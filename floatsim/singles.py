@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ from floatsim_kernels import single_steps as steps
 from floatsim import doubles, reference
 from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf, Sequential
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
-from floatsim.leaves import FastLeaf, Terms
+from floatsim.leaves import FastLeaf, Terms, embeds, quantum
 from floatsim.rounding import Attributes, Overflow, Rounding
 
 if TYPE_CHECKING:
@@ -34,13 +35,25 @@ _ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 16, 512, 32  # of scratch: it stays in
 _LANES, _LINE = 16, 64
 
 
-def _aligned(rows: int, columns: int, dtype: Any) -> NDArray[Any]:
-    """Scratch whose rows start on cache lines; `columns` is a multiple of the lanes."""
-    size = rows * columns * dtype.itemsize
-    memory = np.zeros(size + _LINE, np.uint8)
-    skip = -memory.__array_interface__["data"][0] % _LINE
-    scratch: NDArray[Any] = memory[skip : skip + size].view(dtype).reshape(rows, columns)
-    return scratch
+class _Scratch(threading.local):
+    """A thread's room to compute in, for one kernel after the other: new memory costs more than small products."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, heights: tuple[int, int], width: int, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Arrays of zeros whose rows start on cache lines; `width` is a multiple of the lanes."""
+        row: int = width * dtype.itemsize
+        size = sum(heights) * row
+        if self._memory.size < size:
+            memory = np.empty(size + _LINE, np.uint8)
+            self._memory = memory[-memory.__array_interface__["data"][0] % _LINE :]
+        zeros = self._memory[:size].view(dtype).reshape(-1, width)
+        zeros[...] = 0
+        return zeros[: heights[0]], zeros[heights[0] :]
+
+
+_SCRATCH = _Scratch()
 
 
 class _InDoubles(NamedTuple):
@@ -63,26 +76,27 @@ class Tiled(NamedTuple):
     grid: NDArray[np.uint32]
     scratch: Any = np.dtype(np.float32)
     rest: Rest = None
-    scratch_rows: int = 1
+    scratch_rows: int = 1  # for each row of the result; 0: as many as a tree needs
 
     def __call__(
         self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], ranges: NDArray[Any], index: NDArray[Any],
-        seeds: NDArray[Any], *programs: Any,
+        seeds: NDArray[Any], *more: Any,
     ) -> None:  # fmt: skip
+        """`more` is whether sums in order are fresh, or a tree's programs."""
         parts, rows, columns = out.shape
         across = -(-columns // _COLUMNS)
         width = -(-columns // max(across, 1) // _LANES) * _LANES
         failed = np.zeros((parts, rows, across), np.bool_)
-        if programs:
-            heights = programs[-1] * min(rows, _TREE_ROWS), 4
-        else:
+        if self.scratch_rows:
             heights = self.scratch_rows * min(rows, _ROWS), _DEPTH
-        scratch = [_aligned(height, width, self.scratch) for height in heights]
-        self.kernel(*scratch, failed, a, b, out, ranges, index, seeds, *programs, self.direction, self.grid)
+        else:
+            heights = more[-1] * min(rows, _TREE_ROWS), 4
+        scratch = _SCRATCH.take(heights, width, self.scratch)
+        self.kernel(*scratch, failed, a, b, out, ranges, index, seeds, *more, self.direction, self.grid)
         if self.rest is None or not failed.any():
             return
         if failed.all():
-            self.rest(a, b, out, ranges, index, seeds, *programs)
+            self.rest(a, b, out, ranges, index, seeds, *more)
             return
         for part, c in np.argwhere(failed.any(axis=1)):
             j = slice(c * width, (c + 1) * width)
@@ -91,7 +105,7 @@ class Tiled(NamedTuple):
                 some = np.ascontiguousarray(out[part, i, j])[np.newaxis]
                 first = np.array([index[0] + i.start * index[1] + j.start * index[2], *index[1:]])
                 these = slice(part, part + 1)
-                self.rest(a[i], columns_of_b, some, ranges[these], first, seeds[these], *programs)
+                self.rest(a[i], columns_of_b, some, ranges[these], first, seeds[these], *more)
                 out[part, i, j] = some[0]
 
 
@@ -103,7 +117,7 @@ def _runs(marks: NDArray[np.bool_]) -> list[slice]:
 
 Rest: TypeAlias = "Tiled | _InDoubles | None"
 
-_SCRATCH = {loops.HALF: np.dtype(np.uint16), loops.SINGLE: np.dtype(np.float32), loops.DOUBLE: np.dtype(np.float64)}
+_DTYPES = {loops.HALF: np.dtype(np.uint16), loops.SINGLE: np.dtype(np.float32), loops.DOUBLE: np.dtype(np.float64)}
 
 
 # -- rows of grids -----------------------------------------------------------------------------------------------------
@@ -203,16 +217,6 @@ def _shift(row: NDArray[np.uint32]) -> int:
 # -- which kernel ------------------------------------------------------------------------------------------------------
 
 
-def _lowest(fmt: FloatFormat) -> int:
-    """Exponent of the quantum of the subnormals."""
-    return fmt.emin - fmt.trailing_bits
-
-
-def _embeds(fmt: FloatFormat, carrier: FloatFormat) -> bool:
-    """Whether every finite value of a format is one of the carrier's."""
-    return fmt.precision <= carrier.precision and _lowest(fmt) >= _lowest(carrier) and fmt.emax <= carrier.emax
-
-
 def _holds(fmt: FloatFormat, terms: Terms) -> bool:
     """Whether all terms are numbers of the format."""
     return _on_grid(fmt, terms) and terms.highest <= fmt.emax
@@ -220,16 +224,16 @@ def _holds(fmt: FloatFormat, terms: Terms) -> bool:
 
 def _on_grid(fmt: FloatFormat, terms: Terms) -> bool:
     """Whether all terms are numbers of the format, but for its range."""
-    return terms.precision <= fmt.precision and terms.lowest >= _lowest(fmt)
+    return terms.precision <= fmt.precision and terms.lowest >= quantum(fmt)
 
 
 def _products_do(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat) -> bool:
     """Whether a product rounded to float32, if it is not exact there, still rounds to the same accumulator code."""
     bits = a.precision + b.precision
-    exact = _lowest(a) + _lowest(b) >= _lowest(FP32)
-    lost = _lowest(accumulator) - 1 >= FP32.emin  # what float32 cannot hold is less than half a quantum
+    exact = quantum(a) + quantum(b) >= quantum(FP32)
+    lost = quantum(accumulator) - 1 >= FP32.emin  # what float32 cannot hold is less than half a quantum
     # 16 bits and at least half of BF16's quantum, 2**-134: a multiple of float32's 2**-149; below that, it is lost
-    short = bits <= 16 and _lowest(accumulator) >= _lowest(BF16)
+    short = bits <= 16 and quantum(accumulator) >= quantum(BF16)
     return bits <= FP32.precision and (exact or lost or short)
 
 
@@ -250,7 +254,7 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
         return None
     carrier = FP64 if fmt == FP64 else FP32
     case = _Case(leaf, terms, attributes, direction, exact)
-    if not all(_embeds(factor, carrier) for factor in case.factors):
+    if not all(embeds(factor, carrier) for factor in case.factors):
         return None
     in_doubles = doubles.leaf_kernel(leaf, terms, attributes, product_attributes)
     rest = None if in_doubles is None else _InDoubles(in_doubles)
@@ -284,18 +288,19 @@ class _Case(NamedTuple):
         self, style: int, enter: int, direction: int, grid: NDArray[np.uint32], scratch: Any = loops.SINGLE,
         rest: Rest = None,
     ) -> Tiled:  # fmt: skip
-        dtype = _SCRATCH[scratch]
+        dtype = _DTYPES[scratch]
         if isinstance(self.leaf, Kahan | Neumaier):
             kernel = loops.compensated(style, enter, scratch, isinstance(self.leaf, Neumaier))
             return Tiled(kernel, direction, grid, dtype, rest, 2)
-        kernel = (loops.in_tree if isinstance(self.leaf, Pairwise) else loops.in_order)(style, enter, scratch)
-        return Tiled(kernel, direction, grid, dtype, rest)
+        if isinstance(self.leaf, Pairwise):
+            return Tiled(loops.in_tree(style, enter, scratch), direction, grid, dtype, rest, 0)
+        return Tiled(loops.in_order(style, enter, scratch), direction, grid, dtype, rest)
 
     def plain(self) -> Tiled | None:
         """In arithmetic of the accumulator's own format."""
         fmt = self.leaf.format
         scratch = {FP32: loops.SINGLE, FP64: loops.DOUBLE}.get(fmt)
-        if fmt == FP16 and machine.has_half_arithmetic() and all(_embeds(factor, FP16) for factor in self.factors):
+        if fmt == FP16 and machine.has_half_arithmetic() and all(embeds(factor, FP16) for factor in self.factors):
             scratch = loops.HALF
         fused = self.exact and not _holds(fmt, self.terms)
         if scratch is None or self.how.overflow is not Overflow.INFINITY or (fused and not self.adds_products):
@@ -310,7 +315,7 @@ class _Case(NamedTuple):
             return None
         if fmt == BF16 and self.how.overflow is Overflow.INFINITY and rest is not None:
             return self.bfloat(rest)
-        if fmt == BF16 or not _embeds(fmt, FP32) or fmt.emax + 1 + FP32.precision - fmt.precision > FP32.emax:
+        if fmt == BF16 or not embeds(fmt, FP32) or fmt.emax + 1 + FP32.precision - fmt.precision > FP32.emax:
             return None
         if not compensated:
             if self.how.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
@@ -319,7 +324,7 @@ class _Case(NamedTuple):
             rest = self.tiled(steps.NARROW, enter, self.direction, _narrow_row(fmt, self.how))
         enter = steps.CLAMPED
         if self.exact:
-            enter = steps.EXACT_CLAMPED if terms.lowest < _lowest(fmt) else steps.EXACT
+            enter = steps.EXACT_CLAMPED if terms.lowest < quantum(fmt) else steps.EXACT
         row = quick_row(fmt, _style(self.direction), self.direction, self.how)
         overflows = self.exact and isinstance(self.leaf, Pairwise)  # before the terms are added
         if row is None or (overflows and terms.highest + _shift(row) >= FP32.emax):
@@ -371,7 +376,7 @@ class _Case(NamedTuple):
         if self.exact:
             if style == steps.NEAREST and terms.precision > BF16.precision:
                 return self.tiled(steps.ODD, steps.EXACT, steps.TOWARD_ZERO, row, rest=rest)
-            clamps = terms.lowest < _lowest(BF16) and not shares
+            clamps = terms.lowest < quantum(BF16) and not shares
             return self.quick(steps.EXACT_CLAMPED if clamps else steps.EXACT, row, rest)
         if not shares and any(factor.precision > BF16.precision for factor in self.factors):
             return self.quick(steps.CLAMPED, row, rest)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.leaves import Terms
+from floatsim.leaves import Terms, embeds
 from floatsim.tensorcore.operands import BlockScales, Matrix
 from floatsim.widening import narrow, widen
 
@@ -155,8 +155,9 @@ class Partials:
 
     def floats(self, carrier: FloatFormat) -> Floats:
         if carrier not in self._floats:
-            if carrier == FP64 and FP32 in self._floats:
-                self._floats[FP64] = self._floats[FP32].astype(np.float64)
+            other = {FP32: FP64, FP64: FP32}.get(carrier)
+            if other in self._floats and (other == FP32 or embeds(self.format, FP32)):
+                self._floats[carrier] = self._floats[other].astype(carrier.dtype)
             else:
                 codes = self.codes.astype(self.format.code_dtype, copy=False)
                 self._floats[carrier] = widen(codes, self.format, carrier)

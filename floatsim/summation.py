@@ -66,25 +66,31 @@ LAST, OUTER, SEED, PARTS = 2, 3, 4, 16
 
 
 class _Memory(threading.local):
-    """Room for partial results, taken again by the next tile of the same thread: new memory costs as much as sums."""
+    """A thread's room for partial results, taken again by the next tile: new memory costs as much as sums."""
+
+    _MOST = 1 << 23  # bytes of a block worth keeping
 
     def __init__(self) -> None:
-        self.blocks: list[NDArray[np.uint8]] = []
-        self.taken = 0
+        self._blocks: list[NDArray[np.uint8]] = []
+        self._taken = 0
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def clear(self) -> None:
+        self._taken = 0
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         size = math.prod(shape) * dtype.itemsize
-        if self.taken == len(self.blocks):
-            self.blocks.append(np.empty(size, np.uint8))
-        elif self.blocks[self.taken].size < size:
-            self.blocks[self.taken] = np.empty(size, np.uint8)
-        found = self.blocks[self.taken][:size].view(dtype).reshape(shape)
-        self.taken += 1
-        found[...] = 0
+        if size > self._MOST:
+            return np.empty(shape, dtype)
+        if self._taken == len(self._blocks):
+            self._blocks.append(np.empty(size, np.uint8))
+        elif self._blocks[self._taken].size < size:
+            self._blocks[self._taken] = np.empty(size, np.uint8)
+        found = self._blocks[self._taken][:size].view(dtype).reshape(shape)
+        self._taken += 1
         return found
 
-    def give_back(self) -> None:
-        self.taken = 0
+
+_MEMORY = _Memory()
 
 
 @dataclass
@@ -95,16 +101,16 @@ class _Evaluation:
     wanted: frozenset[str]
     sizes: tuple[int, int, int]
     draws: bool
-    memory: _Memory
-    counts: Indices = field(default_factory=lambda: np.zeros((2, 256), np.int64))
-    first: Indices = field(init=False)
     record: bool = field(init=False)
-    may_use_floats: bool = field(init=False)
+    counts: Indices = field(init=False)
+    first: Indices = field(init=False)
+    may_use_floats: bool = field(default_factory=machine.environment_is_default)
 
     def __post_init__(self) -> None:
         self.record = bool(self.wanted)
-        self.first = np.full((len(FIRST_EVENTS) if self.record else 0, *self.sizes), NEVER, np.int64)
-        self.may_use_floats = machine.environment_is_default()
+        self.counts = np.zeros((2, 256), np.int64)
+        self.first = np.empty((len(FIRST_EVENTS) if self.record else 0, *self.sizes), np.int64)
+        self.first.fill(NEVER)
 
     def evaluate(
         self, how: Accumulation, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None = None
@@ -255,7 +261,7 @@ class _Evaluation:
 
             def sums_alone(a: Floats = a, b: Floats = b, n: int = n) -> None:
                 assert fast is not None
-                fast.kernel(a, b, out[n], ranges, source.index[1:], seeds, *fast.extra)
+                fast.kernel(a, b, out[n], ranges, source.index[1:], seeds, start is None, *fast.extra)
 
             quick = sums_alone if fast is not None and fast.carrier == FP32 else None
             recorder.record(a, b, out[n], ranges, source.where, self.wanted, self.counts, self.first[:, n], quick)
@@ -267,16 +273,18 @@ class _Evaluation:
     ) -> Partials:
         carrier = fast.carrier
         batch, rows, columns = source.shape
-        out = self.memory.zeros((batch, len(ranges), rows, columns), np.dtype(carrier.dtype))
+        out = _MEMORY.take((batch, len(ranges), rows, columns), np.dtype(carrier.dtype))
         if start is not None:  # one range
             out[...] = widen(start.astype(leaf.format.code_dtype), leaf.format, carrier).reshape(out.shape)
-        programs: tuple[Any, ...] = ()
+        more: tuple[Any, ...] = ()
         if isinstance(leaf, Pairwise):
-            ranges, *programs = _programs(leaf.tree, ranges)  # type: ignore[assignment]
+            ranges, *more = _programs(leaf.tree, ranges)  # type: ignore[assignment]
+        elif not isinstance(leaf, Exact):
+            more = (start is None,)
         for n, (a, b) in enumerate(source.floats(carrier)):
             index = source.index[[0, 2, 3]]
             index[0] += n * source.index[1]
-            fast.kernel(a, b, out[n], ranges, index, seeds, *programs, *fast.extra)
+            fast.kernel(a, b, out[n], ranges, index, seeds, *more, *fast.extra)
         if not leaf.format.has_signed_zero:
             out += 0.0  # kernels round to zeros of both signs
         stacked = out[0] if batch == 1 else np.moveaxis(out, 1, 0)
@@ -334,7 +342,7 @@ class Sums(NamedTuple):
 
 
 _FAST_TILE, _RECORDED_TILE, _GENERAL_TILE = 1 << 26, 1 << 24, 1 << 21  # multiply-adds: some tens of milliseconds
-_PARTIAL_VALUES = 1 << 20  # values of partial results that a tile may hold: they should stay in the cache
+_PARTIAL_VALUES = 1 << 19  # values of partial results that a tile may hold: they should stay in the cache
 
 
 def _tiles(shape: tuple[int, int, int], depth: int, parts: int, work: int, threads: int) -> list[Tile]:
@@ -445,8 +453,9 @@ def accumulate(
     depth = a[0].shape[0] if right is None else a[0].shape[2]
     shape = (1, 1, a[0].shape[1]) if right is None else (len(pairs), a[0].shape[1], right.codes.shape[2])
     out = np.zeros(shape, how.result_format.code_dtype)
-    first = np.full((len(FIRST_EVENTS) if record else 0, *shape), NEVER, np.int64)
-    histograms = np.zeros((2, 256), np.int64)
+    if record:
+        first = np.full((len(FIRST_EVENTS), *shape), NEVER, np.int64)
+        histograms = np.zeros((2, 256), np.int64)
     terms = Terms(left.format, right.format if right else None)
     work_of_a_tile = _GENERAL_TILE
     if choice.is_fast(how, terms, manner.attributes):
@@ -456,16 +465,17 @@ def accumulate(
     seeds = np.array([manner.seed & _MASK], np.uint64)
 
     in_rows = right is None and c is None and not wanted and depth >= _LONG_ROW and left.codes.T.flags.c_contiguous
-    lock, memory = threading.Lock(), _Memory()
+    lock = threading.Lock()
 
     def work(tile: Tile) -> None:
+        _MEMORY.clear()
         sizes = tuple(s.stop - s.start for s in tile)
         if in_rows:
             found = vectors.vector_sums(how, left.codes.T[tile.columns], left.format, manner.attributes)
             if found is not None:
                 out[tile] = found
                 return
-        evaluation = _Evaluation(manner.attributes, wanted, sizes, draws, memory)
+        evaluation = _Evaluation(manner.attributes, wanted, sizes, draws)
         source: Source
         if right is None:
             values = Partials(left.format, np.ascontiguousarray(left.codes[:, tile.columns]))
@@ -476,7 +486,6 @@ def accumulate(
         start = None if c is None else Operand(c[0][tile], c[1])
         partials = evaluation.evaluate(how, source, whole, seeds, start)
         out[tile] = partials.codes.reshape(sizes)
-        memory.give_back()
         if record:
             first[:, *tile] = evaluation.first
             with lock:

@@ -38,18 +38,17 @@ def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
     left, right = (
         widen(codes[0].astype(f.code_dtype), f, fs.FP64) for codes, f in ((x, x_format), (y, y_format or fmt))
     )
-    out = np.full((len(ranges), left.shape[0], right.shape[1]), 0.0 if start is None else np.nan)
+    out = np.full((len(ranges), left.shape[0], right.shape[1]), np.nan)
     if start is not None:
         out[:] = widen(start[0][0].astype(fmt.code_dtype), fmt, fs.FP64)
-    programs = ()
+    more = (start is None,)
     if isinstance(leaf, fs.Pairwise):
-        out[:] = np.nan
         lengths = [len(range(*map(int, row))) for row in ranges]
         made = [trees.program(leaf.tree, n) for n in lengths]
         ranges = np.column_stack([ranges, np.cumsum([0, *lengths[:-1]])])
-        programs = (*(np.concatenate([p[i] for p in made]) for i in (0, 1)), 40)
+        more = (*(np.concatenate([p[i] for p in made]) for i in (0, 1)), 40)
     seeds = np.full(len(ranges), manner.seed, np.uint64)
-    fast.kernel(left, right, out, ranges, index[[0, 2, 3]], seeds, *programs, *fast.extra)
+    fast.kernel(left, right, out, ranges, index[[0, 2, 3]], seeds, *more, *fast.extra)
     return narrow(out, fs.FP64, fmt)[:, np.newaxis].astype(np.uint64)
 
 

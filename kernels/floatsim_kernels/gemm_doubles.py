@@ -12,12 +12,12 @@ the format, undoes no harm of:
 The second rounding is by addition of C = 1.5 * 2**52 quanta, a quantum being 2**(max(e, emin) - p + 1): (x + C) - C is
 x to nearest, ties to even, or in another direction if the addition rounds so. For magnitudes C is 2**52 quanta.
 
-Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N) with the start
-values on entry, each sum over the k of a range (start, stop, step). `rules` are those of sums and of products. Toward
-negative with signs turned is toward positive: `sign` is -1 to turn those of all terms and sums, `turn` those of
-products that are to be rounded. `work` has WIDTH columns, begins at a cache line, and holds zeros on entry, except for
-the row NUMBERS: uint32, n * index[2] for the n-th column of a block; of sixteen columns, those of the first eight stand
-in the even places.
+Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N), each sum over the
+k of a range (start, stop, step). Sums in order begin with what is there on entry, or, if they are `fresh`, with +0.
+`rules` are those of sums and of products. Toward negative with signs turned is toward positive: `sign` is -1 to turn
+those of all terms and sums, `turn` those of products that are to be rounded. `work` has WIDTH columns, begins at a
+cache line, and holds zeros on entry, except for the row NUMBERS: uint32, n * index[2] for the n-th column of a block;
+of sixteen columns, those of the first eight stand in the even places.
 """
 
 import numba
@@ -144,7 +144,13 @@ def _product(rule, checked, columns, rows, values, words):
         columns.store(to, p * turn if rule == DOWN else p, skip)
 
 
-_sum_by, _product_by = row_pass(_sum, _lanes), row_pass(_product, _lanes)
+def _pair(rule, checked, columns, rows, values, words):
+    (to, row, other), (x, y, *grid) = rows, values
+    s = _SUMS[rule](y, columns.load(other), x * columns.load(row))
+    columns.store(to, _on_grid(rule, checked, s, _Grid(grid), None))
+
+
+_sum_by, _product_by, _pair_by = row_pass(_sum, _lanes), row_pass(_product, _lanes), row_pass(_pair)
 
 
 def _order(rule, checked, columns, rows, values, words):
@@ -237,6 +243,28 @@ def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
         _product_by(STOCHASTIC, True, work, width, rows, values, draws)
 
 
+@inline
+def pair_pass(rule, checked, work, width, rows, x, y, g):
+    """work[to] = round(x * work[row] + y * work[other]), rows being (to, row, other); not STOCHASTIC."""
+    values = (x, y, g[0], g[1], g[2], g[3], g[4], g[5])
+    if rule == EVEN and not checked:
+        _pair_by(EVEN, False, work, width, rows, values, ())
+    elif rule == EVEN:
+        _pair_by(EVEN, True, work, width, rows, values, ())
+    elif rule == EVEN_FROM_ODD and not checked:
+        _pair_by(EVEN_FROM_ODD, False, work, width, rows, values, ())
+    elif rule == EVEN_FROM_ODD:
+        _pair_by(EVEN_FROM_ODD, True, work, width, rows, values, ())
+    elif rule == AWAY:
+        _pair_by(AWAY, True, work, width, rows, values, ())
+    elif rule == INWARD:
+        _pair_by(INWARD, True, work, width, rows, values, ())
+    elif rule == DOWN:
+        _pair_by(DOWN, True, work, width, rows, values, ())
+    else:
+        _pair_by(ODD, True, work, width, rows, values, ())
+
+
 # -- blocks ------------------------------------------------------------------------------------------------------------
 
 _LOW, _R32, _NO_KEY = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
@@ -251,6 +279,16 @@ _ROWS, DEPTH = 32, 16
 def turn_row(work, width, row, sign):
     if sign != 1.0:
         scale_row(0, True, work, width, (row,), (sign,), ())
+
+
+@inline
+def begin(work, whole, row, sign, fresh, out, i, j0, width):
+    """Set work[row] to the start values in out[i, j0 : j0 + width]."""
+    if fresh:
+        fill_row(0, True, work, whole, (row,), (0.0,), ())
+    else:
+        copy_columns(work, row, 0, out, i, j0, width)
+    turn_row(work, whole, row, sign)
 
 
 @inline
@@ -304,8 +342,10 @@ _S = BOUNDS + 1
 SEQUENTIAL_ROWS = _S + _ROWS + DEPTH
 
 
-@kernel_of(numba.void(*COMMON, *_ROUNDINGS))
-def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product_grid, growth, slack, keys, work):
+@kernel_of(numba.void(*COMMON, numba.boolean, *_ROUNDINGS))
+def sequential(
+    a, b, out, ranges, index, seeds, fresh, rules, sign, turn, grid, product_grid, growth, slack, keys, work
+):
     """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. SEQUENTIAL_ROWS of work.
 
     Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
@@ -324,8 +364,7 @@ def sequential(a, b, out, ranges, index, seeds, rules, sign, turn, grid, product
             for i0 in range(0, rows, _ROWS):
                 some = lesser(_ROWS, rows - i0)
                 for i in range(some):
-                    copy_columns(work, _S + i, 0, out, part * rows + i0 + i, j0, width)
-                    turn_row(work, whole, _S + i, sign)
+                    begin(work, whole, _S + i, sign, fresh, out, part * rows + i0 + i, j0, width)
                 for k0 in range(0, terms, DEPTH):
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
@@ -371,9 +410,9 @@ def row_of(row, s):
     return s if row == S else s + 1 if row == COMP else row
 
 
-@kernel_of(numba.void(*COMMON, numba.int64, *_ROUNDINGS))
+@kernel_of(numba.void(*COMMON, numba.boolean, numba.int64, *_ROUNDINGS))
 def compensated(
-    a, b, out, ranges, index, seeds, neumaier, rules, sign, turn, grid, product_grid, growth, slack, keys, work
+    a, b, out, ranges, index, seeds, fresh, neumaier, rules, sign, turn, grid, product_grid, growth, slack, keys, work
 ):  # fmt: skip
     """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
 
@@ -395,8 +434,7 @@ def compensated(
             for i0 in range(0, rows, _ROWS):
                 some = lesser(_ROWS, rows - i0)
                 for i in range(some):
-                    copy_columns(work, _PAIRS + 2 * i, 0, out, part * rows + i0 + i, j0, width)
-                    turn_row(work, whole, _PAIRS + 2 * i, sign)
+                    begin(work, whole, _PAIRS + 2 * i, sign, fresh, out, part * rows + i0 + i, j0, width)
                     copy_columns(work, _PAIRS + 2 * i + 1, 0, work, ZERO, 0, whole)
                 for k0 in range(0, terms, DEPTH):
                     depth = lesser(DEPTH, terms - k0)
@@ -431,8 +469,13 @@ def compensated(
                     copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
 
 
-TREE_ROWS = STATE + 1
-"""And as many as `depth`."""
+_TREE_ROWS, _WORTH_A_LOOK = 16, 4
+_OTHER_TERM, _STACK = STATE, STATE + 1
+
+
+def rows_of_tree(depth):
+    """How many rows of work a tree needs whose program holds at most `depth` values at a time."""
+    return _STACK + _TREE_ROWS * (depth + 1)
 
 
 @kernel_of(numba.void(*COMMON, array(numba.int32, 1), array(numba.int8, 1), numba.int64, *_ROUNDINGS))
@@ -443,37 +486,70 @@ def tree(
     """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
     floatsim/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step; 1 of the n-th
     add at step n; a term alone is rounded as the add 0. What `out` holds on entry is not looked at.
+
+    The sums of a tree are at most (sum of magnitudes + slack * terms) * growth. The stack holds rows of results, one
+    after the other, times depth, and before them as many that a term alone is added to.
     """
     g, gp = grid_row(grid), grid_row(product_grid)
-    rows, columns = a.shape[0], b.shape[1]
+    rows, columns, rule = a.shape[0], b.shape[1], rules[SUM_RULE]
+    limit = lesser(g[_MAX], gp[_MAX])
+    in_pairs = rules[PRODUCT_RULE] == EXACT and rule != STOCHASTIC
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
         whole = padded(width)
         for part in range(ranges.shape[0]):
-            terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
-            for i in range(rows):
-                first = np.uint32(index[0] + i * index[1] + j0 * index[2])
-                top, adds = STATE, 0  # STATE stays empty
-                for n in range(ranges[part, 3], ranges[part, 3] + terms):
-                    step = np.int64(orders[n])
-                    k = ranges[part, 0] + step * ranges[part, 2]
-                    copy_columns(work, TERM, 0, b, k, j0, width)
-                    top += 1
-                    draws = draws_of(key_of(rules[PRODUCT_RULE], seeds[part], step, 0), gp, first)
-                    use = (top, np.int64(TERM))
-                    product_pass(rules[PRODUCT_RULE], True, work, whole, use, sign * a[i, k], turn, gp, draws)
-                    for _ in range(1 if terms == 1 else merges[n]):
-                        # a term alone is added to a zero of its own sign
-                        other = top - 1
-                        if terms == 1:
-                            _zero_like(0, True, work, whole, (other, top), (), ())
-                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], adds, 1), g, first)
-                        sum_pass(rules[SUM_RULE], True, work, whole, (other, top, other), 1.0, g, draws)
-                        top -= 1
+            start, stop, step, program = ranges[part, 0], ranges[part, 1], ranges[part, 2], ranges[part, 3]
+            terms = length_of(start, stop, step)
+            looks, largest = rows >= _WORTH_A_LOOK, np.uint64(0)
+            for k in range(start, stop if looks else start, step):
+                copy_columns(work, TERM, 0, b, k, j0, width)
+                code = largest_code(work, whole, np.int64(TERM))
+                largest = code if code > largest else largest
+            for i0 in range(0, rows, _TREE_ROWS):
+                some = lesser(_TREE_ROWS, rows - i0)
+                checked = not looks
+                for i in range(some if looks else 0):
+                    total = 0.0
+                    for k in range(start, stop, step):
+                        total += abs(a[i0 + i, k])
+                    bound = total * double_from_bits(largest) + slack * terms
+                    checked = checked or not bound * growth < limit
+                top, adds, n = np.int64(_STACK), 0, 0
+                while n < terms:
+                    paired = in_pairs and n + 1 < terms and merges[program + n] == 0 and merges[program + n + 1] > 0
+                    site = np.int64(orders[program + n])
+                    k0 = start + site * step
+                    copy_columns(work, TERM, 0, b, k0, j0, width)
+                    n += 2 if paired else 1
+                    top += _TREE_ROWS
+                    if paired:
+                        k1 = start + orders[program + n - 1] * step
+                        copy_columns(work, _OTHER_TERM, 0, b, k1, j0, width)
+                        for i in range(some):
+                            x, y = sign * a[i0 + i, k0], sign * a[i0 + i, k1]
+                            use = (top + i, np.int64(TERM), np.int64(_OTHER_TERM))
+                            pair_pass(rule, checked, work, whole, use, x, y, g)
                         adds += 1
-                result = STATE if terms == 1 else STATE + 1
-                if terms == 0:
-                    fill_row(0, True, work, whole, (result,), (sign * 0.0,), ())
-                turn_row(work, whole, result, sign)
-                copy_columns(out, part * rows + i, j0, work, result, 0, width)
+                    else:
+                        key = key_of(rules[PRODUCT_RULE], seeds[part], site, 0)
+                        for i in range(some):
+                            draws = draws_of(key, gp, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
+                            x, use = sign * a[i0 + i, k0], (top + i, np.int64(TERM))
+                            product_pass(rules[PRODUCT_RULE], checked, work, whole, use, x, turn, gp, draws)
+                    for _ in range(1 if terms == 1 else merges[program + n - 1] - paired):
+                        key = key_of(rule, seeds[part], adds, 1)
+                        for i in range(some):
+                            draws = draws_of(key, g, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
+                            other, last = top - _TREE_ROWS + i, top + i
+                            if terms == 1:  # a term alone is added to a zero of its own sign
+                                _zero_like(0, True, work, whole, (other, last), (), ())
+                            sum_pass(rule, checked, work, whole, (other, last, other), 1.0, g, draws)
+                        top -= _TREE_ROWS
+                        adds += 1
+                for i in range(some):
+                    result = top + i
+                    if terms == 0:
+                        fill_row(0, True, work, whole, (result,), (sign * 0.0,), ())
+                    turn_row(work, whole, result, sign)
+                    copy_columns(out, part * rows + i0 + i, j0, work, result, 0, width)

@@ -1,8 +1,9 @@
 """Matrix products in float32 and float64, sums in order, each rounded to the accumulator's grid.
 
-A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j], which holds
-the start values on entry. a (M, K), b (K, N) and out are C-contiguous float32 *values* on their formats' grids (float64
-for an FP64 accumulator). How a step is rounded, and the `grid` that it is rounded to, is single_steps.py's matter.
+A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j]. Sums in order
+begin with what is there on entry, or, if they are `fresh`, with +0. a (M, K), b (K, N) and out are C-contiguous float32
+*values* on their formats' grids (float64 for an FP64 accumulator). How a step is rounded, and the `grid` that it is
+rounded to, is single_steps.py's matter.
 
 The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
 lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and
@@ -77,7 +78,7 @@ HALF, SINGLE, DOUBLE = numba.uint16, numba.float32, numba.float64
 """What sums are computed in: codes of float16, float32, float64."""
 
 
-def arguments(scratch, programs=()):
+def arguments(scratch, more=(numba.boolean,)):
     """The types of a kernel's arguments."""
     carrier = SINGLE if scratch == HALF else scratch
     scratch = numba.types.Array(scratch, 2, "C")
@@ -87,7 +88,7 @@ def arguments(scratch, programs=()):
     integers = {n: numba.types.Array(numba.int64, n, "C", readonly=True) for n in (1, 2)}
     seeds, grid = (numba.types.Array(x, 1, "C", readonly=True) for x in (numba.uint64, numba.uint32))
     common = scratch, scratch, failed, matrix, matrix, out, integers[2], integers[1], seeds
-    return *common, *programs, numba.int64, grid
+    return *common, *more, numba.int64, grid
 
 
 _PROGRAMS = *(numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, numba.int8)), numba.int64
@@ -120,6 +121,17 @@ def copy(source, target):
 def copy_scaled(source, scale, target):
     for j in range(source.size):
         target[j] = source[j] * scale
+
+
+@inline
+def begin(quick, fresh, start, scale, row):
+    """Set sums to their start values."""
+    if fresh:
+        row[:] = np.float32(0) * scale if quick else 0
+    elif quick:
+        copy_scaled(start, scale, row)
+    else:
+        copy(start, row)
 
 
 @inline
@@ -165,7 +177,7 @@ def in_order(style, terms, scratch=SINGLE):
     quick = style >= NEAREST
 
     @kernel_of(arguments(scratch))
-    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
+    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
         wide_vectors()
         if quick:
             refuse(style, terms, a, b, grid, failed)
@@ -177,10 +189,7 @@ def in_order(style, terms, scratch=SINGLE):
         for n in range(tiles(*acc.shape, out)):
             part, i0, rows, c, j0, columns = tile(n, *acc.shape, out)
             for i in range(rows):
-                if quick:
-                    copy_scaled(out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
-                else:
-                    copy(out[part, i0 + i, j0 : j0 + columns], acc[i])
+                begin(quick, fresh, out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             while start < stop:
                 depth = min(panel.shape[0], (stop - start + step - 1) // step)
@@ -223,7 +232,7 @@ def in_order(style, terms, scratch=SINGLE):
                 if not quick:
                     copy(acc[i][:columns], target)
                 elif not failed[part, i0 + i, c]:
-                    done = finish(acc[i], target, grid, keeps_signs(style, terms), True)
+                    done = finish(acc[i], target, grid, keeps_signs(style, terms), True, fresh)
                     failed[part, i0 + i, c] = done == LEFT
                     for j in range(columns if done == ZEROS_LEFT else 0):
                         if target[j] == 0 and bits_from_float(target[j]) != grid[ZERO]:
@@ -280,7 +289,7 @@ def compensated(style, terms, scratch=SINGLE, neumaier=False):
     quick = style >= NEAREST
 
     @kernel_of(arguments(scratch))
-    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
+    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
         wide_vectors()
         if quick:
             refuse(style, terms, a, b, grid, failed)
@@ -292,10 +301,7 @@ def compensated(style, terms, scratch=SINGLE, neumaier=False):
         for n in range(tiles(most_rows, acc.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, most_rows, acc.shape[1], out)
             for i in range(rows):
-                if quick:
-                    copy_scaled(out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
-                else:
-                    copy(out[part, i0 + i, j0 : j0 + columns], acc[i])
+                begin(quick, fresh, out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
                 acc[most_rows + i] = 0
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             adds = neumaier and start < stop
@@ -334,7 +340,7 @@ def compensated(style, terms, scratch=SINGLE, neumaier=False):
                 if not quick:
                     copy(s[:columns], target)
                 elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = finish(s, target, grid, False, False) == LEFT
+                    failed[part, i0 + i, c] = finish(s, target, grid, False, False, fresh) == LEFT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
@@ -372,7 +378,7 @@ def in_tree(style, terms, scratch=SINGLE):
         scale = float_from_bits(grid[SCALE])
         unit = scale if quick else np.float32(1)
         most_rows = stack.shape[0] // depth
-        ks, ends = np.empty(4, np.int64), np.empty(4, np.int64)
+        ks, ends = np.zeros(4, np.int64), np.empty(4, np.int64)
         set_rounding(np.int32(direction))
         for n in range(tiles(most_rows, stack.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, most_rows, stack.shape[1], out)
@@ -391,9 +397,13 @@ def in_tree(style, terms, scratch=SINGLE):
                 else:
                     few, adds = 1, max(ends[0] - 1, 0)
                 at += few
-                for d in range(few):
-                    copy(b[ks[d], j0 : j0 + columns], panel[d])
                 y0, y1, y2, y3 = panel[0], panel[1], panel[2], panel[3]
+                if rows == 1 and scratch != HALF:  # not worth a copy
+                    y0, y1 = b[ks[0], j0 : j0 + columns], b[ks[1], j0 : j0 + columns]
+                    y2, y3 = b[ks[2], j0 : j0 + columns], b[ks[3], j0 : j0 + columns]
+                else:
+                    for d in range(few):
+                        copy(b[ks[d], j0 : j0 + columns], panel[d])
                 if few == 4:
                     top += most_rows
                     for i in range(rows):
@@ -401,12 +411,12 @@ def in_tree(style, terms, scratch=SINGLE):
                         if style == PLAIN:
                             x0, x1 = resized(xs[ks[0]], u[0]), resized(xs[ks[1]], u[0])
                             x2, x3 = resized(xs[ks[2]], u[0]), resized(xs[ks[3]], u[0])
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 v = plain_pair(terms, x0, y0[j], x1, y1[j])
                                 u[j] = add_floats(v, plain_pair(terms, x2, y2[j], x3, y3[j]))
                         else:
                             x0, x1, x2, x3 = xs[ks[0]] * unit, xs[ks[1]] * unit, xs[ks[2]] * unit, xs[ks[3]] * unit
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 v = pair(style, terms, x0, y0[j], x1, y1[j], g)
                                 w = pair(style, terms, x2, y2[j], x3, y3[j], g)
                                 u[j] = sum_of(style, terms, v, w, g)
@@ -416,25 +426,25 @@ def in_tree(style, terms, scratch=SINGLE):
                         u, xs = stack[top + i], a[i0 + i]
                         if style == PLAIN:
                             x0, x1 = resized(xs[ks[0]], u[0]), resized(xs[ks[1]], u[0])
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 u[j] = plain_pair(terms, x0, y0[j], x1, y1[j])
                         else:
                             x0, x1 = xs[ks[0]] * unit, xs[ks[1]] * unit
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 u[j] = pair(style, terms, x0, y0[j], x1, y1[j], g)
                 elif ends[0] > 0:
                     for i in range(rows):
                         u = stack[top + i]
                         if style == PLAIN:
                             x = resized(a[i0 + i, ks[0]], u[0])
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 if terms >= EXACT:
                                     u[j] = multiply_add(x, y0[j], u[j])
                                 else:
                                     u[j] = add_floats(u[j], multiply_floats(x, y0[j]))
                         else:
                             x = a[i0 + i, ks[0]] * unit
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 u[j] = with_term(style, terms, u[j], x, y0[j], g)
                 else:
                     top += most_rows
@@ -442,11 +452,11 @@ def in_tree(style, terms, scratch=SINGLE):
                         u = stack[top + i]
                         if style == PLAIN:
                             x = resized(a[i0 + i, ks[0]], u[0])
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 u[j] = multiply_floats(x, y0[j])
                         else:
                             x = a[i0 + i, ks[0]] * unit
-                            for j in range(u.size):
+                            for j in range(y0.size):
                                 v = x * y0[j] if terms >= EXACT else rounded_product(style, terms, x, y0[j], g)
                                 u[j] = alone(style, terms, v, g) if terms >= EXACT and length == 1 else v
                 for _ in range(adds):
@@ -460,13 +470,12 @@ def in_tree(style, terms, scratch=SINGLE):
                     top -= most_rows
             for i in range(rows):
                 target = out[part, i0 + i, j0 : j0 + columns]
-                target[:] = 0
                 if length == 0:
-                    continue
-                if not quick:
+                    target[:] = 0
+                elif not quick:
                     copy(stack[i][:columns], target)
                 elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = finish(stack[i], target, grid, True, False) == LEFT
+                    failed[part, i0 + i, c] = finish(stack[i], target, grid, True, False, True) == LEFT
                     if not keeps_signs(style, terms):
                         for j in range(columns):
                             if target[j] == 0:

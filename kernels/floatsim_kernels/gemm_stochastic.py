@@ -14,7 +14,7 @@ import functools
 
 import numpy as np
 
-from .gemm_singles import SINGLE, arguments, copy_scaled, take, tile, tiles
+from .gemm_singles import SINGLE, arguments, begin, take, tile, tiles
 from .intrinsics import (
     add32,
     and32,
@@ -74,7 +74,7 @@ def in_order(terms):
     """The kernel for terms one after the other: sites 8 * step and 8 * step + 1, of the product and of the sum."""
 
     @kernel_of(arguments(SINGLE))
-    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, direction, grid):
+    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
         wide_vectors()
         refuse(ODD, terms, a, b, grid, failed)
         mask = grid[MASK]
@@ -87,7 +87,7 @@ def in_order(terms):
         for n in range(tiles(most_rows, acc.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, most_rows, acc.shape[1], out)
             for i in range(rows):
-                copy_scaled(out[part, i0 + i, j0 : j0 + columns], np.float32(1), acc[i])
+                begin(True, fresh, out[part, i0 + i, j0 : j0 + columns], np.float32(1), acc[i])
             start, stop, step, site = ranges[part, 0], ranges[part, 1], ranges[part, 2], np.uint64(0)
             while start < stop:
                 depth = min(panel.shape[0], (stop - start + step - 1) // step)
@@ -127,7 +127,7 @@ def in_order(terms):
                     acc[i, j] = cut(bits_from_float(acc[i, j]))
                 if not failed[part, i0 + i, c]:
                     target = out[part, i0 + i, j0 : j0 + columns]
-                    failed[part, i0 + i, c] = finish(acc[i], target, grid, True, False) == LEFT
+                    failed[part, i0 + i, c] = finish(acc[i], target, grid, True, False, fresh) == LEFT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel

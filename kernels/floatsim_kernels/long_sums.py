@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
 from .grids import on_bfloat_grid, on_half_grid
@@ -383,6 +383,51 @@ def _neighbours(builder, x):
     return (builder.shuffle_vector(x, x, index) for index in indices)
 
 
+def _lane_sums(context, builder, grid, values, array, counts):
+    """See `eight_lanes`: the sums of so many rows, and of those after them, ...; ascending counts."""
+    round_vector = _VECTOR_ROUNDINGS.get(grid.instance_class, lambda builder, x: x)
+    data = context.make_array(values)(context, builder, array).data
+    vector = ir.VectorType(data.type.pointee, _LANES)
+    align = values.dtype.bitwidth // 8
+    rows, sums = [builder.bitcast(data, vector.as_pointer())], [cgutils.alloca_once(builder, vector) for _ in counts]
+    for count in counts[:-1]:
+        rows.append(builder.gep(rows[-1], [count]))
+
+    def add_rows(round_sums, look):
+        for row, acc in zip(rows, sums, strict=True):
+            builder.store(builder.load(row, align=align), acc)
+        done = ir.Constant(counts[0].type, 1)
+        for n, count in enumerate(counts):
+            with cgutils.for_range(builder, count, start=done) as loop:
+                for row, acc in zip(rows[n:], sums[n:], strict=True):
+                    x = builder.load(builder.gep(row, [loop.index]), align=align)
+                    builder.store(round_sums(builder, builder.fadd(builder.load(acc), x)), acc)
+                    look(builder.load(acc))
+            done = count
+
+    if grid.instance_class is HalfGrid:
+        beyond = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [0] * _LANES))
+
+        def look(x):
+            magnitude = builder.and_(builder.bitcast(x, _spread(x, 0).type), _spread(x, 0x7FFFFFFF))
+            over = builder.icmp_unsigned(">", magnitude, _spread(x, _HALF_MAX))
+            builder.store(builder.or_(builder.load(beyond), over), beyond)
+
+        add_rows(_soon_half_vector, look)
+        some = builder.bitcast(builder.load(beyond), ir.IntType(_LANES))
+        with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+            add_rows(round_vector, lambda x: None)
+    else:
+        add_rows(round_vector, lambda x: None)
+    found = []
+    for acc in sums:
+        joined = builder.load(acc)
+        while joined.type.count > 1:
+            joined = round_vector(builder, builder.fadd(*_neighbours(builder, joined)))
+        found.append(builder.extract_element(joined, ir.Constant(_I32, 0)))
+    return found
+
+
 @intrinsic
 def eight_lanes(typingctx, grid, values, rows):
     """((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), r the sums of every eighth number of values[: 8 * rows], one row after the
@@ -390,53 +435,24 @@ def eight_lanes(typingctx, grid, values, rows):
 
     Numba leaves LLVM's vectoriser of straight-line code out, so that loops of eight would stay scalar.
     """
-    round_vector = _VECTOR_ROUNDINGS.get(grid.instance_class, lambda builder, x: x)
 
     def codegen(context, builder, signature, args):
-        array = context.make_array(values)(context, builder, args[1])
-        vector = ir.VectorType(array.data.type.pointee, _LANES)
-        row = builder.bitcast(array.data, vector.as_pointer())
-        align = values.dtype.bitwidth // 8
-        sums = cgutils.alloca_once(builder, vector)
-
-        def add_rows(round_sums, look):
-            builder.store(builder.load(row, align=align), sums)
-            with cgutils.for_range(builder, args[2], start=ir.Constant(args[2].type, 1)) as loop:
-                x = builder.load(builder.gep(row, [loop.index]), align=align)
-                builder.store(round_sums(builder, builder.fadd(builder.load(sums), x)), sums)
-                look(builder.load(sums))
-
-        if grid.instance_class is HalfGrid:
-            beyond = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [0] * _LANES))
-
-            def look(x):
-                magnitude = builder.and_(builder.bitcast(x, _spread(x, 0).type), _spread(x, 0x7FFFFFFF))
-                over = builder.icmp_unsigned(">", magnitude, _spread(x, _HALF_MAX))
-                builder.store(builder.or_(builder.load(beyond), over), beyond)
-
-            add_rows(_soon_half_vector, look)
-            some = builder.bitcast(builder.load(beyond), ir.IntType(_LANES))
-            with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
-                add_rows(round_vector, lambda x: None)
-        else:
-            add_rows(round_vector, lambda x: None)
-        joined = builder.load(sums)
-        while joined.type.count > 1:
-            joined = round_vector(builder, builder.fadd(*_neighbours(builder, joined)))
-        return builder.extract_element(joined, ir.Constant(_I32, 0))
+        (found,) = _lane_sums(context, builder, grid, values, args[1], args[2:])
+        return found
 
     return values.dtype(grid, values, rows), codegen
 
 
-@inline
-def numpy_leaves(grid, values):
-    """The tree "numpy" of at most 128 terms."""
-    acc, done = values[0], 1
-    if values.size >= _LANES:
-        acc, done = eight_lanes(grid, values, values.size // _LANES), values.size - values.size % _LANES
-    for i in range(done, values.size):
-        acc = rounded(grid, acc + values[i])
-    return acc
+@intrinsic
+def twice_eight_lanes(typingctx, grid, values, left, right):
+    """`eight_lanes` of the first rows, and of the others, which are as many at least. Each sum waits for the one before
+    it; two at a time wait half as long."""
+
+    def codegen(context, builder, signature, args):
+        found = _lane_sums(context, builder, grid, values, args[1], args[2:])
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return types.UniTuple(values.dtype, 2)(grid, values, left, right), codegen
 
 
 @inline
@@ -444,9 +460,26 @@ def cut_of(n):
     return n // 2 - n // 2 % _LANES
 
 
+@inline
+def numpy_leaves(grid, values):
+    """The tree "numpy" of at most 128 terms, or of two such halves."""
+    left = cut_of(values.size)
+    if values.size > _LEAVES:
+        first, acc = twice_eight_lanes(grid, values, left // _LANES, (values.size - left) // _LANES)
+        done = values.size - values.size % _LANES
+    elif values.size >= _LANES:
+        first, acc = values[0], eight_lanes(grid, values, values.size // _LANES)
+        done = values.size - values.size % _LANES
+    else:
+        first, acc, done = values[0], values[0], 1
+    for i in range(done, values.size):
+        acc = rounded(grid, acc + values[i])
+    return rounded(grid, first + acc) if values.size > _LEAVES else acc
+
+
 @kernel
 def numpy_tree(source, grid, n, every, out, scratch):
-    """The trees "numpy" of blocks of `every` terms; scratch: 192."""
+    """The trees "numpy" of blocks of `every` terms; scratch: 320."""
     lefts, terms = scratch[:64], scratch[64:]
     sizes, has_left = np.empty(64, np.int64), np.empty(64, np.bool_)
     for block in range(out.size):
@@ -455,7 +488,7 @@ def numpy_tree(source, grid, n, every, out, scratch):
         sizes[0], has_left[0] = min(every, n - start), False
         going = True
         while going:
-            while sizes[depth] > _LEAVES:
+            while sizes[depth] - cut_of(sizes[depth]) > _LEAVES:
                 depth += 1
                 sizes[depth], has_left[depth] = cut_of(sizes[depth - 1]), False
             here = terms[: sizes[depth]]

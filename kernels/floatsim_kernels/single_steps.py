@@ -35,7 +35,17 @@ clamps is 2 * K - 2.
 
 import numpy as np
 
-from .intrinsics import add32, and32, bits_from_float, float_from_bits, left32, multiply_add, or32, right32
+from .intrinsics import (
+    add32,
+    and32,
+    bits_from_float,
+    float_from_bits,
+    left32,
+    multiply_add,
+    or32,
+    right32,
+    wide_vectors,
+)
 from .jit import inline
 
 TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
@@ -304,27 +314,44 @@ LEFT, DONE, ZEROS_LEFT = range(3)
 
 
 @inline
-def finish(row, target, grid, knows_signs, tells_zeros):
-    """Write a row of quick sums over its start values; or leave it, if something in it cannot be told.
+def ending(x, start, infinite, zero, unscale, knows_signs, tells_zeros):
+    """A sum as it is written."""
+    u = bits_from_float(x * unscale)
+    m = and32(u, MAGNITUDE)
+    if m == NONE and not knows_signs:
+        u = start if tells_zeros and and32(start, MAGNITUDE) == NONE else zero
+    return float_from_bits(or32(infinite, and32(u, SIGN)) if m == EXPONENT else u)
+
+
+@inline
+def finish(row, target, grid, knows_signs, tells_zeros, fresh):
+    """Write a row of quick sums over its start values, or +0 if it is fresh; or leave it, if something in it cannot be
+    told, and then what is written over fresh ones means nothing.
 
     That is what is not finite. And where the signs of zeros were not kept, a zero that came from a zero with the sign
     that sums of both signs do not have: it has that sign yet if all the terms had. Where the caller tells that,
     `tells_zeros`, it finds the start's sign there, and is told that there are such.
     """
+    wide_vectors()
     infinite, zero, unscale = grid[INFINITE], grid[ZERO], float_from_bits(grid[UNSCALE])
     limit = EXPONENT if infinite == NONE else add32(EXPONENT, ONE)
     doubts, lost = NONE, NONE
-    for j in range(target.size):
-        m, start = and32(bits_from_float(row[j]), MAGNITUDE), bits_from_float(target[j])
-        other = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
-        lost = or32(lost, ONE if other else NONE)
-        doubts = or32(doubts, ONE if m >= limit or and32(start, EXPONENT) == EXPONENT else NONE)
+    if fresh:
+        for j in range(target.size):
+            m = and32(bits_from_float(row[j]), MAGNITUDE)
+            lost = or32(lost, ONE if not knows_signs and m == NONE and zero != NONE else NONE)
+            doubts = or32(doubts, ONE if m >= limit else NONE)
+            target[j] = ending(row[j], NONE, infinite, zero, unscale, knows_signs, tells_zeros)
+    else:
+        for j in range(target.size):
+            m, start = and32(bits_from_float(row[j]), MAGNITUDE), bits_from_float(target[j])
+            other = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
+            lost = or32(lost, ONE if other else NONE)
+            doubts = or32(doubts, ONE if m >= limit or and32(start, EXPONENT) == EXPONENT else NONE)
     if doubts != NONE or (lost != NONE and not tells_zeros):
         return LEFT
-    for j in range(target.size):
-        u, start = bits_from_float(row[j] * unscale), bits_from_float(target[j])
-        m = and32(u, MAGNITUDE)
-        if m == NONE and not knows_signs:
-            u = start if tells_zeros and and32(start, MAGNITUDE) == NONE else zero
-        target[j] = float_from_bits(or32(infinite, and32(u, SIGN)) if m == EXPONENT else u)
+    if not fresh:
+        for j in range(target.size):
+            start = bits_from_float(target[j])
+            target[j] = ending(row[j], start, infinite, zero, unscale, knows_signs, tells_zeros)
     return DONE if lost == NONE else ZEROS_LEFT

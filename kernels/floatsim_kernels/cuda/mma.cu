@@ -7,6 +7,8 @@
 //   WIDE                                  1 if they are of 64 bits
 // and for block-scaled kinds, whose lanes hold a register of scales for A and one for B:
 //   SCALED                                1
+// and for the kernel `rate`:
+//   THREADS CHAINS                        of a block; accumulators of a warp
 //
 // The order of sums in `gemm` is that of fs.TensorCore: K in steps of one instruction, ascending, D of one being C of
 // the next; with `every`, as fs.Blocked(TensorCore, every * k, fs.Sequential(FP32)): a new accumulator after so many
@@ -112,4 +114,35 @@ extern "C" __global__ void gemm(const word* a, const word* b, const word* scales
         }
     }
     store(d, total, blockIdx.x);
+}
+
+// How fast the unit is: steps of CHAINS instructions from registers, on accumulators of which none waits for another.
+// Every warp has the same operands, a tile of a and CHAINS tiles of b, (32, registers) each; what comes out, `out` of
+// all threads, is looked at by nobody. `zero` is 0, which the compiler does not know: where an instruction is a sequence
+// of others, as FP8 is on some cards, it would compute once what it sees to be the same in every step.
+extern "C" __global__ void __launch_bounds__(THREADS)
+rate(const word* a, const word* b, const word* scales_a, const word* scales_b, word* out, int steps, word zero) {
+    word acc[CHAINS][D_REGISTERS], left[A_REGISTERS], right[CHAINS][B_REGISTERS], scales[2] = {0, 0}, all = 0;
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < A_REGISTERS; i++) left[i] = a[lane * A_REGISTERS + i];
+#if SCALED
+    scales[0] = scales_a[lane];
+    scales[1] = scales_b[lane];
+#endif
+#pragma unroll
+    for (int chain = 0; chain < CHAINS; chain++) {
+        for (int i = 0; i < B_REGISTERS; i++) right[chain][i] = b[(chain * 32 + lane) * B_REGISTERS + i];
+        for (int i = 0; i < D_REGISTERS; i++) acc[chain][i] = 0;
+    }
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        left[0] += zero;
+#pragma unroll
+        for (int chain = 0; chain < CHAINS; chain++) execute(acc[chain], left, right[chain], scales);
+    }
+#pragma unroll
+    for (int chain = 0; chain < CHAINS; chain++) {
+        for (int i = 0; i < D_REGISTERS; i++) all ^= acc[chain][i];
+    }
+    out[(size_t)blockIdx.x * THREADS + threadIdx.x] = all;
 }

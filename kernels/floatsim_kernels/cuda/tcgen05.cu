@@ -7,6 +7,9 @@
 //   DESCRIPTOR     what the instruction descriptor says of types and sizes (PTX ISA, 9.7.16.4.2)
 //   SCALED         1 for block-scaled kinds: 4 words for each thread of scales of A, and of B, a row's in a word; row r
 //                  is the thread's lane + 32 i for word i, and all warps hold the same (PTX ISA, 9.7.16.10.7)
+// and for the kernel `rate`, whose tiles are 128 by 256:
+//   RATE_DESCRIPTOR as DESCRIPTOR
+//   CHAIN           instructions of a step
 //
 // The order of sums in `gemm` is that of mma.cu.
 
@@ -15,9 +18,9 @@ typedef unsigned int word;
 #define A_WORDS 1024  // 128 rows of 32 bytes
 #define B_WORDS 128   // 16 columns
 #define COLUMNS 16
-#define ALLOCATED 32  // columns of tensor memory: the least there is
-#define OF_A 16       // the first column of the scales of A, and of B
-#define OF_B 20
+#define RATE_COLUMNS 256
+#define OF_A(columns) (columns)      // the first column of tensor memory with scales of A, after those of D, and of B
+#define OF_B(columns) (columns + 4)
 #define THREADS 128
 
 #define REGISTERS16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
@@ -29,7 +32,7 @@ typedef unsigned int word;
 
 struct Shared {
     __align__(256) word left[A_WORDS];
-    __align__(256) word right[B_WORDS];
+    __align__(256) word right[RATE_COLUMNS / COLUMNS * B_WORDS];
     __align__(8) unsigned long long barrier;
     word memory;  // the address of the tensor memory
 };
@@ -49,9 +52,10 @@ __device__ __forceinline__ void meet() {
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-__device__ __forceinline__ void begin(Shared& s) {
+// With so many columns of tensor memory: a power of two, from 32 on.
+template <int allocated> __device__ __forceinline__ void begin(Shared& s) {
     if (threadIdx.x < 32) {
-        asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address(&s.memory)), "n"(ALLOCATED) : "memory");
+        asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address(&s.memory)), "n"(allocated) : "memory");
         asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
     }
     if (threadIdx.x == 0) {
@@ -61,10 +65,10 @@ __device__ __forceinline__ void begin(Shared& s) {
     meet();
 }
 
-__device__ __forceinline__ void end(Shared& s) {
+template <int allocated> __device__ __forceinline__ void end(Shared& s) {
     meet();
     if (threadIdx.x < 32) {
-        asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(s.memory), "n"(ALLOCATED));
+        asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(s.memory), "n"(allocated));
     }
 }
 
@@ -84,30 +88,50 @@ __device__ __forceinline__ void get(const Shared& s, word* x) {
 __device__ __forceinline__ void put_scales(const Shared& s, const word* of_a, const word* of_b, size_t a, size_t b) {
 #if SCALED
     const word *x = of_a + (a * THREADS + threadIdx.x) * 4, *y = of_b + (b * THREADS + threadIdx.x) * 4;
-    asm volatile("tcgen05.st.sync.aligned.32x32b.x4.b32 [%4], {%0,%1,%2,%3};" ::IN(x[0]), IN(x[1]), IN(x[2]), IN(x[3]), "r"(rows(s) + OF_A) : "memory");
-    asm volatile("tcgen05.st.sync.aligned.32x32b.x4.b32 [%4], {%0,%1,%2,%3};" ::IN(y[0]), IN(y[1]), IN(y[2]), IN(y[3]), "r"(rows(s) + OF_B) : "memory");
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x4.b32 [%4], {%0,%1,%2,%3};" ::IN(x[0]), IN(x[1]), IN(x[2]), IN(x[3]), "r"(rows(s) + OF_A(COLUMNS)) : "memory");
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x4.b32 [%4], {%0,%1,%2,%3};" ::IN(y[0]), IN(y[1]), IN(y[2]), IN(y[3]), "r"(rows(s) + OF_B(COLUMNS)) : "memory");
     asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
 #endif
 }
 
-// D = A * B + D in tensor memory, the images already in shared memory; `phase` is 0, 1, 0, 1, ...
-__device__ __forceinline__ void execute(Shared& s, int phase) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // what threads wrote is seen by the unit
-    meet();
-    if (threadIdx.x == 0) {
 #if SCALED
 #define SCALES "[%4], [%5], "
 #else
 #define SCALES
 #endif
-        asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; " MNEMONIC " [%0], %1, %2, %3, " SCALES "p;}"
-                     ::"r"(s.memory), "l"(descriptor(s.left)), "l"(descriptor(s.right)), "r"((word)DESCRIPTOR),
-                       "r"(s.memory + OF_A), "r"(s.memory + OF_B) : "memory");
-        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address(&s.barrier)) : "memory");
-    }
+
+// One thread issues D = A * B + D in tensor memory, the images already in shared memory.
+template <int columns> __device__ __forceinline__ void issue(const Shared& s, word descriptor_of_both) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; " MNEMONIC " [%0], %1, %2, %3, " SCALES "p;}"
+                 ::"r"(s.memory), "l"(descriptor(s.left)), "l"(descriptor(s.right)), "r"(descriptor_of_both),
+                   "r"(s.memory + OF_A(columns)), "r"(s.memory + OF_B(columns)) : "memory");
+}
+
+// All that the thread has issued will arrive at the barrier.
+__device__ __forceinline__ void commit(Shared& s) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address(&s.barrier)) : "memory");
+}
+
+// All threads wait for it; `phase` is 0, 1, 0, 1, ...
+__device__ __forceinline__ void wait(Shared& s, int phase) {
     asm volatile("{.reg .pred done; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra AGAIN;}"
                  ::"r"(address(&s.barrier)), "r"(phase) : "memory");
     meet();
+}
+
+// What threads wrote into shared memory is seen by the unit.
+__device__ __forceinline__ void publish() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    meet();
+}
+
+__device__ __forceinline__ void execute(Shared& s, int phase) {
+    publish();
+    if (threadIdx.x == 0) {
+        issue<COLUMNS>(s, DESCRIPTOR);
+        commit(s);
+    }
+    wait(s, phase);
 }
 
 __device__ __forceinline__ void copy(word* to, const word* from, int count) {
@@ -121,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 single(const word* a, const word* b, const word* scales_a, const word* scales_b, const word* c, word* d) {
     __shared__ Shared s;
     word acc[COLUMNS];
-    begin(s);
+    begin<32>(s);
     copy(s.left, a + (size_t)blockIdx.x * A_WORDS, A_WORDS);
     copy(s.right, b + (size_t)blockIdx.x * B_WORDS, B_WORDS);
     for (int i = 0; i < COLUMNS; i++) acc[i] = c[place(blockIdx.x, i)];
@@ -130,7 +154,7 @@ single(const word* a, const word* b, const word* scales_a, const word* scales_b,
     execute(s, 0);
     get(s, acc);
     for (int i = 0; i < COLUMNS; i++) d[place(blockIdx.x, i)] = acc[i];
-    end(s);
+    end<32>(s);
 }
 
 // A product of matrices: see mma.cu.
@@ -140,7 +164,7 @@ gemm(const word* a, const word* b, const word* scales_a, const word* scales_b, c
     word acc[COLUMNS], total[COLUMNS];
     const size_t of_a = (size_t)(blockIdx.x / columns) * steps, of_b = (size_t)(blockIdx.x % columns) * steps;
     int phase = 0;
-    begin(s);
+    begin<32>(s);
     for (int i = 0; i < COLUMNS; i++) total[i] = c[place(blockIdx.x, i)];
     const int part = every ? every : steps;
     for (int start = 0; start < steps; start += part) {
@@ -159,5 +183,43 @@ gemm(const word* a, const word* b, const word* scales_a, const word* scales_b, c
         }
     }
     for (int i = 0; i < COLUMNS; i++) d[place(blockIdx.x, i)] = total[i];
-    end(s);
+    end<32>(s);
+}
+
+// How fast the unit is: steps of CHAIN instructions from shared memory on one accumulator in tensor memory, and no
+// waiting but at the end. Images of one tile of a and of 16 columns of b, of which there are 16 copies; scales are all
+// the same. `out` is a word of each thread, so that something comes out.
+extern "C" __global__ void __launch_bounds__(THREADS)
+rate(const word* a, const word* b, const word* scales_a, const word* scales_b, word* out, int steps, word) {
+    __shared__ Shared s;
+    word acc[COLUMNS];
+    begin<512>(s);
+    copy(s.left, a, A_WORDS);
+    for (int i = threadIdx.x; i < RATE_COLUMNS / COLUMNS * B_WORDS; i += THREADS) s.right[i] = b[i % B_WORDS];
+    const word at = rows(s);
+    for (int column = 0; column < RATE_COLUMNS; column++) {
+        asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" ::"r"(at + column), "r"(0) : "memory");
+    }
+#if SCALED
+    for (int i = 0; i < 4; i++) {
+        asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" ::"r"(at + OF_A(RATE_COLUMNS) + i), "r"(scales_a[0]) : "memory");
+    }
+    for (int i = 0; i < RATE_COLUMNS / 32; i++) {
+        asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" ::"r"(at + OF_B(RATE_COLUMNS) + i), "r"(scales_b[0]) : "memory");
+    }
+#endif
+    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+    publish();
+    if (threadIdx.x == 0) {
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+#pragma unroll
+            for (int i = 0; i < CHAIN; i++) issue<RATE_COLUMNS>(s, RATE_DESCRIPTOR);
+        }
+        commit(s);
+    }
+    wait(s, 0);
+    get(s, acc);
+    out[(size_t)blockIdx.x * THREADS + threadIdx.x] = acc[0];
+    end<512>(s);
 }

@@ -6,6 +6,10 @@
 //   MNEMONIC       the instruction, as "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
 //   D_REGISTERS    4, or 2 for FP16, whose registers hold two
 //   TRANSPOSABLE   1 for 16-bit operands, whose instruction says that they are not transposed
+// and for the kernel `rate`, whose tiles are 64 by 256:
+//   RATE_MNEMONIC RATE_OPERANDS   its instruction, and the numbers of its registers and descriptors
+//   RATE_REGISTERS                128, or 64 for FP16
+//   RATE_THREADS CHAIN            of a block; instructions in a row before they are waited for
 //
 // The order of sums in `gemm` is that of mma.cu.
 
@@ -84,4 +88,46 @@ gemm(const word* a, const word* b, const word*, const word*, const word* c, word
         }
     }
     for (int i = 0; i < D_REGISTERS; i++) d[place(blockIdx.x, i)] = total[i];
+}
+
+#define ADD2(x, i) "+r"(x[i]), "+r"(x[i + 1])
+#define ADD4(x, i) ADD2(x, i), ADD2(x, i + 2)
+#define ADD8(x, i) ADD4(x, i), ADD4(x, i + 4)
+#define ADD16(x, i) ADD8(x, i), ADD8(x, i + 8)
+#define ADD32(x, i) ADD16(x, i), ADD16(x, i + 16)
+#define ADD64(x, i) ADD32(x, i), ADD32(x, i + 32)
+#define ADD128(x, i) ADD64(x, i), ADD64(x, i + 64)
+#if RATE_REGISTERS == 128
+#define ACCUMULATOR(x) ADD128(x, 0)
+#else
+#define ACCUMULATOR(x) ADD64(x, 0)
+#endif
+
+// How fast the unit is: steps of CHAIN instructions from shared memory, each group of four warps on an accumulator of
+// its own. Images of one tile of a and of 8 columns of b, of which there are 32 copies; `out` is of all threads.
+extern "C" __global__ void __launch_bounds__(RATE_THREADS)
+rate(const word* a, const word* b, const word*, const word*, word* out, int steps, word) {
+    __shared__ __align__(256) word left[A_WORDS], right[32 * B_WORDS];
+    word acc[RATE_REGISTERS], all = 0;
+    for (int i = threadIdx.x; i < A_WORDS; i += RATE_THREADS) left[i] = a[i];
+    for (int i = threadIdx.x; i < 32 * B_WORDS; i += RATE_THREADS) right[i] = b[i % B_WORDS];
+#pragma unroll
+    for (int i = 0; i < RATE_REGISTERS; i++) acc[i] = 0;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    const unsigned long long of_a = descriptor(left), of_b = descriptor(right);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int i = 0; i < CHAIN; i++) {
+            asm volatile(BEGIN RATE_MNEMONIC " " RATE_OPERANDS ", " TAIL
+                         : ACCUMULATOR(acc) : "l"(of_a), "l"(of_b) : "memory");
+        }
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    }
+#pragma unroll
+    for (int i = 0; i < RATE_REGISTERS; i++) all ^= acc[i];
+    out[(size_t)blockIdx.x * RATE_THREADS + threadIdx.x] = all;
 }
