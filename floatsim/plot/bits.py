@@ -235,15 +235,13 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
         row, column = divmod(code, columns)
         subnormal = 0 < abs(value) < fmt.smallest_normal
-        kind = (
-            "subnormal" if subnormal else "" if math.isfinite(value) else "NaN" if math.isnan(value) else "infinities"
-        )
-        odd = code >> fmt.trailing_bits & 1
-        tint = LOST_COLOUR if lost else "white" if value == 0 else _tint(fmt, odd)
-        if subnormal:
-            tint = paler(colour(fmt))
-        if kind:
+        lost = "" if math.isfinite(value) else "NaN" if math.isnan(value) else "infinities"
+        if kind := "subnormal" if subnormal else lost:
             kinds[kind] += 1
+        if lost or value == 0:
+            tint: Any = LOST_COLOUR if lost else "white"
+        else:
+            tint = paler(colour(fmt)) if subnormal else _tint(fmt, code >> fmt.trailing_bits & 1)
         ax.add_patch(cell(column, row, tint))
         if subnormal:
             ax.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor="none", hatch="////",
