@@ -7,6 +7,7 @@ Where elements lie is written down here as the PTX ISA says it, lane by lane and
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -252,6 +253,9 @@ class Lanes:
     capability: tuple[int, int]
     newest: int = 13
     launches: list[str] = field(default_factory=list)
+    multiprocessors: int = 3
+    speed: float = 1e9  # operations in a millisecond
+    operations: int = 0  # that were carried out
 
     def __post_init__(self):
         self.card = Card("a card of lanes", self.capability, "0.0", "13.0")
@@ -271,11 +275,56 @@ class Lanes:
 
         def launch(grid, block, *arguments):
             self.launches.append(f"{built['source']} {name} {built['target']}")
-            run(built, name, grid, block, *arguments)
+            if name == "rate":
+                return self.rate(built, grid, block, *arguments)
+            return run(built, name, grid, block, *arguments)
 
         return launch
 
+    def timed(self, call, repeats):
+        """Events of a clock that counts operations; the first call is not timed, and every third takes ten times."""
+        call()
+        found = []
+        for i in range(repeats):
+            before = self.operations
+            call()
+            found.append((self.operations - before) / self.speed * (10 if i % 3 == 2 else 1))
+        return found
+
     # -- matrix instructions -------------------------------------------------------------------------------
+    def rate(self, built, grid, block, a, b, scales_a, scales_b, out, steps, zero):
+        """Counts the operations of what is compiled, by what the instruction itself says of its tiles."""
+        v = next(v for v in variants() if v.kernel.runs_on(self.capability) and matches(v, built))
+        define, k = built["definitions"], v.k
+        assert out.shape == (grid * block,)
+        assert zero == 0
+        for operand, x in (("a", a[0]), ("b", b[0]), ("b", b[-1])):
+            codes = fs.from_codes(read(v, operand, x), getattr(v, operand))
+            assert np.isfinite(codes.values).all()
+            assert np.abs(codes.values).max() > 0.5
+        if v.scales is not None:
+            for operand, x in (("a", scales_a[0]), ("b", scales_b[0])):
+                assert (fs.from_codes(scales_of(v, operand, x), v.scales.format).values == 1).all()
+        if built["source"] == "mma.cu":
+            m, n, k = map(int, re.search(r"m(\d+)n(\d+)k(\d+)", define["MNEMONIC"]).groups())
+            assert block == int(define["THREADS"])
+            assert len(b) == int(define["CHAINS"])
+            tiles = 4 if (m, v.a) == (8, fs.FP16) else 1  # four of a quad pair each
+            issued = block // 32 * int(define["CHAINS"]) * tiles
+        elif built["source"] == "wgmma.cu":
+            m, n, k = map(int, re.search(r"m(\d+)n(\d+)k(\d+)", define["RATE_MNEMONIC"]).groups())
+            assert block == int(define["RATE_THREADS"])
+            assert int(define["RATE_REGISTERS"]) * 128 == m * n * v.output.bits // 32
+            assert f"%{define['RATE_REGISTERS']}, " in define["RATE_OPERANDS"]
+            issued = block // 128 * int(define["CHAIN"])
+        else:
+            number = int(define["RATE_DESCRIPTOR"], 16)
+            n, m = (number >> 17 & 0x3F) << 3, (number >> 24 & 0x1F) << 4
+            assert (number ^ int(define["DESCRIPTOR"], 16)) & ~(0x3F << 17) == 0
+            assert block == 128
+            issued = int(define["CHAIN"])
+        self.operations += 2 * m * n * k * issued * int(steps) * grid
+
     def matrix(self, built, name, grid, block, a, b, scales_a, scales_b, c, d, columns=0, steps=1, every=0):
         v = [v for v in variants() if v.kernel.runs_on(self.capability) and matches(v, built)][-1]  # FP32 before TF32
         assert block == (128 if v.kernel.family != "mma" and not v.kernel.family.startswith("mma_") else 32)

@@ -1,4 +1,4 @@
-"""The one file that knows CuPy: which card there is, memory, and kernels loaded from machine code."""
+"""CuPy: which card there is, memory, kernels loaded from machine code, and how long they take."""
 
 from __future__ import annotations
 
@@ -83,6 +83,11 @@ class Cuda:
         )  # fmt: skip
 
     @cached_property
+    def multiprocessors(self) -> int:
+        """How many it has."""
+        return int(self._cupy.cuda.runtime.getDeviceProperties(self._number)["multiProcessorCount"])
+
+    @cached_property
     def _folder(self) -> Any:
         """Where machine code lies while the process runs: CuPy takes it from files."""
         return tempfile.TemporaryDirectory(prefix="floatsim-")
@@ -115,6 +120,20 @@ class Cuda:
         with self._cupy.cuda.Device(self._number):
             array: NDArray[Any] = self._cupy.asnumpy(x)
             return array
+
+    def timed(self, call: Callable[[], Any], repeats: int) -> list[float]:
+        """How long a call keeps the card busy, in milliseconds by CUDA events; one more before that is not counted."""
+        cupy, found = self._cupy, []
+        with cupy.cuda.Device(self._number):
+            call()
+            for _ in range(repeats):
+                first, last = cupy.cuda.Event(), cupy.cuda.Event()
+                first.record()
+                call()
+                last.record()
+                last.synchronize()
+                found.append(float(cupy.cuda.get_elapsed_time(first, last)))
+        return found
 
 
 _null = np.uint64(0)  # a pointer to nothing

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim import trees
+from floatsim.conversion import encode
 from floatsim.cuts import count
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.hardware import build, programs
@@ -52,6 +53,7 @@ class Device:
     """
 
     def __init__(self, number: int = 0, cuda: Any = None) -> None:
+        self.number = number
         self._cuda = Cuda(number) if cuda is None else cuda
         self._kernels: dict[Any, Callable[..., None]] = {}
 
@@ -219,6 +221,52 @@ class Device:
         found = unpack(self._cuda.receive(out), *lie.d, variant.output.code_dtype)
         whole = found.reshape(shape[0], shape[1], m, n).swapaxes(1, 2).reshape(shape[0] * m, shape[1] * n)
         return np.ascontiguousarray(whole[:rows, :columns])
+
+    # -- how fast ----------------------------------------------------------------------------------------------
+
+    def issue(self, variant: Variant, steps: int, repeats: int) -> tuple[int, list[float]]:
+        """One instruction, issued back to back by all multiprocessors, on normally distributed operands.
+
+        Parameters
+        ----------
+        variant : Variant
+        steps : int
+            How often each of them repeats its few instructions.
+        repeats : int
+            How often all of that is timed.
+
+        Returns
+        -------
+        (int, list of float)
+            Floating-point operations of one repeat, a product and a sum being two; milliseconds of each repeat.
+
+        Raises
+        ------
+        ValueError
+            For an instruction that the card does not have.
+        """
+        self._check(variant)
+        how, lie, (m, n, k) = programs.issue_of(variant), layouts(variant), variant.kernel.shape
+        normal = np.random.default_rng(0).standard_normal
+        a = pack(encode(normal((1, m, k)), variant.a), *lie.a, lie.word)
+        b = pack(encode(normal((how.chain, k, n)), variant.b), *lie.b, lie.word)
+        ones = None
+        if variant.scales is not None:
+            one, blocks = encode(1.0, variant.scales.format), k // variant.scales.every
+            ones = np.full((1, m, blocks), one), np.full((1, blocks, n), one)
+        grid = how.blocks * self._cuda.multiprocessors
+        out = self._cuda.empty((grid * how.threads,), lie.word)
+        kernel = self._kernel(programs.of_variant(variant), "rate")
+        zero = np.dtype(lie.word).type(0)
+        operands = [self._cuda.send(a), self._cuda.send(b), *self._scales(variant, ones), out, np.int32(steps), zero]
+        times: list[float] = self._cuda.timed(lambda: kernel(grid, how.threads, *operands), repeats)
+        tiles = grid * steps * how.groups * how.chain * lie.copies
+        return 2 * m * (how.columns or n) * k * tiles, times
+
+    def timed(self, call: Callable[[], Any], repeats: int) -> list[float]:
+        """Milliseconds for which a call keeps the card busy, of each repeat."""
+        found: list[float] = self._cuda.timed(call, repeats)
+        return found
 
     # -- CUDA cores --------------------------------------------------------------------------------------------
 

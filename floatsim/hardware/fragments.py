@@ -143,7 +143,8 @@ def unpack(words: Codes, layout: Layout, how: Storage, dtype: Any) -> Codes:
 class Layouts:
     """Those of A, B and D (C lies as D does), each with its storage, and those of scales, which are bytes.
 
-    `word` is the dtype of registers, `threads` how many there are for a tile.
+    `word` is the dtype of registers, `threads` how many there are for a tile. `copies` is how many tiles an instruction
+    computes, which are all the same one here.
     """
 
     a: tuple[Layout, Storage]
@@ -152,6 +153,7 @@ class Layouts:
     threads: int
     word: Any = np.uint32
     scales: tuple[Layout, Layout] | None = None
+    copies: int = 1
 
     def registers(self, operand: str) -> int:
         """How many words a thread holds of "a", "b" or "d".
@@ -219,7 +221,7 @@ def _volta(v: Variant) -> Layouts:
     by_output = {16: "c0 | c1 c2 | r0 r1 - - r2", 32: "c0 r1 c2 | r0 c1 - - r2"}
     return Layouts(
         (Layout("k0 | k1 | r0 r1 - - r2", "rk"), Storage(16)), (Layout("k0 | k1 | c0 c1 - - c2", "kc"), Storage(16)),
-        (Layout(by_output[v.output.bits], "rc"), Storage(v.output.bits)), 32,
+        (Layout(by_output[v.output.bits], "rc"), Storage(v.output.bits)), 32, copies=4,
     )  # fmt: skip
 
 

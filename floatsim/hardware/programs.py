@@ -12,7 +12,7 @@ from floatsim.hardware.instructions import Variant, variants
 from floatsim.hardware.scalars import SCALARS, Scalar, memory_type
 from floatsim.hardware.targets import PLAIN, Capability, capability_of, is_specific, runs_on
 
-__all__ = ["Program", "every_program", "of_scalars", "of_sums", "of_variant", "scalar_target"]
+__all__ = ["Issue", "Program", "every_program", "issue_of", "of_scalars", "of_sums", "of_variant", "scalar_target"]
 
 
 @dataclass(frozen=True)
@@ -49,29 +49,87 @@ _SOURCES = {"mma": "mma.cu", "mma_scaled": "mma.cu", "wgmma": "wgmma.cu", "tcgen
             "tcgen05_scaled": "tcgen05.cu"}  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Issue:
+    """How the kernel "rate" of a source fills a card with one instruction, to see how fast that is issued.
+
+    Parameters
+    ----------
+    threads, blocks : int
+        Of a block, and for each multiprocessor.
+    chain : int
+        Instructions that the source has in a row: on accumulators of their own (mma), or before they are waited for.
+    groups : int
+        How many in a block do the same: warps, or fours of warps, or the one thread that issues.
+    columns : int
+        Of a tile, where it is wider than that of single instructions: with narrow ones, shared memory is too slow.
+    """
+
+    threads: int
+    blocks: int
+    chain: int
+    groups: int
+    columns: int = 0
+
+
+_ISSUES = {
+    "mma": Issue(threads=256, blocks=2, chain=8, groups=8),
+    "wgmma": Issue(threads=256, blocks=1, chain=16, groups=2, columns=256),
+    "tcgen05": Issue(threads=128, blocks=1, chain=16, groups=1, columns=256),
+}
+
+
+def issue_of(variant: Variant) -> Issue:
+    """How an instruction is issued as fast as can be.
+
+    >>> from floatsim.hardware.instructions import find
+    >>> issue_of(find("wgmma.k16", FP16, FP16)).columns
+    256
+    """
+    return _ISSUES[variant.kernel.family.removesuffix("_scaled")]
+
+
 def _registers(v: Variant, *operands: str) -> dict[str, str]:
     return {f"{operand.upper()}_REGISTERS": str(layouts(v).registers(operand)) for operand in operands}
 
 
 def _mma(v: Variant) -> dict[str, str]:
-    return _registers(v, "d", "a", "b") | {"WIDE": str(int(v.output == FP64)), "SCALED": str(int(v.scales is not None))}
+    issue = issue_of(v)
+    return _registers(v, "d", "a", "b") | {
+        "WIDE": str(int(v.output == FP64)), "SCALED": str(int(v.scales is not None)), "THREADS": str(issue.threads),
+        "CHAINS": str(issue.chain),
+    }  # fmt: skip
 
 
 def _wgmma(v: Variant) -> dict[str, str]:
-    return _registers(v, "d") | {"TRANSPOSABLE": str(int(v.a.bits == 16))}
+    issue, (_, n, _) = issue_of(v), v.kernel.shape
+    wide = layouts(v).registers("d") * issue.columns // n
+    numbers = ",".join(f"%{i}" for i in range(wide))
+    return _registers(v, "d") | {
+        "TRANSPOSABLE": str(int(v.a.bits == 16)), "RATE_THREADS": str(issue.threads), "CHAIN": str(issue.chain),
+        "RATE_MNEMONIC": _quoted(v.mnemonic.replace(f"n{n}k", f"n{issue.columns}k")), "RATE_REGISTERS": str(wide),
+        "RATE_OPERANDS": _quoted(f"{{{numbers}}}, %{wide}, %{wide + 1}"),
+    }  # fmt: skip
 
 
 _TYPES = {FP16: 0, BF16: 1, TF32: 2, FP32: 2, E4M3: 0, E5M2: 1, E2M3: 3, E3M2: 4, E2M1: 5}
 """Of A and B in an instruction descriptor: PTX ISA, 9.7.16.4.2."""
 
 
-def _tcgen05(v: Variant) -> dict[str, str]:
-    m, n, _ = v.kernel.shape
-    fields = {4: int(v.output == FP32), 7: _TYPES[v.a], 10: _TYPES[v.b], 17: n >> 3, 24: m >> 4}
+def _descriptor(v: Variant, columns: int) -> str:
+    """What the instruction descriptor of tcgen05 says of types and sizes."""
+    fields = {4: int(v.output == FP32), 7: _TYPES[v.a], 10: _TYPES[v.b], 17: columns >> 3, 24: v.kernel.shape[0] >> 4}
     if v.scales is not None:  # bits 4 and 5, as 29 and 30, are which byte of scales comes first: 0; FP4 alone is 1
         fields |= {4: 0, 23: int(v.scales.format == E8M0)} | ({7: 1, 10: 1} if v.k == 64 else {})
-    number = hex(sum(value << place for place, value in fields.items()))
-    return {"DESCRIPTOR": number, "SCALED": str(int(v.scales is not None))}
+    return hex(sum(value << place for place, value in fields.items()))
+
+
+def _tcgen05(v: Variant) -> dict[str, str]:
+    issue = issue_of(v)
+    return {
+        "DESCRIPTOR": _descriptor(v, v.kernel.shape[1]), "SCALED": str(int(v.scales is not None)),
+        "RATE_DESCRIPTOR": _descriptor(v, issue.columns), "CHAIN": str(issue.chain),
+    }  # fmt: skip
 
 
 _DEFINITIONS = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen05,
@@ -79,7 +137,7 @@ _DEFINITIONS = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tc
 
 
 def of_variant(variant: Variant) -> Program:
-    """That of a matrix instruction: kernels "single" and "gemm".
+    """That of a matrix instruction: kernels "single", "gemm" and "rate".
 
     >>> from floatsim.hardware.instructions import find
     >>> of_variant(find("mma.m16n8k16", FP16, FP16)).definitions["A_REGISTERS"]
