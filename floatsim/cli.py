@@ -363,6 +363,7 @@ def survey(
 
 for _command in (
     hardware_commands.probe, hardware_commands.compare, hardware_commands.capture, hardware_commands.check_silicon,
+    hardware_commands.bench_hardware,
 ):  # fmt: skip
     app.command()(_command)
 

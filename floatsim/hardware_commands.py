@@ -1,4 +1,4 @@
-"""The commands about silicon: probe, compare, capture and check-silicon. `floatsim.cli` gives them their names."""
+"""The commands about silicon: probe, compare, capture, check-silicon, bench-hardware. `floatsim.cli` names them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from floatsim.hardware.cards import Question
     from floatsim.hardware.comparisons import Comparison
+    from floatsim.hardware.device import Device
     from floatsim.hardware.protocol import Dots
 
-__all__ = ["capture", "check_silicon", "compare", "probe", "the_card"]
+__all__ = ["bench_hardware", "capture", "check_silicon", "compare", "probe", "the_card"]
 
 Only = Annotated[
     list[str] | None,
@@ -42,7 +43,7 @@ _WITHOUT = (
 # -- a card ----------------------------------------------------------------------------------------------------------
 
 
-def the_card() -> Dots:
+def the_card() -> Device:
     """The card in this machine; a `BadInputError` that names what is missing."""
     from floatsim.hardware.device import Device
 
@@ -117,6 +118,10 @@ def compare(
         typer.Option(help="Recorded outputs in place of a card: a file of `floatsim capture` or of the published "
                           "outputs; with two matrices, a .npy file of their product."),
     ] = None,
+    library: Annotated[
+        str | None, typer.Option(help="In place of the card's instructions what cublas, cupy or nvmath multiplies.")
+    ] = None,
+    compute: Annotated[str | None, typer.Option(help="The library's compute type: 32f, 16f, 32f_fast_tf32.")] = None,
     only: Only = None,
     rows: Rows = 20_000,
     seed: Seed = 0,
@@ -124,7 +129,9 @@ def compare(
 ) -> None:  # fmt: skip
     """Silicon and emulator side by side, bit by bit. Exit code 1 if any bit differs."""
     if files:
-        found = [_product(files, accumulate, fmt, against)]
+        found = [_product(files, accumulate, fmt, against, library, compute)]
+    elif library is not None or compute is not None:
+        raise BadInputError("--library and --compute are of two matrices, and none are given")
     elif fmt is not None:
         raise BadInputError("--format is of two matrices, and none are given")
     elif against is not None:
@@ -138,11 +145,15 @@ def compare(
     _report(found, as_json)
 
 
-def _product(files: Sequence[str], accumulate: str | None, fmt: str | None, against: Path | None) -> Comparison:
+def _product(
+    files: Sequence[str], accumulate: str | None, fmt: str | None, against: Path | None, library: str | None,
+    compute: str | None,
+) -> Comparison:  # fmt: skip
     import numpy as np
 
     import floatsim
     from floatsim.hardware.comparisons import compare as compare_matrices
+    from floatsim.hardware.cuda import UnavailableError
 
     matrices = list(load_all(files).values())
     if len(matrices) != 2:
@@ -166,8 +177,8 @@ def _product(files: Sequence[str], accumulate: str | None, fmt: str | None, agai
                 f"--against: {against} must be a .npy file of one array, the product of the two matrices"
             )
     try:
-        return compare_matrices(*matrices, accumulate=accumulate, against=other)
-    except (ValueError, TypeError) as error:
+        return compare_matrices(*matrices, accumulate=accumulate, against=other, library=library, compute=compute)
+    except (ValueError, TypeError, UnavailableError) as error:
         raise bad_input(error) from None
 
 
@@ -254,3 +265,38 @@ def check_silicon(
 ) -> None:
     """Replay what real cards have answered against the emulator. Exit code 1 if any bit differs."""
     _report([checked.comparison for checked in _replayed(path, accumulate)], as_json)
+
+
+# -- floatsim bench-hardware -----------------------------------------------------------------------------------------
+
+
+def bench_hardware(
+    only: Only = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Of each measurement; the median counts.")] = 20,
+    libraries: Annotated[bool, typer.Option(help="Time cuBLAS, and nvmath where it is installed, too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """How fast the card's matrix instructions and libraries are, in TFLOP/s, against its data sheet."""
+    from floatsim.hardware.rates import Rates, measure, tasks
+
+    card = the_card()
+    try:
+        asked = tasks(card, only or (), libraries)
+    except ValueError as error:
+        raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
+    found = Rates(card.card, tuple(measure(card, track(asked, "timing"), repeats)))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("", "TFLOP/s", "data sheet", "share", "of BF16"):
+        table.add_column(head, justify="right" if head else "left")
+    for row in found.rows():
+        table.add_row(*row)
+    console = rich_console()
+    console.print(card.card.name)
+    console.print(table)
+    sources = ", ".join(dict.fromkeys(rate.source for rate in found.rates if rate.source))
+    console.print(f"data sheet: {sources or 'none is in the table for this card'}; dense matrices", style="dim")

@@ -1,4 +1,4 @@
-"""The same operations on real silicon, through CuPy: run them, compare them bit by bit, probe and capture a card.
+"""The same operations on real silicon, through CuPy: run them, compare them bit by bit, probe, capture, time a card.
 
 `backend="hardware"`, as a keyword or in `fs.context`, carries convert, quantize, add, subtract, multiply, divide, sqrt,
 fma, matmul, dot and sum out on the GPU. `instructions` and `scalars` are the tables of what can be issued, `device` a
@@ -22,10 +22,12 @@ _HOMES = {
     "comparisons": "compare compare_dots",
     "cuda": "UnavailableError",
     "device": "Device",
-    "doors": "capture probe",
+    "doors": "bench capture probe",
     "instructions": "Variant find variants",
+    "libraries": "library_matmul",
     "probes": "probe_dots",
     "protocol": "Card Dots",
+    "rates": "Rate Rates",
     "replay": "check_silicon",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -53,8 +55,8 @@ def info() -> Info:
     Returns
     -------
     Info
-        Its fields: card (name, capability, driver, cuda), architecture, compilers, instructions, operations; its text
-        has them all.
+        Its fields: card (name, capability, driver, cuda), architecture, compilers, instructions, operations, libraries;
+        its text has them all.
 
     Raises
     ------

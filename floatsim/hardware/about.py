@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from floatsim.hardware import build
 from floatsim.hardware.device import Device
+from floatsim.hardware.libraries import installed
 from floatsim.hardware.protocol import Card
 from floatsim.hardware.scalars import SCALARS
 from floatsim.hardware.targets import architecture_of
@@ -16,12 +17,13 @@ __all__ = ["Info", "info"]
 @dataclass(frozen=True)
 class Info:
     """What `fs.hardware.info()` found: the card, its architecture in `fs.tensorcore` if it has one, the compilers, the
-    matrix instructions and the operations of CUDA cores that it has.
+    matrix instructions and the operations of CUDA cores that it has, and the libraries that can be compared.
 
-    >>> found = Info(Card("a card", (8, 6), "580.65.06", "13.0"), "ampere", ("NVRTC 13.0",), ("mma.m16n8k8 ...",), ())
-    >>> print(found)
+    >>> card = Card("a card", (8, 6), "580.65.06", "13.0")
+    >>> print(Info(card, "ampere", ("NVRTC 13.0",), ("mma.m16n8k8 ...",), (), ("cublas", "cupy")))
     a card, compute capability 8.6 (ampere), driver 580.65.06, CUDA 13.0
     compiled by NVRTC 13.0
+    libraries: cublas, cupy
     matrix instructions:
       mma.m16n8k8 ...
     operations of CUDA cores:
@@ -32,6 +34,7 @@ class Info:
     compilers: tuple[str, ...]
     instructions: tuple[str, ...]
     operations: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         card, (major, minor) = self.card, self.card.capability
@@ -39,6 +42,7 @@ class Info:
         lines = [
             f"{card.name}, compute capability {major}.{minor} ({model}), driver {card.driver}, CUDA {card.cuda}",
             f"compiled by {', '.join(self.compilers) or 'nothing: there is neither NVRTC nor nvcc'}",
+            f"libraries: {', '.join(self.libraries) or 'none'}",
             "matrix instructions:", *(f"  {name}" for name in self.instructions),
             "operations of CUDA cores:", *(f"  {name}" for name in self.operations),
         ]  # fmt: skip
@@ -51,5 +55,5 @@ def info() -> Info:
     capability = device.card.capability
     return Info(
         device.card, architecture_of(capability), tuple(compiler.name for compiler in build.compilers()),
-        tuple(map(str, device.variants)), tuple(str(row) for row in SCALARS if row.runs_on(capability)),
+        tuple(map(str, device.variants)), tuple(str(row) for row in SCALARS if row.runs_on(capability)), installed(),
     )  # fmt: skip

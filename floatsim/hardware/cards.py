@@ -19,7 +19,7 @@ from floatsim.hardware.targets import PLAIN, architecture_of, capability_of
 from floatsim.hardware.units import Codes, ScaleCodes, Unit, named_unit
 from floatsim.tensorcore.architectures import as_architecture
 
-__all__ = ["Emulated", "Question", "compare_card", "emulated_card", "probe_card", "questions"]
+__all__ = ["Emulated", "Question", "compare_card", "emulated_card", "fits", "probe_card", "questions"]
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,20 @@ class Emulated:
 
 def _chosen(found: list[Question], only: Sequence[str], card: str) -> list[Question]:
     """Those that fit, each once; where there are several ways to issue one, the first."""
-    chosen = [q for q in found if not only or any(_fits(str(q.variant), text) for text in only)]
+    chosen = [q for q in found if not only or any(fits(str(q.variant), text) for text in only)]
     if not chosen:
         names = ", ".join(dict.fromkeys(q.variant.name for q in found))
         raise ValueError(f"only={', '.join(only)!r} fits no instruction of {card}; it has {names}")
     return list({str(q.variant): q for q in reversed(chosen)}.values())[::-1]
 
 
-def _fits(text: str, pattern: str) -> bool:
-    pattern = pattern.lower()
+def fits(text: str, pattern: str) -> bool:
+    """Whether a text, or its first word, is what a pattern with * means.
+
+    >>> fits("wgmma.k16 fp16 fp16 fp32", "wgmma.k16"), fits("wgmma.k16 fp16 fp16 fp32", "* BF16 *")
+    (True, False)
+    """
+    text, pattern = text.lower(), pattern.lower()
     return fnmatch.fnmatchcase(text, pattern) or fnmatch.fnmatchcase(text.partition(" ")[0], pattern)
 
 

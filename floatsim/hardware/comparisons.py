@@ -292,7 +292,8 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
 
 def compare(
     a: Any = None, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, against: Any = None,
-    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST, **how: Any,
+    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST,
+    library: str | None = None, compute: str | None = None, **how: Any,
 ) -> Comparison:  # fmt: skip
     """A matrix product, emulated and by silicon, bit by bit.
 
@@ -312,6 +313,9 @@ def compare(
         As for `fs.matmul`.
     first : int
         How many mismatches to keep with their inputs and a trace.
+    library, compute : str, optional
+        In place of the card's own instructions what a library computes on it: "cublas", "cupy", "nvmath", and its
+        compute type; see `library_matmul`. It multiplies two matrices, and takes neither c nor scales.
 
     Returns
     -------
@@ -321,9 +325,10 @@ def compare(
     Raises
     ------
     TypeError
-        If `against` has another format than the result, or operands are missing.
+        If `against` has another format than the result, operands are missing, or there is both `against` and a
+        library.
     ValueError
-        If it has another shape; and whatever `fs.matmul` raises.
+        If it has another shape; and whatever `fs.matmul` and `library_matmul` raise.
 
     Examples
     --------
@@ -335,6 +340,10 @@ def compare(
     tensorcore(blackwell), against the array given
     all 1 results are equal, bit for bit
     """
+    if library is not None and any(x is not None for x in (against, c, scale_a, scale_b)):
+        raise TypeError(f"library={library!r} multiplies a and b alone: neither c nor scales, and no against")
+    if compute is not None and library is None:
+        raise TypeError(f"compute={compute!r} is a library's: name it, as in library='cublas'")
     if isinstance(against, str | Path):
         return _replayed(a, b, c, accumulate, Path(against), first)
     missing = [name for name, x in (("a", a), ("b", b), ("accumulate", accumulate)) if x is None]
@@ -344,7 +353,12 @@ def compare(
     summed = as_accumulation(accumulate)
     common = {"accumulate": summed, "format": format, "scale_a": scale_a, "scale_b": scale_b, **how}
     expected = _floats(matmul(a, b, c, **common), "the result")
-    if against is None:
+    if library is not None:
+        from floatsim.hardware.libraries import library_matmul
+
+        product = library_matmul(a, b, library=library, compute=compute, format=expected.format)
+        source, got = " ".join(filter(None, [library, compute])), _floats(product, "the library's result")
+    elif against is None:
         source, got = "the card", _floats(matmul(a, b, c, backend="hardware", **common), "the card's result")
     else:
         source, got = "the array given", _floats(against, "against")

@@ -1,4 +1,4 @@
-"""What `fs.hardware` offers about the card in this machine: probe it, and record what it answers."""
+"""What `fs.hardware` offers about the card in this machine: probe it, record what it answers, see how fast it is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from floatsim.hardware.cards import probe_card, questions
 from floatsim.hardware.inputs import ROWS
 from floatsim.hardware.probes import Probe
 from floatsim.hardware.protocol import Dots
+from floatsim.hardware.rates import REPEATS, Rates, Timed, measure, tasks
 from floatsim.hardware.recordings import Recording
 
-__all__ = ["capture", "probe"]
+__all__ = ["bench", "capture", "probe"]
 
 
 def _card(device: Dots | None) -> Dots:
@@ -97,6 +98,49 @@ def capture(
     """
     asked = questions(_card(device), _texts(instructions))
     return tuple(record(asked, out, rows=rows, seed=seed, with_inputs=with_inputs, command="fs.hardware.capture"))
+
+
+def bench(
+    instructions: Sequence[str] | str = (), *, repeats: int = REPEATS, libraries: bool = True,
+    device: Timed | None = None,
+) -> Rates:  # fmt: skip
+    """How fast a card's matrix instructions and libraries are, in TFLOP/s, against its data sheet.
+
+    Parameters
+    ----------
+    instructions : texts
+        Only these, with * for anything: "wgmma.*", "cublas *", "* e4m3 *". Default: all whose A and B have one format.
+    repeats : int
+        Of each measurement, by CUDA events; the median counts.
+    libraries : bool
+        Whether to time cuBLAS, and nvmath where it is installed, too.
+    device : Timed, optional
+        What is timed; default: the card in this machine.
+
+    Returns
+    -------
+    Rates
+        `rates`, each with `tflops`, `sheet`, `share`; prints as a table.
+
+    Raises
+    ------
+    UnavailableError
+        Without CuPy or a card.
+    ValueError
+        If nothing fits, the message lists what there is; or if repeats is less than 1.
+
+    Notes
+    -----
+    A rate by instructions is what the unit can: they are issued back to back, from registers or shared memory. Nothing
+    of it has been measured on a card of our own yet.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, not {repeats}")
+    if device is None:
+        from floatsim.hardware.device import Device
+
+        device = Device()
+    return Rates(device.card, tuple(measure(device, tasks(device, _texts(instructions), libraries), repeats)))
 
 
 def _texts(instructions: Sequence[str] | str) -> Sequence[str]:
