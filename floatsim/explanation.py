@@ -169,7 +169,8 @@ def _explain_finite(
         place = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
         decision = f"{place}, so {'up' if up else 'down'}"
     rounded_bits = f"{rounded >> t}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded}."
-    exact = f"{_decimal(abs(number.fraction) / Fraction(2) ** e, number.sticky)} x 2^{e}"
+    fraction, cut = _exact(number, given)
+    exact = f"{_decimal(abs(fraction) / Fraction(2) ** e, cut)} x 2^{e}"
     subnormal = "" if e >= fmt.emin else f"; below the smallest normal, 2^{fmt.emin}, the leading bits are 0"
     outcome = f"result {value:.17g} = {rounded_bits}b x 2^{scale}, {result}"
     if flags & OVERFLOW:
@@ -186,6 +187,16 @@ def _explain_finite(
         outcome,
     )
     return Explanation(given, fmt, number.sign, e, kept_bits, guard, sticky, decision, code, value, flags, steps)
+
+
+def _exact(number: reference.Number, given: str) -> tuple[Fraction, bool]:
+    """The value, and whether digits are missing: what was given may have more than the number read from it keeps."""
+    if number.sticky:
+        try:
+            return Fraction(given), False
+        except ValueError:  # hexadecimal, say
+            return number.fraction, True
+    return number.fraction, False
 
 
 def _decimal(x: Fraction, sticky: bool) -> str:

@@ -164,10 +164,23 @@ def result(path: Path) -> tuple[Any, list[str]]:
     for number, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{number:02}"
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = whole(cell.outputs)
         for output in cell.get("outputs", ()):
             if WIDGET in output.get("data", {}):
                 output.data = {"text/plain": NO_WIDGET}
     return notebook, printed
+
+
+def whole(outputs: Iterable[Any]) -> list[Any]:
+    """The outputs, with what was printed in one piece: where the kernel cuts it is chance."""
+    found: list[Any] = []
+    for output in outputs:
+        if found and "text" in output and output.get("name") == found[-1].get("name"):
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
 
 
 def texts(notebook: Any) -> list[list[str]]:

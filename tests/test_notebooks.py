@@ -174,3 +174,11 @@ def test_sliders_leave_a_line_of_text(tmp_path):
     notebook, printed = run.result(tmp_path / "x.ipynb")
     assert (run.texts(notebook), printed) == ([[run.NO_WIDGET]], [])
     assert notebook.cells[0].metadata == {}
+
+
+def test_printed_text_is_one_piece():
+    pieces = [("stdout", "a\n"), ("stdout", "b\n"), ("stderr", "c\n"), ("stdout", "d\n")]
+    outputs = [nbformat.v4.new_output("stream", name=name, text=text) for name, text in pieces]
+    outputs.insert(3, nbformat.v4.new_output("display_data", {"text/plain": "x"}))
+    found = run.whole(outputs)
+    assert [output.get("text") for output in found] == ["a\nb\n", "c\n", None, "d\n"]
