@@ -2,12 +2,14 @@
 
 Every ```python block of a page is executed, in order, in one namespace a page; where a block is written with
 `>>>`, the output shown is compared (doctest). Of the ```console blocks, each line `$ floatsim ...` is run; where
-output is shown below it, that is compared too. `python tests/test_docs.py` rewrites the README's table of formats.
+output is shown below it, that is compared too. `python tests/test_docs.py` rewrites the README's tables.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
+import itertools
 import os
 import re
 import shlex
@@ -15,16 +17,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import floatsim as fs
+from floatsim import accumulation
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "notebooks/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-BEGIN, END = "<!-- formats: begin (python tests/test_docs.py) -->", "<!-- formats: end -->"
+BEGIN, END = "<!-- {}: begin (python tests/test_docs.py) -->", "<!-- {}: end -->"
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
@@ -105,17 +112,85 @@ def formats_table() -> str:
             "yes" if fmt.has_infinity else "no", "yes" if fmt.has_nan else "no",
             f"`{fmt.dtype.name}`" if fmt.dtype else "none",
         ])  # fmt: skip
+    return table(rows)
+
+
+# Text form, and what it does; the table has what comes of it beside them.
+ACCUMULATIONS = {
+    "bf16": "one accumulator, k ascending, each product rounded; short for `sequential(bf16)`",
+    "sequential(bf16, fused)": "a chain of fused multiply-adds",
+    "pairwise(bf16)": "a tree: neighbours, then their sums; `halving` and `numpy` are other trees",
+    "kahan(bf16)": "compensated: what one addition lost is added to the next term",
+    "neumaier(bf16)": "compensated also where the term is larger than the sum",
+    "strided(bf16, 32)": "32 lanes, each sums every 32nd term; then a tree",
+    "blocked(bf16, 128, fp32)": "blocks of 128 terms; their results are added in FP32",
+    "splitk(4, bf16, fp32)": "four parts of K; their results are added in FP32",
+    "exact(bf16)": "the exact sum, rounded once",
+    "fp32": "one accumulator again, wider: what `fs.matmul` takes if nothing is said",
+    "hopper": "as the matrix unit of that name adds; short for `tensorcore(hopper)`",
+    "blocked(volta, 128, fp32)": "descriptions nest",
+}
+
+
+def accumulations_table() -> str:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((16, 4096)).astype(np.float16), rng.random((4096, 16)).astype(np.float16)
+    exact = fs.matmul(a, b, accumulate="exact(fp64)")
+    ones = np.ones(1000, np.float16)
+    rows = [["`accumulate=`", "what it does", "1000 ones", "error"], ["---", "---", "---:", "---:"]]
+    for text, what in ACCUMULATIONS.items():
+        error = np.max(np.abs(fs.matmul(a, b, accumulate=text).astype(np.float64) - exact) / exact)
+        rows.append([f"`{text}`", what, f"{fs.dot(ones, ones, accumulate=text).item():g}", f"{error:.1e}"])
+    return table(rows)
+
+
+def table(rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def test_table_of_formats():
+def notebooks_table() -> str:
+    """Two a row: the question, which leads to the notebook, and its picture."""
+    doors = []
+    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py")):
+        question = re.search(r"^# # (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)[1]
+        doors.append(
+            (
+                f"**[{question}](notebooks/{path.stem}.ipynb)**",
+                f"![{question.partition('. ')[2]}](docs/pictures/{path.stem}.png)",
+            )
+        )
+    pairs = itertools.zip_longest(doors[::2], doors[1::2], fillvalue=("", ""))
+    rows = [list(cells) for pair in pairs for cells in zip(*pair, strict=True)]
+    return table([rows[0], [":---:"] * 2, *rows[1:]])
+
+
+TABLES = {"notebooks": notebooks_table, "formats": formats_table, "accumulations": accumulations_table}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_in_the_readme(name):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = text.partition(BEGIN)[2].partition(END)[0].strip()
-    assert table == formats_table(), "run `python tests/test_docs.py` to rewrite the table"
+    shown = text.partition(BEGIN.format(name))[2].partition(END.format(name))[0].strip()
+    assert shown == TABLES[name](), "run `python tests/test_docs.py` to rewrite the tables"
+
+
+def test_table_of_accumulations_has_every_kind():
+    def kinds(how):
+        parts = [getattr(how, field.name) for field in dataclasses.fields(how)]
+        return {type(how)}.union(*(kinds(part) for part in parts if isinstance(part, accumulation.Accumulation)))
+
+    shown = set().union(*(kinds(fs.as_accumulation(text)) for text in ACCUMULATIONS))
+    public = {value for name in accumulation.__all__ if isinstance(value := getattr(accumulation, name), type)}
+    assert shown == {
+        kind for kind in public if issubclass(kind, accumulation.Accumulation) and kind.__name__ in fs.__all__
+    }
 
 
 if __name__ == "__main__":
     readme = ROOT / "README.md"
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    readme.write_text(f"{before}{BEGIN}\n{formats_table()}\n{END}{after}", encoding="utf-8")
+    text = readme.read_text(encoding="utf-8")
+    for name, make in TABLES.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{make()}\n{end}{rest.partition(end)[2]}"
+    readme.write_text(text, encoding="utf-8")
