@@ -356,21 +356,25 @@ class Lanes:
         row = next(row for row in SCALARS if row.kernel == name)
         assert row.line in built["definitions"]["ROWS"]
         assert grid * block >= count > (grid - 1) * block
+        if row.random_bits:
+            out[...] = stochastic(x, y, row)
+            return
         given = [fs.from_codes(o, row.source) for o in (x, y, z) if o is not None]
-        how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
+        how = manner(row)
         with fs.context(backend="emulator"):
             found = (fs.convert(given[0], row.result, **how) if row.operation == "convert"
                      else getattr(fs, row.operation)(*given, **how))  # fmt: skip
         out[...] = found.codes
 
     def sums(self, built, name, grid, block, a, b, ranges, out, count, rows, depth, columns, *last):
-        text = built["definitions"]["ADD"]
-        row = next(r for r in SCALARS if r.operation == "add" and f'"{r.text}"' == text)
-        with fs.context(backend="emulator", rounding=row.rounding):
-            operation = {"add": fs.add, "multiply": fs.multiply, "fma": fs.fma}
+        named = {"add": "ADD", "multiply": "MULTIPLY", "fma": "FMA"}
+        row = {what: next(r for r in SCALARS if r.operation == what and f'"{r.text}"' == built["definitions"][macro])
+               for what, macro in named.items()}  # fmt: skip
+        with fs.context(backend="emulator"):
 
             def do(what, *operands):
-                return operation[what](*(fs.from_codes(np.ascontiguousarray(o), row.source) for o in operands)).codes
+                given = (fs.from_codes(np.ascontiguousarray(o), row[what].source) for o in operands)
+                return getattr(fs, what)(*given, **manner(row[what])).codes
 
             for n in range(count):
                 start, stop, step = (int(x) for x in ranges[n][:3])
@@ -394,6 +398,32 @@ class Lanes:
                         upper = stack.pop()
                         stack[-1] = do("add", stack[-1], upper)
                 cells[...] = stack[-1]
+
+
+def manner(row):
+    """The keywords that a row stands for."""
+    daz, ftz = row.flushes[0] if (False, False) in row.flushes else row.flushes[-1]
+    return {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow, "daz": daz, "ftz": ftz}
+
+
+def stochastic(codes, draws, row):
+    """cvt.rs: away from zero where the discarded part, in so many bits, and the random ones carry."""
+    assert draws.dtype == np.uint32
+    assert (draws < 1 << row.random_bits).all()
+    x, fmt = fs.from_codes(codes, row.source), row.result
+    with fs.context(backend="emulator"):
+        low = fs.convert(x, fmt, rounding="toward_zero", overflow="saturate_finite" if fmt.bits <= 8 else "infinity")
+        low = low if isinstance(low, fs.FloatArray) else fs.array(low, fmt)
+        size, value = np.abs(low.values), np.abs(x.values)
+        with np.errstate(all="ignore"):  # infinities and NaN stay
+            exponents = np.where(size == 0, fmt.emin, np.maximum(np.frexp(size)[1] - 1, fmt.emin))
+            unit = np.exp2(exponents.astype(float) - fmt.trailing_bits)
+            part = np.floor((value - size) / unit * 2.0**row.random_bits)
+            up = (part + draws >= 2.0**row.random_bits) & np.isfinite(value)
+            values = np.copysign(np.where(up, size + unit, size), x.values)
+        values = np.where(np.isnan(x.values), np.nan, values)
+        return fs.array(values, fmt).codes if row.overflow is fs.Overflow.INFINITY else fs.encode(
+            values, fmt, overflow=row.overflow)  # fmt: skip
 
 
 def matches(v: Variant, built) -> bool:

@@ -9,8 +9,10 @@ import os
 
 import pytest
 
+from floatsim.formats import FP16
 from floatsim.hardware import build
-from floatsim.hardware.programs import Program, every_program
+from floatsim.hardware.instructions import find
+from floatsim.hardware.programs import Program, every_program, of_scalars, of_variant
 from floatsim.hardware.targets import PLAIN, capability_of
 
 REQUIRED = os.environ.get("FLOATSIM_REQUIRE_NVRTC") == "1"
@@ -49,6 +51,18 @@ def test_it_compiles_for_every_target(name, program):
             assert cubin.startswith(b"\x7fELF")
     if unknown:
         missing(f"no compiler here knows {', '.join(unknown)} (CUDA 13 has no sm_70, CUDA 12 has)")
+
+
+@pytest.mark.parametrize("compiler", build.compilers(), ids=lambda compiler: compiler.name)
+def test_every_compiler_takes_the_operations(compiler):
+    """Drivers of CUDA 12 load what CUDA 12 has compiled; nvcc's own headers must not see our definitions."""
+    asked = [(of_variant(find("mma.m16n8k16", FP16, FP16)), "sm_90")]
+    for target in ("sm_90", "sm_100a"):
+        if capability_of(target)[0] * 10 in compiler.architectures:
+            asked.append((of_scalars(target), target))
+    for program, target in asked:
+        cubin = compiler.compile(program.source, build.source(program.source), target, program.definitions)
+        assert cubin.startswith(b"\x7fELF")
 
 
 def test_all_targets_are_named_by_some_program():

@@ -10,8 +10,10 @@ import pytest
 from hardware_lanes import Lanes, without_compiling
 
 import floatsim as fs
+from floatsim import reference
 from floatsim.hardware import backend, cuda
 from floatsim.hardware.device import Device
+from floatsim.hardware.draws import draws
 from floatsim.hardware.instructions import find, variants
 from floatsim.hardware.targets import architecture_of
 from floatsim.tensorcore import ARCHITECTURES
@@ -234,6 +236,110 @@ def test_element_by_element(card):
     on_both(lambda: fs.quantize(x32, "e5m2", overflow="saturate_finite"))
 
 
+def tiny(rng, shape, fmt=fs.FP32):
+    """Numbers around the smallest normal one, of both signs; zeros too."""
+    x = rng.standard_normal(shape) * rng.choice([0, 0.01, 0.5, 1, 2, 100], shape) * fmt.smallest_normal
+    return fs.array(x, fmt)
+
+
+FLUSHED = [
+    *((name, rounding, fs.FP32) for name in ("add", "subtract")
+      for rounding in ("ties_to_even", "toward_zero", "toward_positive", "toward_negative")),
+    ("add", "ties_to_even", fs.FP16), ("subtract", "ties_to_even", fs.FP16), ("multiply", "toward_zero", fs.FP32),
+    ("divide", "toward_zero", fs.FP32), ("fma", "toward_zero", fs.FP32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "rounding", "fmt"), FLUSHED, ids=str)
+def test_flushing(card, name, rounding, fmt):
+    device = card((9, 0))
+    rng = np.random.default_rng(21)
+    x, y, z = (tiny(rng, 400, fmt) for _ in range(3))
+    if name in ("multiply", "fma"):
+        y = random(rng, 400, fmt)
+    operands = (x, y, z) if name == "fma" else (x, y)
+    on_both(lambda: getattr(fs, name)(*operands, rounding=rounding, daz=True, ftz=True))
+    kernel = f"{name}_{fmt.name}_{fmt.name}_{rounding}_infinity_daz_and_ftz".lower()
+    assert device._cuda.launches == [f"elementwise.cu {kernel} sm_90"]
+
+
+def test_flushing_of_roots_and_conversions(card):
+    card((9, 0))
+    rng = np.random.default_rng(22)
+    x = tiny(rng, 400)
+    for daz, ftz in ((True, False), (False, True), (True, True)):
+        on_both(lambda d=daz, f=ftz: fs.sqrt(fs.absolute(x), daz=d, ftz=f))
+    half = fs.array(np.concatenate([x.values, rng.standard_normal(50) * 1e-6]), "fp32")
+    for rounding in ("ties_to_even", "toward_zero", "toward_positive", "toward_negative"):
+        on_both(lambda r=rounding: fs.convert(half, "fp16", rounding=r, daz=True))
+    wide = fs.array(rng.standard_normal(200) * 2.0**-126, "fp64")
+    on_both(lambda: fs.convert(wide, "fp32", rounding="toward_zero", ftz=True))
+
+
+def test_flushed_sums(card):
+    card((8, 0))
+    rng = np.random.default_rng(23)
+    x = tiny(rng, (40, 6))
+    for how in ("sequential(fp32, daz, ftz)", "sequential(fp32, daz, ftz, rounding=rtp)",
+                "strided(sequential(fp32, daz, ftz), 4, fp32)"):  # fmt: skip
+        both(lambda backend, h=how: fs.sum(x, axis=0, accumulate=h, backend=backend))
+    a, b = tiny(rng, (5, 40)), random(rng, (40, 7), "fp32")
+    for how in ("sequential(fp32, daz, ftz, rounding=rtz)", "sequential(fp32, fused, daz, ftz, rounding=rtz)",
+                "sequential(fp32, daz, ftz, product_rounding=rtz)"):  # fmt: skip
+        both(lambda backend, h=how: fs.matmul(a, b, accumulate=h, backend=backend))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "bits"),
+    [("fp16", 13), ("bf16", 16), ("e4m3", 16), ("e5m2", 16), ("e3m2", 16), ("e2m3", 16), ("e2m1", 8)],
+)
+def test_stochastic_conversions(card, fmt, bits):
+    card((10, 0))
+    rng = np.random.default_rng(24)
+    chosen = fs.as_format(fmt)
+    scale = np.exp2(rng.uniform(np.log2(chosen.smallest_subnormal) - 2, np.log2(chosen.max) + 1, 600))
+    x = np.concatenate([rng.standard_normal(400) * chosen.max / 9, scale * rng.choice([-1, 1], 600)])
+    x = np.clip(x, -fs.FP32.max, fs.FP32.max).astype(np.float32).reshape(25, 40)
+    overflows = ("infinity", "saturate_finite") if chosen.bits == 16 else ("saturate_finite",)
+    for overflow in overflows:
+        for offset in (0, 7, (1 << 32) - 30, (1 << 64) - 5):
+            on_both(lambda o=overflow, n=offset: fs.convert(
+                x, fmt, rounding="stochastic", seed=5, random_bits=bits, overflow=o, offset=n))  # fmt: skip
+
+
+def test_draws_are_the_references():
+    for seed, offset, bits in ((0, 0, 32), (1, 5, 13), (2**64 - 1, 2**32 - 3, 8), (77, 2**64 - 2, 16)):
+        found = draws(seed, offset, 9, bits).tolist()
+        assert found == [reference.draw(seed, (offset + i) % 2**64, bits) for i in range(9)]
+
+
+def test_conversions_of_newer_compilers(card):
+    device = card((12, 0))
+    x = random(np.random.default_rng(25), (4, 50), "bf16")
+    for fmt in ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"):
+        on_both(lambda f=fmt: fs.convert(x, f, overflow="saturate_finite"))
+        narrow = fs.convert(x, fmt)
+        on_both(lambda n=narrow: fs.convert(n, "bf16"))
+    scales = fs.from_codes(np.arange(256, dtype=np.uint8), "e8m0")
+    on_both(lambda: fs.convert(scales, "bf16"))
+    assert any("convert_e8m0_bf16_exact_infinity sm_120a" in launch for launch in device._cuda.launches)
+
+
+def test_infinities_saturate_or_it_is_an_error(card):
+    """An exact conversion is no saturating one, where there are infinities; nor is doing nothing."""
+    card((9, 0))
+    x = np.float16([1, np.inf, -np.inf])
+    for call in (lambda: fs.convert(x, "fp32", overflow="saturate_finite"),
+                 lambda: fs.convert(x, "fp16", overflow="saturate_finite"),
+                 lambda: fs.convert(x, "fp16", ftz=True),
+                 lambda: fs.matmul(X32, X32, accumulate="fp32", overflow="saturate_finite")):  # fmt: skip
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match="no card has convert of FP"):
+            call()
+    on_both(lambda: fs.convert(x, "fp16"))
+    on_both(lambda: fs.convert(E4M3, "fp16", overflow="saturate_finite"))
+    on_both(lambda: fs.convert(E4M3, "e4m3", overflow="saturate_finite"))
+
+
 # -- what a card cannot do is an error ---------------------------------------------------------------------------------
 
 X32, X16 = np.ones((4, 4), np.float32), np.ones((4, 4), np.float16)
@@ -256,7 +362,16 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
         ((9, 0), lambda: fs.add(E4M3, E4M3), "no card has add of E4M3"),
         ((9, 0), lambda: fs.add(X16, X16, rounding="toward_zero"), "rounding='toward_zero'"),
         ((7, 5), lambda: fs.add(BF16, BF16), "needs compute capability 8.0"),
-        ((9, 0), lambda: fs.add(X32, X32, ftz=True), "ftz=True"),
+        ((9, 0), lambda: fs.add(X32, X32, ftz=True), "ftz=True and overflow='infinity'; there is .*, daz and ftz"),
+        ((9, 0), lambda: fs.multiply(X32, X32, daz=True, ftz=True), "no card has multiply of FP32 with rounding"),
+        ((9, 0), lambda: fs.sum(X32, accumulate="pairwise(fp32, daz, ftz)"), "flushes in a chain of sums alone"),
+        ((9, 0), lambda: fs.sum(X16, accumulate="sequential(fp32, daz, ftz)"), "daz reads subnormals of FP16 as zeros"),
+        ((9, 0), lambda: fs.sum(X32, initial=1, accumulate="sequential(fp32, daz, ftz)"), "no card has convert of FP"),
+        ((10, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1),
+         r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
+        ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
+         r"needs compute capability 10.0 \(sm_100a\); this card has 12.0"),
+        ((10, 0), lambda: fs.convert(X32, "e8m0"), "no card has convert of FP32 to E8M0 as an instruction"),
         ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "keeps no flags"),
         ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not sum by kahan\(fp32\)"),
         ((9, 0), lambda: fs.matmul(X32, X32, accumulate="exact(fp32)"), "does not sum by"),

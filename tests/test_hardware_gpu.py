@@ -80,13 +80,24 @@ def test_an_operation_of_cuda_cores_is_the_emulators(card, row):
         else codes(rng, count, row.source, "bits")
     )
     arity = {"sqrt": 1, "convert": 1, "fma": 3}.get(row.operation, 2)
-    given = [x, *(codes(rng, count, row.source, "bits") for _ in range(arity - 1))]
-    found = fs.from_codes(card.scalar(row, *given), row.result)
-    arrays = [fs.from_codes(c, row.source) for c in given]
+    arrays = [
+        fs.from_codes(c, row.source) for c in (x, *(codes(rng, count, row.source, "bits") for _ in range(arity - 1)))
+    ]
+    for daz, ftz in row.flushes:
+        how = keywords(row) | {"daz": daz, "ftz": ftz}
+        check_equal(*(compute(row, arrays, how, backend) for backend in ("hardware", "emulator")), arrays)
+
+
+def keywords(row):
+    """The call that the row carries out."""
     how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
+    return how | ({"seed": 16, "random_bits": row.random_bits} if row.random_bits else {})
+
+
+def compute(row, arrays, how, backend):
     call = getattr(fs, row.operation)
-    wanted = call(*arrays, row.result, **how) if row.operation == "convert" else call(*arrays, **how)
-    check_equal(found, wanted, arrays)
+    with fs.context(backend=backend):
+        return call(*arrays, row.result, **how) if row.operation == "convert" else call(*arrays, **how)
 
 
 def check_equal(found, wanted, arrays):
@@ -103,11 +114,10 @@ EVERY, AT_ONCE = 1 << 32, 1 << 24
 def test_a_conversion_of_every_float32(card, row):
     if not row.runs_on(card.card.capability):
         pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
-    how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
     for start in range(0, EVERY, AT_ONCE):
-        x = np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32)
-        given = fs.from_codes(x, fs.FP32)
-        check_equal(fs.from_codes(card.scalar(row, x), row.result), fs.convert(given, row.result, **how), [given])
+        given = fs.from_codes(np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32), fs.FP32)
+        how = keywords(row) | {"offset": start} | dict(zip(("daz", "ftz"), row.flushes[0], strict=True))
+        check_equal(*(compute(row, [given], how, backend) for backend in ("hardware", "emulator")), [given])
 
 
 @pytest.mark.parametrize(
@@ -143,3 +153,29 @@ def test_arrays_of_cupy_come_back_as_such(card):
     found = fs.matmul(x, x, accumulate=unit, backend="hardware")
     assert isinstance(found, cupy.ndarray)
     assert found.get().tobytes() == fs.matmul(x.get(), x.get(), accumulate=unit).tobytes()
+
+
+def test_flushed_sums_of_cuda_cores_are_the_emulators(card):
+    rng = np.random.default_rng(17)
+    x = fs.array(rng.standard_normal((300, 21)) * 4 * fs.FP32.smallest_normal, "fp32")
+    how = "sequential(fp32, daz, ftz)"
+    found, wanted = (fs.sum(x, axis=0, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+    assert np.array_equal(found.codes, wanted.codes)
+
+
+def test_libraries_multiply(card):
+    """Small integers, whose sums are exact in any order: the right elements are in the right places."""
+    from floatsim.hardware.libraries import PRODUCTS, installed
+
+    rng = np.random.default_rng(18)
+    for row in PRODUCTS:
+        if row.library in installed() and card.card.capability >= row.oldest:
+            a, b = (fs.array(rng.integers(-2, 3, shape), fmt) for shape, fmt in (((48, 32), row.a), ((32, 64), row.b)))
+            found = fs.hardware.library_matmul(a, b, library=row.library, compute=row.compute, format=row.output)
+            assert np.array_equal(found.codes, fs.matmul(a, b, accumulate="exact(fp32)", format=row.output).codes), row
+
+
+def test_it_is_timed(card):
+    found = fs.hardware.bench(repeats=3, libraries=False)
+    for rate in found.rates:
+        assert rate.share is None or 0.05 < rate.share < 1.3, rate

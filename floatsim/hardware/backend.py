@@ -31,10 +31,11 @@ from floatsim.conversion import holds
 from floatsim.emulator import __all__ as _operations
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.hardware.device import Device
+from floatsim.hardware.draws import draws
 from floatsim.hardware.instructions import find
 from floatsim.hardware.scalars import find_scalar
 from floatsim.hardware.targets import architecture_of
-from floatsim.rounding import Attributes, FloatClass, Rounding
+from floatsim.rounding import Attributes, FloatClass, Overflow, Rounding
 from floatsim.summation import Sums
 from floatsim.tensorcore.operands import BlockScales
 
@@ -74,13 +75,6 @@ def __getattr__(name: str) -> Any:
 # -- what a card does not do -------------------------------------------------------------------------------------------
 
 
-def _check(attributes: Attributes) -> None:
-    """Its instructions neither flush nor read subnormals as zeros."""
-    for name in ("daz", "ftz"):
-        if getattr(attributes, name):
-            raise ValueError(f"{name}=True is not what backend='hardware' does: its kernels keep subnormals")
-
-
 def _check_no_events(manner: Manner | None = None) -> None:
     if manner is not None and manner.return_flags:
         raise ValueError("return_flags=True: a card keeps no flags; backend='emulator' does")
@@ -115,23 +109,26 @@ def elementwise(
 ) -> tuple[Codes, Events | None]:  # fmt: skip
     """As the emulator's: no events, or none that happened, as a card does not tell."""
     _check_no_events(manner)
-    _check(manner.attributes)
     formats = {source for _, source in operands}
     if len(formats) > 1 or (name != "convert" and formats != {fmt}):
         mixed = ", ".join(sorted(map(str, formats)))
         raise ValueError(f"{name} of {mixed} with a result in {fmt}: a card's operands and result have one format")
     (source,) = formats
     card = device()
-    row = find_scalar(name, source, fmt, manner.attributes.rounding, manner.attributes.overflow, card.card.capability)
+    row = find_scalar(name, source, fmt, manner.attributes, card.card.capability)
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     flat = [np.ascontiguousarray(np.broadcast_to(codes, shape)).reshape(-1) for codes, _ in operands]
+    if row.random_bits:
+        flat.append(draws(manner.seed, manner.offset, flat[0].size, row.random_bits))
     found = _canonical(card.scalar(row, *flat), fmt).reshape(shape)
     return found, np.zeros(shape, np.uint8) if want_events else None
 
 
 def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
-    """As the emulator's; no events."""
-    if source == fmt:
+    """As the emulator's; no events. What stays as it is needs no card."""
+    how = manner.attributes
+    clamps = how.overflow is Overflow.SATURATE_FINITE and fmt.has_infinity
+    if source == fmt and not (how.daz or how.ftz or clamps):
         _check_no_events(manner)
         return _canonical(codes, fmt), np.zeros(codes.shape, np.uint8)
     found, events = elementwise("convert", [(codes, source)], fmt, manner)
@@ -207,6 +204,8 @@ class _Evaluation:
             )
         how, products = self._settled(leaf)
         fmt = leaf.format
+        if how.daz or how.ftz:
+            self._check_flushing(leaf, terms)
         b = _widened(*terms.b, fmt, "terms are" if terms.a is None else "b is")
         a, fused = None, False
         if terms.a is not None:
@@ -224,16 +223,26 @@ class _Evaluation:
         seed = None
         if start is not None and (tree is None or not terms.length):
             seed = self._rounded(start, fmt, how)[np.newaxis]
-        sums = self.device.sum(fmt, a, b, ranges, seed, how.rounding, products.rounding, fused, tree)
+        sums = self.device.sum(fmt, a, b, ranges, seed, how, products, fused, tree)
         found = _canonical(sums, fmt)
         return self._add_last(leaf, found, start) if tree is not None and terms.length else found
 
     def _settled(self, leaf: Leaf) -> tuple[Attributes, Attributes]:
         """How sums and products are rounded, after it is clear that a card does so."""
         how, products = settled(leaf, self.call)
-        _check(how)
-        find_scalar("add", leaf.format, leaf.format, how.rounding, how.overflow, self.device.card.capability)
+        find_scalar("add", leaf.format, leaf.format, how, self.device.card.capability)
         return how, products
+
+    def _check_flushing(self, leaf: Leaf, terms: _Terms) -> None:
+        """Instructions flush what they read and return: no leaf carried up a tree, no subnormal that was widened."""
+        if not isinstance(leaf, Sequential):
+            raise ValueError(f"{leaf} with daz and ftz: a card flushes in a chain of sums alone, fs.Sequential")
+        for x in (terms.a, terms.b):
+            if x is not None and x[1] != leaf.format:
+                raise ValueError(
+                    f"daz reads subnormals of {x[1]} as zeros; a card adds in {leaf.format}, where they are none: "
+                    "fs.convert the operands"
+                )
 
     def _add_last(self, leaf: Leaf, sums: Codes, start: Operand | None) -> Codes:
         """round(sums + c), where there is a c."""
@@ -241,14 +250,14 @@ class _Evaluation:
             return sums
         how, _ = self._settled(leaf)
         fmt, addend = leaf.format, _widened(*start, leaf.format, "c is")
-        row = find_scalar("add", fmt, fmt, how.rounding, how.overflow, self.device.card.capability)
+        row = find_scalar("add", fmt, fmt, how, self.device.card.capability)
         return _canonical(self.device.scalar(row, sums.reshape(-1), addend.reshape(-1)), fmt).reshape(sums.shape)
 
     def _rounded(self, x: Operand, fmt: FloatFormat, how: Attributes) -> Codes:
         codes, source = np.ascontiguousarray(x[0]), x[1]
-        if holds(fmt, source):
+        if holds(fmt, source) and not (how.daz or how.ftz):
             return _widened(codes, source, fmt, "c is")
-        return _canonical(self.device.convert(codes, source, fmt, how.rounding, how.overflow), fmt)
+        return _canonical(self.device.convert(codes, source, fmt, how), fmt)
 
     # -- matrix instructions -----------------------------------------------------------------------------------
 

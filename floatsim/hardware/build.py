@@ -147,8 +147,10 @@ class _Nvcc:
     def compile(self, name: str, code: str, target: str, definitions: Mapping[str, str]) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             written, cubin = Path(folder, name), Path(folder, "out.cubin")
-            written.write_text(code, encoding="utf-8")
-            options = [f"-arch={target}", *_OPTIONS, *_as_options(definitions)]
+            # on the command line they would be defined for nvcc's own headers, too
+            lines = "".join(f"#define {macro} {value}\n" for macro, value in definitions.items())
+            written.write_text(f"{lines}#line 1\n{code}", encoding="utf-8")
+            options = [f"-arch={target}", *_OPTIONS]
             done = self._run("-cubin", "-o", str(cubin), str(written), *options)
             if done.returncode:
                 raise CompileError(f"{name} for {target}, {self.name}, {_shown(definitions)}:\n{done.stderr}")

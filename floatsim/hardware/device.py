@@ -22,7 +22,7 @@ from floatsim.hardware.fragments import Storage, layouts, pack, unpack
 from floatsim.hardware.instructions import Variant, variants
 from floatsim.hardware.protocol import Card, Codes, Dots
 from floatsim.hardware.scalars import Scalar, find_scalar
-from floatsim.rounding import Overflow, Rounding
+from floatsim.rounding import Attributes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +34,7 @@ Scaling = tuple[Codes, Codes]
 _AT_ONCE = 4096  # tiles of single instructions that are sent together
 _BLOCK = 256  # threads of a block of CUDA cores' kernels
 _STACK = 64  # values that the kernel of trees can hold
+_DEFAULT = Attributes()
 
 
 class Device:
@@ -271,9 +272,12 @@ class Device:
     # -- CUDA cores --------------------------------------------------------------------------------------------
 
     def scalar(self, row: Scalar, *operands: Codes) -> Codes:
-        """An operation on every element: (n,) codes of its result's format from one, two or three of its source's."""
+        """An operation on every element: (n,) codes of its result's format from one, two or three of its source's.
+
+        A stochastic conversion has random bits for its second operand, `row.random_bits` each: see `draws`.
+        """
         card = self.card.capability
-        program = programs.of_scalars(programs.scalar_target(card))
+        program = programs.of_scalars(programs.scalar_target(card), row.cuda)
         sent = [self._cuda.send(x.astype(row.source.code_dtype, copy=False)) for x in operands]
         out = self._cuda.empty(operands[0].shape, row.result.code_dtype)
         if operands[0].size:
@@ -282,18 +286,14 @@ class Device:
         results: Codes = self._cuda.receive(out)
         return results
 
-    def convert(
-        self, codes: Codes, source: FloatFormat, result: FloatFormat,
-        rounding: Rounding = Rounding.TIES_TO_EVEN, overflow: Overflow = Overflow.INFINITY,
-    ) -> Codes:  # fmt: skip
+    def convert(self, codes: Codes, source: FloatFormat, result: FloatFormat, how: Attributes = _DEFAULT) -> Codes:
         """Codes in another format, by the instruction that the card has for it; a ValueError where it has none."""
-        row = find_scalar("convert", source, result, rounding, overflow, self.card.capability)
+        row = find_scalar("convert", source, result, how, self.card.capability)
         return self.scalar(row, codes.reshape(-1)).reshape(codes.shape)
 
     def sum(
         self, fmt: FloatFormat, a: Codes | None, b: Codes, ranges: NDArray[np.int64], start: Codes | None = None,
-        rounding: Rounding = Rounding.TIES_TO_EVEN, product_rounding: Rounding | None = None, fused: bool = False,
-        tree: str | None = None,
+        how: Attributes = _DEFAULT, products: Attributes | None = None, fused: bool = False, tree: str | None = None,
     ) -> Codes:  # fmt: skip
         """Sums over ranges of k by the CUDA cores, each range by itself.
 
@@ -307,8 +307,8 @@ class Device:
             start, stop and step of each.
         start : (ranges, M, N), optional
             What the sums start with, for those that are not trees; default: +0.
-        rounding, product_rounding
-            Of sums, and of products if another.
+        how, products : Attributes
+            How sums are rounded, and products, if otherwise. Only `tree=None` flushes subnormals.
         fused : bool
             One rounding for a product and the sum with it.
         tree : str, optional
@@ -323,10 +323,12 @@ class Device:
         ValueError
             For what the card has no instruction for.
         """
-        card, policy = self.card.capability, Overflow.INFINITY
-        add = find_scalar("add", fmt, fmt, rounding, policy, card)
-        multiply = find_scalar("multiply", fmt, fmt, product_rounding or rounding, policy, card)
-        program = programs.of_sums(add, multiply, find_scalar("fma", fmt, fmt, rounding, policy, card))
+        card = self.card.capability
+        # what the kernel will not use is as it is by default
+        of_products = (products or how) if a is not None and not fused else _DEFAULT
+        add = find_scalar("add", fmt, fmt, how, card)
+        multiply = find_scalar("multiply", fmt, fmt, of_products, card)
+        program = programs.of_sums(add, multiply, find_scalar("fma", fmt, fmt, how if fused else _DEFAULT, card))
         rows, (depth, columns) = 1 if a is None else len(a), b.shape
         out = np.zeros((len(ranges), rows, columns), fmt.code_dtype) if start is None else start
         if not out.size or not depth:

@@ -11,6 +11,7 @@ from floatsim.hardware.fragments import layouts
 from floatsim.hardware.instructions import Variant, variants
 from floatsim.hardware.scalars import SCALARS, Scalar, memory_type
 from floatsim.hardware.targets import PLAIN, Capability, capability_of, is_specific, runs_on
+from floatsim.rounding import Rounding
 
 __all__ = ["Issue", "Program", "every_program", "issue_of", "of_scalars", "of_sums", "of_variant", "scalar_target"]
 
@@ -154,12 +155,14 @@ def of_variant(variant: Variant) -> Program:
 _SPECIFIC = tuple(dict.fromkeys(t for row in SCALARS for t in row.targets if is_specific(t)))
 
 
-def of_scalars(target: str) -> Program:
-    """Every operation of the CUDA cores that a target has: a kernel for each row, of its name."""
+def of_scalars(target: str, cuda: tuple[int, int] = (0, 0)) -> Program:
+    """The operations of the CUDA cores that a target has, a kernel for each row, of its name: those that a compiler of
+    this CUDA, and none before, takes.
+    """
     card = capability_of(target)
     usable = [t for t in (*PLAIN, *_SPECIFIC) if runs_on(t, card) and (is_specific(target) or not is_specific(t))]
-    lines = [row.line for row in SCALARS if set(row.targets) & set(usable)]
-    return Program("elementwise.cu", MappingProxyType({"ROWS": " ".join(lines)}), (target,))
+    lines = [row.line for row in SCALARS if set(row.targets) & set(usable) and row.cuda == cuda]
+    return Program("elementwise.cu", MappingProxyType({"ROWS": " ".join(lines)}), (target,), cuda)
 
 
 def scalar_target(card: Capability) -> str:
@@ -181,11 +184,16 @@ def of_sums(add: Scalar, multiply: Scalar, fma: Scalar) -> Program:
 
 
 def _sums() -> Iterator[tuple[str, Program]]:
-    """One for each format and rounding, products and sums rounded alike."""
-    named = {(row.operation, row.source, row.rounding): row for row in SCALARS if row.operation != "convert"}
-    for (operation, fmt, rounding), add in named.items():
+    """One for each way to add: products rounded alike, or as by default where there are none such."""
+    named = {(row.operation, row.source, row.rounding, row.flushes): row for row in SCALARS}
+    for (operation, fmt, rounding, flushes), add in named.items():
         if operation == "add":
-            yield f"sums by {add}", of_sums(add, named["multiply", fmt, rounding], named["fma", fmt, rounding])
+            likes = (rounding, flushes), (Rounding.TIES_TO_EVEN, ((False, False),))
+            multiply, fma = (
+                next(named[name, fmt, *like] for like in likes if (name, fmt, *like) in named)
+                for name in ("multiply", "fma")
+            )
+            yield f"sums by {add}", of_sums(add, multiply, fma)
 
 
 def every_program() -> Iterator[tuple[str, Program]]:
@@ -198,4 +206,6 @@ def every_program() -> Iterator[tuple[str, Program]]:
         yield str(variant), of_variant(variant)
     for target in (*PLAIN, *_SPECIFIC):
         yield f"scalars on {target}", of_scalars(target)
+    for target, cuda in sorted({(t, row.cuda) for row in SCALARS if any(row.cuda) for t in row.targets}):
+        yield f"scalars on {target} since CUDA {cuda[0]}.{cuda[1]}", of_scalars(target, cuda)
     yield from _sums()
