@@ -12,9 +12,14 @@ from floatsim.accumulation import Accumulation, Blocked, SplitK, Strided
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Plan", "count", "partials", "plan"]
+__all__ = ["Plan", "count", "partials", "plan", "rows"]
 
 Indices: TypeAlias = "NDArray[np.int64]"
+
+
+def rows(ranges: bytes) -> Indices:
+    """Ranges, from the bytes that tables know them by."""
+    return np.frombuffer(ranges, np.int64).reshape(-1, 3)
 
 
 def count(ranges: Indices) -> Indices:
@@ -42,20 +47,23 @@ def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
 
 
 class Plan(NamedTuple):
-    """A composite's sub-ranges of all ranges; which of them make each range; the number of each within its range."""
+    """A composite's sub-ranges of all ranges; which of them make each range, and how many do; the number of each within
+    its range."""
 
     parts: Indices
     groups: Indices
+    counts: Indices
     numbers: Indices
 
 
 @lru_cache(maxsize=64)
 def plan(how: Accumulation, ranges: bytes) -> Plan:
-    cuts = [_cut(how, *map(int, row)) for row in np.frombuffer(ranges, np.int64).reshape(-1, 3)]
-    ends = np.cumsum([0] + [len(cut) for cut in cuts], dtype=np.int64)
+    cuts = [_cut(how, *map(int, row)) for row in rows(ranges)]
+    counts = np.array([len(cut) for cut in cuts], np.int64)
+    ends = np.cumsum([0, *counts], dtype=np.int64)
     groups = np.stack([ends[:-1], ends[1:], np.ones(len(cuts), np.int64)], axis=1)
     numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(len(cut), dtype=np.int64) for cut in cuts)])
-    return Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, numbers)
+    return Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, counts, numbers)
 
 
 @lru_cache(maxsize=1024)

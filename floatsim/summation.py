@@ -122,7 +122,7 @@ class _Evaluation:
             return self._matrix_unit(how, source, ranges, seeds, start)
         assert isinstance(how, Blocked | SplitK | Strided)
         plan = cuts.plan(how, ranges.tobytes())
-        inner_seeds = self._split(np.repeat(seeds, cuts.count(plan.groups)), PARTS + plan.numbers)
+        inner_seeds = self._split(np.repeat(seeds, plan.counts), PARTS + plan.numbers)
         inner = self.evaluate(how.inner, source, plan.parts, inner_seeds)
         values = Values(inner, int(source.index[0]), self._last(source, plan.parts))
         outer_seeds = self._split(seeds, OUTER)
@@ -134,7 +134,7 @@ class _Evaluation:
     def _split(self, seeds: Seeds, n: Indices | int) -> Seeds:
         """`reference.split_seed`, element by element; zeros where nobody draws."""
         if not self.draws:
-            return np.zeros(np.broadcast(seeds, n).shape, np.uint64)
+            return seeds
         with np.errstate(over="ignore"):
             z = seeds + np.asarray(n).astype(np.uint64) * np.uint64(reference.GOLDEN)
             for shift, factor in zip((30, 27), reference.MIX, strict=True):
@@ -239,7 +239,7 @@ class _Evaluation:
             common = (*operands, product_row, manner_row(products))
             tail = (seeds, source.index, where, self.counts, first)
             if isinstance(leaf, Pairwise):
-                programs, orders, merges, depth = _programs(leaf.tree, ranges)
+                programs, orders, merges, depth = _programs(leaf.tree, ranges.tobytes())
                 sums.tree(*common, programs, *tail, orders, merges, depth)
             else:
                 _GENERAL[type(leaf)](*common, ranges, *tail)
@@ -278,7 +278,7 @@ class _Evaluation:
             out[...] = widen(start.astype(leaf.format.code_dtype), leaf.format, carrier).reshape(out.shape)
         more: tuple[Any, ...] = ()
         if isinstance(leaf, Pairwise):
-            ranges, *more = _programs(leaf.tree, ranges)  # type: ignore[assignment]
+            ranges, *more = _programs(leaf.tree, ranges.tobytes())  # type: ignore[assignment]
         elif not isinstance(leaf, Exact):
             more = (start is None,)
         for n, (a, b) in enumerate(source.floats(carrier)):
@@ -312,22 +312,19 @@ def _limbs(terms: Terms, c: FloatFormat | None) -> tuple[int, Indices]:
 
 
 @lru_cache(maxsize=64)
-def _joined(tree: str, lengths: tuple[int, ...]) -> tuple[Any, Any, dict[int, int], int]:
-    """The programs of some lengths, one after the other; where each starts; how deep the stack gets."""
+def _programs(tree: str, ranges: bytes) -> tuple[Indices, Indices, Indices, int]:
+    """The programs of some lengths, one after the other: (ranges with the offsets of theirs, orders, merges, depth of
+    the stack)."""
+    rows = cuts.rows(ranges)
+    counts = [int(n) for n in cuts.count(rows)]
+    lengths = sorted({n for n in counts if n})
     programs = [trees.program(tree, n) for n in lengths]
-    starts = np.cumsum([0, *lengths])
+    offsets = dict(zip(lengths, np.cumsum([0, *lengths]), strict=False))
     depth = max((int(np.cumsum(1 - p.merges.astype(np.int64)).max() + p.merges.max()) for p in programs), default=1)
     orders = np.concatenate([np.empty(0, np.int32), *(p.order for p in programs)])
     merges = np.concatenate([np.empty(0, np.int8), *(p.merges for p in programs)])
-    return orders, merges, dict(zip(lengths, map(int, starts[:-1]), strict=True)), depth
-
-
-def _programs(tree: str, ranges: Indices) -> tuple[Indices, Indices, Indices, int]:
-    """(ranges with the offsets of their programs, orders, merges, depth of the stack)."""
-    counts = [int(n) for n in cuts.count(ranges)]
-    orders, merges, offsets, depth = _joined(tree, tuple(sorted({n for n in counts if n})))
     column = np.array([offsets.get(n, 0) for n in counts], np.int64)
-    return np.column_stack([ranges, column]), orders, merges, depth
+    return np.column_stack([rows, column]), orders, merges, depth
 
 
 # -- the whole result --------------------------------------------------------------------------------------------------

@@ -267,7 +267,7 @@ def pair_pass(rule, checked, work, width, rows, x, y, g):
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
 
-_LOW, _R32, _NO_KEY = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
+_LOW, _R32, _NO_KEY, _0 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0), np.uint32(0)
 
 WIDTH = 512
 """Columns of a block."""
@@ -299,6 +299,11 @@ def grid_row(g):
 @inline
 def lesser(x, y):
     return x if x < y else y
+
+
+@inline
+def greater(x, y):
+    return x if x > y else y
 
 
 @inline
@@ -363,9 +368,7 @@ def sequential(
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
                 some = lesser(_ROWS, rows - i0)
-                for i in range(some):
-                    begin(work, whole, _S + i, sign, fresh, out, part * rows + i0 + i, j0, width)
-                for k0 in range(0, terms, DEPTH):
+                for k0 in range(0, greater(terms, 1), DEPTH):  # few terms begin and end in the nearest cache
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, _S + _ROWS + d, 0, b, start + (k0 + d) * step, j0, width)
@@ -375,6 +378,8 @@ def sequential(
                     for i in range(some):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         to = _S + i
+                        if k0 == 0:
+                            begin(work, whole, to, sign, fresh, out, part * rows + i0 + i, j0, width)
                         bound = slack + double_from_bits(largest_code(work, whole, to))
                         for d in range(depth):
                             bound += abs(a[i0 + i, start + (k0 + d) * step]) * work[BOUNDS, d]
@@ -387,9 +392,9 @@ def sequential(
                                 x, row = 1.0, np.int64(TERM)
                             draws = draws_of(keys[d, 1], g, first)
                             sum_pass(rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
-                for i in range(some):
-                    turn_row(work, whole, _S + i, sign)
-                    copy_columns(out, part * rows + i0 + i, j0, work, _S + i, 0, width)
+                        if k0 + DEPTH >= terms:
+                            turn_row(work, whole, to, sign)
+                            copy_columns(out, part * rows + i0 + i, j0, work, to, 0, width)
 
 
 FIRST, T, REST, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
@@ -522,8 +527,15 @@ def tree(
                     k0 = start + site * step
                     copy_columns(work, TERM, 0, b, k0, j0, width)
                     n += 2 if paired else 1
-                    top += _TREE_ROWS
-                    if paired:
+                    fused = in_pairs and not paired and merges[program + n - 1] > 0
+                    if not fused:
+                        top += _TREE_ROWS
+                    if fused:
+                        for i in range(some):
+                            use = (top + i, np.int64(TERM), top + i)
+                            sum_pass(rule, checked, work, whole, use, sign * a[i0 + i, k0], g, draws_of(_NO_KEY, g, _0))
+                        adds += 1
+                    elif paired:
                         k1 = start + orders[program + n - 1] * step
                         copy_columns(work, _OTHER_TERM, 0, b, k1, j0, width)
                         for i in range(some):
@@ -537,7 +549,7 @@ def tree(
                             draws = draws_of(key, gp, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
                             x, use = sign * a[i0 + i, k0], (top + i, np.int64(TERM))
                             product_pass(rules[PRODUCT_RULE], checked, work, whole, use, x, turn, gp, draws)
-                    for _ in range(1 if terms == 1 else merges[program + n - 1] - paired):
+                    for _ in range(1 if terms == 1 else merges[program + n - 1] - (fused or paired)):
                         key = key_of(rule, seeds[part], adds, 1)
                         for i in range(some):
                             draws = draws_of(key, g, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))

@@ -34,6 +34,7 @@ from .gemm_doubles import (
     array,
     draws_of,
     fill_row,
+    greater,
     grid_row,
     key_of,
     length_of,
@@ -143,11 +144,6 @@ def add_to_levels(work, width, first, count, row, x):
 
 _MAGNITUDE, _INFINITY = np.uint64((1 << 63) - 1), np.uint64(0x7FF << 52)
 _T, _ONE = np.uint64(52), np.uint64(1)
-
-
-@inline
-def greater(x, y):
-    return x if x > y else y
 
 
 @inline

@@ -48,6 +48,7 @@ from .single_steps import (
     MOST,
     NEAREST,
     NONE,
+    NOTHING,
     PLAIN,
     RISING,
     SCALE,
@@ -60,8 +61,11 @@ from .single_steps import (
     alone,
     clamped,
     exponent_of,
+    extent,
     finish,
+    fits,
     keeps_signs,
+    must_look,
     normalized,
     power,
     refuse,
@@ -71,6 +75,7 @@ from .single_steps import (
     sum_with_term,
     to_even,
     upward,
+    wider,
     with_term,
 )
 
@@ -142,6 +147,18 @@ def take(b, k, step, depth, j0, columns, panel):
 
 
 @inline
+def take_looking(b, k, step, depth, j0, columns, panel, found):
+    """`take`, and the extent of the terms and of what was found before."""
+    wide_vectors()
+    for d in range(depth):
+        row, target = b[k + d * step, j0 : j0 + columns], panel[d]
+        for j in range(row.size):
+            target[j] = row[j]
+            found = wider(found, row[j])
+    return found
+
+
+@inline
 def add_wide(row, x, ys, scale, g):
     """Add a row of products to sums that are scaled."""
     wide_vectors()  # LLVM vectorises loops of inlined functions before it inlines them
@@ -174,34 +191,42 @@ def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
 @functools.cache
 def in_order(style, terms, scratch=SINGLE):
     """The kernel for terms one after the other: acc = round(acc + term)."""
-    quick = style >= NEAREST
+    quick, looks = style >= NEAREST, must_look(style, terms)
 
     @kernel_of(arguments(scratch))
     def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
         wide_vectors()
-        if quick:
-            refuse(style, terms, a, b, grid, failed)
         if style != PLAIN:
             g = row_of(grid)
         scale = float_from_bits(grid[SCALE])
         unit = scale if quick else np.float32(1)
+        if looks:
+            extents = np.empty((a.shape[0], 2), np.uint32)
+            for i in range(a.shape[0]):
+                extents[i, 0], extents[i, 1] = extent(a[i : i + 1])
         set_rounding(np.int32(direction))
         for n in range(tiles(*acc.shape, out)):
             part, i0, rows, c, j0, columns = tile(n, *acc.shape, out)
-            for i in range(rows):
-                begin(quick, fresh, out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
-            while start < stop:
-                depth = min(panel.shape[0], (stop - start + step - 1) // step)
+            begins, ends, found = True, False, NOTHING
+            while not ends:  # few terms begin and end while their sums are in the nearest cache
+                depth = max(min(panel.shape[0], (stop - start + step - 1) // step), 0)
+                ends = start + depth * step >= stop
                 if terms == WIDE:
                     for d in range(depth):
                         copy_scaled(b[start + d * step, j0 : j0 + columns], B_SCALE, panel[d])
+                elif looks:
+                    found = take_looking(b, start, step, depth, j0, columns, panel, found)
                 else:
                     take(b, start, step, depth, j0, columns, panel)
                 for i in range(rows):
+                    if looks and not fits(style, terms, extents[i0 + i], found, grid):
+                        failed[part, i0 + i, c] = True
                     if failed[part, i0 + i, c]:
                         continue
-                    row = acc[i]
+                    row, target = acc[i], out[part, i0 + i, j0 : j0 + columns]
+                    if begins:
+                        begin(quick, fresh, target, scale, row)
                     for d in range(depth):
                         ys = panel[d]
                         if terms == WIDE:
@@ -226,19 +251,21 @@ def in_order(style, terms, scratch=SINGLE):
                             x = a[i0 + i, start + d * step] * unit
                             for j in range(row.size):
                                 row[j] = with_term(style, terms, row[j], x, ys[j], g)
-                start += depth * step
-            for i in range(rows):
-                target = out[part, i0 + i, j0 : j0 + columns]
-                if not quick:
-                    copy(acc[i][:columns], target)
-                elif not failed[part, i0 + i, c]:
-                    done = finish(acc[i], target, grid, keeps_signs(style, terms), True, fresh)
-                    failed[part, i0 + i, c] = done == LEFT
-                    for j in range(columns if done == ZEROS_LEFT else 0):
-                        if target[j] == 0 and bits_from_float(target[j]) != grid[ZERO]:
-                            start = ranges[part, 0]
-                            if not only_negative_zeros(style, terms, a, b, i0 + i, j0 + j, start, stop, step, scale, g):
-                                target[j] = float_from_bits(grid[ZERO])
+                    if not ends:
+                        continue
+                    if not quick:
+                        copy(row[:columns], target)
+                    elif not failed[part, i0 + i, c]:
+                        done = finish(row, target, grid, keeps_signs(style, terms), True, fresh)
+                        failed[part, i0 + i, c] = done == LEFT
+                        for j in range(columns if done == ZEROS_LEFT else 0):
+                            if target[j] == 0 and bits_from_float(target[j]) != grid[ZERO]:
+                                first = ranges[part, 0]
+                                if not only_negative_zeros(
+                                    style, terms, a, b, i0 + i, j0 + j, first, stop, step, scale, g
+                                ):
+                                    target[j] = float_from_bits(grid[ZERO])
+                start, begins = start + depth * step, False
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
@@ -286,12 +313,12 @@ def plain_neumaier_step(x, y, s, c):
 def compensated(style, terms, scratch=SINGLE, neumaier=False):
     """The kernel of Kahan's sum, or of Neumaier's. Exact terms are numbers of the format. The compensations of a tile's
     rows lie behind the sums. Of the quick styles, NEAREST alone: infinities and NaN stay there, too."""
-    quick = style >= NEAREST
+    quick, looks = style >= NEAREST, must_look(style, terms)
 
     @kernel_of(arguments(scratch))
     def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
         wide_vectors()
-        if quick:
+        if looks:
             refuse(style, terms, a, b, grid, failed)
         if style != PLAIN:
             g = row_of(grid)
@@ -366,12 +393,12 @@ def in_tree(style, terms, scratch=SINGLE):
     rows, one after the other, times depth. Terms are added as they come: to the topmost value, in pairs, or in pairs of
     pairs.
     """
-    quick = style >= NEAREST
+    quick, looks = style >= NEAREST, must_look(style, terms)
 
     @kernel_of(arguments(scratch, _PROGRAMS))
     def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
         wide_vectors()
-        if quick:
+        if looks:
             refuse(style, terms, a, b, grid, failed)
         if style != PLAIN:
             g = row_of(grid)

@@ -272,35 +272,54 @@ def normalized(x):
 # -- what the quick styles cannot do -----------------------------------------------------------------------------------
 
 
+def must_look(style, terms):
+    """Whether there are finite operands that the style is not for; a constant of a kernel."""
+    return style >= NEAREST and not (style == NEAREST and terms != ROUNDED)
+
+
+NOTHING = ALL, NONE
+"""The extent of no numbers: codes of the least magnitude but zeros, less 1, and of the largest."""
+
+
+@inline
+def wider(found, x):
+    """An extent, and a number more."""
+    m = and32(bits_from_float(x), MAGNITUDE)
+    return min(found[0], add32(m, ALL)), max(found[1], m)
+
+
 @inline
 def extent(matrix):
-    """(least non-zero magnitude, largest magnitude); the first is NaN if all are zeros, the second if one is NaN."""
-    least, most = ALL, NONE
+    wide_vectors()
+    found = NOTHING
     for k in range(matrix.shape[0]):
         row = matrix[k]
         for j in range(row.size):
-            m = and32(bits_from_float(row[j]), MAGNITUDE)
-            least, most = min(least, add32(m, ALL)), max(most, m)
-    return float_from_bits(add32(least, ONE)), float_from_bits(most)
+            found = wider(found, row[j])
+    return found
+
+
+@inline
+def fits(style, terms, left, right, grid):
+    """Whether a style is for products of numbers of these extents."""
+    low, least = float_from_bits(add32(left[0], ONE)), float_from_bits(add32(right[0], ONE))  # NaN of zeros alone
+    high, most = float_from_bits(left[1]), float_from_bits(right[1])
+    scale = abs(float_from_bits(grid[SCALE]))
+    if style == ODD or (terms == ROUNDED and style != INWARD):
+        fine = not low * least < _SMALLEST and high * most <= _LARGE
+    elif terms == CLAMPED:
+        fine = high * most <= float_from_bits(grid[MOST]) / scale
+    else:
+        fine = high <= _FINITE and most <= _FINITE
+    return fine and high * scale <= _FINITE
 
 
 @inline
 def refuse(style, terms, a, b, grid, failed):
     """Mark the rows with operands that a quick style is not for."""
-    if style == NEAREST and terms != ROUNDED:
-        return
-    least, most = extent(b)
-    scale = abs(float_from_bits(grid[SCALE]))
-    largest = float_from_bits(grid[MOST]) / scale
+    whole = extent(b)
     for i in range(a.shape[0]):
-        low, high = extent(a[i : i + 1])
-        if style == ODD or (terms == ROUNDED and style != INWARD):
-            fine = not low * least < _SMALLEST and high * most <= _LARGE
-        elif terms == CLAMPED:
-            fine = high * most <= largest
-        else:
-            fine = high <= _FINITE and most <= _FINITE
-        if not (fine and high * scale <= _FINITE):
+        if not fits(style, terms, extent(a[i : i + 1]), whole, grid):
             failed[:, i] = True
 
 
