@@ -55,19 +55,24 @@ def test_side_by_side_bits_unlike_the_exact_sums_are_black():
     found["exactly"] = fs.tensorcore.trace(x, y, 2.0, accumulate="cdna1")
     ax = plot.side_by_side(found)
     assert found["volta"].exact == 3 + Fraction(5, 2**25)
+    wrong = 0
     for row, each in enumerate(found.values(), 1):
         black = {
-            math.floor(p.get_x() + 0.5)
+            math.floor(p.get_x()): same_color(p.get_facecolor(), plot.LOST_COLOUR)
             for p in ax.patches
-            if row < p.get_y() < row + 1 and same_color(p.get_facecolor(), plot.LOST_COLOUR)
+            if row < p.get_y() < row + 1 and same_color(p.get_edgecolor(), plot.LOST_COLOUR)
         }
         differ = {
-            place for place, bit in drawn_bits(ax, row).items()
-            if bit and bit != int(each.exact // Fraction(2) ** place % 2)
+            place: bool(bit) for place, bit in drawn_bits(ax, row).items()
+            if bit != int(each.exact // Fraction(2) ** place % 2)
         }  # fmt: skip
         assert black == differ
-    notes = [t.get_text() for t in ax.texts if t.get_text().startswith("3")]
-    assert len(notes) == 4
+        wrong += len(differ)
+    assert wrong
+    notes = [t.get_text().split() for t in ax.texts if t.get_text().startswith("3")]
+    assert notes[0] == ["3.00000015"]
+    for note, each in zip(notes[1:], found.values(), strict=True):
+        assert note[1:] == (["off", "by", f"{float(each.error):+.1e}"] if each.error else ["exact"])
 
 
 def test_side_by_side_cuts_stand_behind_the_last_place_kept():

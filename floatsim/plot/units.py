@@ -24,7 +24,7 @@ _MOST_PLACES = 44  # below the first bit; what lies deeper is told by the note
 def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """One dot product by several matrix units: the exact sum bit by bit, and below it what each of them made of it.
 
-    Bits of a result that are not the exact sum's are black. A dashed line stands behind the last place that the unit
+    Bits of a result that are not the exact sum's are black, a wrong 0 as a black frame. A dashed line stands behind the last place that the unit
     keeps of its terms (of the coarsest of its blocks).
 
     Parameters
@@ -87,13 +87,16 @@ def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: 
         if isinstance(trace.value, Fraction):
             end = _last_place(trace, top)
             for place, bit in places_of(trace.value, top, max(end, bottom + 1)):
-                same = bit == int(abs(exact) // Fraction(2) ** place % 2)
-                draw_bit(ax, place, bit, row, tint if same else LOST_COLOUR)
+                if bit == int(abs(exact) // Fraction(2) ** place % 2):
+                    draw_bit(ax, place, bit, row, tint)
+                else:
+                    _draw_wrong(ax, place, bit, row)
         cut = _cut(trace, bottom + 1)
         if bottom < cut <= top and any(block.exponent is not None for block in trace.blocks):
             ax.plot([cut, cut], [row + 0.02, row + 0.98], color=LOST_COLOUR, lw=2, ls=(0, (2, 1)), zorder=4)
         error = trace.error
-        _note(ax, row, number(trace.value) + ("" if error is None else f"   {number(error)}" if error else "   exact"))
+        off = "" if error is None else f"off by {float(error):+.1e}" if error else "exact"
+        _note(ax, row, f"{number(trace.value):<15} {off}".rstrip())
     ax.axhline(1, color=INK, lw=0.8)
     ax.set(xlim=(top + 1.5, bottom), ylim=(len(traces) + 1.05, -0.05))
     ax.set_yticks([row + 0.5 for row in range(len(traces) + 1)], ["exact", *traces])
@@ -102,11 +105,25 @@ def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: 
     ax.get_yticklabels()[0].set(fontweight="bold", color=whole)
     ax.tick_params(axis="y", length=0)
     number_places(ax, top, bottom)
-    ax.set_xlabel("place of each bit (black: not that of the exact sum; dashed: terms are cut off here)")
+    ax.set_xlabel("place of each bit (black: wrong; dashed: terms are cut off here)")
     ax.spines[["top", "right", "left"]].set_visible(False)
     if title is not None:
         ax.set_title(title, loc="left", fontweight="bold")
     return ax
+
+
+def _draw_wrong(ax: Axes, place: int, bit: int, y: float) -> None:
+    """A bit that is not the exact sum's."""
+    from matplotlib.patches import Rectangle
+
+    face = LOST_COLOUR if bit else "white"
+    ax.add_patch(
+        Rectangle((place + 0.09, y + 0.14), 0.82, 0.72, facecolor=face, edgecolor=LOST_COLOUR, linewidth=1.2, zorder=2)
+    )
+    ax.text(
+        place + 0.5, y + 0.52, str(bit), ha="center", va="center", fontsize=7, family="monospace", zorder=3,
+        color="white" if bit else LOST_COLOUR,
+    )  # fmt: skip
 
 
 def _tint(trace: Trace) -> str:
