@@ -19,6 +19,7 @@
 try:
     from decimal import Decimal
     from fractions import Fraction
+    from math import log10
 
     import floatsim as fs
     from floatsim import plot
@@ -118,10 +119,19 @@ for fmt in plot.FIVE:
     print(f"{fmt.name:8} {float(stored)!s:32} {float(stored / Fraction(1, 10) - 1):+.2e}")
 
 # %% [markdown]
+# FP32 is "single precision", what most programs compute in; FP16 and BF16 (the "brain float") halve it; E4M3 and E5M2
+# are the two FP8 formats of the Open Compute Project (OCP), made for neural networks. What each spends its bits on:
+
+# %%
+print("format  bits = sign + exponent + significand   largest number   smallest normal   decimal digits")
+for fmt in plot.FIVE:
+    fields = f"{fmt.bits:4} = {1:4} + {fmt.exponent_bits:8} + {fmt.trailing_bits:11}"
+    print(f"{fmt.name:6} {fields}   {fmt.max:14.6g}   {fmt.smallest_normal:15.3g}   {log10(2**fmt.precision):14.1f}")
+
+# %% [markdown]
 # Look at the pairs. FP16 and BF16 have the same number of bits and spend them differently: FP16 on the significand
-# (closer), BF16 on the exponent (a larger range, the same as that of FP32). E4M3 and E5M2, with eight bits, do the
-# same on a smaller scale; their names say how many bits the exponent and the stored significand (the "mantissa")
-# have.
+# (closer), BF16 on the exponent (a larger range, nearly that of FP32). E4M3 and E5M2, with eight bits, do the same on
+# a smaller scale; their names say how many bits the exponent and the stored significand (the "mantissa") have.
 #
 # Try other numbers. Which ones are the same in all rows?
 

@@ -173,7 +173,7 @@ for rounding, line in habits.items():
         path.append(total.values[0])
     ax.plot(np.array(path) - exact, line, color=plot.colour("fp16"), lw=2)
     ax.annotate(rounding.replace("_", " "), (n, path[-1] - exact[-1]), (5, 0), textcoords="offset points", va="center")
-ax.axhline(0, color="black", lw=0.8)
+ax.plot([0, n], [0, 0], color="black", lw=0.8)
 ax.set(xlim=(0, n * 1.2), xlabel="numbers added", ylabel="error of the FP16 total")
 ax.set_xticks(range(0, n + 1, n // 4))
 ax.spines[["top", "right"]].set_visible(False)

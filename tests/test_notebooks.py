@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ def test_uses_public_names_only(path):
     code = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code")
     assert not re.search(r"\b(?:fs|plot|floatsim)(?:\.\w+)*\._\w", code)
     assert "floatsim_kernels" not in code
+
+
+@each
+def test_without_floatsim_it_says_what_it_needs(path, monkeypatch):
+    pytest.importorskip("IPython")
+    for name in [name for name in sys.modules if name.split(".")[0] == "floatsim"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "floatsim", None)
+    first = next(cell for cell in jupytext.read(path).cells if cell.cell_type == "code")
+    with pytest.raises(ModuleNotFoundError, match="needs floatsim.*pip install -e"):
+        exec(first.source, {})
 
 
 # -- the machinery -------------------------------------------------------------------------------------------------
