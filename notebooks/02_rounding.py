@@ -180,7 +180,7 @@ ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
 # The directed habits drift away, on opposite sides. Interval arithmetic turns that to use: a total rounded down and
-# one rounded up are proof of where the true one lies (exercise 3). [Notebook 4](04_sums.ipynb) is about sums.
+# one rounded up are proof of where the true one lies (exercise 3). [Notebook 4](04_orders.ipynb) is about sums.
 #
 # ## Dice
 #

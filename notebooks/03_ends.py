@@ -245,7 +245,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # - At the large end ask for the policy: infinity, NaN, or the largest number.
 # - A power of two moves a tensor along the range for free. It widens nothing.
 #
-# Next: [4. Why do two right kernels differ?](04_sums.ipynb)
+# Next: [4. Why do two right kernels differ?](04_orders.ipynb)
 
 # %% [markdown]
 # ## Exercises

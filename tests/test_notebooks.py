@@ -74,6 +74,13 @@ def test_is_in_the_index_with_its_question(path):
 
 
 @each
+def test_links_lead_somewhere(path):
+    text = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "markdown")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        assert re.match(r"https?:|#", target) or (run.HERE / target.partition("#")[0]).exists(), target
+
+
+@each
 def test_uses_public_names_only(path):
     code = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code")
     assert not re.search(r"\b(?:fs|plot|floatsim)(?:\.\w+)*\._\w", code)
@@ -87,7 +94,7 @@ def test_without_floatsim_it_says_what_it_needs(path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "floatsim", None)
     first = next(cell for cell in jupytext.read(path).cells if cell.cell_type == "code")
-    with pytest.raises(ModuleNotFoundError, match="needs floatsim.*pip install -e"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs floatsim.*pip install -e"):
         exec(first.source, {})
 
 
