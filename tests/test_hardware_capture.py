@@ -112,15 +112,50 @@ def test_damage_is_told(tmp_path):
     says(r"d must be \(20,\) of uint16, not \(19,\) of uint16", d=one.d[1:])
     says("of uint16, not .* of uint32", d=one.d.astype(np.uint32))
     says("volta has no instruction 'mma.m9n9k9'", header={"instruction": "mma.m9n9k9"})
-    one.path.write_bytes(whole[:50])
-    with pytest.raises(ValueError, match=r"cannot be read as an \.npz file"):
+    says("its header must be an integer from 10 on, not '20'", header={"rows": "20"})
+    says("seed of its header must be an integer from 0 on, not -1", header={"seed": -1})
+    for damaged, text in (
+        (whole[:50], "is damaged: it begins as an .npz file does"),
+        (whole[:300] + bytes(9) + whole[309:], r"is damaged, or holds other than arrays|is damaged"),
+        (b"", "is empty; recordings are .npz files"),
+        (b"hello", "is no .npz file; recordings are .npz files, as `floatsim capture` writes them, or published"),
+    ):
+        one.path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=text):
+            list(read_recordings(one.path))
+    np.savez(one.path, header=np.array([{}], object), d=one.d)
+    with pytest.raises(ValueError, match="is damaged, or holds other than arrays of numbers and text"):
+        list(read_recordings(one.path))
+    with one.path.open("wb") as file:
+        np.save(file, one.d)
+    with pytest.raises(ValueError, match=r"is a \.npy file of one array; recordings are \.npz files"):
         list(read_recordings(one.path))
     np.savez(one.path, x=np.ones(3))
     with pytest.raises(ValueError, match=r"holds no recording: .*; it has x"):
         list(read_recordings(one.path))
-    np.savez(one.path, header=np.array("{}"))
-    with pytest.raises(ValueError, match="its header lacks 'format'"):
-        list(read_recordings(one.path))
+    for header, text in (("{}", "its header lacks 'format', 'arch'"), ("[1]", "must be a JSON object, not \\[1\\]"),
+                         ("?", "its header is no JSON: Expecting value")):  # fmt: skip
+        np.savez(one.path, header=np.array(header))
+        with pytest.raises(ValueError, match=text):
+            list(read_recordings(one.path))
+
+
+def test_inputs_of_another_shape_are_told(tmp_path):
+    (one,) = fs.hardware.capture(
+        tmp_path, "mma.m16n8k64.nvf4 * e8m0/16", rows=20, with_inputs=True, device=FakeCard((12, 0))
+    )
+    x, whole = one.inputs, one.path.read_bytes()
+    for text, changes in (
+        (r"a must be \(20, 64\) of uint8, not \(1280,\) of uint8", {"a": x.a.reshape(-1)}),
+        (r"b must be \(20, 64\) of uint8, not missing", {"b": None}),
+        (r"c must be \(20,\) of uint32, not \(20,\) of uint64", {"c": x.c.astype(np.uint64)}),
+        (r"scale_b must be \(20, 4\) of uint8, not \(20, 2\)", {"scale_b": x.scales.b[:, :2]}),
+    ):
+        rewrite(one.path, **changes)
+        with pytest.raises(ValueError, match=text):
+            list(read_recordings(one.path))
+        one.path.write_bytes(whole)
+    assert fs.hardware.compare(against=one.path).equal
 
 
 def test_command(run, monkeypatch, tmp_path):
@@ -232,6 +267,35 @@ def test_as_arrays(tmp_path):
         list(read_recordings(tmp_path / "mine.npz"))
 
 
+def test_arrays_that_do_not_fit(tmp_path):
+    make(tmp_path / "A100" / "fp16", "A100", "fp16")
+    first, second = published.read_folder(tmp_path / "A100" / "fp16")
+    whole = {
+        "a": words(first.inputs.a, fs.FP16), "b": words(first.inputs.b, fs.FP16), "c_fp32": first.inputs.c,
+        "d_fp32": first.d, "d_fp16": words(second.d, fs.FP16),
+    }  # fmt: skip
+    path = tmp_path / "A100_fp16.npz"
+    odd = whole["a"].copy()
+    odd[3, 1] = np.float32(1 + 2**-20).view(np.uint32)
+    for text, changes in (
+        (r"a and b must be alike, .* 25 results; they are a \(25, 8\), b \(25, 7\)", {"b": whole["b"][:, :7]}),
+        (r"a row for each of 25 results", {"c_fp32": first.inputs.c[:20]}),
+        (r"a must be \(rows, K\) of uint32, bits of FP32, not \(25, 8\) of float32", {"a": whole["a"].view("f4")}),
+        (r"d_fp32 must be \(rows,\) of uint32, bits of FP32, not \(25, 1\)", {"d_fp32": first.d[:, np.newaxis]}),
+        (r"has 16 products in a row; ampere mma.m16n8k8: .* takes 8",
+         {side: np.tile(whole[side], 2) for side in "ab"}),
+        (r"is not of FP16: a has 1.00000095\d* in row 3", {"a": odd}),
+    ):  # fmt: skip
+        np.savez(path, **whole | changes)
+        with pytest.raises(ValueError, match=text):
+            list(read_recordings(path))
+    np.savez(path, **whole)
+    assert all(each.compare().equal for each in read_recordings(path))
+    np.savez(tmp_path / "V100_bf16.npz", **whole)
+    with pytest.raises(ValueError, match=r"V100_bf16.npz is of no instruction that is known here: mma.m8n8k4 on volta"):
+        list(read_recordings(tmp_path / "V100_bf16.npz"))
+
+
 def test_text_that_is_damaged(tmp_path):
     folder = tmp_path / "A2" / "tf32"
     make(folder, "A2", "tf32")
@@ -251,6 +315,9 @@ def test_text_that_is_damaged(tmp_path):
         list(read_recordings(folder))
     a.write_text("".join(left.splitlines(keepends=True)[:-2]))
     with pytest.raises(ValueError, match=r"lacks a_A2_tf32\.txt, or it has not a line for each of 25 results"):
+        list(read_recordings(folder))
+    a.write_text("".join(line[9:] + "\n" for line in left.splitlines()))
+    with pytest.raises(ValueError, match=r"rows of a_A2_tf32\.txt have 3 words, of b_A2_tf32\.txt 4"):
         list(read_recordings(folder))
     a.write_text("0x" + left)
     assert next(read_recordings(folder)).compare().equal

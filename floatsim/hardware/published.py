@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from floatsim.conversion import encode
+from floatsim.conversion import decode, encode
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, FloatFormat
 from floatsim.hardware.inputs import Inputs
 from floatsim.hardware.units import Codes, Unit, named_unit
@@ -78,28 +78,50 @@ def published_unit(card: str, fmt: FloatFormat, key: str) -> Unit:
     return named_unit(arch, name, fmt, fmt, KEYS[key])
 
 
-def _sets(card: str, name: str, words: Mapping[str, Words]) -> Iterator[Published]:
+def _sets(path: Path, card: str, name: str, words: Mapping[str, Words]) -> Iterator[Published]:
     fmt = FORMATS[name]
     for key in KEYS:
         if key not in words:
             continue
-        unit = published_unit(card, fmt, key)
+        try:
+            unit = published_unit(card, fmt, key)
+        except ValueError as error:
+            raise ValueError(f"{path} is of no instruction that is known here: {error}") from None
         rows = len(words[key])
+        _check_depth(path, words["a"].shape[1], unit)
         values = {side: words[source][:rows] for side, source in (("a", "a"), ("b", "b"), ("c", "c_fp32"), ("d", key))}
         if unit.name == "wgmma.k32":  # published with c = 0; the file of c is that of the other set
             values["c"] = np.zeros_like(values["d"])
-        codes = {
-            side: encode(x.view(np.float32), unit.output if side in "cd" else fmt) for side, x in values.items()
-        }  # fmt: skip
+        codes = {side: _codes(path, side, x, unit.output if side in "cd" else fmt) for side, x in values.items()}
         yield Published(card, unit, Inputs(codes["a"], codes["b"], codes["c"]), codes["d"])
 
 
-def _named(stem: str, path: Path) -> tuple[str, str]:
+def _check_depth(path: Path, depth: int, unit: Unit) -> None:
+    """A row is one instruction's, filled up with zeros at most."""
+    if not 1 <= depth <= unit.k:
+        raise ValueError(f"{path} has {depth} products in a row; {unit} takes {unit.k}")
+
+
+def _codes(path: Path, side: str, words: Words, fmt: FloatFormat) -> Codes:
+    """FP32 bits as codes; an error where the format does not hold the numbers, c aside, which is rounded to it."""
+    if fmt == FP32:
+        return words
+    values = words.view(np.float32)
+    codes: Codes = encode(values, fmt)
+    if side != "c":
+        wrong = np.argwhere((decode(codes, fmt) != values) & ~np.isnan(values))
+        if len(wrong):
+            value = values[tuple(wrong[0])]
+            raise ValueError(f"{path} is not of {fmt}: {side} has {value} in row {wrong[0][0]}")
+    return codes
+
+
+def _named(stem: str, path: Path, form: str) -> tuple[str, str]:
     card, _, name = stem.partition("_")
     if card not in CARDS or name not in FORMATS:
         raise ValueError(
-            f"{path} is not named as the published outputs are: <GPU>_<format>.npz, the GPU one of {', '.join(CARDS)}, "
-            f"the format one of {', '.join(FORMATS)}"
+            f"{path} is not named as the published outputs are: {form}, the GPU one of {', '.join(CARDS)}, the format "
+            f"one of {', '.join(FORMATS)}"
         )
     return card, name
 
@@ -111,15 +133,25 @@ def is_published(names: Any) -> bool:
 
 def read_npz(path: Path) -> Iterator[Published]:
     """The sets of `<GPU>_<format>.npz`."""
-    card, name = _named(path.stem, path)
+    card, name = _named(path.stem, path, "<GPU>_<format>.npz")
     with np.load(path, allow_pickle=False) as file:
-        words = {key: np.ascontiguousarray(file[key], np.uint32) for key in file.files}
-    yield from _sets(card, name, words)
+        words = {key: file[key] for key in file.files if key in ("a", "b", "c_fp32", *KEYS)}
+    for key, x in words.items():
+        if x.dtype != np.uint32 or x.ndim != (2 if key in "ab" else 1):
+            wanted = "(rows, K)" if key in "ab" else "(rows,)"
+            raise ValueError(f"{path}: {key} must be {wanted} of uint32, bits of FP32, not {x.shape} of {x.dtype}")
+    rows = max(len(words[key]) for key in KEYS if key in words)
+    if words["a"].shape != words["b"].shape or min(len(words["a"]), len(words["c_fp32"])) < rows:
+        given = ", ".join(f"{key} {x.shape}" for key, x in words.items())
+        raise ValueError(
+            f"{path}: a and b must be alike, and have, as c, a row for each of {rows} results; they are {given}"
+        )
+    yield from _sets(path, card, name, words)
 
 
 def read_folder(path: Path) -> Iterator[Published]:
     """The sets of `<GPU>/<format>/`, as the repository has them."""
-    card, name = _named(f"{path.parent.name}_{path.name}", path)
+    card, name = _named(f"{path.parent.name}_{path.name}", path, "a folder <GPU>/<format>")
     files = {
         "a": f"a_{card}_{name}", "b": f"b_{card}_{name}", "c_fp32": f"c_{card}_fp32",
         "d_fp32": f"d_{card}_fp32", "d_fp16": f"d_{card}_fp16",
@@ -134,7 +166,10 @@ def read_folder(path: Path) -> Iterator[Published]:
         if key not in words or len(words[key]) < max(results):
             raise ValueError(f"{path} lacks {files[key]}.txt, or it has not a line for each of {max(results)} results")
     words |= {key: words[key][:, 0] for key in words if key not in "ab"}
-    yield from _sets(card, name, words)
+    if words["a"].shape[1] != words["b"].shape[1]:
+        raise ValueError(f"{path}: rows of {files['a']}.txt have {words['a'].shape[1]} words, of {files['b']}.txt "
+                         f"{words['b'].shape[1]}")  # fmt: skip
+    yield from _sets(path, card, name, words)
 
 
 def _words(file: Path, base: int) -> Words:

@@ -9,6 +9,7 @@ have the header's SHA-256. docs/hardware.md lists the header.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,12 +135,7 @@ def read_recordings(path: Path) -> Iterator[Recording]:
     if path.is_dir():
         sets = published.read_folder(path)
     else:
-        try:
-            with path.open("rb") as opened:  # np.load leaves a file open that it cannot read
-                file = np.load(opened, allow_pickle=False)
-                arrays = {name: file[name] for name in file.files}
-        except (OSError, ValueError, BadZipFile, EOFError, AttributeError) as error:
-            raise ValueError(f"{path} cannot be read as an .npz file: {error}") from None
+        arrays = _arrays(path)
         if "header" in arrays:
             yield _captured(path, arrays)
             return
@@ -153,28 +149,82 @@ def read_recordings(path: Path) -> Iterator[Recording]:
         yield Recording(path, each.card, each.unit, each.inputs, each.d)
 
 
-def _captured(path: Path, arrays: Mapping[str, Any]) -> Recording:
+_FORMS = {b"\x93NUMPY": "a .npy file of one array", b"": "empty"}
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """Those of an .npz file."""
     try:
-        header = json.loads(str(arrays["header"]))
-        if header["format"] != FORMAT:
-            raise ValueError(f"{path} has the format {header['format']!r}; this version reads {FORMAT!r}")
+        with path.open("rb") as opened:  # np.load leaves a file open that it cannot read
+            start = opened.read(6)
+            if start[:2] != b"PK":
+                raise ValueError(
+                    f"{path} is {_FORMS.get(start, 'no .npz file')}; recordings are .npz files, as `floatsim capture` "
+                    "writes them, or published outputs: <GPU>_<format>.npz, or a folder <GPU>/<format> of text files"
+                )
+            opened.seek(0)
+            file = np.load(opened, allow_pickle=False)
+            try:
+                return {name: file[name] for name in file.files}
+            except (ValueError, BadZipFile, EOFError, zlib.error):
+                raise ValueError(f"{path} is damaged, or holds other than arrays of numbers and text") from None
+    except (BadZipFile, EOFError):
+        raise ValueError(f"{path} is damaged: it begins as an .npz file does, and ends too soon") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _captured(path: Path, arrays: Mapping[str, Any]) -> Recording:
+    header = _header(path, arrays["header"])
+    try:
         unit = _unit(header)
-        d, seed, rows = arrays["d"], int(header["seed"]), int(header["rows"])
-        digest, card, generator = header["inputs_sha256"], str(header["card"]), header["generator"]
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is no recording: its header lacks {error}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path}: its header names no instruction that is known here: {error}") from None
+    rows = header["rows"]
+    wanted = {"d": ((rows,), unit.output), "a": ((rows, unit.k), unit.a), "b": ((rows, unit.k), unit.b),
+              "c": ((rows,), unit.output)}  # fmt: skip
+    if unit.scales:
+        wanted |= dict.fromkeys(("scale_a", "scale_b"), ((rows, unit.scale_blocks), unit.scales.format))
+    for name, (shape, fmt) in wanted.items():
+        if name == "d" or "a" in arrays:
+            _check_array(path, name, arrays.get(name), shape, fmt.code_dtype)
     if "a" in arrays:
         scales = ScaleCodes(arrays["scale_a"], arrays["scale_b"]) if unit.scales else None
         inputs = Inputs(arrays["a"], arrays["b"], arrays["c"], scales)
     else:
-        inputs = input_set(unit, rows, seed)
-    if inputs.digest != digest:
-        made = f"made by generator {generator}; this version's is {GENERATOR}"
+        inputs = input_set(unit, rows, header["seed"])
+    if inputs.digest != header["inputs_sha256"]:
+        made = f"made by generator {header['generator']}; this version's is {GENERATOR}"
         raise ValueError(f"{path}: its inputs are not those of its header ({made}); so its results say nothing")
-    wanted = np.dtype(unit.output.code_dtype)
-    if d.shape != (rows,) or d.dtype != wanted:
-        raise ValueError(f"{path}: d must be ({rows},) of {wanted}, not {d.shape} of {d.dtype}")
-    return Recording(path, card, unit, inputs, d, header)
+    return Recording(path, str(header["card"]), unit, inputs, arrays["d"], header)
+
+
+_KEYS = ("format", "arch", "instruction", "a", "b", "d", "scales", "rows", "seed", "inputs_sha256", "card", "generator")
+
+
+def _header(path: Path, text: Any) -> dict[str, Any]:
+    """A header with all that reading needs."""
+    try:
+        header = json.loads(str(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no recording: its header is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise ValueError(f"{path} is no recording: its header must be a JSON object, not {str(text)[:40]}")
+    missing = [key for key in _KEYS if key not in header]
+    if missing:
+        raise ValueError(f"{path} is no recording: its header lacks {', '.join(map(repr, missing))}")
+    if header["format"] != FORMAT:
+        raise ValueError(f"{path} has the format {header['format']!r}; this version reads {FORMAT!r}")
+    for key, least in (("rows", 10), ("seed", 0)):
+        if type(header[key]) is not int or header[key] < least:
+            raise ValueError(f"{path}: {key} of its header must be an integer from {least} on, not {header[key]!r}")
+    return header
+
+
+def _check_array(path: Path, name: str, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if x is None or x.shape != shape or x.dtype != dtype:
+        given = "missing" if x is None else f"{x.shape} of {x.dtype}"
+        raise ValueError(f"{path}: {name} must be {shape} of {dtype}, not {given}")
 
 
 def _unit(header: Mapping[str, Any]) -> Unit:

@@ -54,7 +54,10 @@ def check_silicon(
         raise FileNotFoundError(f"there is no file or folder {path}")
     files = recording_files(path)
     if not files:
-        raise ValueError(f"{path} holds no recordings: no .npz, and no folder <GPU>/<format> of the published outputs")
+        raise ValueError(
+            f"{path} holds no recordings: neither .npz files, as `floatsim capture` writes them, nor folders of the "
+            "published outputs, such as H100/fp16 with d_H100_fp32.txt in it"
+        )
     for file in progress(files):
         for recording in read_recordings(file):
             yield Checked(recording, recording.compare(accumulate, first))
