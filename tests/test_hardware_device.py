@@ -340,6 +340,27 @@ def test_infinities_saturate_or_it_is_an_error(card):
     on_both(lambda: fs.convert(E4M3, "e4m3", overflow="saturate_finite"))
 
 
+def test_alpha_and_beta(card):
+    card((8, 0))
+    rng = np.random.default_rng(31)
+    a, b, c = (random(rng, shape, "fp16") for shape in ((5, 20), (20, 6), (5, 6)))
+    for how in ("fp32", "ampere"):
+        for alpha, beta in ((2, 1), (0.5, -0.25), (1, 0), (-1, 3)):
+            both(lambda backend, h=how, x=alpha, y=beta: fs.matmul(
+                a, b, c, accumulate=h, alpha=x, beta=y, backend=backend))  # fmt: skip
+    with pytest.raises(ValueError, match="multiply of FP64 with a result in FP32: a card's operands have the result's"):
+        fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")
+
+
+def test_narrower_operands(card):
+    card((8, 0))
+    rng = np.random.default_rng(32)
+    x, y = random(rng, 50, "fp16"), random(rng, 50, "fp32")
+    on_both(lambda: fs.add(x, y, format="fp32"))
+    on_both(lambda: fs.fma(x, x, y, format="fp32", rounding="toward_zero"))
+    on_both(lambda: fs.multiply(x, 2.0))
+
+
 # -- what a card cannot do is an error ---------------------------------------------------------------------------------
 
 X32, X16 = np.ones((4, 4), np.float32), np.ones((4, 4), np.float16)
@@ -371,6 +392,8 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
          r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
         ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
          r"needs compute capability 10.0 \(sm_100a\); this card has 12.0"),
+        ((9, 0), lambda: fs.add(X32, X16, format="fp16"), "add of FP32 with a result in FP16: a card's operands have"),
+        ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True), "add of FP16 with a result in FP32"),
         ((10, 0), lambda: fs.convert(X32, "e8m0"), "no card has convert of FP32 to E8M0 as an instruction"),
         ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "keeps no flags"),
         ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not sum by kahan\(fp32\)"),

@@ -100,6 +100,24 @@ def _canonical(codes: Codes, fmt: FloatFormat) -> Codes:
     return found
 
 
+def _operand(x: Operand, fmt: FloatFormat, name: str, how: Attributes) -> Codes:
+    """An operand in the result's format, in which a card computes: the same numbers, or an error.
+
+    All numbers of a narrower format are there; of a wider one a single number may be, such as a factor of 2.
+    """
+    codes, source = x
+    if source == fmt:
+        return codes
+    if not how.daz:  # what is subnormal in one format is not in another
+        same, events = elements.convert(codes, source, fmt, _EXACT)
+        if holds(fmt, source) or (codes.size == 1 and not events.any()):
+            return same
+    raise ValueError(
+        f"{name} of {source} with a result in {fmt}: a card's operands have the result's format, which does not hold "
+        "them; fs.convert them"
+    )
+
+
 # -- element by element ------------------------------------------------------------------------------------------------
 
 
@@ -109,11 +127,10 @@ def elementwise(
 ) -> tuple[Codes, Events | None]:  # fmt: skip
     """As the emulator's: no events, or none that happened, as a card does not tell."""
     _check_no_events(manner)
-    formats = {source for _, source in operands}
-    if len(formats) > 1 or (name != "convert" and formats != {fmt}):
-        mixed = ", ".join(sorted(map(str, formats)))
-        raise ValueError(f"{name} of {mixed} with a result in {fmt}: a card's operands and result have one format")
-    (source,) = formats
+    if name == "convert":
+        ((_, source),) = operands
+    else:
+        operands, source = [(_operand(x, fmt, name, manner.attributes), fmt) for x in operands], fmt
     card = device()
     row = find_scalar(name, source, fmt, manner.attributes, card.card.capability)
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
