@@ -201,13 +201,27 @@ def nvmath():
     return module, advanced
 
 
+def only(**made):
+    """A module's __getattr__ that makes these."""
+
+    def get(name):
+        if name not in made:
+            raise AttributeError(name)
+        return made[name]()
+
+    return get
+
+
 def install(monkeypatch, capability, *names):
     """Put stand-ins into sys.modules, for the libraries named; the others are missing. Returns cuBLAS."""
     module, advanced = nvmath()
-    blas = CuBlas()
+    blas, libs, linalg = CuBlas(), types.ModuleType("cupy_backends.cuda.libs"), types.ModuleType("nvmath.linalg")
+    # as in CuPy, whose module cublas cannot be imported before a function of the package has loaded the library
+    libs.__getattr__ = only(cublas=lambda: blas)
+    linalg.advanced = advanced
     there = {
-        "cupy": cupy(capability), "cupy_backends.cuda.libs.cublas": blas, "torch": torch(), "nvmath": module,
-        "nvmath.linalg.advanced": advanced,
+        "cupy": cupy(capability), "cupy_backends.cuda.libs": libs, "torch": torch(), "nvmath": module,
+        "nvmath.linalg": linalg, "nvmath.linalg.advanced": advanced,
     }  # fmt: skip
     for name, each in there.items():
         monkeypatch.setitem(sys.modules, name, each if name.partition(".")[0].partition("_")[0] in names else None)

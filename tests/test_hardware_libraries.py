@@ -143,7 +143,11 @@ def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
             multiply(y, y, library=library)
     assert libraries.installed() == ()
     install()
-    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs.cublas", None)  # CuPy without NVIDIA's libraries
+
+    def not_found():  # CuPy without NVIDIA's libraries
+        raise ImportError("libcublas.so.13: cannot open shared object file")
+
+    sys.modules["cupy_backends.cuda.libs"].__getattr__ = stand_ins.only(cublas=not_found)
     with pytest.raises(fs.hardware.UnavailableError, match=r"libs\.cublas, which is missing.*floatsim\[cuda13x\]"):
         multiply(y, y)
     assert libraries.installed() == ("cupy", "nvmath")

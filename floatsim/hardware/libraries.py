@@ -142,8 +142,10 @@ def _modules(library: str) -> list[Any]:
     """What the library is reached by; an `UnavailableError` that says what to install."""
     found = []
     for name, install in _NEEDS[library].items():
+        folder, _, last = name.rpartition(".")
         try:
-            found.append(importlib.import_module(name))
+            # as `from folder import last`: CuPy then finds and loads the library that its module is linked with
+            found.append(getattr(__import__(folder, fromlist=[last]), last) if folder else __import__(last))
         except ImportError as error:
             raise UnavailableError(f"library={library!r} needs {name}, which is missing ({error}): {install}") from None
     return found
