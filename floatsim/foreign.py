@@ -1,11 +1,13 @@
 """Arrays of other libraries: read as NumPy's, and CuPy's come back as CuPy's.
 
-Nothing is imported for it: whoever passes a tensor has loaded its library.
+Nothing is imported for it, as whoever passes a tensor has loaded its library; but CuPy, to fetch from a GPU what only
+DLPack describes.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -40,7 +42,30 @@ def as_numpy(x: Any) -> NDArray[Any] | None:
         return array
     if _library(x) == "torch":
         return _from_torch(x)
-    return np.from_dlpack(x) if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray) else None
+    return _from_dlpack(x) if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray) else None
+
+
+_CUDA = (2, 13)  # of DLPack's kinds of devices: a GPU's memory, and memory that it shares with the host
+
+
+def _from_dlpack(x: Any) -> NDArray[Any] | None:
+    """Through CuPy from a GPU; None where NumPy lacks the dtype, but the array itself knows how to become NumPy's."""
+    if x.__dlpack_device__()[0] in _CUDA:
+        try:
+            cupy = importlib.import_module("cupy")
+        except ImportError:
+            raise TypeError(
+                f"an array of {_library(x)} is on a GPU, from where it is read by CuPy, which is not installed: "
+                "pip install 'floatsim[cuda13x]', or bring the array to the host"
+            ) from None
+        array: NDArray[Any] = cupy.from_dlpack(x).get()
+        return array
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError) as error:
+        if hasattr(x, "__array__"):
+            return None
+        raise TypeError(f"an array of {_library(x)} cannot be read through DLPack: {error}") from None
 
 
 def _from_torch(x: Any) -> NDArray[Any] | None:

@@ -104,3 +104,43 @@ def test_whatever_speaks_dlpack():
 
     x = np.float32([1, 2, 3])
     assert fs.add(Other(x), x).tolist() == [2, 4, 6]
+
+
+class OnTheGpu:
+    """As an array that speaks DLPack, of a library that is neither CuPy nor torch."""
+
+    __module__ = "other.arrays"
+
+    def __init__(self, array, kind):
+        self.array, self.kind = array, kind
+
+    def __dlpack__(self, **how):
+        raise BufferError("not on this device")
+
+    def __dlpack_device__(self):
+        return self.kind, 0
+
+
+@pytest.mark.parametrize("kind", [2, 13])
+def test_dlpack_from_a_gpu(monkeypatch, kind):
+    x = np.float32([1, 2, 3])
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(from_dlpack=lambda y: CuPyArray(y.array)))
+    assert fs.add(OnTheGpu(x, kind), x).tolist() == [2, 4, 6]
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        TypeError, match=r"an array of other is on a GPU, .*CuPy, which is not installed: pip install 'f"
+    ):
+        fs.add(OnTheGpu(x, kind), x)
+
+
+def test_what_dlpack_cannot_say():
+    """BF16, for one, which NumPy lacks: an array that can become NumPy's does so; another is an error."""
+    x = np.float32([1, 2, 3])
+
+    class Convertible(OnTheGpu):
+        def __array__(self, dtype=None, copy=None):
+            return self.array.astype(ml_dtypes.bfloat16)
+
+    assert fs.convert(Convertible(x, 1), "fp32").tolist() == [1, 2, 3]
+    with pytest.raises(TypeError, match="an array of other cannot be read through DLPack: not on this device"):
+        fs.convert(OnTheGpu(x, 1), "fp32")

@@ -133,6 +133,13 @@ def bench(
     -----
     A rate by instructions is what the unit can: they are issued back to back, from registers or shared memory. Nothing
     of it has been measured on a card of our own yet.
+
+    Examples
+    --------
+    >>> bench(repeats=0)  # with a card: print(bench("wgmma.*"))
+    Traceback (most recent call last):
+        ...
+    ValueError: repeats must be at least 1, not 0
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")

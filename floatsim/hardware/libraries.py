@@ -203,6 +203,15 @@ def library_matmul(
     -----
     Nothing says in which order a library sums, nor that it stays the same between shapes, cards and versions: compare
     it with `fs.hardware.compare(..., library=...)`.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array(np.ones((16, 16)), "e5m2")
+    >>> library_matmul(x, x, library="nvmath")  # on a card, with E4M3 for one of them, a product
+    Traceback (most recent call last):
+        ...
+    ValueError: library='nvmath' does not multiply E5M2 x E5M2; it does E4M3 x E4M3, E4M3 x E5M2, E5M2 x E4M3
     """
     (x, x_format, x_float), (y, y_format, y_float) = read_floats(a, "a"), read_floats(b, "b")
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0]:
