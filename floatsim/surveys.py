@@ -253,7 +253,9 @@ class SurveyReport:
         return _INPUT_CAPTION + "".join(notes)
 
     def _caption(self) -> str:
-        return _CAPTION if self._has_no_neighbours else f"{_CAPTION} {_UNLIKE}"
+        units = any(tensor_cores(row.accumulator) for row in self.rows)
+        notes = [_CAPTION, *([_BLOCKS] if units else []), *([] if self._has_no_neighbours else [_UNLIKE])]
+        return " ".join(notes)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.text import Text
@@ -319,6 +321,10 @@ _CAPTION = (
 )
 
 
+_BLOCKS = (
+    "Of a matrix unit, sums are counted by the block, one for each time that its accumulator is rounded: absrb is the "
+    "percent of blocks in which some non-zero term was cut off entirely, not the percent of such terms."
+)
 _UNLIKE = "unlike above: percent of the results whose bits are not those of the matrix unit in the row above."
 
 

@@ -445,6 +445,13 @@ def test_report_prints(shipped):
     assert ["FP16", "39.4", "59.2", "."] in lines
     assert max(map(len, text.splitlines())) <= 120
     assert text.count("absrb") == 4  # three heads and the legend
+    assert "by the block" not in text
+
+
+def test_legend_says_that_units_are_counted_by_the_block():
+    a, b = np.float32([[1.0, 2.0**-20]]), np.float32([[1.0], [2.0**-20]])
+    report = fs.survey(a, b, formats=["fp16"], accumulators=["fp32", "hopper"])
+    assert "sums are counted by the block" in " ".join(str(report).split())
 
 
 def test_report_prints_narrowly(shipped):

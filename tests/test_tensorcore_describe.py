@@ -118,6 +118,7 @@ def test_what_can_be_asked():
     assert describe("hopper", "e4m3", "e5m2").instructions == describe("hopper", fs.E4M3).instructions
     assert {row.name for row in describe("ada", instruction="MMA.m16n8k16").instructions} == {"mma.m16n8k16"}
     assert {row.output for row in describe("ada", "fp16", output="fp16").instructions} == {fs.FP16}
+    assert describe("hopper", "wgmma.k32") == describe("hopper", instruction="wgmma.k32")
     tf32 = describe("ampere", "fp32")
     assert {row.name for row in tf32.instructions} == {"mma.m16n8k8.tf32", "mma.m16n8k4.tf32"}
 
@@ -126,6 +127,8 @@ def test_what_can_be_asked():
     (lambda: describe("hoper"), ValueError, "did you mean 'hopper'"),
     (lambda: describe(9), TypeError, "named by a text"),
     (lambda: describe("ampere", instruction="wgmma.k16"), ValueError, "hopper has it"),
+    (lambda: describe("ampere", "wgmma.k16"), ValueError, "hopper has it"),
+    (lambda: describe("hopper", "wgmma.k33"), ValueError, "no instruction 'wgmma.k33'; did you mean 'wgmma.k32'"),
     (lambda: describe("volta", "bf16"), ValueError, r"it takes FP16 \(mma.m8n8k4\)"),
     (lambda: describe("ampere", "fp16", "bf16"), ValueError, "does not multiply FP16 by BF16"),
     (lambda: describe("ampere", "bf16", output="fp16"), ValueError, "does not multiply BF16|gives FP32"),

@@ -296,6 +296,8 @@ def test_scales_are_floats():
         ("hopper", ("fp16", "bf16"), "hopper does not multiply FP16 by BF16"),
         ("ampere", ("e2m1", "e2m1"), "ampere does not multiply E2M1"),
         ("cdna3", ("e4m3", "e4m3"), "cdna3 does not multiply E4M3 by E4M3; it takes .* E4M3FNUZ, E5M2FNUZ"),
+        ("cdna3", ("e4m3", "e5m2"), r"In place of E4M3 it has E4M3FNUZ \(max 240\): fs.convert\(x, 'e4m3fnuz'\)."),
+        ("hopper", ("e4m3fnuz", "e4m3fnuz"), r"In place of E4M3FNUZ it has E4M3 \(max 448\): fs.convert\(x, 'e4m3'\)$"),
         ("tensorcore(hopper, wgmma.k16)", ("e4m3", "e4m3"), "wgmma.k16 on hopper does not multiply E4M3"),
         ("tensorcore(hopper, output=fp16)", ("bf16", "bf16"), "hopper gives FP32 for BF16, not FP16"),
         ("blocked(hopper, 128, fp32)", ("e3m4", "e3m4"), "hopper does not multiply E3M4"),

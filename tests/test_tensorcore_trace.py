@@ -228,7 +228,8 @@ def test_text_of_every_model():
         assert all(line == line.rstrip() for line in text.splitlines())
         assert found._repr_html_().startswith("<pre>")
         if isinstance(case.row.model, FlushedTree):
-            assert "  sum " not in text
+            assert "  sum  " not in text  # of all terms: there is none, but of pairs
+            assert "  sum of k = " in text or not found.blocks
 
 
 def test_long_chains_are_cut_short_in_text_alone():
@@ -332,3 +333,61 @@ def test_a_picture_says_what_is_left_out():
     trace = fs.tensorcore.trace(ones, ones, accumulate="hopper")
     assert "of 5 blocks drawn" in trace.plot().get_xlabel()
     assert trace.plot(blocks=range(5)).get_xlabel() == "place of each bit"
+
+
+# -- what is added or scaled inside ----------------------------------------------------------------------------------
+
+
+def test_sums_inside_a_block_of_cdna2_are_told():
+    """(p0 + p1) + (p2 + p3), each rounded to FP32."""
+    rng = np.random.default_rng(5)
+    a, b = (fs.array(rng.normal(size=8), "fp16") for _ in range(2))
+    found = trace(a, b, 1.5, accumulate="cdna2")
+    p = a.values.astype(np.float32) * b.values.astype(np.float32)
+    for i, block in enumerate(found.blocks):
+        pairs = [p[4 * i] + p[4 * i + 1], p[4 * i + 2] + p[4 * i + 3]]
+        expected = [*pairs, pairs[0] + pairs[1]]
+        assert [float(value) for _, value in block.partials] == expected
+        assert [list(ks) for ks, _ in block.partials] == [
+            [4 * i, 4 * i + 1], [4 * i + 2, 4 * i + 3], list(range(4 * i, 4 * i + 4))
+        ]  # fmt: skip
+        before = found.c if i == 0 else found.blocks[0].value
+        assert float(block.value) == np.float32(float(before)) + expected[-1]
+    lines = str(found).splitlines()
+    assert sum(line.strip().startswith("sum of k = ") for line in lines) == 6
+    assert any(line.strip().startswith("sum of k = 4, 5") for line in lines)
+    drawn = [label.get_text() for label in found.plot().get_yticklabels()]
+    assert drawn.index("sum of k = 0, 1") < drawn.index("sum of k = 0 to 3") < drawn.index("acc")
+
+
+def test_other_units_have_no_sums_inside():
+    one = fs.array([1.0] * 8, "fp16")
+    assert all(
+        not trace(one, one, accumulate=unit).blocks[0].partials for unit in ("ampere", "hopper", "cdna1", "cdna3")
+    )
+
+
+def test_scales_are_told_apart():
+    rng = np.random.default_rng(6)
+    x, w = (fs.array(rng.normal(size=64), "e2m1") for _ in range(2))
+    of_x, of_w = fs.array([1.5, -2.0, 0.5, 1.0], "e4m3"), fs.array([1.0, 3.0, 0.75, 0.0], "e4m3")
+    found = trace(x, w, accumulate="blackwell", scale_a=of_x, scale_b=of_w)
+    groups = found.blocks[0].terms[:4]
+    assert [term.scales for term in groups] == [(1.5, 1.0), (2.0, 3.0), (0.5, 0.75), (1.0, 0.0)]  # signs do not count
+    sums = (x.values * w.values).reshape(4, 16).sum(axis=1)
+    assert [term.unscaled for term in groups] == [*map(Fraction, sums[:3]), None]
+    assert found.blocks[0].terms[-1].scales is None
+    text = str(found)
+    assert f"sum {sums[0]:g}" in text and "2 * 3" in text
+    wide = trace(
+        fs.array([1.5, 3.0], "e4m3"), fs.array([2.0, 1.0], "e4m3"), accumulate="blackwell",
+        scale_a=fs.array([4.0], "e8m0"), scale_b=fs.array([0.5], "e8m0"),
+    )  # fmt: skip
+    term = wide.blocks[0].terms[0]
+    assert (term.factors, term.scales, term.unscaled, term.value) == ((1.5, 2.0), (4.0, 0.5), 3, 6)
+
+
+def test_a_scale_that_is_nan_leaves_nothing_to_tell():
+    one, nan = fs.array([1.0], "e4m3"), fs.from_codes([0xFF], "e8m0")
+    term = trace(one, one, accumulate="blackwell", scale_a=nan, scale_b=fs.array([1.0], "e8m0")).blocks[0].terms[0]
+    assert math.isnan(term.scales[0]) and math.isnan(term.value) and math.isnan(term.unscaled)

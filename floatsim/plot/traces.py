@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FP64, FloatFormat
 from floatsim.plot.style import CUSTOM_COLOUR, INK, LOST_COLOUR, colour
-from floatsim.tensorcore.tables import heading, number, rounding_text, sum_quantum
+from floatsim.tensorcore.tables import heading, number, partial_name, rounding_text, sum_quantum
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 
 if TYPE_CHECKING:
@@ -117,6 +117,13 @@ def _panel(trace: Trace, block: TracedBlock) -> _Panel:
     ours, theirs = _tint(trace.formats[0]), _tint(trace.format)
     shown = [term for term in block.terms if term.value != 0]
     rows = [_term_row(term, block, theirs if term.k is None else ours) for term in shown]
+    for ks, value in block.partials:
+        if value != 0:
+            rows.append(
+                _Row(
+                    partial_name(ks, trace.length), value, number(value), theirs, leading_bit(value), lowest_bit(value)
+                )
+            )
     if block.total is not None:
         last = lowest_bit(block.total) if block.quantum is None else sum_quantum(block)
         rows.append(

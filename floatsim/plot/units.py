@@ -24,8 +24,8 @@ _MOST_PLACES = 44  # below the first bit; what lies deeper is told by the note
 def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """One dot product by several matrix units: the exact sum bit by bit, and below it what each of them made of it.
 
-    Bits of a result that are not the exact sum's are black, a wrong 0 as a black frame. A dashed line stands behind the last place that the unit
-    keeps of its terms (of the coarsest of its blocks).
+    Bits of a result that are not the exact sum's are black, a wrong 0 in a black frame. A dashed line stands behind the
+    last place that the unit keeps of its terms (of the coarsest of its blocks).
 
     Parameters
     ----------

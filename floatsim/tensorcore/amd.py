@@ -77,10 +77,13 @@ def flushed_tree(a: Sequence[Operand], b: Sequence[Operand], c: int, last: int) 
         return decode(code, FP32)
 
     level = [rounded(multiply(_flushed(x), _flushed(y), FP32, _FLUSHING)) for x, y in zip(a, b, strict=True)]
+    partials = []
     while len(level) > 1:
         level = [rounded(add(x, y, FP32, _FLUSHING)) for x, y in zip(level[::2], level[1::2], strict=True)]
+        width = len(a) // len(level)
+        partials += [(range(i * width, (i + 1) * width), x) for i, x in enumerate(level)]
     code, events = add(_flushed((c, FP32)), level[0], FP32, _FLUSHING)
-    return Step(code, seen | events, last)
+    return Step(code, seen | events, last, partials=tuple(partials))
 
 
 def _flushed(operand: Operand) -> Number:

@@ -405,4 +405,18 @@ def _what_it_takes(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> s
     takes = "; ".join(f"{inputs} ({', '.join(names)})" for inputs, names in by_inputs.items())
     tf32 = [row.name for row in rows if row.truncates]
     hint = f". FP32 operands are read as TF32 where the instruction is named: {', '.join(tf32)}"
-    return f"it takes {takes}" + (hint if tf32 and FP32 in (a, b) else "")
+    return f"it takes {takes}" + (hint if tf32 and FP32 in (a, b) else _kin(rows, a, b))
+
+
+_KIN = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ, E4M3FNUZ: E4M3, E5M2FNUZ: E5M2}
+"""FP8 is one pair of formats on AMD's CDNA 3 and another on NVIDIA's."""
+
+
+def _kin(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> str:
+    """That the other maker's FP8 is taken, and how to get it; "" where there is nothing to say."""
+    taken = {fmt for row in rows for fmt in row.inputs}
+    kin = {fmt: _KIN[fmt] for fmt in (a, b) if fmt in _KIN and fmt not in taken and _KIN[fmt] in taken}
+    return "".join(
+        f". In place of {fmt} it has {of} (max {of.max:g}): fs.convert(x, {str(of).lower()!r})"
+        for fmt, of in kin.items()
+    )

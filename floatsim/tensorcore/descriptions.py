@@ -112,7 +112,7 @@ def describe(
         Of the operands; b's is a's if it is not given. Then the architecture's own instruction for them is told in
         full, and the others that take them are listed.
     instruction : str, optional
-        Which one; told in full.
+        Which one; told in full. It may also stand in place of the formats: `describe("hopper", "wgmma.k32")`.
     output : format, optional
         Of D; only instructions that give it.
 
@@ -152,6 +152,8 @@ def describe(
         instruction, output = instruction or arch.instruction, output or arch.output
         arch = arch.arch
     architecture = as_architecture(arch)
+    if instruction is None and b_format is None and _is_instruction(a_format):
+        instruction, a_format = str(a_format), None
     name = None if instruction is None else as_instruction_name(architecture, instruction)
     rows = [row for row in architecture.instructions if name in (None, row.name)]
     if output is not None:
@@ -170,6 +172,11 @@ def describe(
             select(architecture, name, a, b, None if output is None else as_format(output))  # says what there is
         rows = taking
     return Description(architecture, tuple(rows), a_format is not None or name is not None)
+
+
+def _is_instruction(name: object) -> bool:
+    """Whether a text is meant to name an instruction, family.shape; no format's name has a dot in it."""
+    return isinstance(name, str) and "." in name
 
 
 # -- the table -------------------------------------------------------------------------------------------------------

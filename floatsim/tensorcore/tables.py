@@ -10,7 +10,7 @@ from floatsim.tensorcore.descriptions import facts
 from floatsim.tensorcore.instructions import Instruction
 from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
 
-__all__ = ["code_text", "heading", "lines", "number", "rounding_text", "sum_quantum", "top_bit"]
+__all__ = ["code_text", "heading", "lines", "number", "partial_name", "rounding_text", "sum_quantum", "top_bit"]
 
 _MOST_BLOCKS, _FIRST, _LAST = 8, 5, 2
 _MOST_LOST = 12  # bits that are shown of what was cut off
@@ -83,6 +83,7 @@ def _block_lines(block: TracedBlock, trace: Trace) -> Iterator[str]:
         yield "infinities and NaN decide; finite terms do not count"
     shown = [term for term in block.terms if term.value != 0]
     rows = [_term_cells(term, apart) | {"bits": _pattern(term.value, term.quantum, block)} for term in shown]
+    rows += [{"term": partial_name(ks, trace.length), "value": number(value)} for ks, value in block.partials]
     if block.total is not None:
         rows.append(_cells("sum", block.total, block))
     name = "D" if block is trace.blocks[-1] else "acc"
@@ -109,7 +110,8 @@ def _or_empty(x: int | None) -> str:
 def _term_cells(term: TracedTerm, apart: bool) -> dict[str, str]:
     return {
         "term": term.name,
-        "factors": "" if term.factors is None else f"{term.factors[0]:.9g} * {term.factors[1]:.9g}",
+        "factors": _factors(term),
+        "scales": "" if term.scales is None else f"{term.scales[0]:.9g} * {term.scales[1]:.9g}",
         "value": number(term.value),
         "exponent": _or_empty(term.exponent),
         "shift": _or_empty(term.shift),
@@ -117,6 +119,28 @@ def _term_cells(term: TracedTerm, apart: bool) -> dict[str, str]:
         "lost": number(term.lost) if term.lost else "",
         "bits lost": str(term.bits_lost or ""),
     }
+
+
+def _factors(term: TracedTerm) -> str:
+    """A product's factors; of a group with scales, what its products come to before them."""
+    if term.factors is not None:
+        return f"{term.factors[0]:.9g} * {term.factors[1]:.9g}"
+    whole = None if term.scales is None else term.unscaled
+    return "" if whole is None else f"sum {number(whole)}"
+
+
+def partial_name(ks: range, length: int) -> str:
+    """What was added in a rounding of its own; products of zeros beyond the operands' end are not named.
+
+    >>> partial_name(range(0, 2), 8), partial_name(range(0, 4), 8), partial_name(range(4, 8), 7)
+    ('sum of k = 0, 1', 'sum of k = 0 to 3', 'sum of k = 4 to 6')
+    """
+    inside = [k for k in ks if k < length]
+    if not inside:
+        return "sum of zeros"
+    if len(inside) <= 2:
+        return f"sum of k = {', '.join(map(str, inside))}"
+    return f"sum of k = {inside[0]} to {inside[-1]}"
 
 
 def _cells(name: str, value: Value, block: TracedBlock) -> dict[str, str]:
@@ -159,7 +183,7 @@ def _bits(value: Fraction, high: int, low: int) -> str:
     return "".join(str(abs(value) // power(place) % 2) for place in range(high, low - 1, -1))
 
 
-_HEADS = ("term", "factors", "value", "exponent", "shift", "down to", "lost", "bits lost", "bits")
+_HEADS = ("term", "factors", "scales", "value", "exponent", "shift", "down to", "lost", "bits lost", "bits")
 
 
 def _table(rows: list[dict[str, str]]) -> Iterator[str]:

@@ -36,7 +36,9 @@ class Step(NamedTuple):
 
     It also tells how. `terms` are the exact terms, the products first, and `ks` says which k each product belongs to
     (of a group's, the first); the rest are accumulators. Where terms are aligned there is their common exponent, what
-    was `kept` of each, as (n, q) for n * 2**q, and the `total` that was rounded, written alike.
+    was `kept` of each, as (n, q) for n * 2**q, and the `total` that was rounded, written alike. Where products are
+    added to each other in roundings of their own, `partials` are those sums: the places of what was added, and the
+    number.
     """
 
     code: int
@@ -47,6 +49,7 @@ class Step(NamedTuple):
     kept: tuple[Multiple, ...] = ()
     total: Multiple | None = None
     ks: Sequence[int] = ()
+    partials: tuple[tuple[range, Number], ...] = ()
 
 
 @functools.lru_cache(maxsize=1 << 16)

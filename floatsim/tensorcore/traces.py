@@ -6,9 +6,10 @@ Nothing is computed here: `floatsim.tensorcore.reference` yields the steps, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as_accumulation, tensor_cores
@@ -56,6 +57,8 @@ class TracedTerm:
         How many bits were cut off, from the cut down to the last bit that is set.
     quantum : int or None
         The exponent of the last bit that could be kept; None where nothing is aligned.
+    scales : (float, float) or None
+        The scales of a and of b that `value` includes; None where there are none.
     """
 
     name: str
@@ -68,6 +71,15 @@ class TracedTerm:
     lost: Fraction | None = None
     bits_lost: int = 0
     quantum: int | None = None
+    scales: tuple[float, float] | None = None
+
+    @property
+    def unscaled(self) -> Value | None:
+        """The product, or the sum of a group's products, before its scales; None where these are zero or no numbers."""
+        if self.scales is None or isinstance(self.value, float):
+            return self.value
+        by = [Fraction(x) for x in self.scales if isfinite(x) and x]
+        return self.value / (by[0] * by[1]) if len(by) == 2 else None
 
     @property
     def lowest(self) -> int | None:
@@ -103,6 +115,8 @@ class TracedBlock:
         Its number.
     rounded_off : Fraction or None
         What the rounding of the sum took away: value - total is its negative.
+    partials : tuple of (range, Fraction or float)
+        Sums of products that were rounded before c came: which k, and what they came to. Of CDNA 2 alone.
     """
 
     instruction: int
@@ -117,6 +131,7 @@ class TracedBlock:
     code: int
     value: Value
     rounded_off: Fraction | None
+    partials: tuple[tuple[range, Value], ...] = ()
 
     @property
     def quantum(self) -> int | None:
@@ -315,7 +330,7 @@ def trace(
     row = how.row(x_format, y_format, None, None if scales is None else scales.of)
     start, _ = seeded(_number(c), row.output)
     steps = dot(row, x, y, x_format, y_format, start, scales).steps
-    blocks = tuple(_blocks(row, steps, [_values(row, codes, fmt) for codes, fmt in sides]))
+    blocks = tuple(_blocks(row, steps, [_values(row, codes, fmt) for codes, fmt in sides], scales))
     return Trace(
         how=TensorCore(how.arch, row.name, row.output),
         instruction=row,
@@ -362,10 +377,12 @@ def _exact(row: Instruction, steps: Sequence[Step], start: int) -> Fraction | No
     return sum((x.fraction for x in numbers), Fraction(0))
 
 
-def _blocks(row: Instruction, steps: Sequence[Step], values: list[list[float]]) -> Iterator[TracedBlock]:
+def _blocks(
+    row: Instruction, steps: Sequence[Step], values: list[list[float]], scales: Scaled | None
+) -> Iterator[TracedBlock]:
     for i, step in enumerate(steps):
         instruction, number = divmod(i, row.roundings)
-        yield _block(row, step, instruction, number, values, _accumulators(row, instruction, number))
+        yield _block(row, step, instruction, number, values, _accumulators(row, instruction, number), scales)
 
 
 def _accumulators(row: Instruction, instruction: int, number: int) -> list[str]:
@@ -376,12 +393,13 @@ def _accumulators(row: Instruction, instruction: int, number: int) -> list[str]:
 
 
 def _block(
-    row: Instruction, step: Step, instruction: int, number: int, values: list[list[float]], accumulators: list[str]
-) -> TracedBlock:
+    row: Instruction, step: Step, instruction: int, number: int, values: list[list[float]], accumulators: list[str],
+    scales: Scaled | None,
+) -> TracedBlock:  # fmt: skip
     length = len(values[0])
     inside = [k for k in step.ks if k < length]
     terms = [
-        _product(row, term, kept, k, values, step)
+        _product(row, term, kept, k, values, step, _scales_of(scales, k))
         for k, term, kept in zip(step.ks, step.terms, _kept(step), strict=False)
         if k < length
     ]
@@ -393,7 +411,17 @@ def _block(
         instruction, number, step.ks, tuple(terms), len(step.ks) - len(inside), step.exponent,
         None if step.exponent is None else step.exponent - step.kept[-1][1], total, leading_bit(total or 0), step.code,
         value, None if total is None or isinstance(value, float) else total - value,
+        tuple((range(step.ks[0] + at.start, step.ks[0] + at.stop), _value(x)) for at, x in step.partials),
     )  # fmt: skip
+
+
+def _scales_of(scales: Scaled | None, k: int) -> tuple[float, float] | None:
+    """The scales of the k-th elements, their signs left out, as the units do."""
+    if scales is None:
+        return None
+    fmt = scales.of.format
+    a, b = (_value(decode(codes[k // scales.of.every] & fmt.magnitude_mask, fmt)) for codes in (scales.a, scales.b))
+    return float(a), float(b)
 
 
 def _kept(step: Step) -> Sequence[Multiple | None]:
@@ -411,12 +439,15 @@ def _total(row: Instruction, step: Step) -> Fraction | None:
 
 
 def _product(
-    row: Instruction, term: Term, kept: Multiple | None, k: int, values: list[list[float]], step: Step
-) -> TracedTerm:
+    row: Instruction, term: Term, kept: Multiple | None, k: int, values: list[list[float]], step: Step,
+    scales: tuple[float, float] | None,
+) -> TracedTerm:  # fmt: skip
     group = row.group
     if group > 1:
-        return _term(f"k = {k} to {min(k + group, len(values[0])) - 1}", k, None, term, kept, step)
-    return _term(f"a[{k}]*b[{k}]", k, (values[0][k], values[1][k]), term, kept, step)
+        found = _term(f"k = {k} to {min(k + group, len(values[0])) - 1}", k, None, term, kept, step)
+    else:
+        found = _term(f"a[{k}]*b[{k}]", k, (values[0][k], values[1][k]), term, kept, step)
+    return replace(found, scales=scales)
 
 
 def _term(
