@@ -152,7 +152,6 @@ def execute(folder: Path, jobs: int) -> int:
     """Runs the copies in that folder; pytest's exit code."""
     unwanted = ("MPLBACKEND", "FLOATSIM_SILICON")  # what is stored is what those see who have no recordings
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
-    environment["TQDM_DISABLE"] = "1"  # progress bars come and go with the machine's speed
     options = ["--nbmake", "--overwrite", "--nbmake-timeout=300", "--durations=0", "--durations-min=1"]
     command = [sys.executable, "-m", "pytest", "-n", str(jobs), "-p", "no:cacheprovider", *options, str(folder)]
     return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
@@ -167,11 +166,22 @@ def result(path: Path) -> tuple[Any, list[str]]:
         cell.id = f"cell-{number:02}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = whole(cell.outputs)
-        for output in cell.get("outputs", ()):
-            if WIDGET in output.get("data", {}):
-                output.data = {"text/plain": NO_WIDGET}
+            cell.outputs = whole(filter(None, map(without_widget, cell.outputs)))
     return notebook, printed
+
+
+def without_widget(output: Any) -> Any:
+    """The output, if it is no widget; of sliders a line of text; of others, progress bars that is, nothing.
+
+    Bars come and go with the machine's speed. (In notebooks tqdm does not obey its TQDM_DISABLE.)
+    """
+    data = output.get("data", {})
+    if WIDGET not in data:
+        return output
+    if not data.get("text/plain", "").startswith("interactive("):
+        return None
+    output.data = {"text/plain": NO_WIDGET}
+    return output
 
 
 def whole(outputs: Iterable[Any]) -> list[Any]:

@@ -182,8 +182,9 @@ def test_examples_print_what_doctest_would_show(capsys):
     assert json.loads(capsys.readouterr().out) == ["", "3\n", "a\n"]
 
 
-def test_sliders_leave_a_line_of_text(tmp_path):
+def test_sliders_leave_a_line_of_text_and_progress_bars_nothing(tmp_path):
     view = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "x"}, "text/plain": "interactive(...)"})
+    bar = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "y"}, "text/plain": "HBox(children=(...))"})
     last = nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("stream", text="[]")])
     cells = [
         nbformat.v4.new_code_cell("s", outputs=[view], metadata={"execution": {"iopub.status.idle": "2026"}}),
