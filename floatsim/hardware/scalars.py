@@ -55,13 +55,20 @@ class Scalar:
 
     def does(self, how: Attributes) -> bool:
         """Whether it rounds so. What is exact rounds as anything does, but saturates no infinities."""
-        if (how.daz, how.ftz) not in self.flushes:
+        if (how.daz and self._reads_subnormals, how.ftz) not in self.flushes:
             return False
         if self.rounding is None:
             return how.overflow is not Overflow.SATURATE_FINITE or not self.source.has_infinity
         if self.rounding is Rounding.STOCHASTIC and how.random_bits != self.random_bits:
             return False
         return (self.rounding, self.overflow) == (how.rounding, how.overflow)
+
+    @property
+    def _reads_subnormals(self) -> bool:
+        """Whether subnormal operands make other results than zeros: not where a conversion rounds them to zeros."""
+        nearest = self.rounding in (Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY, Rounding.TOWARD_ZERO)
+        vanish = nearest and self.source.smallest_normal <= self.result.smallest_subnormal / 2
+        return self.operation != "convert" or not vanish
 
     def runs_on(self, card: Capability) -> bool:
         """Whether a card of this compute capability has it."""
@@ -183,10 +190,6 @@ def _flushing() -> list[Scalar]:
     for operation in ("add", "subtract"):
         text = f"{_PTX[operation]}.rn.ftz.f16 %0, %1, %2;"
         rows.append(Scalar(operation, FP16, FP16, Rounding.TIES_TO_EVEN, policy, text, targets, (_BOTH,)))
-    rows += [
-        Scalar("convert", FP32, FP16, rounding, policy, f"cvt.{short}.ftz.f16.f32 %0, %1;", targets, ((True, False),))
-        for short, rounding in _DIRECTIONS.items()
-    ]
     text = "cvt.rz.ftz.f32.f64 %0, %1;"
     return [*rows, Scalar("convert", FP64, FP32, Rounding.TOWARD_ZERO, policy, text, targets, ((False, True),))]
 
