@@ -32,7 +32,8 @@ try:
     from floatsim import datasets, plot
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f"This notebook needs {missing.name}. In a clone of the repository: pip install -e '.[notebooks]'"
+        f"This notebook needs {missing.name}. In a clone of floatsim's repository: "
+        "pip install -e '.[notebooks]', then restart the kernel."
     ) from None
 
 
@@ -122,9 +123,9 @@ names = list(results)
 off = shares[~np.eye(len(names), dtype=bool)]
 whole = [f"{names[i]} and {names[j]}" for i, j in np.argwhere(np.triu(shares == 1, 1))]
 Markdown(
-    f"Of {a.shape[0]} x {b.shape[1]} sums of {K} products, two right kernels share between {off.min():.0%} and "
-    f"{off.max():.0%} of the bits. Equal throughout: {'; '.join(whole)}. That pair must be: a product of two BF16 "
-    "numbers has 16 bits, so that FP32 rounds nothing off it, fused or not."
+    f"Of {a.shape[0]} x {b.shape[1]} sums of {K} products, two right kernels have the same bits in "
+    f"{off.min():.0%} to {off.max():.0%}. Equal throughout: {'; '.join(whole)}. That pair must be: a product of two "
+    "BF16 numbers has 16 bits, so that FP32 rounds nothing off it, fused or not."
 )
 
 # %% [markdown]

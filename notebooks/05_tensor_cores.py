@@ -44,7 +44,8 @@ try:
     from floatsim import plot
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f"This notebook needs {missing.name}. In a clone of the repository: pip install -e '.[notebooks]'"
+        f"This notebook needs {missing.name}. In a clone of floatsim's repository: "
+        "pip install -e '.[notebooks]', then restart the kernel."
     ) from None
 
 
