@@ -13,7 +13,7 @@ from floatsim_kernels import gemm_doubles as loops
 
 from floatsim import reference
 from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf
-from floatsim.formats import FP64, FloatFormat
+from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.leaves import FastLeaf, Terms, quantum
 from floatsim.rounding import Attributes, Rounding
 
@@ -139,7 +139,11 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     # products are exact in float64
     if terms.precision > FP64.precision or terms.lowest < quantum(FP64) or terms.highest > _FARTHEST:
         return None
-    if not can_round(fmt, attributes) or (product and not can_round(product, product_attributes)):
+    to_single = fmt == FP32 and attributes.rounding is Rounding.STOCHASTIC and not product
+    if to_single:
+        if not _holds(fmt, terms) or attributes.random_bits > 32 or attributes.daz or attributes.ftz:
+            return None
+    elif not can_round(fmt, attributes) or (product and not can_round(product, product_attributes)):
         return None
     # what is infinite stays so, and zeros keep their signs
     if product and ((_infinite(terms) and not product.has_infinity) or (fmt.has_signed_zero > product.has_signed_zero)):
@@ -147,6 +151,7 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
     if (product.has_infinity if product else _infinite(terms)) and not fmt.has_infinity:
         return None
     rule, sign, grid = rule_of(fmt, attributes)
+    rule = loops.STOCHASTIC_SINGLE if to_single else rule
     product_rule, turn, product_grid, least = loops.EXACT, 1.0, grid, fmt.precision
     if product:
         product_rule, product_sign, product_grid = rule_of(product, product_attributes)

@@ -338,14 +338,16 @@ class _Case(NamedTuple):
         return found
 
     def stochastic(self, rest: Rest) -> Tiled | None:
-        if not isinstance(self.leaf, Sequential) or self.leaf.format != BF16 or rest is None:
+        if not isinstance(self.leaf, Sequential | Pairwise) or self.leaf.format != BF16 or rest is None:
             return None
         if self.terms.precision > FP32.precision or self.how.overflow is not Overflow.INFINITY:
             return None
         row = quick_row(BF16, steps.INWARD, self.direction, self.how)
         assert row is not None
-        kernel = gemm_stochastic.in_order(steps.EXACT if self.exact else steps.ROUNDED)
-        return Tiled(kernel, self.direction, row, rest=rest, scratch_rows=2)
+        enter = steps.EXACT if self.exact else steps.ROUNDED
+        if isinstance(self.leaf, Pairwise):
+            return Tiled(gemm_stochastic.in_tree(enter), self.direction, row, rest=rest, scratch_rows=0)
+        return Tiled(gemm_stochastic.in_order(enter), self.direction, row, rest=rest, scratch_rows=2)
 
     def innocuous(self) -> bool:
         """Whether products and sums may be rounded to float32 first."""

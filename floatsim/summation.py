@@ -265,8 +265,7 @@ class _Evaluation:
 
             quick = sums_alone if fast is not None and fast.carrier == FP32 else None
             recorder.record(a, b, out[n], ranges, source.where, self.wanted, self.counts, self.first[:, n], quick)
-        stacked = out[0] if batch == 1 else np.moveaxis(out, 1, 0)
-        return Partials(leaf.format, floats=(FP32, stacked.reshape(len(ranges), math.prod(source.shape))))
+        return Partials(leaf.format, floats=(FP32, _by_range(out)))
 
     def _in_floats(
         self, fast: FastLeaf, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None
@@ -287,8 +286,13 @@ class _Evaluation:
             fast.kernel(a, b, out[n], ranges, index, seeds, *more, *fast.extra)
         if not leaf.format.has_signed_zero:
             out += 0.0  # kernels round to zeros of both signs
-        stacked = out[0] if batch == 1 else np.moveaxis(out, 1, 0)
-        return Partials(leaf.format, floats=(carrier, stacked.reshape(len(ranges), math.prod(source.shape))))
+        return Partials(leaf.format, floats=(carrier, _by_range(out)))
+
+
+def _by_range(out: Floats) -> Floats:
+    """Results (batch, ranges, M, N) as (ranges, cells)."""
+    batch, parts, rows, columns = out.shape
+    return np.ascontiguousarray(np.moveaxis(out, 1, 0)).reshape(parts, batch * rows * columns)
 
 
 _GENERAL = {Sequential: sums.sequential, Kahan: sums.kahan, Neumaier: sums.neumaier}

@@ -221,3 +221,14 @@ def test_first_in_first_absorbed():
     assert total == 2048
     assert log["matmul.sum"].absorbed == 4096 - 2048
     assert log["matmul.product"].elements == log["matmul.sum"].elements == 4096
+
+
+@pytest.mark.parametrize("accumulator", [fs.FP16, fs.FloatFormat.ieee(6, 13), fs.FP64], ids=lambda fmt: fmt.name)
+def test_batches_of_single_sums(accumulator):
+    """Parts of many matrices of one element each: their results lie apart in memory."""
+    r = np.random.default_rng(6)
+    a, b = fs.array(r.standard_normal((3, 1, 9)), "fp16"), fs.array(r.standard_normal((3, 9, 1)), "fp16")
+    for how in fs.Blocked(accumulator, 4, accumulator), fs.Strided(accumulator, 2), fs.SplitK(3, accumulator, "fp64"):
+        together = fs.matmul(a, b, accumulate=how)
+        apart = [fs.matmul(x, y, accumulate=how) for x, y in zip(a, b, strict=True)]
+        assert together.shape == (3, 1, 1) and np.array_equal(together.codes, [one.codes for one in apart])

@@ -389,3 +389,19 @@ def test_small_updates_survive_with_a_stream():
         else:
             sigma = 2.0**-10 * math.sqrt(steps * (1 / 8) * (7 / 8) / n)
             assert abs(mean - 1 - steps * update) < SIGMAS * sigma
+
+
+def test_all_bits_of_a_draw_count_in_sums_to_fp32():
+    """1 + v goes up where the 32 bits of v behind 1's last and the draw carry; float64 keeps but 29 of them."""
+    n, seed = 1 << 14, 5
+    short = (1 << 32) - draws(seed, n, site=9).astype(np.int64)  # of the second term's addition: 8 * 1 + 1
+    places = np.flatnonzero(short < 1 << 24)  # v has 24 bits
+    assert places.size > 30
+    for less in 0, 1:
+        v = np.ldexp((short - less).astype(np.float64), -55)
+        x = np.stack([np.ones(n), np.where(short < 1 << 24, v, 0.0)]).astype(np.float32)
+        sums = fs.sum(x, axis=0, accumulate="sequential(fp32, rounding=stochastic)", seed=seed)
+        assert np.array_equal(sums[places], np.full(places.size, 1.0 if less else 1 + 2.0**-23, np.float32))
+        with fs.record():  # by the integer kernels
+            slow = fs.sum(x, axis=0, accumulate="sequential(fp32, rounding=stochastic)", seed=seed)
+        assert np.array_equal(sums, slow)

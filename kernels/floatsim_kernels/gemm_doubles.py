@@ -29,7 +29,9 @@ from .passes import (
     EXPONENT,
     LANES,
     SIGN,
+    Doubles,
     Shorts,
+    Words,
     choose,
     copy_columns,
     far_add_down,
@@ -45,9 +47,9 @@ from .passes import (
 )
 from .random import draw_key, draw_words
 
-EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC = range(8)
+EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC, STOCHASTIC_SINGLE = range(9)
 """The rules: no rounding; ties to even, of sums in float64 to nearest or to odd; ties to away; toward zero; toward
-negative; to odd; stochastic."""
+negative; to odd; stochastic; stochastic to FP32, of sums of two of its numbers. Those from STOCHASTIC on draw."""
 SUM_RULE, PRODUCT_RULE = range(2)
 BOTH_SIGNS = EVEN, EVEN_FROM_ODD, DOWN, ODD
 """The rules that round x itself; the others round its magnitude."""
@@ -117,13 +119,32 @@ _SUMS = {
 """a * b + c in float64, so that the rule, applied to that, gives what it would of the exact sum."""
 
 
+def _sum_to_single(checked, x, y, z, grid, random):
+    """x * y + z rounded stochastically to FP32, numbers of which x * y and z are.
+
+    What float64 keeps of the sum, toward zero, has 29 bits behind FP32's last, and of those that are lost three more
+    count: a draw has 32. Below 2**-126 all these are zeros. Of the two terms, the larger less the sum is exact.
+    """
+    p, s = x * y, multiply_add_inward(x, y, z)
+    first = abs(p) >= abs(z)
+    lost = abs(choose(first, z, p) - (s - choose(first, p, z)))
+    eighths = (Words.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).doubles  # of the last bit, in one
+    one = Doubles.spread(s.builder, 1.0)
+    three = far_add_down(one, Doubles.spread(s.builder, 2.0**52), lost * eighths).bits & 7
+    raised = (random + three) >> 3
+    if checked:  # a NaN of ones shall not carry
+        raised = choose(abs(s) < np.inf, raised, 0)
+    r = (s.bits + raised) & ~((1 << 29) - 1)
+    return _finished(STOCHASTIC_SINGLE, checked, abs(r.doubles), s, grid)
+
+
 def _lanes(rule):
-    return Shorts.lanes if rule == STOCHASTIC else LANES
+    return Shorts.lanes if rule >= STOCHASTIC else LANES
 
 
 def _steps(rule, columns, words, numbers):
     """The columns that a step of a pass skips for each of its vectors, and the vector's random words."""
-    if rule != STOCHASTIC:
+    if _lanes(rule) == LANES:
         return [(0, None)]
     key_low, key_high, mask = (Shorts.spread(columns.builder, x) for x in words)
     drawn = draw_words(key_low, key_high, columns.load_shorts(numbers)) & mask
@@ -133,8 +154,12 @@ def _steps(rule, columns, words, numbers):
 def _sum(rule, checked, columns, rows, values, words):
     (to, row, other, numbers), (x, *grid) = rows, values
     for skip, random in _steps(rule, columns, words, numbers):
-        s = _SUMS[rule](x, columns.load(row, skip), columns.load(other, skip))
-        columns.store(to, _on_grid(rule, checked, s, _Grid(grid), random), skip)
+        y, z = columns.load(row, skip), columns.load(other, skip)
+        if rule == STOCHASTIC_SINGLE:
+            s = _sum_to_single(checked, x, y, z, _Grid(grid), random)
+        else:
+            s = _on_grid(rule, checked, _SUMS[rule](x, y, z), _Grid(grid), random)
+        columns.store(to, s, skip)
 
 
 def _product(rule, checked, columns, rows, values, words):
@@ -212,6 +237,8 @@ def sum_pass(rule, checked, work, width, rows, x, g, draws):
         _sum_by(DOWN, True, work, width, rows, values, draws)
     elif rule == ODD:
         _sum_by(ODD, True, work, width, rows, values, draws)
+    elif rule == STOCHASTIC_SINGLE:
+        _sum_by(STOCHASTIC_SINGLE, True, work, width, rows, values, draws)
     elif not checked:
         _sum_by(STOCHASTIC, False, work, width, rows, values, draws)
     else:
@@ -321,7 +348,7 @@ def length_of(start, stop, step):
 @inline
 def key_of(rule, seed, step, r):
     """The key of the draws at site 8*step + r."""
-    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rule == STOCHASTIC else _NO_KEY
+    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rule >= STOCHASTIC else _NO_KEY
 
 
 @inline
@@ -498,7 +525,7 @@ def tree(
     g, gp = grid_row(grid), grid_row(product_grid)
     rows, columns, rule = a.shape[0], b.shape[1], rules[SUM_RULE]
     limit = lesser(g[_MAX], gp[_MAX])
-    in_pairs = rules[PRODUCT_RULE] == EXACT and rule != STOCHASTIC
+    in_pairs = rules[PRODUCT_RULE] == EXACT and rule < STOCHASTIC
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)

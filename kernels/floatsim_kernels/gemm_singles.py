@@ -96,7 +96,7 @@ def arguments(scratch, more=(numba.boolean,)):
     return *common, *more, numba.int64, grid
 
 
-_PROGRAMS = *(numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, numba.int8)), numba.int64
+PROGRAMS = *(numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, numba.int8)), numba.int64
 
 
 @inline
@@ -395,7 +395,7 @@ def in_tree(style, terms, scratch=SINGLE):
     """
     quick, looks = style >= NEAREST, must_look(style, terms)
 
-    @kernel_of(arguments(scratch, _PROGRAMS))
+    @kernel_of(arguments(scratch, PROGRAMS))
     def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
         wide_vectors()
         if looks:

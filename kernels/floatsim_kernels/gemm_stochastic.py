@@ -1,4 +1,4 @@
-"""Matrix products in float32, sums in order, products and sums rounded stochastically to BF16.
+"""Matrix products in float32, sums in order or along trees, products and sums rounded stochastically to BF16.
 
 With hardware that rounds toward zero, the code of a float32 sum ends with the first 16 bits of what BF16 discards. The
 first 16 bits of a draw, added to that code, carry into the bits that stay where the sum is to be rounded up. What else
@@ -6,15 +6,15 @@ there is of the sum and of the draw matters only where those 16 bits are all one
 2**16, are found afterwards, and done again in float64, which keeps 45 bits of what BF16 discards. Of products, which
 are exact in float32, BF16 discards 16 bits.
 
-Arguments and tiles are those of gemm_singles.py. Of the rows of `acc`, half hold the sums: their codes after the
-addition, which are cut when they are used next. The others hold what the sums were one step before.
+Arguments and tiles are those of gemm_singles.py. Of the rows of `acc`, for sums in order, half hold the sums: their
+codes after the addition, which are cut when they are used next. The others hold what the sums were one step before.
 """
 
 import functools
 
 import numpy as np
 
-from .gemm_singles import SINGLE, arguments, begin, take, tile, tiles
+from .gemm_singles import PROGRAMS, SINGLE, arguments, begin, copy, take, tile, tiles
 from .intrinsics import (
     add32,
     and32,
@@ -69,6 +69,19 @@ def done_again(u, v, word):
     return add32(code, np.uint32(0x10000)) if up else code
 
 
+@inline
+def key_words(seed, step, r):
+    """The key of the draws at site 8*step + r, in two."""
+    key = draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_BLOCK)
+    return np.uint32(key & _LOW), np.uint32(key >> _R32)
+
+
+@inline
+def number_columns(numbers, stride):
+    for j in range(numbers.size):
+        numbers[j] = np.uint32(j * stride)
+
+
 @functools.cache
 def in_order(terms):
     """The kernel for terms one after the other: sites 8 * step and 8 * step + 1, of the product and of the sum."""
@@ -81,22 +94,19 @@ def in_order(terms):
         most_rows = acc.shape[0] // 2
         keys = np.empty((panel.shape[0], 4), np.uint32)
         numbers = np.empty(acc.shape[1], np.uint32)
-        for j in range(numbers.size):
-            numbers[j] = np.uint32(j * index[2])
+        number_columns(numbers, index[2])
         set_rounding(np.int32(TOWARD_ZERO))
         for n in range(tiles(most_rows, acc.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, most_rows, acc.shape[1], out)
             for i in range(rows):
                 begin(True, fresh, out[part, i0 + i, j0 : j0 + columns], np.float32(1), acc[i])
-            start, stop, step, site = ranges[part, 0], ranges[part, 1], ranges[part, 2], np.uint64(0)
+            start, stop, step, steps = ranges[part, 0], ranges[part, 1], ranges[part, 2], 0
             while start < stop:
                 depth = min(panel.shape[0], (stop - start + step - 1) // step)
                 take(b, start, step, depth, j0, columns, panel)
                 for d in range(depth):
-                    for r in range(2):
-                        key = draw_key(seeds[part], site + np.uint64(2 * r), _NO_BLOCK)
-                        keys[d, 2 * r], keys[d, 2 * r + 1] = np.uint32(key & _LOW), np.uint32(key >> _R32)
-                    site += np.uint64(16)
+                    keys[d, 0], keys[d, 1] = key_words(seeds[part], steps + d, 0)
+                    keys[d, 2], keys[d, 3] = key_words(seeds[part], steps + d, 1)
                 for i in range(rows):
                     if failed[part, i0 + i, c]:
                         continue
@@ -121,13 +131,83 @@ def in_order(terms):
                                     v = term(terms, x, ys[j], k0, k1, at, mask)
                                     word = and32(draw_word(k2, k3, at), mask)
                                     sums[j] = float_from_bits(done_again(before[j], v, word))
-                start += depth * step
+                start, steps = start + depth * step, steps + depth
             for i in range(rows):
                 for j in range(acc.shape[1]):
                     acc[i, j] = cut(bits_from_float(acc[i, j]))
                 if not failed[part, i0 + i, c]:
                     target = out[part, i0 + i, j0 : j0 + columns]
                     failed[part, i0 + i, c] = finish(acc[i], target, grid, True, False, fresh) == LEFT
+        set_rounding(np.int32(TIES_TO_EVEN))
+
+    return kernel
+
+
+@inline
+def join(u, v, codes, key, first, numbers, mask):
+    """u = round(u + v), by column."""
+    wide_vectors()
+    most = NONE
+    for j in range(u.size):
+        codes[j] = with_draw(u[j] + v[j], key[0], key[1], add32(first, numbers[j]), mask)
+        most = max(most, left32(codes[j], _16))
+    if most == _UPPER:
+        for j in range(u.size):
+            if in_doubt(codes[j]):
+                word = and32(draw_word(key[0], key[1], add32(first, numbers[j])), mask)
+                codes[j] = done_again(u[j], v[j], word)
+    for j in range(u.size):
+        u[j] = cut(codes[j])
+
+
+@functools.cache
+def in_tree(terms):
+    """The kernel for trees: sites 8 * step of the product of a term, 8 * n + 1 of the n-th addition."""
+
+    @kernel_of(arguments(SINGLE, PROGRAMS))
+    def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
+        wide_vectors()
+        refuse(ODD, terms, a, b, grid, failed)
+        mask = grid[MASK]
+        most_rows = stack.shape[0] // depth
+        codes, numbers = np.empty(stack.shape[1], np.uint32), np.empty(stack.shape[1], np.uint32)
+        number_columns(numbers, index[2])
+        set_rounding(np.int32(TOWARD_ZERO))
+        for n in range(tiles(most_rows, stack.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, most_rows, stack.shape[1], out)
+            start, stop, step, program = ranges[part, 0], ranges[part, 1], ranges[part, 2], ranges[part, 3]
+            length = max((stop - start + step - 1) // step, 0)
+            top, adds = -most_rows, 0
+            for at in range(program, program + length):
+                k = start + orders[at] * step
+                copy(b[k, j0 : j0 + columns], panel[0])
+                ys = panel[0]
+                top += most_rows
+                key = key_words(seeds[part], orders[at], 0)
+                for i in range(rows):
+                    first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                    u, x = stack[top + i], a[i0 + i, k]
+                    for j in range(u.size):
+                        u[j] = term(terms, x, ys[j], key[0], key[1], add32(first, numbers[j]), mask)
+                for _ in range(merges[at]):
+                    key = key_words(seeds[part], adds, 1)
+                    for i in range(rows):
+                        first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                        join(stack[top - most_rows + i], stack[top + i], codes, key, first, numbers, mask)
+                    top -= most_rows
+                    adds += 1
+            for i in range(rows):
+                target = out[part, i0 + i, j0 : j0 + columns]
+                if length == 1:  # a term alone is added to a zero of its own sign
+                    zeros = panel[1]
+                    first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                    for j in range(zeros.size):
+                        zeros[j] = stack[i, j] * np.float32(0)
+                    join(stack[i], zeros, codes, key_words(seeds[part], 0, 1), first, numbers, mask)
+                if length == 0:
+                    target[:] = 0
+                elif not failed[part, i0 + i, c]:
+                    failed[part, i0 + i, c] = finish(stack[i], target, grid, True, False, True) == LEFT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
