@@ -187,7 +187,7 @@ def test_sliders_leave_a_line_of_text_and_progress_bars_nothing(tmp_path):
     bar = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "y"}, "text/plain": "HBox(children=(...))"})
     last = nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("stream", text="[]")])
     cells = [
-        nbformat.v4.new_code_cell("s", outputs=[view], metadata={"execution": {"iopub.status.idle": "2026"}}),
+        nbformat.v4.new_code_cell("s", outputs=[bar, view], metadata={"execution": {"iopub.status.idle": "2026"}}),
         last,
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
