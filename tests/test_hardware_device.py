@@ -355,7 +355,7 @@ def test_alpha_and_beta(card):
         for alpha, beta in ((2, 1), (0.5, -0.25), (1, 0), (-1, 3)):
             both(lambda backend, h=how, x=alpha, y=beta: fs.matmul(
                 a, b, c, accumulate=h, alpha=x, beta=y, backend=backend))  # fmt: skip
-    with pytest.raises(ValueError, match="multiply of FP64 with a result in FP32: a card's operands have the result's"):
+    with pytest.raises(ValueError, match="multiply of FP64 where a card computes in FP32, which does not hold it"):
         fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")
 
 
@@ -399,8 +399,10 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
          r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
         ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
          r"needs compute capability 10.0 \(sm_100a\); this card has 12.0"),
-        ((9, 0), lambda: fs.add(X32, X16, format="fp16"), "add of FP32 with a result in FP16: a card's operands have"),
-        ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True), "add of FP16 with a result in FP32"),
+        ((9, 0), lambda: fs.add(X32, X16, format="fp16"),
+         "add of FP32 where a card computes in FP16, which does not hold all"),
+        ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True),
+         "add of FP16 where a card computes in FP32, with daz=True"),
         ((10, 0), lambda: fs.convert(X32, "e8m0"), "no card has convert of FP32 to E8M0 as an instruction"),
         ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "keeps no flags"),
         ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not sum by kahan\(fp32\)"),

@@ -108,14 +108,16 @@ def _operand(x: Operand, fmt: FloatFormat, name: str, how: Attributes) -> Codes:
     codes, source = x
     if source == fmt:
         return codes
-    if not how.daz:  # what is subnormal in one format is not in another
+    if how.daz:
+        why = "with daz=True, as what is subnormal in one is not in the other"
+    elif holds(fmt, source) or codes.size == 1:
         same, events = elements.convert(codes, source, fmt, _EXACT)
-        if holds(fmt, source) or (codes.size == 1 and not events.any()):
+        if not events.any() or holds(fmt, source):
             return same
-    raise ValueError(
-        f"{name} of {source} with a result in {fmt}: a card's operands have the result's format, which does not hold "
-        "them; fs.convert them"
-    )
+        why = "which does not hold it"
+    else:
+        why = "which does not hold all of its numbers"
+    raise ValueError(f"{name} of {source} where a card computes in {fmt}, {why}; fs.convert it")
 
 
 # -- element by element ------------------------------------------------------------------------------------------------
