@@ -200,6 +200,28 @@ def test_sums_in_fp16_have_their_own_rate(card, fast_library, monkeypatch):
     assert sheets == {"32f": 165.2, "32f_pedantic": 165.2, "16f": 330.3, "16f_pedantic": 330.3}
 
 
+def test_a_library_that_refuses_is_a_row(card, fast_library, monkeypatch):
+    device, lanes = card((8, 9), "NVIDIA L40S")
+    monkeypatch.setattr(rates, "installed", lambda: ("cublas",))
+    monkeypatch.setattr(rates, "_SIZES", (16,))
+    fast_library(lanes)
+    ready = rates.prepared
+
+    def refuses(product, *others):
+        if product.compute == "16f":
+            raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED\nof this")
+        return ready(product, *others)
+
+    monkeypatch.setattr(rates, "prepared", refuses)
+    found = fs.hardware.bench("cublas fp16*", device=device, repeats=1)
+    (wrong,) = [rate for rate in found.rates if rate.error]
+    assert wrong.error == "RuntimeError: CUBLAS_STATUS_NOT_SUPPORTED"
+    assert (wrong.tflops, wrong.share, found.of_bf16(wrong)) == (None, None, None)
+    assert f"{wrong.what}: RuntimeError: CUBLAS_STATUS_NOT_SUPPORTED" in str(found)
+    assert wrong.to_dict()["error"] == wrong.error
+    assert all(rate.tflops > 0 for rate in found.rates if not rate.error)
+
+
 # -- the command, and bad input ----------------------------------------------------------------------------------------
 
 

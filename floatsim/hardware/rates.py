@@ -66,11 +66,13 @@ class Rate:
     operations : int
         Floating-point operations of a repeat: two for a product and its sum.
     milliseconds : tuple of float
-        Of each repeat.
+        Of each repeat; none where a library refused.
     sheet : float or None
         TFLOP/s by the data sheet.
     source : str
         Which.
+    error : str
+        What the library said that refused.
     """
 
     what: str
@@ -81,20 +83,21 @@ class Rate:
     milliseconds: tuple[float, ...]
     sheet: float | None = None
     source: str = ""
+    error: str = ""
 
     @property
-    def tflops(self) -> float:
-        """10^12 operations a second, by the median.
+    def tflops(self) -> float | None:
+        """10^12 operations a second, by the median; None where a library refused.
 
         >>> Rate("", "mma", BF16, FP32, 6 * 10**9, (1.0, 9.0, 3.0)).tflops
         2.0
         """
-        return self.operations / statistics.median(self.milliseconds) / 1e9
+        return self.operations / statistics.median(self.milliseconds) / 1e9 if self.milliseconds else None
 
     @property
     def share(self) -> float | None:
         """Of the data sheet's rate."""
-        return None if self.sheet is None else self.tflops / self.sheet
+        return None if self.sheet is None or self.tflops is None else self.tflops / self.sheet
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -102,6 +105,7 @@ class Rate:
             "what": self.what, "unit": self.unit, "operands": self.operands.name, "output": self.output.name,
             "tflops": self.tflops, "data_sheet_tflops": self.sheet, "data_sheet": self.source or None,
             "share": self.share, "operations": self.operations, "milliseconds": list(self.milliseconds),
+            "error": self.error or None,
         }  # fmt: skip
 
 
@@ -123,8 +127,9 @@ class Rates:
     def of_bf16(self, rate: Rate) -> float | None:
         """How many times the rate of BF16 (FP16 where the card has none) by the same unit; None where there is none."""
         for fmt in (BF16, FP16):
-            same = [r.tflops for r in self.rates if (r.unit, r.operands, r.output) == (rate.unit, fmt, FP32)]
-            if same:
+            like = [r.tflops for r in self.rates if (r.unit, r.operands, r.output) == (rate.unit, fmt, FP32)]
+            same = [tflops for tflops in like if tflops is not None]
+            if same and rate.tflops is not None:
                 return rate.tflops / max(same)
         return None
 
@@ -132,7 +137,8 @@ class Rates:
         """Texts: what, TFLOP/s, the data sheet's, the share of it in percent, how many times BF16."""
         return [
             (
-                rate.what, f"{rate.tflops:.1f}", "" if rate.sheet is None else f"{rate.sheet:g}",
+                rate.what + (f": {rate.error}" if rate.error else ""),
+                "" if rate.tflops is None else f"{rate.tflops:.1f}", "" if rate.sheet is None else f"{rate.sheet:g}",
                 "" if rate.share is None else f"{100 * rate.share:.0f} %", "" if times is None else f"{times:.2f}",
             )
             for rate in self.rates
@@ -204,17 +210,22 @@ def _of_instruction(device: Timed, variant: Variant, repeats: int) -> Rate:
 def _of_library(device: Timed, product: Product, repeats: int) -> Rate:
     normal = np.random.default_rng(0).standard_normal
     tiles = [encode(normal((_SIZES[0], _SIZES[0])), fmt) for fmt in (product.a, product.b)]
-    for size in _SIZES:
-        a, b = (np.tile(tile, (size // _SIZES[0],) * 2) for tile in tiles)
-        with prepared(product, a, b, device.number) as multiply:
-            (shortest,) = device.timed(multiply, 1)
-            if shortest >= _LONG or size == _SIZES[-1]:
-                milliseconds = device.timed(multiply, repeats)
-                break
+    size, milliseconds, refused = 0, list[float](), ""
+    try:
+        for size in _SIZES:
+            a, b = (np.tile(tile, (size // _SIZES[0],) * 2) for tile in tiles)
+            with prepared(product, a, b, device.number) as multiply:
+                (shortest,) = device.timed(multiply, 1)
+                if shortest >= _LONG or size == _SIZES[-1]:
+                    milliseconds = device.timed(multiply, repeats)
+                    break
+    except Exception as error:  # whatever a library has against it is its row's, not the end of all others
+        refused = f"{type(error).__name__}: {error}".splitlines()[0]
     operands = _ROUNDED_TO.get(product.compute, product.a)
     sums = FP16 if product.compute.startswith("16f") else FP32
     sheet = peak(device.card.name, operands, sums) if operands != FP32 else (None, "")
-    return Rate(str(product), product.library, product.a, product.output, 2 * size**3, tuple(milliseconds), *sheet)
+    times = tuple(milliseconds)
+    return Rate(str(product), product.library, product.a, product.output, 2 * size**3, times, *sheet, refused)
 
 
 # what cuBLAS may round FP32 operands to; with other compute types CUDA cores multiply them, which have no row
