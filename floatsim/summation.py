@@ -182,16 +182,18 @@ class _Evaluation:
         self, leaf: Leaf, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None = None,
         extra_term: Operand | None = None,
     ) -> Partials:  # fmt: skip
-        how, products = settled(leaf, self.attributes)
-        draws = Rounding.STOCHASTIC in (how.rounding, products.rounding)
-        if self.may_use_floats and extra_term is None and not (draws and _last_index(source) >= 1 << 32):
+        fast = None
+        if self.may_use_floats and extra_term is None and not (self.draws and _last_index(source) >= 1 << 32):
             fast = choice.leaf_kernel(leaf, source.terms, self.attributes)
-            if self.record and (recorder := recorded.recorder(leaf, source.terms, how, products)) is not None:
+        if fast is not None and not self.record:
+            return self._in_floats(fast, leaf, source, ranges, seeds, start)
+        how, products = settled(leaf, self.attributes)
+        if self.may_use_floats and self.record and extra_term is None:
+            recorder = recorded.recorder(leaf, source.terms, how, products)
+            if recorder is not None:
                 found = self._recorded(recorder, fast, leaf, source, ranges, seeds, start)
                 if found is not None:
                     return found
-            elif fast is not None and not self.record:
-                return self._in_floats(fast, leaf, source, ranges, seeds, start)
         return self._in_integers(leaf, source, ranges, seeds, start, extra_term, how, products)
 
     def _matrix_unit(
@@ -292,7 +294,8 @@ class _Evaluation:
 def _by_range(out: Floats) -> Floats:
     """Results (batch, ranges, M, N) as (ranges, cells)."""
     batch, parts, rows, columns = out.shape
-    return np.ascontiguousarray(np.moveaxis(out, 1, 0)).reshape(parts, batch * rows * columns)
+    by_range = out if batch == 1 else np.ascontiguousarray(np.moveaxis(out, 1, 0))
+    return by_range.reshape(parts, batch * rows * columns)
 
 
 _GENERAL = {Sequential: sums.sequential, Kahan: sums.kahan, Neumaier: sums.neumaier}
@@ -459,7 +462,7 @@ def accumulate(
         histograms = np.zeros((2, 256), np.int64)
     terms = Terms(left.format, right.format if right else None)
     work_of_a_tile = _GENERAL_TILE
-    if choice.is_fast(how, terms, manner.attributes):
+    if math.prod(shape) * depth > work_of_a_tile and choice.is_fast(how, terms, manner.attributes):
         work_of_a_tile = _RECORDED_TILE if record else _FAST_TILE
     threads, draws = machine.threads(), _draws(how, manner)
     whole = np.array([[0, depth, 1]], np.int64)
