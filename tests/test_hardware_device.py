@@ -290,6 +290,10 @@ def test_flushed_sums(card):
     for how in ("sequential(fp32, daz, ftz)", "sequential(fp32, daz, ftz, rounding=rtp)",
                 "strided(sequential(fp32, daz, ftz), 4, fp32)"):  # fmt: skip
         both(lambda backend, h=how: fs.sum(x, axis=0, accumulate=h, backend=backend))
+    half = tiny(rng, (40, 6), fs.FP16)
+    both(lambda backend: fs.sum(half, axis=0, accumulate="sequential(fp16, daz, ftz)", backend=backend))
+    with fs.context(daz=True, ftz=True):
+        both(lambda backend: fs.sum(x, axis=1, backend=backend))
     a, b = tiny(rng, (5, 40)), random(rng, (40, 7), "fp32")
     for how in ("sequential(fp32, daz, ftz, rounding=rtz)", "sequential(fp32, fused, daz, ftz, rounding=rtz)",
                 "sequential(fp32, daz, ftz, product_rounding=rtz)"):  # fmt: skip
