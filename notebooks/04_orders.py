@@ -54,9 +54,9 @@ ways = ["fp32", "fp16", "bf16", "e4m3", "e5m2", "kahan(bf16)", "pairwise(bf16)",
 ax = plot.running_sums(ones, [*ways, "sequential(bf16, rounding=stochastic)"], title="The sum of 4096 ones")
 
 # %% [markdown]
-# Each line has the colour of the format in which it adds. Five of the lines add in BF16, and one of them alone gets
-# stuck: what saves the others is not a wider format but another *order* (in pairs, in blocks), a second number that
-# remembers what was lost (Kahan), or dice (stochastic rounding, right on average).
+# Each line has the colour of the format in which it adds. Of those that add in BF16, one alone gets stuck: what saves
+# the others is not a wider format but another *order* (in pairs, in blocks), a second number that remembers what was
+# lost (Kahan), or dice (stochastic rounding, right on average).
 #
 # Where does a plain sum stop? `fs.record` knows: it counts what was absorbed, and at which k that first happened.
 
@@ -89,7 +89,7 @@ Markdown(
 # ## Who agrees with whom
 #
 # Real numbers: the gradient of a layer's weights, activations.T @ gradients, of a small network that learns to read
-# digits (`data/digits`). The operands are BF16, the accumulators FP32, as in most training. One product, twelve right
+# digits (`data/digits`). The operands are BF16, the accumulators FP32, as in most training. One product, and many right
 # ways to add it up:
 
 # %%
@@ -164,7 +164,7 @@ table(
 # sum of |a·b|, the same errors are a few roundings. That is the measure with a theorem behind it: in whatever order n
 # terms are added, each addition rounded to nearest, the error is at most (n - 1) u times the sum of |a·b|, to first
 # order in the unit roundoff u (N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition, SIAM 2002,
-# section 4.2). Matrix units cut instead of rounding to nearest; for them it is twice that.
+# section 4.2). Matrix units cut instead of rounding to nearest; for them allow a small multiple of it.
 #
 # And rounded to the format that the kernel really stores?
 
