@@ -105,7 +105,7 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
     >>> import floatsim as fs
     >>> print(fs.explain_rounding("0.1", "e4m3"))
     0.1 to E4M3
-      1. sign + (bit 0); the value is 1.599999999999999999999... x 2^-4
+      1. sign + (bit 0); the value is 1.6 x 2^-4
       2. significand in binary: 1.1001100110011001..., of which p = 4 bits are kept: 1.100 | 1100110011001...
       3. guard bit 1, sticky 1 (some later bit is set): 0.8 of the way to the next number
       4. to nearest, ties to even: more than half way, so up: 1.101
