@@ -241,10 +241,10 @@ for ax, ((event, how), (left, right)) in zip(axes, runs.items(), strict=True):
     plot.first_map(log.first[event], K, ax=ax, title=f"{event} in {fs.as_format(how)}: {hit:.0%} of the elements")
 
 # %% [markdown]
-# The pale stripes are activations that are zero for all images. An overflow is final: the element is infinite from that
-# k on, whatever comes. An absorbed term is the beginning of the end, as with the ones above. Stripes point to *inputs*,
-# a row of the one operand or a column of the other; a kernel that loses a tile would show as a rectangle, one that
-# fails in its last split in one dark colour.
+# The pale stripes are activations that are zero, or small, for all images. An overflow is final: the element is
+# infinite from that k on, whatever comes. An absorbed term is the beginning of the end, as with the ones above. Stripes
+# point to *inputs*, a row of the one operand or a column of the other; a kernel that loses a tile would show as a
+# rectangle, one that fails in its last split in one dark colour.
 
 # %% [markdown]
 # ## My kernel differs: order or bug?
