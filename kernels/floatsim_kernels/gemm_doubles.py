@@ -407,7 +407,9 @@ def sequential(
                         to = _S + i
                         if k0 == 0:
                             begin(work, whole, to, sign, fresh, out, part * rows + i0 + i, j0, width)
-                        bound = slack + double_from_bits(largest_code(work, whole, to))
+                        bound = slack
+                        if k0 > 0 or not fresh:
+                            bound += double_from_bits(largest_code(work, whole, to))
                         for d in range(depth):
                             bound += abs(a[i0 + i, start + (k0 + d) * step]) * work[BOUNDS, d]
                         checked = not bound * growth < limit
