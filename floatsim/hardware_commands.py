@@ -152,8 +152,8 @@ def _product(
     import numpy as np
 
     import floatsim
-    from floatsim.hardware.comparisons import compare as compare_matrices
     from floatsim.hardware.cuda import UnavailableError
+    from floatsim.hardware.doors import compare as compare_matrices
 
     matrices = list(load_all(files).values())
     if len(matrices) != 2:

@@ -12,7 +12,7 @@ from hardware_lanes import Lanes, without_compiling
 
 import floatsim as fs
 from floatsim import hardware_commands
-from floatsim.hardware import comparisons, inputs
+from floatsim.hardware import comparisons, doors, inputs
 from floatsim.hardware.cards import compare_card, emulated_card, questions
 from floatsim.hardware.device import Device
 from floatsim.hardware.units import named_unit, units
@@ -286,7 +286,7 @@ def test_the_card_s_own_product(monkeypatch):
         d = emulated(a, b, c, **how)
         return faulty(d, 1, 0) if backend == "hardware" else d
 
-    monkeypatch.setattr(comparisons, "matmul", matmul)
+    monkeypatch.setattr(doors, "matmul", matmul)
     a, b = matrices(np.random.default_rng(4), (3, 20), (20, 2))
     report = compare(a, b, accumulate="blocked(hopper, 16, fp32)", format="fp32")
     assert [each.index for each in report.first] == [(1, 0)]

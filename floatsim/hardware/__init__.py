@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "about": "Info",
-    "comparisons": "compare compare_dots",
+    "comparisons": "compare_dots",
     "cuda": "UnavailableError",
     "device": "Device",
-    "doors": "bench capture probe",
+    "doors": "bench capture compare probe",
     "instructions": "Variant find variants",
     "libraries": "library_matmul",
     "probes": "probe_dots",

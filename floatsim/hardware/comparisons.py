@@ -4,7 +4,7 @@
 >>> import floatsim as fs
 >>> a, b = fs.array(np.ones((2, 16)), "fp16"), fs.array(np.ones((16, 2)), "fp16")
 >>> recorded = fs.from_codes([[0x41800000, 0x41800000], [0x41800001, 0x41800000]], "fp32")
->>> report = compare(a, b, accumulate="hopper", against=recorded)
+>>> report = fs.hardware.compare(a, b, accumulate="hopper", against=recorded)
 >>> report.mismatches, report.share_equal, report.first[0].index
 (1, 0.75, (1, 0))
 """
@@ -15,12 +15,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
+from floatsim.accumulation import Accumulation, TensorCore
 from floatsim.arrays import FloatArray, from_codes
 from floatsim.conversion import read_floats
 from floatsim.formats import FloatFormat, FormatLike
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from floatsim.tensorcore.traces import Trace
 
-__all__ = ["Comparison", "Mismatch", "compare", "compare_dots"]
+__all__ = ["FIRST", "Comparison", "Mismatch", "compare_dots", "compare_products"]
 
 FIRST = 5
 """How many mismatches a report keeps with their inputs."""
@@ -165,7 +164,7 @@ class Comparison:
 
         >>> import floatsim as fs
         >>> x = fs.from_codes([[0x3C00]], "fp16")
-        >>> axes = compare(x, x, accumulate="fp16", against=fs.from_codes([[0x3C01]], "fp16")).plot()
+        >>> axes = fs.hardware.compare(x, x, accumulate="fp16", against=fs.from_codes([[0x3C01]], "fp16")).plot()
         >>> [label.get_text() for label in axes.get_xticklabels()]
         ['equal', '1']
         """
@@ -290,85 +289,27 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
     return _compared(str(unit), source, expected, got, operands, unit.how, first)
 
 
-def compare(
-    a: Any = None, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, against: Any = None,
-    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST,
-    library: str | None = None, compute: str | None = None, **how: Any,
+def compare_products(
+    a: Any, b: Any, c: Any, accumulate: Accumulation, answer: Callable[[FloatFormat], Any], source: str, first: int,
+    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, **how: Any,
 ) -> Comparison:  # fmt: skip
-    """A matrix product, emulated and by silicon, bit by bit.
-
-    Parameters
-    ----------
-    a, b : array_like of floats, (..., M, K) and (..., K, N)
-        As for `fs.matmul`. None of them where a recording is replayed: it has its own.
-    c : array_like, optional
-        The accumulator at the start, of the result's shape or one that is broadcast to it.
-    accumulate : accumulation or text
-        The sum: "hopper", "blocked(hopper, 128, fp32)". Of a recording: its instruction's, if none is named.
-    against : optional
-        None: the card in this machine (`backend="hardware"`). A path: a recording, as `floatsim capture` writes them
-        and `floatsim check-silicon` reads them. An array of the result's shape: what anything else computed, as floats
-        or a FloatArray.
-    format, scale_a, scale_b, **how
-        As for `fs.matmul`.
-    first : int
-        How many mismatches to keep with their inputs and a trace.
-    library, compute : str, optional
-        In place of the card's own instructions what a library computes on it: "cublas", "cupy", "nvmath", and its
-        compute type; see `library_matmul`. It multiplies two matrices, and takes neither c nor scales.
-
-    Returns
-    -------
-    Comparison
-        `equal`, `share_equal`, `histogram`, `first`, `plot()`, `to_json()`.
+    """A matrix product compared with the emulator's, which tells `answer` the result's format.
 
     Raises
     ------
-    TypeError
-        If `against` has another format than the result, operands are missing, or there is both `against` and a
-        library.
-    ValueError
-        If it has another shape; and whatever `fs.matmul` and `library_matmul` raise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import floatsim as fs
-    >>> a, b = (fs.array(np.ones(shape) / 3, "bf16") for shape in ((1, 64), (64, 1)))
-    >>> kernel = fs.matmul(a, b, accumulate="fp32")  # of one's own
-    >>> print(compare(a, b, accumulate="blackwell", against=kernel))
-    tensorcore(blackwell), against the array given
-    all 1 results are equal, bit for bit
+    TypeError, ValueError
+        If the answer has another format, or another shape; and whatever `fs.matmul` raises.
     """
-    if library is not None and any(x is not None for x in (against, c, scale_a, scale_b)):
-        raise TypeError(f"library={library!r} multiplies a and b alone: neither c nor scales, and no against")
-    if compute is not None and library is None:
-        raise TypeError(f"compute={compute!r} is a library's: name it, as in library='cublas'")
-    if isinstance(against, str | Path):
-        return _replayed(a, b, c, accumulate, Path(against), first)
-    missing = [name for name, x in (("a", a), ("b", b), ("accumulate", accumulate)) if x is None]
-    if missing:
-        raise TypeError(f"compare needs {' and '.join(missing)}; only with against='FILE' it does not")
-    assert accumulate is not None
-    summed = as_accumulation(accumulate)
-    common = {"accumulate": summed, "format": format, "scale_a": scale_a, "scale_b": scale_b, **how}
-    expected = _floats(matmul(a, b, c, **common), "the result")
-    if library is not None:
-        from floatsim.hardware.libraries import library_matmul
-
-        product = library_matmul(a, b, library=library, compute=compute, format=expected.format)
-        source, got = " ".join(filter(None, [library, compute])), _floats(product, "the library's result")
-    elif against is None:
-        source, got = "the card", _floats(matmul(a, b, c, backend="hardware", **common), "the card's result")
-    else:
-        source, got = "the array given", _floats(against, "against")
+    product = matmul(a, b, c, accumulate=accumulate, format=format, scale_a=scale_a, scale_b=scale_b, **how)
+    expected = _floats(product, "the result")
+    got = _floats(answer(expected.format), "against")
     if got.format != expected.format:
         raise TypeError(f"against is {got.format.name}, the result {expected.format.name}; fs.convert one, or format=")
     if got.shape != expected.shape:
         raise ValueError(f"against has the shape {got.shape}, the result {expected.shape}")
-    one = summed if isinstance(summed, TensorCore) else None
+    one = accumulate if isinstance(accumulate, TensorCore) else None
     of = _of_matmul([_floats(x, "operand") for x in (a, b)], c, scale_a, scale_b, expected)
-    return _compared(str(summed), source, expected, got, of, one, first)
+    return _compared(str(accumulate), source, expected, got, of, one, first)
 
 
 def _floats(x: Any, argument: str) -> FloatArray:
@@ -405,11 +346,3 @@ def _of_matmul(
         )  # fmt: skip
 
     return operands
-
-
-def _replayed(a: Any, b: Any, c: Any, accumulate: AccumulationLike | None, path: Path, first: int) -> Comparison:
-    from floatsim.hardware.recordings import one_recording
-
-    if any(x is not None for x in (a, b, c)):
-        raise TypeError("a recording has operands of its own; give a, b and c, or against=FILE, not both")
-    return one_recording(path).compare(accumulate, first)

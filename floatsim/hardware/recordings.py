@@ -22,7 +22,7 @@ from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays import from_codes
 from floatsim.formats import FloatFormat, as_format
 from floatsim.hardware import published
-from floatsim.hardware.comparisons import FIRST, Comparison, compare, compare_dots
+from floatsim.hardware.comparisons import FIRST, Comparison, compare_dots, compare_products
 from floatsim.hardware.inputs import GENERATOR, Inputs, input_set
 from floatsim.hardware.units import Codes, ScaleCodes, Unit, named_unit
 from floatsim.tensorcore.instructions import Scales
@@ -78,7 +78,7 @@ class Recording:
             raise ValueError(f"{how} takes no scales, and {u} has them; name a TensorCore")
         a, b = from_codes(self.inputs.a[:, np.newaxis], u.a), from_codes(self.inputs.b[:, :, np.newaxis], u.b)
         c, d = (from_codes(x[:, np.newaxis, np.newaxis], u.output) for x in (self.inputs.c, self.d))
-        return compare(a, b, c, accumulate=how, against=d, format=u.output, first=first)
+        return compare_products(a, b, c, how, lambda _: d, "the array given", first, u.output)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

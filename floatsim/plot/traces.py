@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from floatsim.formats import FP64, FloatFormat
 from floatsim.plot.style import CUSTOM_COLOUR, INK, LOST_COLOUR, colour
 from floatsim.tensorcore.tables import heading, number, partial_name, rounding_text, sum_quantum
-from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
+from floatsim.tensorcore.traced import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ class _Panel:
         return 0.95 if self.quantum is None else 1.6
 
 
-def draw(trace: Trace, ax: Axes | None, blocks: Any) -> Axes:
+def draw(trace: TracedDot, ax: Axes | None, blocks: Any) -> Axes:
     """The picture of a trace; see `Trace.plot`.
 
     >>> import floatsim as fs
@@ -89,7 +89,7 @@ def draw(trace: Trace, ax: Axes | None, blocks: Any) -> Axes:
     return ax
 
 
-def _chosen(trace: Trace, blocks: Any) -> list[TracedBlock]:
+def _chosen(trace: TracedDot, blocks: Any) -> list[TracedBlock]:
     """The blocks asked for, or the first ones that fit."""
     there = trace.blocks
     if not there:
@@ -113,7 +113,7 @@ def _chosen(trace: Trace, blocks: Any) -> list[TracedBlock]:
 # -- what is to be drawn ---------------------------------------------------------------------------------------------
 
 
-def _panel(trace: Trace, block: TracedBlock) -> _Panel:
+def _panel(trace: TracedDot, block: TracedBlock) -> _Panel:
     ours, theirs = _tint(trace.formats[0]), _tint(trace.format)
     shown = [term for term in block.terms if term.value != 0]
     rows = [_term_row(term, block, theirs if term.k is None else ours) for term in shown]
@@ -143,7 +143,7 @@ def _tint(fmt: FloatFormat) -> str:
     return CUSTOM_COLOUR if fmt == FP64 else colour(fmt)
 
 
-def _result(trace: Trace) -> str:
+def _result(trace: TracedDot) -> str:
     shown = number(trace.value)
     if trace.exact is None or not trace.error:
         return shown
@@ -158,7 +158,7 @@ def _term_row(term: TracedTerm, block: TracedBlock, tint: str) -> _Row:
     return _Row(term.name, term.value, note, tint, leading_bit(term.value), lowest_bit(term.value), term.quantum)
 
 
-def _last_place(trace: Trace, block: TracedBlock) -> int | None:
+def _last_place(trace: TracedDot, block: TracedBlock) -> int | None:
     """The exponent of D's last bit."""
     model, fmt = trace.instruction.fused, trace.format
     grid: FloatFormat = fmt if model is None or not block.ks else model.grid
@@ -274,7 +274,7 @@ def number_places(ax: Axes, top: int, bottom: int) -> None:
     ax.set_xlabel("place of each bit")
 
 
-def _title(ax: Axes, trace: Trace) -> None:
+def _title(ax: Axes, trace: TracedDot) -> None:
     a, b = trace.formats
     inputs = str(a) if a == b else f"{a} x {b}"
     grid, _, how = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
@@ -285,7 +285,7 @@ def _title(ax: Axes, trace: Trace) -> None:
     )  # fmt: skip
 
 
-def _legend(ax: Axes, trace: Trace) -> None:
+def _legend(ax: Axes, trace: TracedDot) -> None:
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 

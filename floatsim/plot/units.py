@@ -58,7 +58,7 @@ def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: 
 
     from floatsim.plot.traces import draw_bit, number_places, places_of
     from floatsim.tensorcore.tables import number
-    from floatsim.tensorcore.traces import leading_bit, lowest_bit
+    from floatsim.tensorcore.traced import leading_bit, lowest_bit
 
     if not traces:
         raise ValueError("traces must hold at least one trace")
@@ -140,7 +140,7 @@ def _cut(trace: Trace, otherwise: int) -> int:
 
 def _last_place(trace: Trace, top: int) -> int:
     """The exponent of the last bit that D can have."""
-    from floatsim.tensorcore.traces import leading_bit
+    from floatsim.tensorcore.traced import leading_bit
 
     model = trace.instruction.fused
     grid = trace.format if model is None else model.grid

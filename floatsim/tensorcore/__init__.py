@@ -18,7 +18,8 @@ _HOMES = {
     "architectures": "ARCHITECTURES Architecture",
     "instructions": "E8M13 Evidence Instruction Scales",
     "descriptions": "Description describe",
-    "traces": "Trace TracedBlock TracedTerm trace",
+    "traced": "TracedBlock TracedTerm",
+    "traces": "Trace trace",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

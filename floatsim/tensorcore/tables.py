@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from floatsim.tensorcore.descriptions import facts
 from floatsim.tensorcore.instructions import Instruction
-from floatsim.tensorcore.traces import Trace, TracedBlock, TracedTerm, Value, leading_bit, lowest_bit, power
+from floatsim.tensorcore.traced import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
 
 __all__ = ["code_text", "heading", "lines", "number", "partial_name", "rounding_text", "sum_quantum", "top_bit"]
 
@@ -16,7 +16,7 @@ _MOST_BLOCKS, _FIRST, _LAST = 8, 5, 2
 _MOST_LOST = 12  # bits that are shown of what was cut off
 
 
-def lines(trace: Trace) -> Iterator[str]:
+def lines(trace: TracedDot) -> Iterator[str]:
     """The lines of a trace: a table for each block, of a long chain only of the first and the last."""
     row = trace.instruction
     a, b = trace.formats
@@ -36,7 +36,7 @@ def lines(trace: Trace) -> Iterator[str]:
         yield f"exact sum {number(trace.exact)}, error {number(trace.error) if trace.error else 'none'}"
 
 
-def code_text(trace: Trace) -> str:
+def code_text(trace: TracedDot) -> str:
     """The code of D in hexadecimal."""
     return f"0x{trace.code:0{trace.format.bits // 4}X}"
 
@@ -56,7 +56,7 @@ def number(x: Value) -> str:
         return f"{decimal.normalize():f}" if plain else f"{decimal.normalize():e}"
 
 
-def heading(block: TracedBlock, trace: Trace) -> str:
+def heading(block: TracedBlock, trace: TracedDot) -> str:
     """Which block it is, and which k it takes."""
     several = trace.instruction.roundings > 1
     place = f"instruction {block.instruction}" + (f", step {block.number}" if several else "")
@@ -73,7 +73,7 @@ def _ks(block: TracedBlock, group: int) -> str:
     return whole if isinstance(ks, range) else f"{whole}, k % 4 = {' or '.join(map(str, sorted({k % 4 for k in ks})))}"
 
 
-def _block_lines(block: TracedBlock, trace: Trace) -> Iterator[str]:
+def _block_lines(block: TracedBlock, trace: TracedDot) -> Iterator[str]:
     yield heading(block, trace)
     apart = len({term.quantum for term in block.terms if term.value != 0}) > 1
     if block.exponent is not None:
