@@ -41,7 +41,7 @@ def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
     out = np.full((len(ranges), left.shape[0], right.shape[1]), np.nan)
     if start is not None:
         out[:] = widen(start[0][0].astype(fmt.code_dtype), fmt, fs.FP64)
-    more = (start is None,)
+    more = () if isinstance(leaf, fs.Exact) else (start is None,)
     if isinstance(leaf, fs.Pairwise):
         lengths = [len(range(*map(int, row))) for row in ranges]
         made = [trees.program(leaf.tree, n) for n in lengths]
