@@ -364,6 +364,27 @@ _NAMED = (
     E8M0,
 )  # fmt: skip
 
+_FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
+_FP6 = "FP6 is E3M2 or E2M3"
+_FP4 = "FP4 is E2M1"
+_MX = "{} is no format of single numbers: {}; docs/how-to.md multiplies such"
+_TOO_WIDE = "formats here have at most 64 bits"
+
+_AMBIGUOUS: dict[str, str] = {
+    **dict.fromkeys(("fp8", "float8"), _FP8),
+    **dict.fromkeys(("fp6", "float6"), _FP6),
+    "float4": _FP4,
+    "bf8": "BF8 is E5M2 (on AMD's CDNA 3 E5M2FNUZ)",
+    "f8": f"NumPy's f8 is FP64; {_FP8}",
+    "float": "float is FP32 in C, and FP64 in Python",
+    "nvfp4": _MX.format("NVFP4", "its elements are E2M1, with a scale in E4M3 for every 16"),
+    "mxfp8": _MX.format("MXFP8", "its elements are E4M3 or E5M2, with a scale in E8M0 for every 32"),
+    "mxfp6": _MX.format("MXFP6", "its elements are E3M2 or E2M3, with a scale in E8M0 for every 32"),
+    "mxfp4": _MX.format("MXFP4", "its elements are E2M1, with a scale in E8M0 for every 32"),
+    **dict.fromkeys(("fp128", "float128", "binary128", "quad", "fp80", "float80", "longdouble"), _TOO_WIDE),
+}
+"""What to say of names that are well known and name no single format here. The nearest spelling would be another."""
+
 _LOOKUP: dict[str, FloatFormat] = {
     alias: fmt
     for fmt in _NAMED
@@ -407,7 +428,8 @@ def as_format(x: FormatLike) -> FloatFormat:
     Raises
     ------
     ValueError
-        If a name or dtype is not known; the message names the nearest match.
+        If a name or dtype is not known; the message says which formats such a name stands for ("fp8"), or names the
+        nearest match.
     TypeError
         If `x` cannot name a format.
 
@@ -428,9 +450,7 @@ def as_format(x: FormatLike) -> FloatFormat:
             return _LOOKUP[name]
         if custom := re.fullmatch(r"ieee\(\s*(\d+)\s*,\s*(\d+)\s*\)", name):
             return FloatFormat.ieee(int(custom[1]), int(custom[2]))
-        near = difflib.get_close_matches(name, _LOOKUP, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(f.name for f in _NAMED)}"
-        raise ValueError(f"unknown format {x!r}; {hint}")
+        raise ValueError(f"unknown format {x!r}; {_advice(name)}")
     import numpy as np
 
     try:
@@ -442,6 +462,33 @@ def as_format(x: FormatLike) -> FloatFormat:
     if (fmt := _of_dtype(dtype)) is not None:
         return fmt
     raise ValueError(f"no format has the dtype {dtype}; for integers and others name the format you want")
+
+
+def _advice(name: str) -> str:
+    """What may have been meant by a name that is not known."""
+    if (says := _AMBIGUOUS.get(name.replace("_", ""))) is not None:
+        return says
+    if widths := re.fullmatch(r"e(\d+)m(\d+)", name):
+        return _of_widths(int(widths[1]), int(widths[2]))
+    near = difflib.get_close_matches(name, _LOOKUP, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(f.name for f in _NAMED)}"
+
+
+def _of_widths(w: int, t: int) -> str:
+    """How to write a format that was asked for by its field widths alone."""
+    own = f"fs.FloatFormat('e{w}m{t}', {w}, {t}, 'finite')"
+    try:
+        ieee = FloatFormat.ieee(w, t)
+    except ValueError:
+        try:
+            FloatFormat("", w, t, Specials.FINITE)
+        except ValueError as error:
+            return str(error)
+        return f"write {own}"
+    named = next((fmt.name for fmt in _NAMED if fmt == ieee), None)
+    if named is not None:
+        return f"write {named!r} or 'ieee({w},{t})'"
+    return f"write 'ieee({w},{t})', or {own} for one without infinities and NaN"
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import ml_dtypes
@@ -157,11 +158,28 @@ def test_as_format_by_dtype():
         (np.int32, ValueError, "int32"), (np.complex64, ValueError, "complex64"),
         (bool, ValueError, "bool"), (None, TypeError, "None"), (16, TypeError, "16"), (1.5, TypeError, "1.5"),
         (np.dtype("S4"), ValueError, "dtype"), ([], ValueError, "no format"), (object(), TypeError, "object"),
+        ("fp8", ValueError, "FP8 is E4M3 or E5M2"), ("float8", ValueError, "FP8 is E4M3 or E5M2"),
+        ("FP6", ValueError, "FP6 is E3M2 or E2M3"), ("float4", ValueError, "FP4 is E2M1"),
+        ("nvfp4", ValueError, "E2M1, with a scale in E4M3 for every 16; docs/how-to.md"),
+        ("mxfp4", ValueError, "E2M1, with a scale in E8M0 for every 32; docs/how-to.md"),
+        ("MX-FP8", ValueError, "no format of single numbers"), ("mxfp8", ValueError, "E4M3 or E5M2, with a scale in"),
+        ("float", ValueError, "FP32 in C, and FP64"), ("fp128", ValueError, "at most 64 bits"),
+        ("e5m10", ValueError, "write 'FP16' or 'ieee(5,10)'"), ("e4m4", ValueError, "write 'ieee(4,4)', or fs.Float"),
+        ("e3m0", ValueError, "write fs.FloatFormat('e3m0', 3, 0, 'finite')"), ("e12m3", ValueError, "exponent_bits"),
     ],
 )  # fmt: skip
 def test_what_names_no_format(x, error, text):
-    with pytest.raises(error, match=text.replace("(", r"\(")):
+    with pytest.raises(error, match=re.escape(text)):
         fs.as_format(x)
+
+
+def test_well_known_names_of_no_single_format():
+    """What they say names formats that there are, and none of them is a name of one."""
+    from floatsim import formats
+
+    assert not formats._AMBIGUOUS.keys() & formats._LOOKUP.keys()
+    for says in formats._AMBIGUOUS.values():
+        assert all(fs.as_format(name) for name in re.findall(r"\bE\dM\d\w*", says))
 
 
 BAD = [
