@@ -220,7 +220,8 @@ def matmul(
         format. beta = 0 does not read c.
     accumulate : description, format or text, optional
         How the sums are carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
-        Sequential(FP64) if an input is FP64, else Sequential(FP32).
+        Sequential(FP64) if an input is FP64, else Sequential(FP32). A TensorCore takes the instruction for the inputs'
+        formats, and a float64 array is FP64, whatever `quantize` has rounded it to: for FP8 pass `fs.array(a, "e4m3")`.
     scale_a : FloatArray, (..., M, K / every), optional
     scale_b : FloatArray, (..., K / every, N), optional
         Scales of the operands' blocks along K, the last of which may be short, for a TensorCore with block-scaled
