@@ -126,7 +126,7 @@ ACCUMULATIONS = {
     "blocked(bf16, 128, fp32)": "blocks of 128 terms; their results are added in FP32",
     "splitk(4, bf16, fp32)": "four parts of K; their results are added in FP32",
     "exact(bf16)": "the exact sum, rounded once",
-    "fp32": "one accumulator again, wider: what `fs.matmul` takes if nothing is said",
+    "fp32": "one accumulator again, wider: what `fs.matmul` takes if nothing is said (of FP64 `fp64`)",
     "hopper": "as the matrix unit of that name adds; short for `tensorcore(hopper)`",
     "blocked(volta, 128, fp32)": "descriptions nest",
 }
