@@ -188,18 +188,18 @@ class Manner:
     return_flags: bool = False
 
 
-_CALL_KEYWORDS = tuple(How.__annotations__)
+_OF_CALLS = ("offset", "return_flags")
+_OF_CONTEXTS = tuple(name for name in How.__annotations__ if name not in _OF_CALLS)
 
 
 def resolve(how: How) -> Manner:
     """Settle a call's keywords against the context; a stochastic rounding without a seed is an error."""
-    if not how:
+    if all(value is None and name in _OF_CONTEXTS for name, value in how.items()):
         return _resolve_context(get_context())
     given: dict[str, Any] = dict(how)
     offset = as_index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)
     return_flags = as_flag(given.pop("return_flags", False), "return_flags")
-    known = tuple(name for name in _CALL_KEYWORDS if name not in ("offset", "return_flags"))
-    return _resolve_context(_with(get_context(), given, known), offset, return_flags)
+    return _resolve_context(_with(get_context(), given, _OF_CONTEXTS), offset, return_flags)
 
 
 def _resolve_context(settled: Context, offset: int = 0, return_flags: bool = False) -> Manner:

@@ -185,7 +185,7 @@ def _numbers(stride: int) -> NDArray[np.uint32]:
 def work_rows(n: int, index: NDArray[np.int64]) -> NDArray[np.float64]:
     """n rows for a kernel to work in. They begin at a cache line: vectors that lie across two cost twice."""
     memory = np.zeros(n * loops.WIDTH + 8)
-    skip = -memory.ctypes.data // 8 % 8
+    skip = -memory.__array_interface__["data"][0] // 8 % 8
     work = memory[skip : skip + n * loops.WIDTH].reshape(n, loops.WIDTH)
     work[loops.NUMBERS].view(np.uint32)[: loops.WIDTH] = _numbers(int(index[2]))
     return work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -124,8 +124,14 @@ class Values:
         return ones, FP32, self.values.codes[np.newaxis].astype(np.uint64, copy=False), self.values.format
 
     def floats(self, carrier: FloatFormat) -> Iterator[tuple[Floats, Floats]]:
-        assert carrier.dtype is not None
-        yield np.ones((1, self.length), carrier.dtype), self.values.floats(carrier)
+        yield _ones(self.length, carrier), self.values.floats(carrier)
+
+
+@lru_cache(maxsize=64)
+def _ones(n: int, carrier: FloatFormat) -> Floats:
+    ones: Floats = np.ones((1, n), carrier.dtype)
+    ones.flags.writeable = False
+    return ones
 
 
 Source: TypeAlias = "Products | Values"

@@ -282,9 +282,9 @@ class _Evaluation:
             ranges, *more = _programs(leaf.tree, ranges.tobytes())  # type: ignore[assignment]
         elif not isinstance(leaf, Exact):
             more = (start is None,)
+        base, matrix, row, column = source.index.tolist()
         for n, (a, b) in enumerate(source.floats(carrier)):
-            index = source.index[[0, 2, 3]]
-            index[0] += n * source.index[1]
+            index = np.array([base + n * matrix, row, column], np.int64)
             fast.kernel(a, b, out[n], ranges, index, seeds, *more, *fast.extra)
         if not leaf.format.has_signed_zero:
             out += 0.0  # kernels round to zeros of both signs

@@ -51,9 +51,12 @@ class _Progress:
 
 def run(pieces: Sequence[T], work: Callable[[T], None], threads: int, title: str) -> None:
     """Call `work` on every piece, on as many threads. An exception, Ctrl-C too, stops at the end of running pieces."""
+    if len(pieces) == 1:
+        work(pieces[0])
+        return
     progress = _Progress(len(pieces), title)
     try:
-        if threads == 1 or len(pieces) == 1:
+        if threads == 1:
             for piece in pieces:
                 work(piece)
                 progress.step()

@@ -188,7 +188,7 @@ class _Call:
     def _trees(self, out: Floats, every: int) -> None:
         assert isinstance(self.leaf, Pairwise)
         if self.leaf.tree == "numpy":
-            self.run(loops.numpy_tree, self.vector.size, every, out, self.new(320))
+            self.run(loops.numpy_tree, self.vector.size, every, out, self.new(576))
         elif every > _BLOCK:
             for i in range(len(out)):
                 part = _Call(self.leaf, self.vector[i * every : (i + 1) * every])

@@ -91,7 +91,9 @@ def narrow(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
     if (row := _row(fmt)) is None or not machine.environment_is_default():
         return _converted(values.view(carrier.code_dtype), carrier, fmt)
     codes: Codes = np.empty(values.shape, fmt.code_dtype)
-    with np.errstate(invalid="ignore"):
-        single = values.astype(np.float32, copy=False)
+    single = values
+    if carrier != FP32:
+        with np.errstate(invalid="ignore"):
+            single = values.astype(np.float32)
     widths.narrow(single.reshape(-1), codes.reshape(-1), row)
     return codes

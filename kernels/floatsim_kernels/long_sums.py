@@ -383,76 +383,63 @@ def _neighbours(builder, x):
     return (builder.shuffle_vector(x, x, index) for index in indices)
 
 
-def _lane_sums(context, builder, grid, values, array, counts):
-    """See `eight_lanes`: the sums of so many rows, and of those after them, ...; ascending counts."""
-    round_vector = _VECTOR_ROUNDINGS.get(grid.instance_class, lambda builder, x: x)
-    data = context.make_array(values)(context, builder, array).data
-    vector = ir.VectorType(data.type.pointee, _LANES)
-    align = values.dtype.bitwidth // 8
-    rows, sums = [builder.bitcast(data, vector.as_pointer())], [cgutils.alloca_once(builder, vector) for _ in counts]
-    for count in counts[:-1]:
-        rows.append(builder.gep(rows[-1], [count]))
-
-    def add_rows(round_sums, look):
-        for row, acc in zip(rows, sums, strict=True):
-            builder.store(builder.load(row, align=align), acc)
-        done = ir.Constant(counts[0].type, 1)
-        for n, count in enumerate(counts):
-            with cgutils.for_range(builder, count, start=done) as loop:
-                for row, acc in zip(rows[n:], sums[n:], strict=True):
-                    x = builder.load(builder.gep(row, [loop.index]), align=align)
-                    builder.store(round_sums(builder, builder.fadd(builder.load(acc), x)), acc)
-                    look(builder.load(acc))
-            done = count
-
-    if grid.instance_class is HalfGrid:
-        beyond = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [0] * _LANES))
-
-        def look(x):
-            magnitude = builder.and_(builder.bitcast(x, _spread(x, 0).type), _spread(x, 0x7FFFFFFF))
-            over = builder.icmp_unsigned(">", magnitude, _spread(x, _HALF_MAX))
-            builder.store(builder.or_(builder.load(beyond), over), beyond)
-
-        add_rows(_soon_half_vector, look)
-        some = builder.bitcast(builder.load(beyond), ir.IntType(_LANES))
-        with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
-            add_rows(round_vector, lambda x: None)
-    else:
-        add_rows(round_vector, lambda x: None)
-    found = []
-    for acc in sums:
-        joined = builder.load(acc)
-        while joined.type.count > 1:
-            joined = round_vector(builder, builder.fadd(*_neighbours(builder, joined)))
-        found.append(builder.extract_element(joined, ir.Constant(_I32, 0)))
-    return found
-
-
 @intrinsic
-def eight_lanes(typingctx, grid, values, rows):
-    """((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), r the sums of every eighth number of values[: 8 * rows], one row after the
-    other, in one vector register.
+def eight_lanes(typingctx, grid, values, counts):
+    """For each of the counts ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), r the sums of every eighth number of so many rows of
+    eight, one row after the other, in one vector register: of the first rows, of those behind them, ...
 
-    Numba leaves LLVM's vectoriser of straight-line code out, so that loops of eight would stay scalar.
+    Each sum waits for the one before it; several at a time hide that. None has fewer rows than the first. (Numba leaves
+    LLVM's vectoriser of straight-line code out, so that loops of eight would stay scalar.)
     """
+    round_vector = _VECTOR_ROUNDINGS.get(grid.instance_class, lambda builder, x: x)
 
     def codegen(context, builder, signature, args):
-        (found,) = _lane_sums(context, builder, grid, values, args[1], args[2:])
-        return found
+        data = context.make_array(values)(context, builder, args[1]).data
+        vector = ir.VectorType(data.type.pointee, _LANES)
+        align, lengths = values.dtype.bitwidth // 8, cgutils.unpack_tuple(builder, args[2])
+        starts = [builder.bitcast(data, vector.as_pointer())]
+        for length in lengths[:-1]:
+            starts.append(builder.gep(starts[-1], [length]))
+        sums = [cgutils.alloca_once(builder, vector) for _ in lengths]
 
-    return values.dtype(grid, values, rows), codegen
+        def add_row(start, acc, i, round_sum, look):
+            x = builder.load(builder.gep(start, [i]), align=align)
+            builder.store(round_sum(builder, builder.fadd(builder.load(acc), x)), acc)
+            look(builder.load(acc))
 
+        def add_rows(round_sum, look):
+            for start, acc in zip(starts, sums, strict=True):
+                builder.store(builder.load(start, align=align), acc)
+            with cgutils.for_range(builder, lengths[0], start=ir.Constant(lengths[0].type, 1)) as loop:
+                for start, acc in zip(starts, sums, strict=True):
+                    add_row(start, acc, loop.index, round_sum, look)
+            for start, acc, length in zip(starts[1:], sums[1:], lengths[1:], strict=True):
+                with cgutils.for_range(builder, length, start=lengths[0]) as loop:
+                    add_row(start, acc, loop.index, round_sum, look)
 
-@intrinsic
-def twice_eight_lanes(typingctx, grid, values, left, right):
-    """`eight_lanes` of the first rows, and of the others, which are as many at least. Each sum waits for the one before
-    it; two at a time wait half as long."""
+        if grid.instance_class is HalfGrid:
+            marks = ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [0] * _LANES)
+            beyond = cgutils.alloca_once_value(builder, marks)
 
-    def codegen(context, builder, signature, args):
-        found = _lane_sums(context, builder, grid, values, args[1], args[2:])
-        return context.make_tuple(builder, signature.return_type, found)
+            def look(x):
+                magnitude = builder.and_(builder.bitcast(x, _spread(x, 0).type), _spread(x, 0x7FFFFFFF))
+                over = builder.icmp_unsigned(">", magnitude, _spread(x, _HALF_MAX))
+                builder.store(builder.or_(builder.load(beyond), over), beyond)
 
-    return types.UniTuple(values.dtype, 2)(grid, values, left, right), codegen
+            builder.store(marks, beyond)
+            add_rows(_soon_half_vector, look)
+            some = builder.bitcast(builder.load(beyond), ir.IntType(_LANES))
+            with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+                add_rows(round_vector, lambda x: None)
+        else:
+            add_rows(round_vector, lambda x: None)
+        found = [builder.load(acc) for acc in sums]
+        while found[0].type.count > 1:
+            found = [round_vector(builder, builder.fadd(*_neighbours(builder, x))) for x in found]
+        first = ir.Constant(_I32, 0)
+        return context.make_tuple(builder, signature.return_type, [builder.extract_element(x, first) for x in found])
+
+    return types.UniTuple(values.dtype, len(counts))(grid, values, counts), codegen
 
 
 @inline
@@ -461,25 +448,47 @@ def cut_of(n):
 
 
 @inline
+def leaves_of(n):
+    """How many leaves the tree "numpy" of n terms has, if they are 1, 2 or 4; else 0."""
+    left = cut_of(n)
+    right = n - left
+    if n <= _LEAVES:
+        return 1
+    if right <= _LEAVES:
+        return 2
+    return 4 if left > _LEAVES and right - cut_of(right) <= _LEAVES else 0
+
+
+@inline
 def numpy_leaves(grid, values):
-    """The tree "numpy" of at most 128 terms, or of two such halves."""
-    left = cut_of(values.size)
-    if values.size > _LEAVES:
-        first, acc = twice_eight_lanes(grid, values, left // _LANES, (values.size - left) // _LANES)
-        done = values.size - values.size % _LANES
-    elif values.size >= _LANES:
-        first, acc = values[0], eight_lanes(grid, values, values.size // _LANES)
-        done = values.size - values.size % _LANES
+    """The tree "numpy" of so many leaves."""
+    n, leaves = values.size, leaves_of(values.size)
+    if n < _LANES:
+        acc = values[0]
+        for i in range(1, n):
+            acc = rounded(grid, acc + values[i])
+        return acc
+    left, rows, done = cut_of(n), n // _LANES, n - n % _LANES
+    a = b = c = values[0]
+    if leaves == 1:
+        (d,) = eight_lanes(grid, values, (rows,))
+    elif leaves == 2:
+        c, d = eight_lanes(grid, values, (left // _LANES, rows - left // _LANES))
     else:
-        first, acc, done = values[0], values[0], 1
-    for i in range(done, values.size):
-        acc = rounded(grid, acc + values[i])
-    return rounded(grid, first + acc) if values.size > _LEAVES else acc
+        first, third = cut_of(left) // _LANES, cut_of(n - left) // _LANES
+        second = left // _LANES - first
+        a, b, c, d = eight_lanes(grid, values, (first, second, third, rows - first - second - third))
+    for i in range(done, n):
+        d = rounded(grid, d + values[i])
+    if leaves == 1:
+        return d
+    right = rounded(grid, c + d)
+    return right if leaves == 2 else rounded(grid, rounded(grid, a + b) + right)
 
 
 @kernel
 def numpy_tree(source, grid, n, every, out, scratch):
-    """The trees "numpy" of blocks of `every` terms; scratch: 320."""
+    """The trees "numpy" of blocks of `every` terms; scratch: 576."""
     lefts, terms = scratch[:64], scratch[64:]
     sizes, has_left = np.empty(64, np.int64), np.empty(64, np.bool_)
     for block in range(out.size):
@@ -488,7 +497,7 @@ def numpy_tree(source, grid, n, every, out, scratch):
         sizes[0], has_left[0] = min(every, n - start), False
         going = True
         while going:
-            while sizes[depth] - cut_of(sizes[depth]) > _LEAVES:
+            while leaves_of(sizes[depth]) == 0:
                 depth += 1
                 sizes[depth], has_left[depth] = cut_of(sizes[depth - 1]), False
             here = terms[: sizes[depth]]
