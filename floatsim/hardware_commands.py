@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -179,7 +180,19 @@ def _product(
     try:
         return compare_matrices(*matrices, accumulate=accumulate, against=other, library=library, compute=compute)
     except (ValueError, TypeError, UnavailableError) as error:
+        if wrong := re.match(r"against is (.+), the result (.+?);", str(error)):
+            raise _of_another_format(against, *wrong.groups()) from None
         raise bad_input(error) from None
+
+
+def _of_another_format(against: Path | None, given: str, wanted: str) -> BadInputError:
+    """What to do with a file whose dtype is not the result's: functions have keywords for that, commands a file."""
+    dtype = named_format(wanted, "--against").dtype
+    if dtype is None or dtype.isbuiltin != 1:  # np.save forgets those of ml_dtypes
+        then = f"{wanted}, which a .npy file does not hold; fs.hardware.compare takes it as an array"
+    else:
+        then = f"{wanted}; save it as np.{dtype.name}, with .astype(np.{dtype.name}), if that changes no value"
+    return BadInputError(f"--against: {against} is {given}, and the result {then}")
 
 
 def _replayed(path: Path, accumulate: str | None) -> list[Any]:
@@ -208,9 +221,13 @@ def _report(found: Sequence[Comparison], as_json: bool) -> None:
                 console.print(f"\n{each}" if len(found) > 1 else str(each), soft_wrap=True)
         if len(found) > 1:
             rows, wrong = sum(each.count for each in found), sum(not each.equal for each in found)
-            console.print(f"\n{len(found)} sets, {rows} rows: " + (f"{wrong} sets differ" if wrong else "all equal"))
+            console.print(f"\n{len(found)} sets, {rows} rows: " + _differing(wrong))
     if not equal:
         raise typer.Exit(1)
+
+
+def _differing(sets: int) -> str:
+    return f"{sets} {'set differs' if sets == 1 else 'sets differ'}" if sets else "all equal"
 
 
 def _table(found: Sequence[Comparison]) -> Table:

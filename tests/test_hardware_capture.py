@@ -93,6 +93,9 @@ def test_a_wrong_bit_is_found_again(tmp_path):
     other = fs.hardware.compare(against=str(wrong.recording.path), accumulate="fp32")
     assert other.mismatches > 1
     assert len(other.first[0].index) == 3
+    # and its labels still say what was recorded, and by whom
+    assert other.title == "sequential(fp32) of what ampere mma.m16n8k16: BF16 x BF16 to FP32 was given"
+    assert other.source == report.source == f"a card that is not there, {wrong.recording.path.name}"
 
 
 def test_damage_is_told(tmp_path):
@@ -166,7 +169,7 @@ def test_command(run, monkeypatch, tmp_path):
     assert len(list(tmp_path.glob("silicon/*/*.npz"))) == 8
     code, out, _ = run("check-silicon", "silicon")
     assert code == 1
-    assert "8 sets, 320 rows: 1 sets differ" in out
+    assert "8 sets, 320 rows: 1 set differs" in out
     assert "[5] emulated 0x" in out
     code, out, _ = run("check-silicon", "silicon", "--json")
     facts = json.loads(out)

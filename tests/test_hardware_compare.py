@@ -270,6 +270,7 @@ def test_matrices():
     d = fs.matmul(a, b, c, accumulate="hopper")
     assert compare(a, b, c, accumulate="hopper", against=d).equal
     report = compare(a, b, c, accumulate="hopper", against=faulty(d, 3, 2))
+    assert "  a = " + ", ".join(f"{x:.9g}" for x in a.values[3, :6]) + ", ... (40 in all)" in str(report)
     (first,) = report.first
     assert first.index == (3, 2)
     assert np.array_equal(first.operands.a.codes, a.codes[3])
@@ -348,7 +349,7 @@ def test_command_with_a_card(run, insert):
     code, out, _ = run("compare", "--rows", 50)
     assert code == 1
     assert "[23] emulated 0x" in out
-    assert "4 sets, 200 rows: 1 sets differ" in out
+    assert "4 sets, 200 rows: 1 set differs" in out
     code, out, _ = run("compare", "--rows", 50, "-i", "mma.m8n8k4")
     assert code == 0
     code, out, _ = run("compare", "--rows", 50, "--json")
@@ -370,6 +371,13 @@ def test_command_with_matrices(run):
     code, out, _ = run("compare", "a.npy", "b.npy", "-a", "volta", "--against", "d.npy")
     assert code == 1
     assert "of 12 results differ" in out
+    np.save("wide.npy", d.astype(np.float64))
+    code, _, err = run("compare", "a.npy", "b.npy", "-a", "hopper", "--against", "wide.npy")
+    assert code == 2
+    assert "--against: wide.npy is FP64, and the result FP32; save it as np.float32, with .astype" in err
+    code, _, err = run("compare", "a.npy", "b.npy", "-a", "bf16", "--against", "wide.npy")
+    assert code == 2
+    assert "the result BF16, which a .npy file does not hold; fs.hardware.compare takes it" in err
 
 
 NO_CARD = [("probe",), ("compare",), ("capture", "--out", "x"), ("compare", "a.npy", "a.npy", "-a", "fp32")]

@@ -38,6 +38,9 @@ __all__ = ["FIRST", "Comparison", "Mismatch", "compare_dots", "compare_products"
 FIRST = 5
 """How many mismatches a report keeps with their inputs."""
 
+_SHOWN = 6
+"""How many elements of an operand its text lists: a row may have hundreds, and a trace lists them all."""
+
 
 class Operands(NamedTuple):
     """Those of one dot product, as FloatArrays; scales are None where there are none."""
@@ -207,8 +210,8 @@ class Comparison:
 
 def _listed(x: FloatArray) -> str:
     values = x.values.ravel().tolist()
-    shown = ", ".join(f"{value:.9g}" for value in values[:32])
-    return f"{shown}, ... ({len(values)} in all)" if len(values) > 32 else shown
+    shown = ", ".join(f"{value:.9g}" for value in values[:_SHOWN])
+    return f"{shown}, ... ({len(values)} in all)" if len(values) > _SHOWN else shown
 
 
 def _mismatch_dict(each: Mismatch) -> dict[str, Any]:
@@ -291,9 +294,11 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
 
 def compare_products(
     a: Any, b: Any, c: Any, accumulate: Accumulation, answer: Callable[[FloatFormat], Any], source: str, first: int,
-    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, **how: Any,
+    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, *, title: str | None = None, **how: Any,
 ) -> Comparison:  # fmt: skip
     """A matrix product compared with the emulator's, which tells `answer` the result's format.
+
+    The report is called `title`, or else what the sums are.
 
     Raises
     ------
@@ -309,7 +314,7 @@ def compare_products(
         raise ValueError(f"against has the shape {got.shape}, the result {expected.shape}")
     one = accumulate if isinstance(accumulate, TensorCore) else None
     of = _of_matmul([_floats(x, "operand") for x in (a, b)], c, scale_a, scale_b, expected)
-    return _compared(str(accumulate), source, expected, got, of, one, first)
+    return _compared(title or str(accumulate), source, expected, got, of, one, first)
 
 
 def _floats(x: Any, argument: str) -> FloatArray:

@@ -78,7 +78,9 @@ class Recording:
             raise ValueError(f"{how} takes no scales, and {u} has them; name a TensorCore")
         a, b = from_codes(self.inputs.a[:, np.newaxis], u.a), from_codes(self.inputs.b[:, :, np.newaxis], u.b)
         c, d = (from_codes(x[:, np.newaxis, np.newaxis], u.output) for x in (self.inputs.c, self.d))
-        return compare_products(a, b, c, how, lambda _: d, "the array given", first, u.output)
+        return compare_products(
+            a, b, c, how, lambda _: d, source, first, u.output, title=f"{how} of what {u} was given"
+        )
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
