@@ -60,7 +60,7 @@ def general(how: fs.accumulation.Accumulation, a: np.ndarray, fmt, b: np.ndarray
     return summation.accumulate(*operands, None, pairs, how, manner, wanted, "").codes[:, 0, 0]
 
 
-SIZES = (1, 2, 3, 7, 8, 9, 17, 65, 127, 129, 136, 257, 300, 1023, 1100)
+SIZES = (1, 2, 3, 7, 8, 9, 17, 65, 127, 129, 136, 257, 300, 496, 512, 1023, 1100)
 
 
 def descriptions(acc: str, rng: np.random.Generator) -> list[str]:
