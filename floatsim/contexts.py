@@ -141,7 +141,8 @@ def _with(base: Context, given: dict[str, Any], known: tuple[str, ...]) -> Conte
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise TypeError(f"unknown keyword {name!r}; {hint}")
-    changes = {name: _CHECKS[name](value, name) for name, value in given.items() if value is not None}
+    settled = {name: _CHECKS[name](value, name) for name, value in given.items() if value is not None}
+    changes = {name: value for name, value in settled.items() if value != getattr(base, name)}
     return replace(base, **changes) if changes else base
 
 

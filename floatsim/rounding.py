@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import functools
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -109,14 +110,19 @@ _ABBREVIATIONS: dict[str, enum.Enum] = {
 E = TypeVar("E", bound=enum.Enum)
 
 
+@functools.lru_cache(maxsize=16)
+def _names(kind: type[E]) -> dict[str, E]:
+    members = {m.name.lower(): m for m in kind}
+    return members | {short: m for short, m in _ABBREVIATIONS.items() if isinstance(m, kind)}
+
+
 def as_member(kind: type[E], x: Any, argument: str) -> E:
     """The member of an enum that `x` is or names; a ValueError naming `argument` otherwise."""
     if isinstance(x, kind):
         return x
     if isinstance(x, str):
         name = x.strip().lower().replace("-", "_")
-        known = {m.name.lower(): m for m in kind}
-        known |= {short: m for short, m in _ABBREVIATIONS.items() if isinstance(m, kind)}
+        known: dict[str, E] = _names(kind)
         if name in known:
             return known[name]
         near = difflib.get_close_matches(name, known, n=1)
