@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -465,6 +466,9 @@ def _one_or_more(given: Any) -> list[Any]:
     return [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
 
 
+_LISTED = 12
+"""How many tensors a message lists: a checkpoint has hundreds."""
+
 _EXPRESSION = re.compile(r"\s*(.+?)(\.T)?\s*@\s*(.+?)(\.T)?\s*")
 
 
@@ -483,11 +487,16 @@ def _part(m: int, k: int, n: int, limit: int) -> tuple[int, int, int]:
     return min(m, results // columns), k, columns
 
 
-def _fitting(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str:
-    """The first product of two tensors whose shapes fit, as advice."""
+def _that_fits(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str | None:
+    """The first product of two tensors whose shapes fit."""
     (m, n), (p, q) = tensors[x].shape, tensors[y].shape
     fits = {f"{x} @ {y}": n == p, f"{y} @ {x}": q == m, f"{x}.T @ {y}": m == p, f"{x} @ {y}.T": n == q}
-    found = next((expression for expression, fit in fits.items() if fit), None)
+    return next((expression for expression, fit in fits.items() if fit), None)
+
+
+def _fitting(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str:
+    """A product of two tensors whose shapes fit, as advice."""
+    found = _that_fits(x, y, tensors)
     return "" if found is None else f"; products='{found}' would fit"
 
 
@@ -529,15 +538,22 @@ def _tensors(a: Any, b: Any) -> dict[str, Any]:
     return dict(a)
 
 
-def _expressions(products: Mapping[str, str] | Iterable[str] | str | None, names: list[str]) -> dict[str, str]:
+def _expressions(
+    products: Mapping[str, str] | Iterable[str] | str | None, tensors: Mapping[str, NDArray[np.float64]]
+) -> dict[str, str]:
     """{product's name: expression}."""
+    names = list(tensors)
     if products is not None:
         chosen = dict(products) if isinstance(products, Mapping) else {text: text for text in _one_or_more(products)}
         if not chosen:
             raise ValueError("products must name at least one product")
         return chosen
     if len(names) > 2:
-        raise ValueError(f"products must say what to multiply of {', '.join(names)}, as '{names[0]} @ {names[1]}'")
+        pairs = (_that_fits(x, y, tensors) for x, y in itertools.combinations(names, 2))
+        fits = next(filter(None, pairs), f"{names[0]}.T @ {names[0]}")  # which fits whatever the shape
+        listed = ", ".join(f"{name} {tensors[name].shape}" for name in names[:_LISTED])
+        more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
+        raise ValueError(f"products must say what to multiply of {listed}{more}, as '{fits}'")
     expression = f"{names[0]} @ {names[1]}" if len(names) == 2 else f"{names[0]}.T @ {names[0]}"
     return {expression: expression}
 
@@ -604,7 +620,7 @@ def survey(
     [('sequential(fp16)', 1), ('sequential(fp16, fused)', 1), ('sequential(fp32)', 0), ('exact(fp32)', 0)]
     """
     tensors = {str(name): _matrix(x, str(name)) for name, x in _tensors(a, b).items()}
-    expressions = _expressions(_DIGITS if a is None and products is None else products, list(tensors))
+    expressions = _expressions(_DIGITS if a is None and products is None else products, tensors)
     chosen = tuple(dict.fromkeys(as_format(fmt) for fmt in _one_or_more(FORMATS if formats is None else formats)))
     for fmt in chosen:
         if fmt.is_scale:

@@ -420,7 +420,7 @@ def strange(tmp_path):
     (["empty.csv"], "empty.csv cannot be read: it holds no row of numbers"),
     (["text.csv"], "text.csv cannot be read"),
     (["wide.npy", "narrow.npy"], "9 columns meet 3 rows; --multiply 'narrow @ wide' would fit"),
-    (["three.npz"], "--multiply must say what to multiply of a, b, c, as 'a @ b'"),
+    (["three.npz"], "--multiply must say what to multiply of a (2, 2), b (2, 2), c (2, 2), as 'a @ b'"),
     (["wide.npy", "-m", "wide * wide"], "--multiply: cannot read 'wide * wide'"),
     (["none.npz"], "none.npz holds no array"),
     (["none.npz:a"], "none.npz has no 'a'; it has no array"),

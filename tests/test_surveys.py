@@ -374,6 +374,10 @@ def test_progress_sees_every_task():
     assert len(seen) == 4
 
 
+def ones(**shapes):
+    return {name: np.ones(shape) for name, shape in shapes.items()}
+
+
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda: fs.survey(np.ones(3)), ValueError, r"a must be a matrix .* \(3,\)"),
     (lambda: fs.survey(np.ones((2, 3)), np.ones((2, 3))), ValueError, "3 columns meet 2 rows"),
@@ -385,7 +389,11 @@ def test_progress_sees_every_task():
     (lambda: fs.survey(None, np.eye(2)), TypeError, "b is given without a"),
     (lambda: fs.survey({"x": np.eye(2)}, np.eye(2)), TypeError, "b must be left out"),
     (lambda: fs.survey({}), ValueError, "at least one tensor"),
-    (lambda: fs.survey(dict.fromkeys("xyz", np.eye(2))), ValueError, "products must say what to multiply of x, y, z"),
+    (lambda: fs.survey(dict.fromkeys("xyz", np.eye(2))), ValueError,
+     r"products must say what to multiply of x \(2, 2\), y \(2, 2\), z \(2, 2\), as 'x @ y'"),
+    (lambda: fs.survey(ones(x=(2, 3), y=(4, 5), z=(4, 3))), ValueError, r"as 'x @ z\.T'"),
+    (lambda: fs.survey(ones(x=(2, 3), y=(4, 5), z=(6, 7))), ValueError, r"as 'x\.T @ x'"),
+    (lambda: fs.survey(ones(**{f"h{i}": (i + 2, 1) for i in range(50)})), ValueError, r"h11 \(13, 1\), ... \(50 in"),
     (lambda: fs.survey(np.eye(2), products=["a * a"]), ValueError, r"cannot read 'a \* a'; write"),
     (lambda: fs.survey(np.eye(2), products=["a @ c"]), ValueError, "names 'c', but there are a"),
     (lambda: fs.survey(np.eye(2), products=[]), ValueError, "at least one product"),
