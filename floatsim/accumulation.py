@@ -28,6 +28,7 @@ from floatsim.tensorcore.architectures import (
     Architecture,
     as_architecture,
     as_instruction_name,
+    enumerated,
     is_architecture,
     nearest,
     select,
@@ -462,7 +463,7 @@ class TensorCore(Accumulation):
         outputs = {row.output: None for row in architecture.instructions if name in (None, row.name)}
         if fmt is not None and fmt not in outputs:
             where = architecture.name if name is None else f"{name} on {architecture.name}"
-            raise ValueError(f"{where} gives {' and '.join(map(str, outputs))}, not {fmt}")
+            raise ValueError(f"{where} gives {enumerated(outputs)}, not {fmt}")
         object.__setattr__(self, "arch", architecture.name)
         object.__setattr__(self, "instruction", name)
         object.__setattr__(self, "output", fmt)
@@ -645,7 +646,7 @@ def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumu
 
 
 _ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"
-_TAKES_NEIGHBOURS = "the instructions of a TensorCore take neighbours along K, not every so manieth term"
+_TAKES_NEIGHBOURS = "the instructions of a TensorCore take neighbours along K, not terms that stand `lanes` apart"
 
 
 def leaves(how: Accumulation) -> list[Leaf]:
@@ -745,10 +746,11 @@ class _Form:
         return issubclass(self.build, _Composite)
 
 
+_TREE_WORDS: dict[str, dict[str, Any]] = {tree: {"tree": tree} for tree in TREES}
 _MANNER_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
 _FORMS = {
     "sequential": _Form(Sequential, "sequential(fmt) or sequential(fmt, fused)", {"fused": {"fused": True}}),
-    "pairwise": _Form(Pairwise, "pairwise(fmt, tree)", {tree: {"tree": tree} for tree in TREES}),
+    "pairwise": _Form(Pairwise, "pairwise(fmt) or pairwise(fmt, tree)", _TREE_WORDS),
     "kahan": _Form(Kahan, "kahan(fmt)"),
     "neumaier": _Form(Neumaier, "neumaier(fmt)"),
     "exact": _Form(Exact, "exact(fmt)"),
@@ -757,6 +759,7 @@ _FORMS = {
     "splitk": _Form(SplitK, "splitk(parts, inner, outer)"),
     "tensorcore": _Form(TensorCore, "tensorcore(arch) or tensorcore(arch, instruction, output=fp16)"),
 }
+_WORDS = {word for form in _FORMS.values() for word in form.words}
 _VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
 
 
@@ -801,6 +804,8 @@ def _arguments(form: _Form, body: str, same: FloatFormat | None) -> tuple[list[A
             given = {name: _VALUES.get(value.lower(), int(value) if value.isdecimal() else value)}
         elif text.lower() in words:
             given = words[text.lower()]
+        elif text.lower() in _WORDS:
+            raise ValueError(f"{form.build.__name__.lower()} has no {text.lower()!r}")
         else:
             positional.append(_positional(form, text, same))
             continue

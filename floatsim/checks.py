@@ -24,5 +24,7 @@ def as_index(value: Any, argument: str, low: int, high: int, wanted: str = "an i
     except TypeError:
         raise TypeError(f"{argument} must be {wanted}, not {value!r}") from None
     if not low <= number <= high:
-        raise ValueError(f"{argument} must be {low} to {high}, not {number}")
+        # an end that nobody reaches says nothing to who is below the other one
+        bounds = f"at least {low}" if number < low and high >= 1 << 31 else f"{low} to {high}"
+        raise ValueError(f"{argument} must be {bounds}, not {number}")
     return number

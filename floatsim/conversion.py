@@ -103,6 +103,13 @@ def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
         widened = source.astype(np.float64)
         if np.all(np.abs(widened) <= 1 << 53):
             source = widened
+    if not isinstance(source, FloatArray) and source.dtype.kind == "O":
+        kind = next(type(item).__name__ for item in source.flat if not isinstance(item, float))
+        what = {"str": "text", "int": "an integer that float64 does not hold"}.get(kind, f"a {kind}")
+        raise TypeError(
+            f"{argument} holds {what}, a number of no format; fs.array({argument}, fmt) rounds it to one, and "
+            f"fs.encode({argument}, fmt) gives the code"
+        )
     return *float_codes(source, argument), isinstance(source, FloatArray)
 
 

@@ -163,8 +163,10 @@ def _explain_finite(
     if not inexact:
         decision = "nothing is lost"
     elif how.rounding is Rounding.STOCHASTIC:
-        share = f"floor(delta * 2^{how.random_bits}) + {random}"
-        decision = f"{share} {'reaches' if up else 'stays below'} 2^{how.random_bits}, so {'up' if up else 'down'}"
+        bits, draws = how.random_bits, 1 << how.random_bits
+        upward = rest * draws >> shift
+        which = f", those from {draws - upward} on" if upward else ""
+        decision = f"{upward} of the 2^{bits} draws go up{which}; this one is {random}, so {'up' if up else 'down'}"
     else:
         place = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
         decision = f"{place}, so {'up' if up else 'down'}"

@@ -80,6 +80,14 @@ class Event:
         return f"{self.operation}[{at}] {self.kind}: ({given}) -> {self.result:.17g}"
 
 
+class FirstSteps(dict[str, "NDArray[np.int64]"]):
+    """By event the least k; a name that is not in it is an error that says what is."""
+
+    def __missing__(self, event: str) -> NDArray[np.int64]:
+        there = ", ".join(self) or "nothing: no matrix product or reduction was recorded"
+        raise KeyError(f"{event!r} is not in `first`; it has {there}")
+
+
 @dataclass
 class Log:
     """What `record` counted, by operation. Prints as a table; `log["add"].overflow` is a number.
@@ -92,7 +100,7 @@ class Log:
     keep: int = 0
     counts: dict[str, Counts] = field(default_factory=dict)
     where: list[Event] = field(default_factory=list)
-    first: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    first: FirstSteps = field(default_factory=FirstSteps)
     events: frozenset[str] = ALL
 
     def __getitem__(self, operation: str) -> Counts:
@@ -312,7 +320,7 @@ def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
     for log in _ACTIVE.get():
         for site, histogram in sums.histograms.items():
             log.add_histogram(f"{operation}.{site}", histogram)
-        log.first = {name: k.reshape(shape) for name, k in sums.first.items() if name in log.events}
+        log.first = FirstSteps({name: k.reshape(shape) for name, k in sums.first.items() if name in log.events})
 
 
 @contextmanager

@@ -72,6 +72,19 @@ def test_integer_arrays_have_no_format(call):
         ARITHMETIC[call](np.arange(3))
 
 
+EXACT = [("0.1", "text"), (["0.1"], "text"), (np.array(["1"]), "text"),
+         ([3**70], "an integer that float64 does not hold"), ([0.5, Fraction(1, 3)], "a Fraction")]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ARITHMETIC)
+@pytest.mark.parametrize(("x", "what"), EXACT, ids=str)
+def test_exact_numbers_have_no_format(call, x, what):
+    """Texts and fractions are read where the format to round to is named first."""
+    advice = r"fs\.array\(\w+, fmt\) rounds it to one, and fs\.encode"
+    with pytest.raises(TypeError, match=f"holds {what}, a number of no format; {advice}"):
+        ARITHMETIC[call](x)
+
+
 @pytest.mark.parametrize("text", ["one", "", "0x", "1,5", "1..2"])
 @pytest.mark.parametrize("call", INTO_A_FORMAT)
 def test_texts_that_are_no_numbers(call, text):

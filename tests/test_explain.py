@@ -66,7 +66,12 @@ def test_decisions_in_words():
     assert "less than half way, so down" in fs.explain_rounding(1 + 2.0**-12, "fp16").decision
     assert "less than half way, so up" in fs.explain_rounding(1 + 2.0**-12, "fp16", rounding="RTP").decision
     stochastic = fs.explain_rounding(1 + 2.0**-12, "fp16", rounding="SR", seed=1, random_bits=8)
-    assert "2^8" in stochastic.decision
+    draw = int(re.search(r"this one is (\d+)", stochastic.decision)[1])
+    told = f"64 of the 2^8 draws go up, those from 192 on; this one is {draw}, so {'up' if draw >= 192 else 'down'}"
+    assert stochastic.decision == told
+    assert (draw >= 192) == (stochastic.value > 1)
+    never = fs.explain_rounding(1 + 2.0**-25, "fp16", rounding="SR", seed=1, random_bits=8).decision
+    assert never.startswith("0 of the 2^8 draws go up; this one is")
     assert "beyond max" in str(fs.explain_rounding(1e6, "fp16"))
     assert "below the smallest normal" in str(fs.explain_rounding(1e-6, "fp16"))
     assert "ftz" in str(fs.explain_rounding(1e-6, "fp16", ftz=True))

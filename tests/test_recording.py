@@ -88,6 +88,12 @@ def test_names_that_were_not_recorded_are_an_error():
         fs.add(1.0, 2.0)
     with pytest.raises(KeyError, match="recorded are: add"):
         log["multiply"]
+    with pytest.raises(KeyError, match="no matrix product or reduction was recorded"):
+        log.first["absorbed"]
+    with fs.record(events=["overflow", "absorbed"]) as log:
+        fs.sum(np.ones(3, np.float16), accumulate="fp16")
+    with pytest.raises(KeyError, match="'nope' is not in `first`; it has overflow, absorbed"):
+        log.first["nope"]
 
 
 def test_to_dict_and_pandas():

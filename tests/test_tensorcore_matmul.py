@@ -293,7 +293,10 @@ def test_scales_are_floats():
     [
         ("hopper", ("fp32", "fp32"), r"FP32 operands are read as TF32 where the instruction is named: wgmma.k8.tf32"),
         ("volta", ("e4m3", "e4m3"), r"volta does not multiply E4M3 by E4M3; it takes FP16 \(mma.m8n8k4\)"),
-        ("hopper", ("fp16", "bf16"), "hopper does not multiply FP16 by BF16"),
+        ("hopper", ("fp16", "bf16"), "hopper does not multiply FP16 by BF16; both must be FP16, or both BF16$"),
+        ("hopper", ("fp64", "e4m3"), "hopper does not multiply FP64 by E4M3; both must be FP64, or both E4M3$"),
+        ("hopper", ("fp16", "fp32"), "hopper does not multiply FP16 by FP32; it takes .*wgmma.k8.tf32"),
+        ("volta", ("fp16", "bf16"), r"volta does not multiply FP16 by BF16; it takes FP16 \(mma.m8n8k4\)$"),
         ("ampere", ("e2m1", "e2m1"), "ampere does not multiply E2M1"),
         ("cdna3", ("e4m3", "e4m3"), "cdna3 does not multiply E4M3 by E4M3; it takes .* E4M3FNUZ, E5M2FNUZ"),
         ("cdna3", ("e4m3", "e5m2"), r"In place of E4M3 it has E4M3FNUZ \(max 240\): fs.convert\(x, 'e4m3fnuz'\)."),
@@ -316,7 +319,7 @@ def test_operands_that_the_unit_does_not_take(how, formats, says):
     [
         (lambda: fs.TensorCore("pascal"), "unknown architecture 'pascal'; known are volta, turing"),
         (lambda: fs.TensorCore("ampere", "wgmma.k16"), "hopper has it; there are mma.m16n8k16"),
-        (lambda: fs.TensorCore("hopper", output="bf16"), "hopper gives FP32 and FP16 and FP64, not BF16"),
+        (lambda: fs.TensorCore("hopper", output="bf16"), "hopper gives FP32, FP16 and FP64, not BF16"),
         (lambda: fs.as_accumulation("tensorcore(ampere, wgmma.k16)"), "hopper has it"),
     ],
 )

@@ -10,6 +10,7 @@ its `mma.sync` in deepseek-ai/DeepGEMM#37; that `mma.sync` is emulated there in 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,8 +49,8 @@ from floatsim.tensorcore.instructions import (
 )
 
 __all__ = [
-    "ARCHITECTURES", "CARDS", "Architecture", "as_architecture", "as_instruction_name", "is_architecture", "nearest",
-    "select",
+    "ARCHITECTURES", "CARDS", "Architecture", "as_architecture", "as_instruction_name", "enumerated", "is_architecture",
+    "nearest", "select",
 ]  # fmt: skip
 
 
@@ -378,10 +379,11 @@ def select(
         owners = [other.name for other in ARCHITECTURES.values() if any(row.scales for row in other.instructions)]
         has = f"instructions with scales are {', '.join(with_scales)}" if with_scales else f"{', '.join(owners)} do"
         raise ValueError(f"{where} takes no scales; {has}")
-    # FP32 operands are read as TF32 only by an instruction that was named
-    taking = [row for row in rows if row.takes(a, b) and (name is not None or not row.truncates or FP32 not in (a, b))]
+    taking = [row for row in rows if _reads(row, a, b, name)]
     if not taking:
-        raise ValueError(f"{where} does not multiply {a} by {b}; {_what_it_takes(rows, a, b)}")
+        alone = [fmt for fmt in (a, b) if any(_reads(row, fmt, fmt, name) for row in rows)]
+        advice = f"both must be {a}, or both {b}" if len(alone) == 2 and a != b else _what_it_takes(rows, a, b)
+        raise ValueError(f"{where} does not multiply {a} by {b}; {advice}")
     if scales is not None:
         fitting = [row for row in taking if scales in row.scales]
         if not fitting:
@@ -391,9 +393,24 @@ def select(
         taking = fitting
     wanted = [row for row in taking if output is None or row.output == output]
     if not wanted:
-        there = {str(row.output): None for row in taking}
-        raise ValueError(f"{where} gives {' and '.join(there)} for {a}, not {output}")
+        there = dict.fromkeys(row.output for row in taking)
+        raise ValueError(f"{where} gives {enumerated(there)} for {a}, not {output}")
     return wanted[0]
+
+
+def _reads(row: Instruction, a: FloatFormat, b: FloatFormat, name: str | None) -> bool:
+    """Whether an instruction is meant for such operands: FP32 is read as TF32 only by one that was named."""
+    return row.takes(a, b) and (name is not None or not row.truncates or FP32 not in (a, b))
+
+
+def enumerated(items: Iterable[object]) -> str:
+    """In words.
+
+    >>> enumerated(["FP32", "FP16", "FP64"])
+    'FP32, FP16 and FP64'
+    """
+    *before, last = map(str, items)
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def _what_it_takes(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> str:
