@@ -94,6 +94,8 @@ class FloatFormat:
 
     def __post_init__(self) -> None:
         given: dict[str, Any] = vars(self)
+        if not isinstance(given["name"], str):
+            raise TypeError(f"name must be a text, not {self.name!r}; it comes first: fs.FloatFormat('e3m2', 3, 2)")
         widths = {what: given[what] for what in ("exponent_bits", "trailing_bits", "bias")}
         if widths["bias"] is None:
             del widths["bias"]

@@ -204,6 +204,8 @@ def test_parameters_of_the_wrong_type(value):
         fs.FloatFormat("bad", value, 3)
     with pytest.raises(TypeError, match="trailing_bits must be an int"):
         fs.FloatFormat("bad", 3, value)
+    with pytest.raises(TypeError, match=r"name must be a text, not 3; it comes first: fs\.FloatFormat\('e3m2', 3, 2\)"):
+        fs.FloatFormat(3, 2, value)
 
 
 def test_every_custom_format_has_consistent_ends():
