@@ -9,6 +9,7 @@ are not. So the sum counts units, and tells when i and j meet.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,20 +52,28 @@ def reveal_order(
     -------
     int64 array (k, k)
         Symmetric; -1 on the diagonal. Terms that are added at once have one count in common, that of the terms that
-        come after their block; k - 2 everywhere means that nothing is ever lost, as in an exact sum. Different prints
-        mean different orders of additions; equal prints the same order, not yet the same bits.
+        come after their block; k - 2 everywhere means that nothing is lost: the sum is exact, or added in something
+        wider than `accumulator`. Different prints mean different orders of additions; equal prints the same order, not
+        yet the same bits.
 
     Raises
     ------
     ValueError
-        If `format` or the accumulator is too narrow for that many terms, or a kernel returns what is no count of units.
+        If `format` or the accumulator is too narrow for that many terms; if a kernel does not give 1 and 2 for one and
+        two products of 1, or returns what is no count of units.
     TypeError
         If `kernel` is neither a description nor a callable.
 
+    Warns
+    -----
+    UserWarning
+        If a callable loses nothing in FP32, which was not asked for: BLAS and compilers may add FP32 products in FP64.
+        With accumulator="fp64" its order can be seen there.
+
     Notes
     -----
-    k * (k - 1) / 2 dot products are computed. Source: P. Xie et al., "Revealing floating-point accumulation orders",
-    USENIX ATC 2025; the trees are not built here.
+    k * (k - 1) / 2 dot products are computed, of a callable k + 1 more. Source: P. Xie et al., "Revealing
+    floating-point accumulation orders", USENIX ATC 2025; the trees are not built here.
 
     Examples
     --------
@@ -93,6 +102,8 @@ def reveal_order(
         within = [leaf.format for leaf in leaves(how)] or [FP32]
     keeps = _KEPT if how is not None and tensor_cores(how) else max(each.precision for each in within)
     large, unit = _exponents(fmt, within, k, keeps)
+    if how is None:
+        _must_add(kernel, range(k), k, fmt)  # type: ignore[arg-type]
     pairs = np.argwhere(np.triu(np.ones((k, k), bool), 1))
     a, b = (np.full((len(pairs), k), 2.0 ** _half(unit, side)) for side in (0, 1))
     for place, sign in ((0, 1.0), (1, -1.0)):
@@ -110,6 +121,12 @@ def reveal_order(
                 "wider (accumulator=)?"
             )
         found[i, j] = found[j, i] = int(survivors)
+    if how is None and accumulator is None and found.sum() == k * (k - 1) * (k - 2) - k:
+        warnings.warn(
+            f"nothing was lost beside 2**{large}: the kernel adds exactly, or in something wider than "
+            f"{within[0].name}; accumulator='fp64' shows an order in FP64",
+            stacklevel=2,
+        )
     return found
 
 
@@ -142,7 +159,8 @@ def reveal_width(
     Raises
     ------
     ValueError
-        If places are not three different k below `k`.
+        If places are not three different k below `k`, or a callable does not give 1 and 2 for one and two products
+        of 1 there.
     TypeError
         If `kernel` is neither a description nor a callable.
 
@@ -168,7 +186,11 @@ def reveal_width(
     length = max(at, default=0) + 1 if k is None else as_index(k, "k", 1, 1 << 16)
     if len(at) != 3 or len(set(at)) != 3 or max(at) >= length:
         raise ValueError(f"places must be three different k below {length}, not {places!r}")
-    dot = kernel if callable(kernel) else _described(as_accumulation(kernel))
+    if callable(kernel):
+        dot = kernel
+        _must_add(dot, at, length, fmt)
+    else:
+        dot = _described(as_accumulation(kernel))
     bits = min(fmt.precision, _PROBE_BITS)
     small = 2 - 2.0 ** (1 - bits)
     large = min(2 * fmt.emax - 2, 30)
@@ -217,6 +239,25 @@ def _exponents(fmt: FloatFormat, within: list[FloatFormat], k: int, keeps: int) 
     if k - 2 > 1 << fewest:
         raise ValueError(f"k = {k} is too many: an accumulator of {fewest} bits counts to {1 << fewest} units only")
     return large, unit
+
+
+def _must_add(kernel: Callable[[Any, Any], Any], places: Sequence[int], length: int, fmt: FloatFormat) -> None:
+    """A ValueError unless one product of 1, at each of the places, sums to 1 and two to 2, exact in any accumulator.
+
+    What ignores its operands would have a print, too: always 0 is the print of a block that is added at once.
+    """
+    import numpy as np
+
+    asked = [*((place,) for place in places), (places[0], places[-1])]
+    ones = np.zeros((len(asked), length))
+    for row, at in zip(ones, asked, strict=True):
+        row[list(at)] = 1
+    for at, total in zip(asked, _sums(kernel, ones, ones, fmt), strict=True):
+        if total != len(at):
+            raise ValueError(
+                f"with 1 * 1 at k = {' and '.join(map(str, at))}, and 0 elsewhere, the kernel gave {total!r}; the sum "
+                f"is {len(at)}. Does it return the dot product of its two vectors?"
+            )
 
 
 def _described(how: Accumulation) -> Callable[[Any, Any], Any]:

@@ -199,6 +199,27 @@ def test_answers_that_no_card_gives(dot):
     assert found.model
 
 
+@pytest.mark.parametrize(("name", "words"), {
+    "nothing": r"1 \* 1 at k = 0, and 0 elsewhere, dot gave 0x00000000, which is 0 in FP32; the sum is 1\. Does dot",
+    "c": "dot gave 0x00000000, which is 0 in FP32; the sum is 1",
+    "NaN": "dot gave 0x7FFFFFFF, which is no finite number in FP32",
+    "one": r"1 \* 1 at k = 0 and 15, and 0 elsewhere, dot gave 0x3F800000, which is 1 in FP32; the sum is 2",
+    "a code": r"1 \* 1 at k = 1, and 0 elsewhere, dot gave 0x00000000",
+    "noise": "the sum is 1",
+}.items())  # fmt: skip
+def test_what_does_not_add_is_no_model(name, words):
+    """Without a row to hold it against, it would be read as one."""
+    with pytest.raises(ValueError, match=words):
+        probe_dots(STRANGE[name], "bf16", k=16)
+
+
+def test_what_forgets_c_or_rows_is_no_model():
+    with pytest.raises(ValueError, match=r"with c = 1, and 0 elsewhere, dot gave 0x00000000"):
+        probe_dots(lambda a, b, c: HOPPER.dots(a, b, np.zeros_like(c)), "bf16", k=16)
+    with pytest.raises(ValueError, match="dot gave 1 codes of D for 19 rows"):
+        probe_dots(lambda a, b, c: HOPPER.dots(a, b, c)[:1], "bf16", k=16)
+
+
 def test_noise_does_not_repeat():
     found = probe_dots(STRANGE["noise"], "bf16", k=16, against=HOPPER)
     assert found["answers"] == "DO NOT REPEAT"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from floatsim.hardware.units import units
 
 
 def survivors(tree, k):
@@ -124,6 +125,36 @@ def test_the_order_survives_another_accumulator():
     assert np.array_equal(fs.reveal_order(kernel, 6, accumulator="fp16"), fs.reveal_order("fp32", 6))
 
 
+def in_fp32(a, b):
+    return np.add.accumulate(a.astype(np.float32) * b.astype(np.float32))[-1]
+
+
+NARROW = ["fp16", "bf16", "e4m3", "e5m2", "e2m1", "exact(bf16)", "blocked(fp16, 4, bf16)"]
+TAKEN = sorted({(u.arch, u.a.name) for u in units() if u.a == u.b and u.a in u.row.inputs and not u.scales})
+
+
+@pytest.mark.parametrize(("how", "fmt"), [*((how, "bf16") for how in NARROW), *TAKEN])
+def test_every_kernel_that_adds_passes_the_first_question(how, fmt):
+    """Ones are in every format, and the sum of two in every accumulator."""
+    seen = []
+
+    def kernel(a, b):
+        seen.append(fs.dot(fs.array(a, fmt), fs.array(b, fmt), accumulate=how).item())
+        return seen[-1]
+
+    fs.reveal_width(kernel, [1], format=fmt, k=20)
+    assert seen[:4] == [1, 1, 1, 2]
+
+
+def test_where_nothing_is_lost_a_wider_accumulator_is_named():
+    def kernel(a, b):  # FP32 operands, added in FP64
+        return np.float32(np.add.accumulate(a.astype(float) * b.astype(float))[-1])
+
+    with pytest.warns(UserWarning, match="wider than FP32; accumulator='fp64'"):
+        assert fs.reveal_order(kernel, 6)[0].tolist() == [-1, 4, 4, 4, 4, 4]
+    assert np.array_equal(fs.reveal_order(kernel, 6, accumulator="fp64"), fs.reveal_order("fp32", 6))
+
+
 @pytest.mark.parametrize(("call", "error", "words"), [
     (lambda: fs.reveal_order("fp32", 2), ValueError, "k must be 3 to 512, not 2"),
     (lambda: fs.reveal_order("fp32", 8.0), TypeError, "k must be an integer"),
@@ -133,6 +164,11 @@ def test_the_order_survives_another_accumulator():
     (lambda: fs.reveal_order("bf16", 300), ValueError, "k = 300 is too many.*8 bits"),
     (lambda: fs.reveal_order(lambda a, b: 0.3, 4), ValueError, "the kernel gave 0.3"),
     (lambda: fs.reveal_order(lambda a, b: math.nan, 4), ValueError, "the kernel gave nan"),
+    (lambda: fs.reveal_order(lambda a, b: 0.0, 16), ValueError, "k = 0, and 0 elsewhere, .* gave 0.0; the sum is 1"),
+    (lambda: fs.reveal_order(lambda a, b: 1.0, 4), ValueError, "k = 0 and 3, and 0 elsewhere, .* 1.0; the sum is 2"),
+    (lambda: fs.reveal_order(lambda a, b: in_fp32(a[:3], b[:3]), 4), ValueError, "k = 3, and 0 elsewhere, .* gave 0.0"),
+    (lambda: fs.reveal_width(lambda a, b: 0.0, [8]), ValueError, "k = 0, and 0 elsewhere, the kernel gave 0.0"),
+    (lambda: fs.reveal_width(lambda a, b: in_fp32(a[1:], b[1:]), [8], places=(2, 0, 1)), ValueError, "k = 0, and 0"),
     (lambda: fs.reveal_width("fp32", [-1]), ValueError, "gaps must be 0"),
     (lambda: fs.reveal_width("fp32", [1], places=(0, 1, 1)), ValueError, "three different k below 2"),
     (lambda: fs.reveal_width("fp32", [1], places=(0, 1, 9), k=4), ValueError, "three different k below 4"),
@@ -173,10 +209,11 @@ def test_places_and_length_reach_the_kernel():
 
     def kernel(a, b):
         seen.append((a.astype(float) * b.astype(float)).tolist())
-        return 0.0
+        return in_fp32(a, b)
 
-    assert fs.reveal_width(kernel, [4], places=(5, 0, 2), k=7).tolist() == [0]
-    (products,) = seen
+    assert fs.reveal_width(kernel, [4], places=(5, 0, 2), k=7).tolist() == [1]
+    *ones, products = seen
+    assert [[k for k in range(7) if row[k]] for row in ones] == [[5], [0], [2], [2, 5]]
     assert len(products) == 7
     assert products[5] == -products[2] == products[0] * 16 / 15 * 8
     assert [products[k] for k in (1, 3, 4, 6)] == [0] * 4

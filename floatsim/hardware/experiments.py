@@ -29,7 +29,7 @@ __all__ = [
     "INF", "Bench", "C", "Row", "Tree", "bits_of_c", "bits_of_products", "blocks_of", "carried_whole", "cut_of_c",
     "cut_of_products", "exact_code", "grid_of", "group_of", "kept_of_d", "least_exponent", "operand_bits", "overflow",
     "product_is_exact", "products_normalised", "repeats", "rounding_of_d", "specials", "sticky_bits",
-    "subnormals_normalised", "tree_of",
+    "subnormals_normalised", "tree_of", "wrong_sum",
 ]  # fmt: skip
 
 C = "c"
@@ -210,6 +210,38 @@ class Bench:
         if all(kept) or not kept[0]:
             return None
         return min(rows) - 1 + kept.index(False)
+
+
+# -- whether there is a sum at all -------------------------------------------------------------------------------------
+
+
+def wrong_sum(bench: Bench) -> str | None:
+    """What was asked, answered and expected where a sum of one or two ones is wrong; None where all are right.
+
+    Whatever is answered can be read as some model: c alone as a block that loses every product. 1 + 1 is exact in every
+    D, whatever is cut below it.
+    """
+    one = Fraction(1)
+    asked = [(f"1 * 1 at k = {k}", Row({k: one}), one) for k in range(bench.k)]
+    if bench.k > 1:
+        last = bench.k - 1
+        asked.append((f"1 * 1 at k = 0 and {last}", Row({0: one, last: one}), 2 * one))
+    asked += [("c = 1", Row({}, one), one), ("1 * 1 at k = 0, c = 1", Row({0: one}, one), 2 * one)]
+    rows = [row for _, row, _ in asked]
+    codes = bench.run(rows)
+    if codes is None:  # a format without 1 or 0
+        return None
+    if len(codes) != len(rows):
+        return f"dot gave {len(codes)} codes of D for {len(rows)} rows of a, b and c; one for each is needed"
+    for (words, _, right), code in zip(asked, codes, strict=True):
+        if (found := bench.number(code)) != right:
+            value = "no finite number" if found is None else f"{float(found):g}"
+            return (
+                f"with {words}, and 0 elsewhere, dot gave 0x{code:0{-(-bench.output.bits // 4)}X}, which is {value} in "
+                f"{bench.output.name}; the sum is {right}. Does dot(a, b, c) take codes, not numbers, and return the "
+                "codes of c + sum(a * b), row by row?"
+            )
+    return None
 
 
 # -- the order of summation --------------------------------------------------------------------------------------------

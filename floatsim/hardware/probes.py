@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FP16, FP32, FormatLike, as_format
-from floatsim.hardware.experiments import Bench
+from floatsim.hardware.experiments import Bench, wrong_sum
 from floatsim.hardware.readings import Observation, read_model, text_of
 from floatsim.hardware.units import DotProducts, Unit, units
 from floatsim.rounding import Rounding
@@ -141,7 +141,8 @@ def probe_dots(
     scales : Scales, optional
         Of block-scaled operands.
     against : Unit, optional
-        A row of the table with its formats: the emulator is asked the same questions.
+        A row of the table with its formats: the emulator is asked the same questions. Whatever is answered is then
+        printed, beside the row's answers.
     title : str, optional
         What to call it.
 
@@ -152,7 +153,8 @@ def probe_dots(
     Raises
     ------
     ValueError
-        If `against` takes other formats, or another k.
+        If `against` takes other formats, or another k; without it, if the sums of one or two ones are wrong, so that
+        there is no sum to be read.
 
     Examples
     --------
@@ -176,6 +178,9 @@ def probe_dots(
             f"against={str(against)!r} takes k = {against.k}; asked for are {a} x {b} to {output}, k = {k}"
         )
     named = title or (str(against) if against else f"{a} x {b} to {bench.output}, k = {k}")
+    # Beside a row's answers a card that answers nothing is seen; alone, it would be read as a model.
+    if against is None and (wrong := wrong_sum(bench)):
+        raise ValueError(wrong)
     expected = None if against is None else read_model(_bench(against))
     return Probe(named, read_model(bench), expected)
 
