@@ -102,8 +102,28 @@ def test_code_grid_has_every_code_in_its_place(fmt):
         if math.isnan(value):
             assert shown == "NaN"
         else:
-            assert float(shown) == pytest.approx(value, rel=0.05)
+            assert (float(shown) == value) is (text.get_style() == "normal")
+            assert float(shown) == pytest.approx(value, rel=0.005)
             assert math.copysign(1, float(shown)) == math.copysign(1, value)
+    rounded = any(text.get_style() == "italic" for text in ax.texts)
+    assert ax.get_xlabel() == ("in italics: rounded to three digits" if rounded else "")
+
+
+@pytest.mark.parametrize("fmt", SMALL, ids=str)
+def test_code_grid_words_fit_their_cells(fmt):
+    ax = plot.code_grid(fmt)
+    ax.figure.draw_without_rendering()
+    width = ax.transData.transform((1, 0))[0] - ax.transData.transform((0, 0))[0]
+    widths = {text.get_text(): text.get_window_extent().width for text in ax.texts}
+    assert max(widths.values()) < 0.95 * width, max(widths, key=widths.get)
+
+
+def test_code_grid_is_exact_where_there_is_room():
+    texts = [text.get_text() for text in plot.code_grid("e4m3").texts]
+    assert texts[0x38:0x40] == ["1", "1.125", "1.25", "1.375", "1.5", "1.625", "1.75", "1.875"]
+    assert texts[0x20:0x24] == [".125", ".140625", ".15625", ".171875"]
+    assert (texts[0x18], texts[0x19], texts[0x81]) == (".0625", ".0703", "−.00195")
+    assert plot.code_grid("e5m2").texts[1].get_text() == "1.53e-5"
 
 
 def test_code_grid_tints():

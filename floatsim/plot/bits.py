@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["anatomy", "bit_strip", "code_grid"]
+
+_ROOM = 7  # letters in a cell of `code_grid`, at the larger of its two sizes; one more, a sign, at the smaller
 
 
 def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, ax: Axes | None = None) -> Axes:
@@ -191,7 +193,8 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     """Every code of a small format: the first four bits choose the row of 16, or fewer, the last four the column.
 
     Numbers that share an exponent share a tint, and the next exponent has the other one of two. Hatched: subnormal.
-    White: zero. Black: infinities and NaN. Values are rounded to three digits.
+    White: zero. Black: infinities and NaN. Numbers are exact; where those of one exponent have more digits than room,
+    all of them are rounded to three, those that changed are in italics, and a line below the grid says so.
 
     Parameters
     ----------
@@ -232,6 +235,7 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     rows = codes.size // columns
     ax = new_axes(ax, figsize=(0.62 * columns + 0.8, 0.36 * rows + 1.1))
     kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
+    words = [each for stripe in values.reshape(-1, 1 << fmt.trailing_bits) for each in _in_cells(stripe.tolist())]
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
         row, column = divmod(code, columns)
         subnormal = 0 < abs(value) < fmt.smallest_normal
@@ -250,13 +254,16 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
             ax.add_patch(
                 Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, facecolor="none", edgecolor=INK, linewidth=0.8)
             )
-        ax.text(column + 0.5, row + 0.52, _three_digits(value), ha="center", va="center", fontsize="small",
-                color="white" if is_dark(tint) else INK)  # fmt: skip
+        text, exact, size = words[code]
+        ax.text(column + 0.5, row + 0.52, text, ha="center", va="center", style="normal" if exact else "italic",
+                fontsize=size, color="white" if is_dark(tint) else INK)  # fmt: skip
     ax.set(xlim=(0, columns), ylim=(rows, 0))
     ax.set_xticks(np.arange(columns) + 0.5, [f"{i:X}" for i in range(columns)])
     ax.set_yticks(np.arange(rows) + 0.5, [f"{i:X}" for i in range(rows)])
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
+    if not all(exact for _, exact, _ in words):
+        ax.set_xlabel("in italics: rounded to three digits", style="italic", fontsize="small")
     ax.spines[:].set_visible(False)
     if title is None:
         counted = [f"{codes.size} codes", *(f"{n} {kind}" for kind, n in kinds.items() if n)]
@@ -272,15 +279,36 @@ def _tint(fmt: FloatFormat, odd: int) -> Any:
     return tuple(1 - strength * (1 - part) for part in to_rgb(colour(fmt)))
 
 
-def _three_digits(value: float) -> str:
-    """At most six letters: "448", ".0137", "1.5e-5", "∞", "NaN"."""
-    if math.isnan(value):
-        return "NaN"
-    sign, size = "−" if str(value)[0] == "-" else "", abs(value)
-    if size == float("inf"):
-        return f"{sign}∞"
-    text = f"{size:.3g}" if size < 1000 else f"{size:.5g}"
+def _in_cells(stripe: Sequence[float]) -> list[tuple[str, bool, str]]:
+    """Of numbers that share an exponent: what is written, whether that is exact, and the size of all.
+
+    >>> _in_cells([1.125, -math.inf]), _in_cells([2.0**-9, 2.0**-16])
+    ([('1.125', True, 'small'), ('−∞', True, 'small')], [('.00195', False, 'small'), ('1.53e-5', False, 'small')])
+    """
+    texts = [_all_digits(abs(x)) for x in stripe]
+    if max(map(len, texts)) > _ROOM:
+        texts = [_three_digits(abs(x)) if math.isfinite(x) else text for x, text in zip(stripe, texts, strict=True)]
+    signed = ["−" * (str(x)[0] == "-") + text for x, text in zip(stripe, texts, strict=True)]
+    size = "small" if max(map(len, signed)) <= _ROOM else "x-small"
+    return [
+        (text, not math.isfinite(x) or float(text.replace("−", "-")) == x, size)
+        for text, x in zip(signed, stripe, strict=True)
+    ]
+
+
+def _all_digits(size: float) -> str:
+    from decimal import Decimal
+
+    if not math.isfinite(size):
+        return "NaN" if math.isnan(size) else "∞"
+    text = f"{Decimal(size):f}"
+    return text.removeprefix("0") if 0 < size < 1 else text
+
+
+def _three_digits(size: float) -> str:
+    """At most seven letters: ".0137", ".000122", "1.53e-5"."""
+    text = f"{size:.3g}"
     if "e" in text:
-        digits, exponent = f"{size:.2g}".split("e")
-        return f"{sign}{digits}e{int(exponent)}"
-    return sign + (text.removeprefix("0") if size and size < 1 else text)
+        digits, exponent = text.split("e")
+        return f"{digits}e{int(exponent)}"
+    return text.removeprefix("0") if 0 < size < 1 else text
