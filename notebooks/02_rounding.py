@@ -174,9 +174,11 @@ for rounding, line in habits.items():
     ax.plot(np.array(path) - exact, line, color=plot.colour("fp16"), lw=2)
     ax.annotate(rounding.replace("_", " "), (n, path[-1] - exact[-1]), (5, 0), textcoords="offset points", va="center")
 ax.plot([0, n], [0, 0], color="black", lw=0.8)
-ax.set(xlim=(0, n * 1.2), xlabel="numbers added", ylabel="error of the FP16 total")
+ax.set(xlim=(0, n * 1.2), ylabel="error of the FP16 total")
+ax.set_xlabel("numbers added", x=0.5 / 1.2)  # below the middle of the line, which ends before the words
 ax.set_xticks(range(0, n + 1, n // 4))
 ax.spines[["top", "right"]].set_visible(False)
+ax.spines["bottom"].set_bounds(0, n)
 
 # %% [markdown]
 # The directed habits drift away, on opposite sides. Interval arithmetic turns that to use: a total rounded down and
@@ -237,10 +239,12 @@ for y, words in ends:
     ax.annotate(
         words, (steps, y), (8, 12 if up else -12 if "thick" in words else 0), textcoords="offset points", va="center"
     )
-ax.set(xlim=(0, steps * 1.25), xlabel="steps", ylabel="weight, in BF16")
+ax.set(xlim=(0, steps * 1.25), ylabel="weight, in BF16")
+ax.set_xlabel("steps", x=0.5 / 1.25)  # below the middle of the line, which ends before the words
 ax.set_xticks(range(0, steps + 1, steps // 5))
-ax.set_title(f"The same step of {step.values[0]:.4f}, {steps} times: who rounds decides whether anything is learned")
+ax.set_title(f"The same step of {step.values[0]:.6f}, {steps} times: who rounds decides whether anything is learned")
 ax.spines[["top", "right"]].set_visible(False)
+ax.spines["bottom"].set_bounds(0, steps)
 
 # %%
 gap = fs.ulp(1.0, "bf16").item()

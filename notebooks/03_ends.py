@@ -227,7 +227,9 @@ for fmt, named_at in [("e4m3", 9), ("e5m2", 2)]:
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
 ax.set(xlabel="gradients multiplied by $2^k$", ylabel="relative error of the step", xlim=(0, 33), ylim=(0.02, 1.3))
-ax.yaxis.set_major_formatter(lambda error, _: f"{100 * error:g} %")
+errors_named = [0.02, 0.05, 0.1, 0.2, 0.5, 1]
+ax.set_yticks(errors_named, [f"{100 * error:g} %" for error in errors_named])
+ax.set_yticks([], minor=True)
 ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)
 
