@@ -227,6 +227,11 @@ def _on_grid(fmt: FloatFormat, terms: Terms) -> bool:
     return terms.precision <= fmt.precision and terms.lowest >= quantum(fmt)
 
 
+def _add_exactly(terms: Terms) -> bool:
+    """Whether float32 holds the sum of two terms."""
+    return terms.highest + 2 - terms.lowest <= FP32.precision
+
+
 def _products_do(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat) -> bool:
     """Whether a product rounded to float32, if it is not exact there, still rounds to the same accumulator code."""
     bits = a.precision + b.precision
@@ -361,7 +366,9 @@ class _Case(NamedTuple):
         if 2 * fmt.precision + 2 > FP32.precision:
             return False
         if self.exact:
-            return _holds(FP32, terms) and terms.precision <= fmt.precision
+            # of two terms, one may be a midpoint of the subnormals' grid, and the other too small for float32 beside it
+            of_terms = isinstance(self.leaf, Pairwise) and not _on_grid(fmt, terms)
+            return _holds(FP32, terms) and terms.precision <= fmt.precision and (not of_terms or _add_exactly(terms))
         assert terms.b is not None
         return _products_do(terms.a, terms.b, fmt)
 

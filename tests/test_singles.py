@@ -62,3 +62,14 @@ def test_stochastic_sums_whose_draws_tie(random_bits, fused, monkeypatch):
     quick = fs.matmul(a, b, rounding="stochastic", seed=3, **how)
     general(monkeypatch)
     assert np.array_equal(fs.matmul(a, b, rounding="stochastic", seed=3, **how).codes, quick.codes)
+
+
+@pytest.mark.parametrize(("accumulator", "quantum"), [("e4m3", 2.0**-9), ("fp16", 2.0**-24), ("e5m2", 2.0**-16)])
+def test_two_terms_beside_a_midpoint_of_the_subnormals(accumulator, quantum):
+    """Midpoints of the subnormals' grid are numbers of few bits; what breaks the tie may be too small for float32."""
+    tiny = 2.0**-50
+    terms = np.array([[1.5 * quantum, -tiny], [1.5 * quantum, tiny], [0.5 * quantum, -tiny], [0.5 * quantum, tiny]])
+    x = fs.array(np.repeat(terms, 20, axis=0), fs.FloatFormat.ieee(7, 1))
+    for tree in "adjacent", "halving", "numpy":
+        sums = fs.sum(x, axis=1, accumulate=fs.Pairwise(accumulator, tree=tree))
+        assert np.array_equal(sums.values / quantum, np.repeat([1.0, 2.0, 0.0, 1.0], 20)), tree
