@@ -6,9 +6,9 @@ The pieces are independent, so neither their size nor the number of threads can 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 __all__ = ["run"]
@@ -33,10 +33,9 @@ class _Progress:
         self.watched = _watched()
         self.bar: Any = None
 
-    def step(self) -> None:
-        self.done += 1
+    def show(self) -> None:
         if self.bar is not None:
-            self.bar.update()
+            self.bar.update(self.done - self.bar.n)
         elif self.watched:
             spent = time.perf_counter() - self.start
             if spent > _LOOK_AFTER and spent * self.total / self.done > _SHOW_BEYOND:
@@ -56,32 +55,47 @@ def run(pieces: Sequence[T], work: Callable[[T], None], threads: int, title: str
         return
     progress = _Progress(len(pieces), title)
     try:
-        if threads == 1:
-            for piece in pieces:
-                work(piece)
-                progress.step()
-        else:
-            for _ in _in_threads(pieces, work, min(threads, len(pieces))):
-                progress.step()
+        _Crew(pieces, work, progress).run(min(threads, len(pieces)))
     finally:
         progress.close()
 
 
-def _in_threads(pieces: Sequence[T], work: Callable[[T], None], threads: int) -> Iterator[None]:
-    """Once for every piece that is done. Pieces are handed out a few at a time, so that stopping is prompt."""
-    waiting = iter(pieces)
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="floatsim")
-    running: set[Future[None]] = set()
-    try:
-        for piece in waiting:
-            running.add(pool.submit(work, piece))
-            if len(running) >= 2 * threads:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-                    yield
-        for future in running:
-            future.result()
-            yield
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+class _Crew:
+    """Threads that take one piece after the other; the one that calls is one of them."""
+
+    def __init__(self, pieces: Sequence[Any], work: Callable[[Any], None], progress: _Progress) -> None:
+        self._waiting, self._work, self._progress = iter(pieces), work, progress
+        self._lock, self._caller = threading.Lock(), threading.current_thread()
+        self._failures: list[BaseException] = []
+
+    def run(self, threads: int) -> None:
+        others = [threading.Thread(target=self._take_pieces, name=f"floatsim_{n}") for n in range(1, threads)]
+        for other in others:
+            other.start()
+        self._take_pieces()
+        for other in others:
+            try:
+                other.join()
+            except KeyboardInterrupt as failure:  # while others do the last pieces
+                self._failures.append(failure)
+                other.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _take_pieces(self) -> None:
+        try:
+            while not self._failures:
+                with self._lock:
+                    piece = next(self._waiting, _NOTHING)
+                if piece is _NOTHING:
+                    return
+                self._work(piece)
+                with self._lock:
+                    self._progress.done += 1
+                if threading.current_thread() is self._caller:  # a notebook's bars belong to its own thread
+                    self._progress.show()
+        except BaseException as failure:  # Ctrl-C too, which reaches the calling thread: the others stop, then it does
+            self._failures.append(failure)
+
+
+_NOTHING = object()
