@@ -1,7 +1,8 @@
 """What vendors' data sheets promise, as a table: TFLOP/s of each card's matrix units on dense matrices, by format.
 
 NVIDIA's data sheets often give the rate with sparsity, or that of eight cards; here it is divided down to one card and
-dense matrices. Rates are at the boost clock, which a card under load need not reach.
+dense matrices. Rates are at the boost clock, which a card under load need not reach. Not all numbers have been looked
+up a second time: docs/hardware.md says which have.
 """
 
 from __future__ import annotations
