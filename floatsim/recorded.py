@@ -17,7 +17,7 @@ from floatsim_kernels import gemm_recorded, single_steps
 from floatsim.accumulation import Leaf, Sequential
 from floatsim.formats import BF16, FP32, FloatFormat
 from floatsim.grids import is_narrow, narrow_grid
-from floatsim.leaves import Terms
+from floatsim.leaves import Terms, embeds
 from floatsim.rounding import (
     ABSORBED,
     FLUSHED,
@@ -144,7 +144,7 @@ def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) ->
         return None
     if how.rounding is not Rounding.TIES_TO_EVEN or how.overflow is not Overflow.INFINITY or how.ftz or how.daz:
         return None
-    if terms.precision > FP32.precision or not (_fits(terms.a) and _fits(terms.b)):
+    if terms.precision > FP32.precision or not (embeds(terms.a, FP32) and embeds(terms.b, FP32)):
         return None
     if fmt != BF16 and not is_narrow(fmt):
         return None
@@ -156,7 +156,3 @@ def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) ->
 
 
 _NOT_QUICK = np.zeros(single_steps.GRID_SIZE, np.uint32)
-
-
-def _fits(fmt: FloatFormat) -> bool:
-    return fmt.emin - fmt.trailing_bits >= FP32.emin - FP32.trailing_bits and fmt.emax <= FP32.emax

@@ -6,7 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from floatsim.plot.style import INK, LOST_COLOUR, PALE, cell, colour_of_name, is_dark, new_axes
+from floatsim.plot.style import (
+    INK,
+    LOST_COLOUR,
+    PALE,
+    cell,
+    colour_of_name,
+    is_dark,
+    new_axes,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,8 +125,7 @@ def heatmap(
     ax.tick_params(length=0)
     ax.invert_yaxis()
     ax.spines[:].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
+    titled(ax, title)
     if colorbar:
         ax.figure.colorbar(mesh, ax=ax, label=label)
     return ax

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.plot.style import FIVE, INK, LOST_COLOUR, colour, name_rows, new_axes, powers_of_two, several
+from floatsim.plot.style import FIVE, INK, LOST_COLOUR, colour, name_rows, new_axes, powers_of_two, several, titled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,9 +207,7 @@ def spacing(
     ax.yaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
-    return ax
+    return titled(ax, title)
 
 
 def worst_error(
@@ -281,6 +279,4 @@ def worst_error(
     powers_of_two(ax)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
-    return ax
+    return titled(ax, title)

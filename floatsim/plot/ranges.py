@@ -17,6 +17,7 @@ from floatsim.plot.style import (
     new_axes,
     powers_of_two,
     several,
+    titled,
 )
 from floatsim.rounding import OVERFLOW
 
@@ -196,9 +197,7 @@ def exponent_histogram(
     powers_of_two(ax)
     ax.set_xlabel("magnitude")
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
-    return ax
+    return titled(ax, title)
 
 
 def format_ranges(
@@ -246,9 +245,7 @@ def format_ranges(
     powers_of_two(ax)
     ax.set_xlabel("magnitude (solid: normal, hatched: subnormal); precision in bits")
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
-    return ax
+    return titled(ax, title)
 
 
 # -- scaling before rounding ---------------------------------------------------------------------------------------
@@ -331,6 +328,4 @@ def scale_sweep(
     powers_of_two(ax)
     ax.yaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")
     ax.spines[["top", "right"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
-    return ax
+    return titled(ax, title)

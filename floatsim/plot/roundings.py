@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.plot.lines import interval, numbers_between
-from floatsim.plot.style import INK, LOST_COLOUR, PALE, colour, new_axes
+from floatsim.plot.style import INK, LOST_COLOUR, PALE, colour, new_axes, titled
 from floatsim.rounding import Overflow, Rounding, as_member
 
 if TYPE_CHECKING:
@@ -261,6 +261,4 @@ def rounding_errors(
     ax.axvline(0, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
     ax.set(xlim=(-1, 1), ylim=(-0.15, len(rows) - 0.1), xlabel=f"error in ulps of {fmt.name} (right: too large)")
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title)
-    return ax
+    return titled(ax, title)

@@ -38,6 +38,7 @@ __all__ = [
     "COLOURS",
     "CUSTOM_COLOUR",
     "FIVE",
+    "HEADING",
     "INK",
     "LOST_COLOUR",
     "PALE",
@@ -51,6 +52,7 @@ __all__ = [
     "paler",
     "powers_of_two",
     "several",
+    "titled",
 ]
 
 COLOURS: dict[FloatFormat, str] = {
@@ -73,6 +75,9 @@ FIVE = (FP32, FP16, BF16, E4M3, E5M2)
 
 INK, PALE = "#222222", "#f1f1f1"
 """Of words; and of what is there but says nothing."""
+
+HEADING: dict[str, Any] = {"loc": "left", "fontweight": "bold"}
+"""How titles look above pictures of sums and of matrix units."""
 
 
 def colour(fmt: FormatLike) -> str:
@@ -103,6 +108,13 @@ def new_axes(ax: Axes | None, **figure: Any) -> Axes:
 
     drawn: Axes = plt.subplots(layout="constrained", **figure)[1]
     return drawn
+
+
+def titled(ax: Axes, title: str | None, **looks: Any) -> Axes:
+    """`ax`, with a title if there is one."""
+    if title is not None:
+        ax.set_title(title, **looks)
+    return ax
 
 
 def in_percent(fraction: float) -> str:

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.plot.style import INK, PALE, colour, in_percent, is_dark, new_axes
+from floatsim.plot.style import (
+    HEADING,
+    INK,
+    PALE,
+    colour,
+    in_percent,
+    is_dark,
+    new_axes,
+    titled,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,8 +156,7 @@ def running_sums(
     ax.set_xlabel("terms added")
     ax.set_ylabel("sum (dashed: exact)")
     ax.spines[["top", "right"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title, loc="left", fontweight="bold")
+    titled(ax, title, **HEADING)
     ends = [(codes.size, min(max(drawn[-1], low), high) if np.isfinite(drawn[-1]) else high) for drawn in lines]
     words = [f"{how}: {drawn[-1]:.9g}" for how, drawn in zip(ways, lines, strict=True)]
     _label_ends(ax, ends, words, tints)
@@ -259,9 +267,7 @@ def equality_matrix(
     ax.set_xticks(np.arange(n) + 0.5, names, rotation=40, ha="right", rotation_mode="anchor")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    if title is not None:
-        ax.set_title(title, loc="left", fontweight="bold")
-    return ax
+    return titled(ax, title, **HEADING)
 
 
 # -- along K ---------------------------------------------------------------------------------------------------------
@@ -326,8 +332,7 @@ def first_map(
     ax.tick_params(length=2)
     ax.figure.colorbar(drawn, ax=ax, label=f"first k (of {terms}); pale: never")
     said = f"{event}: {count} of {k.size} elements ({in_percent(count / k.size)})"
-    ax.set_title(said if title is None else title, loc="left", fontweight="bold")
-    return ax
+    return titled(ax, said if title is None else title, **HEADING)
 
 
 def order_map(survivors: Any, *, ax: Axes | None = None, title: str | None = None, colorbar: bool = True) -> Axes:
@@ -376,8 +381,7 @@ def order_map(survivors: Any, *, ax: Axes | None = None, title: str | None = Non
     ax.tick_params(length=2)
     ax.set_xlabel("j")
     ax.set_ylabel("i", rotation=0, va="center")
-    if title is not None:
-        ax.set_title(title, loc="left", fontweight="bold", fontsize="medium")
+    titled(ax, title, fontsize="medium", **HEADING)
     if colorbar:
         ax.figure.colorbar(drawn, ax=ax, label="terms that survive")
     return ax
@@ -454,7 +458,6 @@ def error_curves(
     ax.grid(axis="y", color=PALE, zorder=0)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title, loc="left", fontweight="bold")
+    titled(ax, title, **HEADING)
     _label_ends(ax, [line[-1] for line in points.values()], list(points), tints)
     return ax

@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FormatLike, as_format
-from floatsim.plot.style import CUSTOM_COLOUR, INK, LOST_COLOUR, colour, is_dark, new_axes, paler
+from floatsim.plot.style import (
+    CUSTOM_COLOUR,
+    HEADING,
+    INK,
+    LOST_COLOUR,
+    colour,
+    is_dark,
+    new_axes,
+    paler,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,9 +117,7 @@ def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: 
     number_places(ax, top, bottom)
     ax.set_xlabel("place of each bit (black: wrong; dashed: terms are cut off here)")
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title, loc="left", fontweight="bold")
-    return ax
+    return titled(ax, title, **HEADING)
 
 
 def _draw_wrong(ax: Axes, place: int, bit: int, y: float) -> None:
@@ -232,6 +240,4 @@ def width_map(
     ax.set_xlabel("the small term lies this many powers of two below the large one\n"
                   "(solid: all of it is left; numbers: how much, in %; black: nothing)")  # fmt: skip
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title, loc="left", fontweight="bold")
-    return ax
+    return titled(ax, title, **HEADING)
