@@ -14,10 +14,10 @@ import numpy as np
 from numba import config
 
 import floatsim as fs
-from floatsim import reference_sums
-from floatsim.contexts import resolve
+from floatsim.arrays.options import resolve
+from floatsim.reference import sums as reference_sums
+from floatsim.reference.tensorcore.dot import Scaled
 from floatsim.tensorcore.instructions import Scales
-from floatsim.tensorcore.reference import Scaled
 
 from . import peers, sums
 from .peers import Job

@@ -11,8 +11,8 @@ import numpy as np
 
 import floatsim as fs
 from floatsim import reference
-from floatsim.contexts import resolve
-from floatsim.rounding import FLAGS, Rounding
+from floatsim.arrays.options import resolve
+from floatsim.formats.rounding import FLAGS, Rounding
 
 from . import cases
 from .cases import Case, Row

@@ -64,7 +64,7 @@ def _kernel_calls() -> Iterator[str]:
 _LISTENER = """
 import json, sys, time
 import numpy as np, floatsim as fs
-import floatsim.emulator
+import floatsim.emulator.backend
 from numba.core import event
 
 class Outermost(event.Listener):

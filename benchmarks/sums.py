@@ -10,7 +10,7 @@ import numpy as np
 
 import floatsim as fs
 from floatsim.accumulation import leaves
-from floatsim.recording import ALL
+from floatsim.arrays.events import ALL
 
 from . import peers
 from .cases import CUSTOM, DIRECTED

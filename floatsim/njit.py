@@ -44,11 +44,10 @@ from numba.np.numpy_support import from_dtype
 
 import floatsim
 from floatsim import reference
-from floatsim.checks import as_flag, as_index
-from floatsim.contexts import How, resolve
-from floatsim.conversion import holds
+from floatsim.arrays.options import How, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.rounding import (
+from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats.rounding import (
     FLAGS,
     Attributes,
     FloatClass,
@@ -58,6 +57,7 @@ from floatsim.rounding import (
     TininessLike,
     as_member,
 )
+from floatsim.formats.value_sets import holds
 
 __all__ = ["Record", "draw", "init", "record"]
 
@@ -122,13 +122,13 @@ def record(
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
-    from floatsim.rows import format_row
+    from floatsim.emulator.params import format_row
 
     return tuple(int(word) for word in format_row(fmt))
 
 
 def _manner_words(attributes: Attributes) -> tuple[int, ...]:
-    from floatsim.rows import manner_row
+    from floatsim.emulator.params import manner_row
 
     return tuple(int(word) for word in manner_row(attributes))
 
@@ -525,7 +525,7 @@ class _Emitter:
         return self.builder.zext(bits, _I64)
 
     def draws(self, call: _Call) -> tuple[Any, Any]:
-        from floatsim_kernels.scalars import NEGATIVE, NO_SEED, SEEDED
+        from floatsim_kernels.elementwise.njit_entry import NEGATIVE, NO_SEED, SEEDED
 
         state = self.word(int(NO_SEED if call.seed is None else SEEDED))
         for word in (call.seed, call.offset):
@@ -535,7 +535,7 @@ class _Emitter:
         return self.row([state, self.word(call.seed or 0), self.word(call.offset)], types.uint64)
 
     def call(self, entry: str, call: _Call) -> Any:
-        from floatsim_kernels import scalars
+        from floatsim_kernels.elementwise import njit_entry as scalars
 
         arguments: list[tuple[Any, Any]] = []
         for name, carrier in call.operands:
@@ -572,7 +572,7 @@ for _name, _operation in _OPERATIONS.items():
 
 @overload(draw)  # type: ignore[untyped-decorator]
 def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
-    from floatsim_kernels import scalars
+    from floatsim_kernels.elementwise import njit_entry as scalars
 
     for name, ty in {"seed": seed, "index": index, "random_bits": random_bits, "site": site}.items():
         if not isinstance(ty, types.Integer | types.Omitted | int):

@@ -344,8 +344,8 @@ ax = plot.error_curves(
 # All above is a model. Its word can be held against cards in three ways:
 #
 # 1. **Published outputs** of eight GPUs, replayed here if you have them. In floatsim's tests
-#    (`tests/test_tensorcore_silicon.py`) its model reproduces the first thousand dot products of each of their 48 sets
-#    without a mismatch: of ordinary numbers, one instruction at a time
+#    (`tests/tensorcore/test_tensorcore_silicon.py`) its model reproduces the first thousand dot products of each of
+#    their 48 sets without a mismatch: of ordinary numbers, one instruction at a time
 #    ([card by card](../docs/hardware.md#what-has-been-verified-where),
 #    [what that leaves open](../docs/tensor-cores.md#what-has-been-checked-against-what)). Clone them and say where they
 #    are before you start the notebook:

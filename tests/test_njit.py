@@ -584,16 +584,16 @@ def test_errors_at_run_time(call, arguments, error, message):
 
 
 def test_a_record_is_the_rows():
-    from floatsim_kernels.rounding import FORMAT_FIELDS, MANNER_FIELDS
+    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, MANNER_FIELDS
 
     assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.Record._fields
 
 
 def test_every_scalar_function_is_there():
-    """What arithmetic.py offers on arrays, compiled code has on numbers."""
-    from floatsim import arithmetic
+    """What arithmetic.py and comparison.py offer on arrays, compiled code has on numbers."""
+    from floatsim.arrays import arithmetic, comparison
     from floatsim.njit import _OPERATIONS
 
-    assert set(arithmetic.__all__) <= set(_OPERATIONS)
+    assert {*arithmetic.__all__, *comparison.__all__} <= set(_OPERATIONS)
     for name, operation in _OPERATIONS.items():
         assert set(operation.operands) <= set(inspect.signature(getattr(fs, name)).parameters)

@@ -9,7 +9,7 @@ import pytest
 jupytext = pytest.importorskip("jupytext")
 
 import floatsim as fs  # noqa: E402
-from floatsim.hardware.cards import emulated_card  # noqa: E402
+from floatsim.hardware.session import emulated_card  # noqa: E402
 from notebooks import run  # noqa: E402
 
 

@@ -72,7 +72,7 @@ def test_the_judge_of_pairs(fmt, operation):
         def judged(codes, flags, mode=mode):
             wrong = np.zeros(codes.shape, bool)
             arguments = (OPERATIONS.index(operation), a, b.astype(np.uint16), codes.astype(np.uint16), flags)
-            count = loops.judge_pairs(*arguments, o._table(fmt), at.t, at.largest, at.inf, at.nan, at.sign_bit,
+            count = loops.judge_pairs(*arguments, o.table_of_values(fmt), at.t, at.largest, at.inf, at.nan, at.sign_bit,
                                       mode.value, wrong)  # fmt: skip
             assert count == wrong.sum()
             return wrong

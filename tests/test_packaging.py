@@ -20,7 +20,18 @@ import floatsim as fs
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "floatsim"
 KERNELS = ROOT / "kernels" / "floatsim_kernels"
-NUMBA_ROOMS = {"emulator.py", "njit.py"}  # the only files of floatsim/ that may know Numba
+
+PACKAGES = (
+    "formats", "tensorcore", "accumulation", "reference", "emulator", "arrays", "analysis", "quantization", "operators",
+    "training", "plot", "testing", "hardware", "cli",
+)  # fmt: skip
+"""The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
+BELOW_ALL = {"_lazy", "datasets"}  # modules beside the packages that any of them may import
+CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
+USES_NUMBA = {"njit.py"}
+
+UPWARD: dict[tuple[str, str], str] = {}
+"""Imports that point up nevertheless, with the reason: (file, module)."""
 
 
 def parse(path: Path) -> ast.Module:
@@ -108,12 +119,106 @@ def test_kernels_import_nothing_from_floatsim():
     assert not found
 
 
-def test_numba_stays_in_its_rooms():
+def in_package(path: Path) -> str:
+    """The path inside floatsim/, with slashes."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def test_only_the_entry_point_imports_numba():
     found = {
-        f"{path.relative_to(ROOT)}: {name}"
+        f"{in_package(path)}: {name}"
         for path in sources(PACKAGE)
         for name in imported(parse(path), "floatsim")
-        if belongs_to(name, "numba") and path.name not in NUMBA_ROOMS
+        if belongs_to(name, "numba") and in_package(path) not in USES_NUMBA
+    }
+    assert not found
+
+
+def test_only_the_emulator_imports_kernels():
+    found = {
+        f"{in_package(path)}: {name}"
+        for path in sources(PACKAGE)
+        for name in imported(parse(path), "floatsim")
+        if belongs_to(name, "floatsim_kernels") and not in_package(path).startswith(CALLS_KERNELS)
+    }
+    assert not found
+
+
+def floor(name: str) -> int:
+    """The place of a file or a dotted name of floatsim in the order of the packages."""
+    part = re.split(r"[./]", name.removeprefix("floatsim."))[0]
+    if part in PACKAGES:
+        return PACKAGES.index(part)
+    return -1 if part in BELOW_ALL else len(PACKAGES)
+
+
+def modules() -> dict[str, Path]:
+    """Every module and package of floatsim by its dotted name."""
+    names = {
+        path: ".".join(["floatsim", *path.relative_to(PACKAGE).with_suffix("").parts]) for path in sources(PACKAGE)
+    }
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+
+
+def imported_modules(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules of floatsim that a file imports anywhere, in functions too."""
+    return {name for name in imported(parse(path), "floatsim") if name in known and name != "floatsim"}
+
+
+def test_imports_point_down():
+    known = modules()
+    found = {
+        (in_package(path), name)
+        for path in known.values()
+        if (PACKAGE / in_package(path)).parent != PACKAGE
+        for name in imported_modules(path, known)
+        if floor(name) > floor(in_package(path))
+    }
+    assert found == set(UPWARD)
+
+
+def public_names(path: Path) -> set[str] | None:
+    """The names in a file's `__all__`; None where it is computed."""
+    for node in parse(path).body:
+        if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node.targets[0]):
+            return set(ast.literal_eval(node.value)) if isinstance(node.value, ast.List) else None
+    return set()
+
+
+def taken_names(path: Path, known: dict[str, Path]) -> set[tuple[str, str]]:
+    """(module, name) of what a file takes out of other modules of floatsim: imported, or as an attribute."""
+    tree, aliases, found = parse(path), {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module in known:
+            for alias in node.names:
+                if (full := f"{node.module}.{alias.name}") in known:
+                    aliases[alias.asname or alias.name] = full
+                else:
+                    found.add((node.module, alias.name))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            home = aliases[node.value.id]
+            if f"{home}.{node.attr}" not in known:
+                found.add((home, node.attr))
+    return {(home, name) for home, name in found if not name.startswith("__") and known[home] != path}
+
+
+def test_no_private_name_crosses_a_file():
+    known = modules()
+    taken = {(in_package(path), *pair) for path in known.values() for pair in taken_names(path, known)}
+    assert not {entry for entry in taken if entry[2].startswith("_")}
+
+
+def test_no_name_outside_all_crosses_a_package():
+    known = modules()
+    public = {name: public_names(path) for name, path in known.items()}
+    found = {
+        (in_package(path), home, name)
+        for path in known.values()
+        for home, name in taken_names(path, known)
+        if home.split(".")[:2] != ["floatsim", *in_package(path).split("/")][:2]
+        and public[home] is not None
+        and name not in public[home]
     }
     assert not found
 

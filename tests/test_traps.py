@@ -18,7 +18,7 @@ from oracles import How
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
-from floatsim.rounding import FLAGS
+from floatsim.formats.rounding import FLAGS
 
 RNE, RNA, RTZ, RTP, RTN, RTO = (
     Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY, Rounding.TOWARD_ZERO, Rounding.TOWARD_POSITIVE,

@@ -1,8 +1,8 @@
 """The same operations on real silicon, through CuPy: run them, compare them bit by bit, probe, capture, time a card.
 
 `backend="hardware"`, as a keyword or in `fs.context`, carries convert, quantize, add, subtract, multiply, divide, sqrt,
-fma, matmul, dot and sum out on the GPU. `instructions` and `scalars` are the tables of what can be issued, `device` a
-card that issues it, `fragments` where operands lie, `build` the compiler.
+fma, matmul, dot and sum out on the GPU. `tables` has what can be issued and where operands lie, `device` a card that
+issues it, `compile` the compiler.
 
 >>> import floatsim as fs
 >>> fs.hardware.is_available() in (True, False)
@@ -12,27 +12,28 @@ True
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from floatsim._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from floatsim.hardware.about import Info
+    from floatsim.hardware.device_info import Info
 
 _HOMES = {
-    "about": "Info",
-    "comparisons": "compare_dots",
-    "cuda": "UnavailableError",
-    "device": "Device",
-    "doors": "bench capture compare probe",
-    "instructions": "Variant find variants",
-    "libraries": "library_matmul",
-    "probes": "probe_dots",
-    "protocol": "Card Dots",
-    "rates": "Rate Rates",
-    "replay": "check_silicon",
+    ".device_info": "Info",
+    ".comparison": "compare_dots",
+    ".compile.cupy_runtime": "UnavailableError",
+    ".device": "Device",
+    ".api": "bench capture compare probe",
+    ".tables.ptx_matrix": "Variant find variants",
+    ".vendor_gemm": "library_matmul",
+    ".probing.probe": "probe_dots",
+    ".protocol": "Card Dots",
+    ".throughput": "Rate Rates",
+    ".captures.replay": "check_silicon",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-__all__ = sorted([*_HOME_OF, "info", "is_available"])  # noqa: PLE0605
+__getattr__, __dir__, _lazy_names = lazy_exports(__name__, _HOMES)
+__all__ = sorted([*_lazy_names, "info", "is_available"])  # noqa: PLE0605
 
 
 def is_available() -> bool:
@@ -43,7 +44,7 @@ def is_available() -> bool:
     True
     """
     try:
-        importlib.import_module("floatsim.hardware.cuda").Cuda()
+        importlib.import_module("floatsim.hardware.compile.cupy_runtime").Cuda()
     except Exception:  # whatever is wrong with an installation, there is no card
         return False
     return True
@@ -63,17 +64,5 @@ def info() -> Info:
     UnavailableError
         Without CuPy or a card; the message says which, and what to do.
     """
-    found: Info = importlib.import_module("floatsim.hardware.about").info()
+    found: Info = importlib.import_module("floatsim.hardware.device_info").info()
     return found
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

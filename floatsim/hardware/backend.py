@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from floatsim import cuts, elements, recording
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
@@ -26,18 +25,21 @@ from floatsim.accumulation import (
     leaves,
     settled,
 )
-from floatsim.contexts import Manner
-from floatsim.conversion import holds
-from floatsim.emulator import __all__ as _operations
+from floatsim.accumulation import partition as cuts
+from floatsim.arrays import events as recording
+from floatsim.emulator import elementwise as elements
+from floatsim.emulator.accumulate import Sums
+from floatsim.emulator.backend import __all__ as _operations
+from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import Attributes, FloatClass, Overflow, Rounding
+from floatsim.formats.value_sets import holds
 from floatsim.hardware.device import Device
-from floatsim.hardware.draws import draws
-from floatsim.hardware.instructions import find
-from floatsim.hardware.scalars import find_scalar
-from floatsim.hardware.targets import architecture_of
-from floatsim.rounding import Attributes, FloatClass, Overflow, Rounding
-from floatsim.summation import Sums
-from floatsim.tensorcore.operands import BlockScales
+from floatsim.hardware.tables.compute_capability import architecture_of
+from floatsim.hardware.tables.ptx_matrix import find
+from floatsim.hardware.tables.ptx_scalar import find_scalar
+from floatsim.reference.random import draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

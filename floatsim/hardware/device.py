@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim import trees
-from floatsim.conversion import encode
-from floatsim.cuts import count
+from floatsim.accumulation import trees
+from floatsim.accumulation.partition import count
+from floatsim.arrays.conversion import encode
 from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.hardware import build, programs
-from floatsim.hardware.cuda import Cuda
-from floatsim.hardware.fragments import Storage, layouts, pack, unpack
-from floatsim.hardware.instructions import Variant, variants
+from floatsim.formats.rounding import Attributes
+from floatsim.hardware.compile import nvrtc as build
+from floatsim.hardware.compile import programs
+from floatsim.hardware.compile.cupy_runtime import Cuda
 from floatsim.hardware.protocol import Card, Codes, Dots
-from floatsim.hardware.scalars import Scalar, find_scalar
-from floatsim.rounding import Attributes
+from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
+from floatsim.hardware.tables.ptx_matrix import Variant, variants
+from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,8 @@ class Device:
     number : int
         Which, from 0.
     cuda : optional
-        Another way to reach a card than CuPy: an object with the methods of `floatsim.hardware.cuda.Cuda`.
+        Another way to reach a card than CuPy: an object with the methods of
+        `floatsim.hardware.compile.cupy_runtime.Cuda`.
 
     Raises
     ------
@@ -375,7 +377,7 @@ def _tiled(x: Codes, rows: int, columns: int, by_columns: bool) -> Codes:
 
 
 def _trees(name: str, ranges: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8]]:
-    """The ranges with the offsets of their programs, and these, one after the other: see `floatsim.trees`."""
+    """The ranges with the offsets of their programs, and these, one after the other: see `accumulation.trees`."""
     lengths = [int(n) for n in count(ranges)]
     known = {n: trees.program(name, n) for n in sorted(set(lengths)) if n}
     deepest = max(

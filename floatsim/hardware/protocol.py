@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from floatsim.hardware.instructions import Variant
-from floatsim.hardware.targets import Capability
+from floatsim.hardware.tables.compute_capability import Capability
+from floatsim.hardware.tables.ptx_matrix import Variant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class Dots(Protocol):
         Parameters
         ----------
         variant : Variant
-            The instruction and its formats, from `floatsim.hardware.instructions`.
+            The instruction and its formats, from `floatsim.hardware.tables.ptx_matrix`.
         a, b : (n, variant.k)
             Codes, of the formats' code dtypes.
         c : (n,)

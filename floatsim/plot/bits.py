@@ -57,7 +57,7 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, 
     >>> "".join(text.get_text() for text in ax.texts)
     '00111101110011010.1001'
     """
-    from floatsim.conversion import decode, encode
+    from floatsim.arrays.conversion import decode, encode
 
     rows = several(formats)
     width = max(fmt.bits for fmt in rows)
@@ -116,7 +116,7 @@ def anatomy(value: Any, fmt: FormatLike = "fp16", *, ax: Axes | None = None) -> 
     >>> plot.anatomy(6.5, "fp16").get_title()
     'FP16: + 1.625 × 2$^{2}$ = 6.5'
     """
-    from floatsim.conversion import decode, encode
+    from floatsim.arrays.conversion import decode, encode
 
     fmt = as_format(fmt)
     if fmt.bits > 32:
@@ -224,7 +224,7 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     import numpy as np
     from matplotlib.patches import Rectangle
 
-    from floatsim.conversion import decode
+    from floatsim.arrays.conversion import decode
 
     fmt = as_format(fmt)
     if fmt.bits > 8:

@@ -23,7 +23,7 @@ def numbers_between(fmt: FloatFormat, low: float, high: float) -> tuple[NDArray[
     """The format's numbers from low to high, in order, and how many; None in their place if they are very many."""
     import numpy as np
 
-    from floatsim.conversion import decode, encode
+    from floatsim.arrays.conversion import decode, encode
 
     def sizes(least: float, most: float) -> tuple[NDArray[np.float64] | None, int]:
         """Of one sign: codes count upward with the magnitude."""
@@ -103,7 +103,7 @@ def number_line(
     """
     from fractions import Fraction
 
-    from floatsim.conversion import decode, encode
+    from floatsim.arrays.conversion import decode, encode
 
     rows = several(formats)
     low, high = interval(limits)
@@ -187,7 +187,7 @@ def spacing(
     """
     import numpy as np
 
-    from floatsim.ulps import ulp
+    from floatsim.arrays.ulps import ulp
 
     rows = several(formats)
     low, high = map(int, interval(limits))
@@ -255,7 +255,7 @@ def worst_error(
     """
     import numpy as np
 
-    from floatsim.conversion import quantize
+    from floatsim.arrays.conversion import quantize
 
     rows = several(formats)
     low, high = map(int, interval(limits))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats.rounding import OVERFLOW
 from floatsim.plot.style import (
     FIVE,
     INK,
@@ -19,7 +20,6 @@ from floatsim.plot.style import (
     several,
     titled,
 )
-from floatsim.rounding import OVERFLOW
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,8 +45,8 @@ def _fates(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.intp]:
     """0 flushed to zero, 1 subnormal, 2 normal, 3 overflowed, for each non-zero finite x; ties to even."""
     import numpy as np
 
-    from floatsim.contexts import context
-    from floatsim.conversion import decode, encode
+    from floatsim.arrays.conversion import decode, encode
+    from floatsim.arrays.options import context
 
     with context(daz=False, ftz=False):
         codes, flags = encode(x, fmt, rounding="ties_to_even", overflow="infinity", return_flags=True)
@@ -59,7 +59,7 @@ def nonzero(x: Any) -> NDArray[np.float64]:
     """The finite numbers of x other than 0, or a ValueError if there is none."""
     import numpy as np
 
-    from floatsim.arrays import FloatArray
+    from floatsim.arrays.float_array import FloatArray
 
     values = x.values if isinstance(x, FloatArray) else np.asarray(x, np.float64)
     kept: NDArray[np.float64] = values[np.isfinite(values) & (values != 0)]

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats.rounding import Overflow, Rounding, as_member
 from floatsim.plot.lines import interval, numbers_between
 from floatsim.plot.style import INK, LOST_COLOUR, PALE, colour, new_axes, titled
-from floatsim.rounding import Overflow, Rounding, as_member
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,7 @@ def _places(fmt: FloatFormat, low: float, high: float) -> NDArray[np.float64]:
 def _rounded(
     x: NDArray[np.float64], fmt: FloatFormat, rounding: Rounding, overflow: Overflow, ftz: bool
 ) -> NDArray[np.float64]:
-    from floatsim.conversion import quantize
+    from floatsim.arrays.conversion import quantize
 
     values: NDArray[np.float64] = quantize(x, fmt, rounding=rounding, overflow=overflow, ftz=ftz, daz=False)
     return values
@@ -228,9 +228,9 @@ def rounding_errors(
     """
     import numpy as np
 
-    from floatsim.conversion import quantize
+    from floatsim.arrays.conversion import quantize
+    from floatsim.arrays.ulps import ulp
     from floatsim.plot.ranges import nonzero
-    from floatsim.ulps import ulp
 
     fmt = as_format(fmt)
     rows = [as_member(Rounding, rounding, "roundings") for rounding in roundings]

@@ -19,7 +19,7 @@ __all__ = ["SurveyLike", "survey_figure"]
 
 
 class SurveyLike(Protocol):
-    """What `survey_figure` draws; `floatsim.surveys.SurveyReport` is one."""
+    """What `survey_figure` draws; `floatsim.analysis.survey.report.SurveyReport` is one."""
 
     @property
     def title(self) -> str: ...

@@ -122,10 +122,10 @@ def running_sums(
     import numpy as np
 
     from floatsim.accumulation import as_accumulation
-    from floatsim.arrays import FloatArray
-    from floatsim.contexts import context
-    from floatsim.conversion import read_floats
-    from floatsim.reductions import sum as total
+    from floatsim.arrays.conversion import read_floats
+    from floatsim.arrays.float_array import FloatArray
+    from floatsim.arrays.options import context
+    from floatsim.arrays.reductions import sum as total
 
     codes, fmt, _ = read_floats(terms, "terms")
     if codes.ndim != 1 or codes.size < 2:
@@ -193,7 +193,7 @@ def equal_shares(results: Mapping[str, Any]) -> NDArray[np.float64]:
     """
     import numpy as np
 
-    from floatsim.conversion import read_floats
+    from floatsim.arrays.conversion import read_floats
 
     read = {name: read_floats(x, name)[:2] for name, x in results.items()}
     if not read:

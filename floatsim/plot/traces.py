@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
+from floatsim.analysis.trace.text import heading, number, partial_name, rounding_text, sum_quantum
 from floatsim.formats import FP64, FloatFormat
 from floatsim.plot.style import CUSTOM_COLOUR, INK, LOST_COLOUR, colour
-from floatsim.tensorcore.tables import heading, number, partial_name, rounding_text, sum_quantum
-from floatsim.tensorcore.traced import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

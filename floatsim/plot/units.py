@@ -24,7 +24,7 @@ from floatsim.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from floatsim.tensorcore.traces import Trace
+    from floatsim.analysis.trace.trace import Trace
 
 __all__ = ["side_by_side", "width_map"]
 
@@ -66,9 +66,9 @@ def side_by_side(traces: Mapping[str, Trace], *, ax: Axes | None = None, title: 
     """
     from fractions import Fraction
 
+    from floatsim.analysis.trace.steps import leading_bit, lowest_bit
+    from floatsim.analysis.trace.text import number
     from floatsim.plot.traces import draw_bit, number_places, places_of
-    from floatsim.tensorcore.tables import number
-    from floatsim.tensorcore.traced import leading_bit, lowest_bit
 
     if not traces:
         raise ValueError("traces must hold at least one trace")
@@ -148,7 +148,7 @@ def _cut(trace: Trace, otherwise: int) -> int:
 
 def _last_place(trace: Trace, top: int) -> int:
     """The exponent of the last bit that D can have."""
-    from floatsim.tensorcore.traced import leading_bit
+    from floatsim.analysis.trace.steps import leading_bit
 
     model = trace.instruction.fused
     grid = trace.format if model is None else model.grid

@@ -31,7 +31,7 @@ from floatsim.formats import (
     TF32,
     FloatFormat,
 )
-from floatsim.rounding import Rounding
+from floatsim.formats.rounding import Rounding
 from floatsim.tensorcore.instructions import (
     E8M13,
     EvenAndOdd,

@@ -1,8 +1,8 @@
 """What a matrix instruction is: its operands, how many terms it takes, and the model of its sum. Data, not code.
 
 A model says how one instruction adds its products to c. Every NVIDIA instruction but two kinds is a chain of fused
-blocks (`FusedBlocks`); `floatsim.tensorcore.nvidia` and `floatsim.tensorcore.amd` carry the models out in exact
-integers, as plainly as they can be said, and the kernels are held equal to them.
+blocks (`FusedBlocks`); `floatsim.reference.tensorcore.nvidia` and `floatsim.reference.tensorcore.amd` carry the models
+out in exact integers, as plainly as they can be said, and the kernels are held equal to them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from floatsim.formats import FP32, FloatFormat
-from floatsim.rounding import Rounding
+from floatsim.formats.rounding import Rounding
 
 __all__ = [
     "E8M13", "EvenAndOdd", "Evidence", "ExactBlocks", "FlushedTree", "FmaChain", "FusedBlocks", "GroupedBlocks",

@@ -17,13 +17,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import oracles as o
-import tensorcore_arrays
-import tensorcore_cases
 from oracles import How
 
 import floatsim as fs
-from floatsim import Rounding, emulator, reference
-from floatsim.contexts import resolve
+from floatsim import Rounding, reference
+from floatsim.arrays.options import resolve
+from floatsim.emulator import backend as emulator
+from tests.tensorcore import arrays as tensorcore_arrays
+from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
     from . import loops
@@ -168,8 +169,8 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
     result, flags = function(x, y, rounding=mode, return_flags=True)
     got = result.codes
     wrong = np.zeros(got.shape, bool)
-    count = loops.judge_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o._table(fmt), at.t, at.largest,
-                              at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
+    count = loops.judge_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o.table_of_values(fmt), at.t,
+                              at.largest, at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
     found = [
         o.report(operation, fmt, how, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
         for i, j in np.argwhere(wrong)[:EXAMPLES]

@@ -33,21 +33,20 @@ class Result:
 
 
 CARRIERS_OF_BITS = (
-    "formats", "rounding", "reference", "contexts", "streams", "conversion", "arithmetic", "elements", "shortcuts",
-    "accumulation", "choice", "cuts", "doubles", "expansions", "leaves", "linalg", "singles", "sources", "summation",
-    "trees", "widening",
+    "kernels", "floatsim/formats", "floatsim/tensorcore", "floatsim/accumulation", "floatsim/reference",
+    "floatsim/emulator", "tests/exhaustive", "floatsim/arrays/options.py", "floatsim/arrays/random_stream.py",
+    "floatsim/arrays/conversion.py", "floatsim/arrays/arithmetic.py", "floatsim/arrays/comparison.py",
+    "floatsim/arrays/operands.py", "floatsim/arrays/linalg.py", "floatsim/arrays/accumulation_call.py",
+    "tests/tensorcore/arrays.py", "tests/tensorcore/cases.py",
 )  # fmt: skip
-"""The modules of floatsim that results depend on; plots, commands and logs may change without a new run."""
+"""The folders and files that results depend on; plots, commands and logs may change without a new run."""
 
 
 def source_hash() -> str:
     """Of the kernels, of the modules that call them and of these tests: what a result stands for."""
     digest = hashlib.blake2b(digest_size=8)
-    paths = [ROOT / "floatsim" / f"{name}.py" for name in CARRIERS_OF_BITS]
-    paths += [
-        p for place in ("kernels", "tests/exhaustive", "floatsim/tensorcore") for p in (ROOT / place).rglob("*.py")
-    ]
-    paths += (ROOT / "tests").glob("tensorcore_*.py")
+    places = [ROOT / name for name in CARRIERS_OF_BITS]
+    paths = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
     for path in sorted(paths):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -1,0 +1,48 @@
+"""Public names of a package that are imported when they are first used (PEP 562)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["lazy_exports", "plot_function"]
+
+
+def lazy_exports(
+    package: str, homes: dict[str, str], modules: str = ""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and the sorted public names of a package.
+
+    Parameters
+    ----------
+    package : str
+        The package's `__name__`.
+    homes : dict
+        Module, relative to the package (".linalg"), to the names that it defines, separated by spaces.
+    modules : str
+        Submodules that are public names themselves, separated by spaces.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    submodules = modules.split()
+    public = sorted([*home_of, *submodules])
+
+    def get(name: str) -> Any:
+        if name in home_of:
+            value = getattr(importlib.import_module(home_of[name], package), name)
+            vars(sys.modules[package])[name] = value  # also where a module of the same name has just been imported
+            return value
+        if name in submodules:
+            return importlib.import_module(f".{name}", package)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *public})
+
+    return get, names, public
+
+
+def plot_function(module: str, name: str) -> Any:
+    """Return a function of a module of `floatsim.plot`: for `.plot()` methods of packages that may not import it."""
+    return getattr(importlib.import_module(f"floatsim.plot.{module}"), name)

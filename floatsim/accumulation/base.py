@@ -1,0 +1,151 @@
+"""What all descriptions of sums have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import as_flag
+from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
+
+__all__ = [
+    "MOST", "TREES", "Accumulation", "Composite", "Leaf", "ProductLeaf", "Same", "accumulator_format", "value_text",
+]  # fmt: skip
+
+TREES = ("adjacent", "halving", "numpy")
+MOST = 1 << 62  # of lanes, parts and block lengths
+Same: TypeAlias = Literal["same"]
+
+
+class Accumulation:
+    """What all descriptions have in common: a format of their results, and a text form.
+
+    >>> import floatsim as fs
+    >>> isinstance(fs.Kahan("fp16"), fs.accumulation.Accumulation)
+    True
+    """
+
+    @property
+    def result_format(self) -> FloatFormat:
+        """The format of the values that the description returns: of its outermost accumulator."""
+        raise NotImplementedError
+
+    def _texts(self, show: Any) -> list[str]:
+        """The arguments as text, those left at their default not among them; `show` gives the text of a nested one."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()}({', '.join(self._texts(str))})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._texts(repr))})"
+
+
+def accumulator_format(fmt: FormatLike, argument: str = "format") -> FloatFormat:
+    try:
+        named = as_format(fmt)
+    except TypeError:
+        raise TypeError(f"{argument} must be a format or its name, not {fmt!r}") from None
+    if named.is_scale:
+        raise TypeError(f"{named.name} is a scale format and cannot accumulate")
+    return named
+
+
+@dataclass(frozen=True, repr=False)
+class Leaf(Accumulation):
+    """The manner of rounding that every leaf has of its own; None inherits the call's, then the context's.
+
+    `overflow` is never inherited: accumulators give infinities (NaN without them) unless told to saturate.
+    """
+
+    format: FloatFormat
+    rounding: Rounding | None = field(default=None, kw_only=True)
+    ftz: bool | None = field(default=None, kw_only=True)
+    daz: bool | None = field(default=None, kw_only=True)
+    overflow: Overflow = field(default=Overflow.INFINITY, kw_only=True)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _settle(
+        self, format: FormatLike, rounding: RoundingLike | None, ftz: bool | None, daz: bool | None,
+        overflow: OverflowLike,
+    ) -> None:  # fmt: skip
+        self._set(
+            format=accumulator_format(format),
+            rounding=None if rounding is None else as_member(Rounding, rounding, "rounding"),
+            ftz=None if ftz is None else as_flag(ftz, "ftz"),
+            daz=None if daz is None else as_flag(daz, "daz"),
+            overflow=as_member(Overflow, overflow, "overflow"),
+        )
+
+    @property
+    def result_format(self) -> FloatFormat:
+        return self.format
+
+    def _manner_texts(self, show: Any) -> list[str]:
+        given: dict[str, Any] = {"rounding": self.rounding, "ftz": self.ftz, "daz": self.daz}
+        if self.overflow is not Overflow.INFINITY:
+            given["overflow"] = self.overflow
+        return [f"{name}={value_text(value, show)}" for name, value in given.items() if value is not None]
+
+    def _texts(self, show: Any) -> list[str]:
+        return [value_text(self.format, show), *self._manner_texts(show)]
+
+
+def value_text(value: Any, show: Any) -> str:
+    if isinstance(value, Rounding | Overflow):
+        text = value.name.lower()
+        return repr(text) if show is repr else text
+    if isinstance(value, FloatFormat):
+        name = value.name if show is repr else value.name.lower()
+        return repr(name) if show is repr and "(" in name else name
+    if isinstance(value, str):
+        return show(value)  # type: ignore[no-any-return]
+    return str(value) if show is repr else str(value).lower()
+
+
+@dataclass(frozen=True, repr=False)
+class ProductLeaf(Leaf):
+    """A leaf that may round products before it adds them."""
+
+    product: FloatFormat | None = field(default=None, kw_only=True)
+    product_rounding: Rounding | None = field(default=None, kw_only=True)
+
+    def _settle_product(self, product: FormatLike | Same | None, product_rounding: RoundingLike | None) -> None:
+        if product is None and product_rounding is not None:
+            raise ValueError("product=None keeps the products exact: there is no product_rounding")
+        fmt = self.format if isinstance(product, str) and product == "same" else product
+        self._set(
+            product=None if fmt is None else accumulator_format(fmt, "product"),
+            product_rounding=None
+            if product_rounding is None
+            else as_member(Rounding, product_rounding, "product_rounding"),
+        )
+
+    def _product_texts(self, show: Any) -> list[str]:
+        texts = []
+        if self.product is None:
+            texts.append(f"product={'None' if show is repr else 'none'}")
+        elif self.product != self.format:
+            texts.append(f"product={value_text(self.product, show)}")
+        if self.product_rounding is not None:
+            texts.append(f"product_rounding={value_text(self.product_rounding, show)}")
+        return texts
+
+    def _texts(self, show: Any) -> list[str]:
+        return [value_text(self.format, show), *self._product_texts(show), *self._manner_texts(show)]
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Composite(Accumulation):
+    """A description that adds the results of an inner one by an outer one."""
+
+    inner: Accumulation
+    outer: Accumulation
+
+    @property
+    def result_format(self) -> FloatFormat:
+        return self.outer.result_format

@@ -1,0 +1,327 @@
+"""Descriptions that cut the terms into parts, and the text form of every description."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from floatsim.accumulation.base import MOST, TREES, Accumulation, Composite, Leaf
+from floatsim.accumulation.leaves import Exact, Kahan, Neumaier, Pairwise, Sequential
+from floatsim.accumulation.queries import tensor_cores
+from floatsim.accumulation.tensor_core import TensorCore
+from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats._hashing import hashed_once
+from floatsim.formats._validation import as_index
+from floatsim.tensorcore.architectures import ARCHITECTURES, is_architecture, nearest
+
+__all__ = ["AccumulationLike", "Blocked", "SplitK", "Strided", "as_accumulation", "parse"]
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Strided(Composite):
+    """Lane l sums the terms l, l + lanes, l + 2*lanes, ... by `inner`; `outer` joins the lanes in their order.
+
+    Lanes without a term are skipped; `c` is added last, in one rounding more of outer's format. This is a loop with
+    `lanes` accumulators (SIMD, or the threads of a CUDA block in a grid-stride loop).
+
+    Parameters
+    ----------
+    inner : description, format or text
+        How a lane sums.
+    lanes : int
+        How many, at least 1.
+    outer : description, format or text, optional
+        How the lanes' results are added; default: Pairwise of inner's format.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and `lanes` below 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Strided("fp16", 32, fs.Pairwise("fp16", tree="halving")))
+    strided(sequential(fp16), 32, pairwise(fp16, halving))
+    """
+
+    inner: Accumulation
+    lanes: int
+    outer: Accumulation
+
+    def __init__(self, inner: AccumulationLike, lanes: int, outer: AccumulationLike | None = None) -> None:
+        object.__setattr__(self, "inner", _without_tensor_core(inner, "inner", _TAKES_NEIGHBOURS))
+        object.__setattr__(self, "lanes", as_index(lanes, "lanes", 1, MOST))
+        given = Pairwise(self.inner.result_format) if outer is None else outer
+        object.__setattr__(self, "outer", _without_tensor_core(given, "outer", _ADDS_PRODUCTS))
+
+    def _texts(self, show: Any) -> list[str]:
+        return [show(self.inner), str(self.lanes), show(self.outer)]
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Blocked(Composite):
+    """Blocks of `every` terms (the last may be short), each summed by `inner` from its own zero; `outer` adds their
+    results, values of inner's format, in order. `c` is the seed of outer.
+
+    DeepSeek-V3's promotion (arXiv 2412.19437, 3.3.2) has this form: a narrow inner sum over 128 terms, added to an FP32
+    accumulator.
+
+    Parameters
+    ----------
+    inner, outer : description, format or text
+        How a block sums, and how the blocks' results are added.
+    every : int
+        Terms of a block, at least 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and `every` below 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.Blocked("fp16", 128, "fp32")
+    Blocked(Sequential(FP16), 128, Sequential(FP32))
+    """
+
+    inner: Accumulation
+    every: int
+    outer: Accumulation
+
+    def __init__(self, inner: AccumulationLike, every: int, outer: AccumulationLike) -> None:
+        object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
+        object.__setattr__(self, "every", as_index(every, "every", 1, MOST))
+        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+
+    def _texts(self, show: Any) -> list[str]:
+        return [show(self.inner), str(self.every), show(self.outer)]
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class SplitK(Composite):
+    """K cut into `parts` of ceil(K / parts) terms each; otherwise as `Blocked`. Parts without a term are skipped.
+
+    As CUTLASS's split-K kernels, which reduce the parts' results in a second pass.
+
+    Parameters
+    ----------
+    parts : int
+        How many, at least 1.
+    inner, outer : description, format or text
+        How a part sums, and how the parts' results are added.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and `parts` below 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.SplitK(4, "fp32", "fp32"))
+    splitk(4, sequential(fp32), sequential(fp32))
+    """
+
+    parts: int
+    inner: Accumulation
+    outer: Accumulation
+
+    def __init__(self, parts: int, inner: AccumulationLike, outer: AccumulationLike) -> None:
+        object.__setattr__(self, "parts", as_index(parts, "parts", 1, MOST))
+        object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
+        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+
+    def _texts(self, show: Any) -> list[str]:
+        return [str(self.parts), show(self.inner), show(self.outer)]
+
+
+AccumulationLike: TypeAlias = "Accumulation | FormatLike"
+
+
+def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:
+    how = as_accumulation(x, argument)
+    if tensor_cores(how):
+        raise TypeError(f"{argument} cannot be {how}: {why}")
+    return how
+
+
+_ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"
+_TAKES_NEIGHBOURS = "the instructions of a TensorCore take neighbours along K, not terms that stand `lanes` apart"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a description is written: its class, its positional arguments, and its words that stand alone."""
+
+    build: Any
+    shape: str
+    words: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _KEYWORDS: ClassVar[tuple[str, ...]] = ("product", "product_rounding", "rounding", "ftz", "daz", "overflow")
+
+    @property
+    def is_leaf(self) -> bool:
+        return issubclass(self.build, Leaf)
+
+    @property
+    def is_composite(self) -> bool:
+        return issubclass(self.build, Composite)
+
+
+_TREE_WORDS: dict[str, dict[str, Any]] = {tree: {"tree": tree} for tree in TREES}
+_MANNER_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
+
+
+_FORMS = {
+    "sequential": _Form(Sequential, "sequential(fmt) or sequential(fmt, fused)", {"fused": {"fused": True}}),
+    "pairwise": _Form(Pairwise, "pairwise(fmt) or pairwise(fmt, tree)", _TREE_WORDS),
+    "kahan": _Form(Kahan, "kahan(fmt)"),
+    "neumaier": _Form(Neumaier, "neumaier(fmt)"),
+    "exact": _Form(Exact, "exact(fmt)"),
+    "strided": _Form(Strided, "strided(inner, lanes) or strided(inner, lanes, outer)"),
+    "blocked": _Form(Blocked, "blocked(inner, every, outer)"),
+    "splitk": _Form(SplitK, "splitk(parts, inner, outer)"),
+    "tensorcore": _Form(TensorCore, "tensorcore(arch) or tensorcore(arch, instruction, output=fp16)"),
+}
+_WORDS = {word for form in _FORMS.values() for word in form.words}
+_VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
+
+
+def _split(text: str) -> list[str]:
+    """The arguments between commas that stand in no parentheses."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+        if depth < 0:
+            raise ValueError("a parenthesis closes that was not opened")
+    if depth:
+        raise ValueError("a parenthesis is not closed")
+    return [part.strip() for part in parts]
+
+
+def _positional(form: _Form, text: str, same: FloatFormat | None) -> Any:
+    if text.isdecimal():
+        return int(text)
+    if form.is_composite:
+        return parse(text, same)
+    return same if text.lower() == "same" and same is not None else text
+
+
+def _arguments(form: _Form, body: str, same: FloatFormat | None) -> tuple[list[Any], dict[str, Any]]:
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    words = form.words | (_MANNER_WORDS if form.is_leaf else {})
+    for text in _split(body):
+        name, equals, value = (part.strip() for part in text.partition("="))
+        name = name.lower()
+        if not text:
+            raise ValueError("an argument is missing")
+        if equals and "(" not in name:
+            known = dataclasses.fields(form.build)
+            if name not in (names := [f.name for f in known]):
+                near = difflib.get_close_matches(name, names, n=1)
+                raise ValueError(f"unknown argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            given = {name: _VALUES.get(value.lower(), int(value) if value.isdecimal() else value)}
+        elif text.lower() in words:
+            given = words[text.lower()]
+        elif text.lower() in _WORDS:
+            raise ValueError(f"{form.build.__name__.lower()} has no {text.lower()!r}")
+        else:
+            positional.append(_positional(form, text, same))
+            continue
+        if twice := keywords.keys() & given.keys():
+            raise ValueError(f"{min(twice)} is given twice")
+        keywords |= given
+    return positional, keywords
+
+
+def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
+    """An accumulation from its text form, as `str` of it prints.
+
+    A description is written as its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`.
+    A format alone is short for its Sequential, and an architecture for its TensorCore. `fused`, `ftz`, `daz` and the
+    names of trees stand alone; the other arguments are written `name=value`:
+    `sequential(fp16, product=fp32, rounding=rtz, overflow=saturate_finite)`.
+
+    `same` is the format that the word "same" stands for, if there is one: `sequential(same, fused)`.
+
+    Raises ValueError, naming the part that was not understood and the forms there are.
+
+    >>> parse("fp16"), parse("sequential(bf16, fused)"), parse("exact(fp32)")
+    (Sequential(FP16), Sequential(BF16, fused=True), Exact(FP32))
+    >>> parse("strided(fp16, 32)"), parse("hopper")
+    (Strided(Sequential(FP16), 32, Pairwise(FP16)), TensorCore('hopper'))
+    """
+    name, opened, rest = text.strip().partition("(")
+    form = _FORMS.get(name.strip().lower())
+    if form is None and same is not None and text.strip().lower() == "same":
+        return Sequential(same)
+    if form is None and is_architecture(text):
+        return TensorCore(text)
+    if form is None:
+        try:
+            return Sequential(as_format(text))
+        except ValueError as error:
+            forms = ", ".join([f.shape for f in _FORMS.values()] + [f"an architecture: {', '.join(ARCHITECTURES)}"])
+            if (near := nearest(text)) is not None:
+                raise ValueError(f"unknown accumulation {text!r}; did you mean {near!r}? Write {forms}") from None
+            raise ValueError(f"unknown accumulation {text!r} ({error}); write a format, {forms}") from None
+    if not opened or not rest.endswith(")"):
+        raise ValueError(f"accumulation {text!r} is not complete; write {form.shape}")
+    try:
+        positional, keywords = _arguments(form, rest[:-1], same)
+        built: Accumulation = form.build(*positional, **keywords)
+    except (TypeError, ValueError) as error:
+        message = str(error).split("__init__() ")[-1]
+        raise ValueError(f"accumulation {text!r}: {message}; write {form.shape}") from None
+    return built
+
+
+_parsed = functools.lru_cache(maxsize=256)(parse)
+
+
+def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
+    """An accumulation as such or from its text form; a format is short for its Sequential.
+
+    Parameters
+    ----------
+    x : description, format or text
+        See `parse` for the text form.
+    argument : str
+        What errors call it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no description, and texts that are not understood.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.as_accumulation("blocked(fp16, 128, fp32)")
+    Blocked(Sequential(FP16), 128, Sequential(FP32))
+    """
+    if isinstance(x, Accumulation):
+        return x
+    if isinstance(x, str):
+        return _parsed(x)
+    try:
+        return Sequential(as_format(x))
+    except TypeError as error:
+        if isinstance(x, FloatFormat):
+            raise
+        raise TypeError(
+            f"{argument} must be a description such as fs.Sequential(fmt), a format, or text like 'sequential(fp16)', "
+            f"not {x!r} ({error})"
+        ) from None

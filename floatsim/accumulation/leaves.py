@@ -1,0 +1,252 @@
+"""Descriptions that add the terms themselves: in order, in a tree, compensated or exactly."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from floatsim.accumulation.base import TREES, Leaf, ProductLeaf, Same
+from floatsim.formats import FormatLike
+from floatsim.formats._hashing import hashed_once
+from floatsim.formats._validation import as_flag
+from floatsim.formats.rounding import Overflow, OverflowLike, RoundingLike
+
+__all__ = ["Exact", "Kahan", "Neumaier", "Pairwise", "Sequential"]
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Sequential(ProductLeaf):
+    """One accumulator, k ascending: acc = +0 (or c, rounded to the format); acc = round(acc + p), p = round(a*b).
+
+    With `fused`, acc = round(a*b + acc): the product is not rounded, as in a chain of fused multiply-adds.
+    A zero sum has IEEE's sign: +0 + -0 is +0, but -0 when rounding toward negative. A NaN term, inf*0 or inf - inf
+    makes the accumulator NaN, for good.
+
+    Parameters
+    ----------
+    format : format
+        Of the accumulator.
+    fused : bool
+        Whether products enter unrounded: the same as product=None.
+    product : format, "same" or None
+        What products are rounded to before they are added; default: the accumulator's format. None keeps them exact.
+    product_rounding : Rounding or str, optional
+        Of the products; None means as the sums.
+    rounding, ftz, daz : optional
+        Of every rounding in here; None inherits the call's, then the context's.
+    overflow : Overflow or str
+        Of the accumulator and the rounded products; never inherited.
+
+    Raises
+    ------
+    TypeError
+        For a scale format (E8M0), and for `fused` together with `product`.
+    ValueError
+        For unknown names, and for `product_rounding` where products are not rounded.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Sequential("bf16", fused=True))
+    sequential(bf16, fused)
+    >>> fs.Sequential("fp16", overflow="saturate_finite")
+    Sequential(FP16, overflow='saturate_finite')
+    """
+
+    def __init__(
+        self, format: FormatLike, fused: bool = False, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        if as_flag(fused, "fused"):
+            if not (product is None or (isinstance(product, str) and product == "same")):
+                raise TypeError("fused=True rounds no product: leave product= out, or leave fused out")
+            product = None
+        self._settle_product(product, product_rounding)
+
+    @property
+    def fused(self) -> bool:
+        """Whether products enter unrounded."""
+        return self.product is None
+
+    def _product_texts(self, show: Any) -> list[str]:
+        if self.fused:
+            return ["fused=True" if show is repr else "fused"]
+        return super()._product_texts(show)
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Pairwise(ProductLeaf):
+    """A tree of adds: the terms are its leaves, and every inner node is one rounding of the sum of two.
+
+    There is no seed: a lone term is itself, -0 too (rounded to the format); `c` is added last, in one rounding more.
+
+    - "adjacent": neighbours (0,1) (2,3) ..., level by level; an odd last one is carried up unchanged.
+    - "halving": i with i + ceil(n/2), level by level; an odd middle one is carried up unchanged. With 32 lanes this is
+      CUDA's warp reduction by `__shfl_down_sync` with offsets 16, 8, 4, 2, 1 (CUDA C++ Programming Guide, warp shuffle
+      functions).
+    - "numpy": NumPy's pairwise sum of contiguous numbers (numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`):
+      fewer than 8 terms one after the other; up to 128 in eight accumulators r[i] over every eighth term, joined as
+      ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), the rest of up to seven after that one by one; more are cut in two, the first
+      part n/2 less its remainder by 8. NumPy's own seed of fewer than 8 terms is -0 and takes no part here.
+
+    Parameters
+    ----------
+    format : format
+        Of every node.
+    tree : str
+        "adjacent", "halving" or "numpy".
+    product, product_rounding, rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Pairwise("fp16", tree="halving"))
+    pairwise(fp16, halving)
+    """
+
+    tree: str = "adjacent"
+
+    def __init__(
+        self, format: FormatLike, tree: str = "adjacent", product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        self._settle_product(product, product_rounding)
+        if tree not in TREES:
+            near = difflib.get_close_matches(str(tree), TREES, n=1)
+            raise ValueError(f"tree={tree!r} is not known; " + (f"did you mean {near[0]!r}?" if near else _TREES_KNOWN))
+        self._set(tree=str(tree))
+
+    def _texts(self, show: Any) -> list[str]:
+        fmt, *rest = super()._texts(show)
+        if self.tree == "adjacent":
+            return [fmt, *rest]
+        return [fmt, f"tree={self.tree!r}" if show is repr else self.tree, *rest]
+
+
+_TREES_KNOWN = f"known are {', '.join(TREES)}"
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Kahan(ProductLeaf):
+    """Kahan's compensated sum, every operation rounded to the format.
+
+    s, comp = 0 (s = c, rounded to the format); for each term x, a rounded product: y = round(x - comp);
+    t = round(s + y); comp = round(round(t - s) - y); s = t. Returns s. Once t is infinite or NaN comp stays 0.
+
+    Kahan, "Pracniques: further remarks on reducing truncation errors", CACM 8(1), 1965.
+
+    Parameters
+    ----------
+    format : format
+        Of s and comp.
+    product, product_rounding, rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> ones = np.ones(4096, np.float16)
+    >>> fs.matmul(ones, ones, accumulate=fs.Kahan("fp16")), fs.matmul(ones, ones, accumulate="fp16")
+    (np.float16(4.096e+03), np.float16(2.048e+03))
+    """
+
+    def __init__(
+        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        self._settle_product(product, product_rounding)
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Neumaier(ProductLeaf):
+    """Neumaier's compensated sum (Kahan-Babuska), every operation rounded to the format.
+
+    s, comp = 0 (s = c, rounded to the format); for each term x, a rounded product: t = round(s + x);
+    if |s| >= |x|: comp = round(comp + round(round(s - t) + x)), else comp = round(comp + round(round(x - t) + s));
+    s = t. Returns round(s + comp). An infinite or NaN t leaves comp alone.
+
+    Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", ZAMM 54, 1974.
+
+    Parameters
+    ----------
+    format : format
+        Of s and comp.
+    product, product_rounding, rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, one = fs.array([1.0, 30000.0, 1.0, -30000.0], "fp16"), fs.array([1.0] * 4, "fp16")
+    >>> [fs.matmul(x, one, accumulate=how).item() for how in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
+    [0.0, 0.0, 2.0]
+    """
+
+    def __init__(
+        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)
+        self._settle_product(product, product_rounding)
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Exact(Leaf):
+    """The exact sum of the exact products, rounded once to the format; `c` is one more exact term.
+
+    An exact zero: all terms +0 give +0, all -0 give -0, otherwise +0 (-0 when rounding toward negative). NaN, or
+    infinities of both signs, give NaN; else an infinity wins. With `daz`, subnormal operands are zeros.
+
+    Parameters
+    ----------
+    format : format
+        What the sum is rounded to.
+    rounding, ftz, daz, overflow
+        As of `Sequential`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a scale format and unknown names.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Exact(fs.FP16))
+    exact(fp16)
+    """
+
+    def __init__(
+        self, format: FormatLike, *, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        self._settle(format, rounding, ftz, daz, overflow)

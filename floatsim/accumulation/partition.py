@@ -1,0 +1,77 @@
+"""How composites cut the terms of a sum: ranges (start, stop, step) into sub-ranges."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from floatsim.accumulation.base import Accumulation
+from floatsim.accumulation.composites import Blocked, SplitK, Strided
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Plan", "count", "partials", "plan", "rows"]
+
+Indices: TypeAlias = "NDArray[np.int64]"
+
+
+def rows(ranges: bytes) -> Indices:
+    """Ranges, from the bytes that tables know them by."""
+    return np.frombuffer(ranges, np.int64).reshape(-1, 3)
+
+
+def count(ranges: Indices) -> Indices:
+    """How many terms each range has."""
+    counts: Indices = (ranges[:, 1] - ranges[:, 0] + ranges[:, 2] - 1) // ranges[:, 2]
+    return counts
+
+
+def _blocks(start: int, stop: int, step: int, every: int) -> Indices:
+    starts = np.arange(start, stop, every * step, dtype=np.int64)
+    return np.stack([starts, np.minimum(starts + every * step, stop), np.full_like(starts, step)], axis=1)
+
+
+def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
+    """The non-empty sub-ranges of a range, in the order in which the outer description adds them."""
+    n = -(-(stop - start) // step)
+    if isinstance(how, Blocked):
+        return _blocks(start, stop, step, min(how.every, max(n, 1)))
+    if isinstance(how, SplitK):
+        return _blocks(start, stop, step, max(1, -(-n // how.parts)))
+    assert isinstance(how, Strided)
+    lanes = min(how.lanes, n)
+    starts = start + step * np.arange(lanes, dtype=np.int64)
+    return np.stack([starts, np.full_like(starts, stop), np.full_like(starts, step * how.lanes)], axis=1)
+
+
+class Plan(NamedTuple):
+    """A composite's sub-ranges of all ranges; which of them make each range, and how many do; the number of each within
+    its range."""
+
+    parts: Indices
+    groups: Indices
+    counts: Indices
+    numbers: Indices
+
+
+@lru_cache(maxsize=64)
+def plan(how: Accumulation, ranges: bytes) -> Plan:
+    cuts = [_cut(how, *map(int, row)) for row in rows(ranges)]
+    counts = np.array([len(cut) for cut in cuts], np.int64)
+    ends = np.cumsum([0, *counts], dtype=np.int64)
+    groups = np.stack([ends[:-1], ends[1:], np.ones(len(cuts), np.int64)], axis=1)
+    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(len(cut), dtype=np.int64) for cut in cuts)])
+    return Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, counts, numbers)
+
+
+@lru_cache(maxsize=1024)
+def partials(how: Accumulation, terms: int) -> int:
+    """How many partial results an evaluation holds at most, roughly."""
+    if not isinstance(how, Blocked | SplitK | Strided) or terms <= 1:
+        return 1
+    cut = _cut(how, 0, terms, 1)
+    length = int(count(cut[:1])[0])
+    return max(len(cut) * partials(how.inner, length), len(cut) + partials(how.outer, len(cut)))

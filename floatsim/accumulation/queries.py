@@ -1,0 +1,95 @@
+"""What can be asked of any description: its leaves, its roundings, its instructions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from floatsim.accumulation.base import Accumulation, Composite, Leaf, ProductLeaf
+from floatsim.accumulation.tensor_core import TensorCore
+from floatsim.formats import FloatFormat
+from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.tensorcore.instructions import Scales
+
+__all__ = ["fitted", "leaves", "rounds_stochastically", "settled", "tensor_cores"]
+
+
+def leaves(how: Accumulation) -> list[Leaf]:
+    """The leaves of a description: inner before outer. A TensorCore is none.
+
+    >>> from floatsim.accumulation import leaves, parse
+    >>> leaves(parse("blocked(fp16, 128, fp32)"))
+    [Sequential(FP16), Sequential(FP32)]
+    """
+    return [end for end in _ends(how) if isinstance(end, Leaf)]
+
+
+def tensor_cores(how: Accumulation) -> list[TensorCore]:
+    """The TensorCores in a description.
+
+    >>> from floatsim.accumulation import parse, tensor_cores
+    >>> tensor_cores(parse("blocked(hopper, 128, fp32)"))
+    [TensorCore('hopper')]
+    """
+    return [end for end in _ends(how) if isinstance(end, TensorCore)]
+
+
+def _ends(how: Accumulation) -> list[Accumulation]:
+    if isinstance(how, Composite):
+        return _ends(how.inner) + _ends(how.outer)
+    return [how]
+
+
+def fitted(
+    how: Accumulation, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
+) -> Accumulation:
+    """The description for operands of these formats: every TensorCore's instruction and output named.
+
+    `format` is what is asked of the result. Only a TensorCore that is the whole description looks at it: the results of
+    parts, which something else adds, are FP32 unless the description says otherwise. A ValueError lists what there is
+    where the operands fit no instruction.
+
+    >>> import floatsim as fs
+    >>> from floatsim.accumulation import fitted, parse
+    >>> fitted(parse("hopper"), fs.E4M3, fs.E4M3, fs.FP16)
+    TensorCore('hopper', 'wgmma.k32', output=FP16)
+    >>> fitted(parse("blocked(hopper, 128, fp32)"), fs.E4M3, fs.E4M3, fs.FP16)
+    Blocked(TensorCore('hopper', 'wgmma.k32', output=FP32), 128, Sequential(FP32))
+    """
+    if isinstance(how, TensorCore):
+        row = how.row(a, b, format, scales)
+        return TensorCore(how.arch, row.name, row.output)
+    if isinstance(how, Composite) and tensor_cores(how):
+        return dataclasses.replace(how, inner=fitted(how.inner, a, b, None, scales))
+    return how
+
+
+@functools.lru_cache(maxsize=1024)
+def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
+    """How the leaf rounds sums, and how products: what is not its own it inherits from the call.
+
+    >>> from floatsim.accumulation import parse, settled
+    >>> [how.rounding.name for how in settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())]
+    ['TIES_TO_EVEN', 'TOWARD_ZERO']
+    """
+    how = dataclasses.replace(
+        call,
+        rounding=call.rounding if leaf.rounding is None else leaf.rounding,
+        ftz=call.ftz if leaf.ftz is None else leaf.ftz,
+        daz=call.daz if leaf.daz is None else leaf.daz,
+        overflow=leaf.overflow,
+    )
+    own = leaf.product_rounding if isinstance(leaf, ProductLeaf) else None
+    return how, how if own is None else dataclasses.replace(how, rounding=own)
+
+
+@functools.lru_cache(maxsize=1024)
+def rounds_stochastically(how: Accumulation) -> bool:
+    """Whether a leaf asks for stochastic rounding by itself, whatever the call says.
+
+    >>> from floatsim.accumulation import parse, rounds_stochastically
+    >>> rounds_stochastically(parse("blocked(sequential(fp16, rounding=sr), 8, fp32)"))
+    True
+    """
+    own = [(leaf.rounding, getattr(leaf, "product_rounding", None)) for leaf in leaves(how)]
+    return any(Rounding.STOCHASTIC in pair for pair in own)

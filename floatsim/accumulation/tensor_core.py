@@ -1,0 +1,122 @@
+"""The sum of a matrix unit as a description."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from floatsim.accumulation.base import Accumulation, accumulator_format, value_text
+from floatsim.formats import FP16, FP32, FloatFormat, FormatLike
+from floatsim.formats._hashing import hashed_once
+from floatsim.tensorcore.architectures import (
+    ARCHITECTURES,
+    Architecture,
+    as_architecture,
+    as_instruction_name,
+    enumerated,
+    select,
+)
+from floatsim.tensorcore.instructions import Instruction, Scales
+
+__all__ = ["TensorCore"]
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class TensorCore(Accumulation):
+    """The sum of a matrix unit, bit for bit: products are exact, and a block of them is added at once.
+
+    The K loop is that of a GEMM kernel: an instruction takes k terms, and D, what it returns, is the accumulator c of
+    the next one, in D's format. What the last instruction misses of its k is filled up with zeros, which changes no bit
+    (but the sign of a zero in chains of IEEE additions: FP64, and AMD's). c is rounded to D's format first, ties to
+    even, and without c the accumulator starts as +0.
+
+    `fs.tensorcore` has the table of architectures and instructions, what each of them computes, and what that has been
+    held against: outputs of real GPUs, another model, or nothing.
+
+    Parameters
+    ----------
+    arch : str
+        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna1", "cdna2" or "cdna3".
+    instruction : str, optional
+        "mma.m16n8k16", "wgmma.k32", "tcgen05.k16", "mfma.32x32x8", ...; default: the architecture's own one for the
+        operands' formats: mma up to Ada, wgmma on Hopper, tcgen05 on Blackwell, mma on RTX Blackwell. FP32 operands
+        are taken where the name ends in .tf32, and truncated.
+    output : format, optional
+        Of D: FP32 or FP16; FP64 for FP64 operands. Default: what is asked of the result where that is FP16 and the
+        instruction has it, else FP32.
+
+    Raises
+    ------
+    ValueError
+        For an architecture or instruction that is not known, and an output that there is not; the message lists what
+        there is.
+    TypeError
+        For keywords of rounding: silicon has none.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.TensorCore("Hopper", "wgmma.k16", output="fp16"))
+    tensorcore(hopper, wgmma.k16, output=fp16)
+    >>> fs.Blocked("hopper", 128, "fp32")
+    Blocked(TensorCore('hopper'), 128, Sequential(FP32))
+    """
+
+    arch: str
+    instruction: str | None = None
+    output: FloatFormat | None = None
+
+    def __init__(
+        self, arch: str, instruction: str | None = None, output: FormatLike | None = None, **others: Any
+    ) -> None:
+        if others:
+            names = ", ".join(f"{name}=" for name in others)
+            raise TypeError(f"a TensorCore rounds as silicon does and takes no {names}; only arch, instruction, output")
+        architecture = as_architecture(arch)
+        name = None if instruction is None else as_instruction_name(architecture, instruction)
+        fmt = None if output is None else accumulator_format(output, "output")
+        outputs = {row.output: None for row in architecture.instructions if name in (None, row.name)}
+        if fmt is not None and fmt not in outputs:
+            where = architecture.name if name is None else f"{name} on {architecture.name}"
+            raise ValueError(f"{where} gives {enumerated(outputs)}, not {fmt}")
+        object.__setattr__(self, "arch", architecture.name)
+        object.__setattr__(self, "instruction", name)
+        object.__setattr__(self, "output", fmt)
+
+    @property
+    def architecture(self) -> Architecture:
+        """Its row in the table of architectures."""
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def result_format(self) -> FloatFormat:
+        """The format of D; where none was chosen FP32, although it is FP64 for FP64 operands: see `fitted`."""
+        return FP32 if self.output is None else self.output
+
+    def row(
+        self, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
+    ) -> Instruction:
+        """The instruction for operands of these formats, as the table has it; `format` is asked of the result.
+
+        >>> import floatsim as fs
+        >>> fs.TensorCore("ada").row(fs.E4M3, fs.E5M2).name
+        'mma.m16n8k32'
+        """
+        return _row(self, a, b, format, scales)
+
+    def _texts(self, show: Any) -> list[str]:
+        texts = [show(self.arch)] if self.instruction is None else [show(self.arch), show(self.instruction)]
+        return texts if self.output is None else [*texts, f"output={value_text(self.output, show)}"]
+
+
+@functools.lru_cache(maxsize=256)
+def _row(
+    unit: TensorCore, a: FloatFormat, b: FloatFormat, format: FloatFormat | None, scales: Scales | None
+) -> Instruction:
+    if unit.output is None and format == FP16:
+        with contextlib.suppress(ValueError):
+            return select(unit.architecture, unit.instruction, a, b, FP16, scales)
+    return select(unit.architecture, unit.instruction, a, b, unit.output, scales)

@@ -1,0 +1,1 @@
+"""What happened and why: explained roundings, traces, orders of sums, surveys."""

@@ -1,0 +1,212 @@
+"""One rounding, told step by step: for teaching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Unpack
+
+from floatsim import reference
+from floatsim.arrays.conversion import exact_number, float_codes, read
+from floatsim.arrays.options import How, resolve
+from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats.rounding import INEXACT, INVALID, OVERFLOW, UNDERFLOW, Rounding
+
+__all__ = ["Explanation", "explain_rounding"]
+
+_FLAG_NAMES = {INVALID: "invalid", OVERFLOW: "overflow", UNDERFLOW: "underflow", INEXACT: "inexact"}
+
+_RULES = {
+    Rounding.TIES_TO_EVEN: "to nearest, ties to even",
+    Rounding.TIES_TO_AWAY: "to nearest, ties away from zero",
+    Rounding.TOWARD_ZERO: "toward zero",
+    Rounding.TOWARD_POSITIVE: "toward +infinity",
+    Rounding.TOWARD_NEGATIVE: "toward -infinity",
+    Rounding.TO_ODD: "to odd",
+    Rounding.STOCHASTIC: "stochastic",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The steps of one rounding. Prints as text; the fields are for programs.
+
+    `kept`, `guard` and `sticky` are the bits that stay, the first that goes, and whether any further bit is set; they
+    are None for zeros, infinities and NaNs.
+    """
+
+    given: str
+    format: FloatFormat
+    sign: int
+    exponent: int | None
+    kept: str | None
+    guard: int | None
+    sticky: int | None
+    decision: str
+    code: int
+    value: float
+    flags: int
+    steps: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.given} to {self.format.name}", *(f"  {i}. {s}" for i, s in enumerate(self.steps, 1))])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{step}</li>" for step in self.steps)
+        return f"<div><b>{self.given}</b> to <b>{self.format.name}</b><ol>{items}</ol></div>"
+
+
+def _given(x: Any) -> tuple[reference.Number, str]:
+    source = read(x, "x")
+    if source.size != 1:
+        raise ValueError(f"x must be one number, not an array of shape {source.shape}")
+    if not hasattr(source, "codes") and source.dtype.kind in "Oiu":
+        item = source.item()
+        return exact_number(item, "x"), str(item)
+    codes, fmt = float_codes(source, "x")
+    number = reference.decode(int(codes.item()), fmt)
+    return number, repr(x) if isinstance(x, float) else f"{fmt.name} code 0x{int(codes.item()):X}"
+
+
+def _bits_of(code: int, fmt: FloatFormat) -> str:
+    bits = iter(f"{code:0{fmt.bits}b}")
+    return " ".join("".join(next(bits) for _ in group) for group in fmt.layout.split())
+
+
+def _flags_text(flags: int) -> str:
+    return ", ".join(name for bit, name in _FLAG_NAMES.items() if flags & bit) or "none"
+
+
+def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation:
+    """How x is rounded to a format, step by step, in words and bits.
+
+    Parameters
+    ----------
+    x : float, int, str, Fraction, Decimal, or an array of one element
+        The number; a decimal text is taken exactly.
+    fmt : format
+        Where to.
+    **how
+        As for `fs.encode`.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    ValueError
+        If x is not one number.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.explain_rounding("0.1", "e4m3"))
+    0.1 to E4M3
+      1. sign + (bit 0); the value is 1.6 x 2^-4
+      2. significand in binary: 1.1001100110011001..., of which p = 4 bits are kept: 1.100 | 1100110011001...
+      3. guard bit 1, sticky 1 (some later bit is set): 0.8 of the way to the next number
+      4. to nearest, ties to even: more than half way, so up: 1.101
+      5. result 0.1015625 = 1.101b x 2^-4, bits 0 0011 101, code 0x1D; flags: inexact
+    """
+    fmt, manner = as_format(fmt), resolve(how)
+    number, given = _given(x)
+    attributes = manner.attributes
+    random = 0
+    if attributes.rounding is Rounding.STOCHASTIC:
+        random = reference.draw(manner.seed, manner.offset, attributes.random_bits)
+    code, events = reference.convert(number, fmt, attributes, random)
+    flags = events & 31
+    value = float(_value(code, fmt))
+    result = f"bits {_bits_of(code, fmt)}, code 0x{code:0{(fmt.bits + 3) // 4}X}; flags: {_flags_text(flags)}"
+    if number.kind is not reference.Kind.FINITE or number.is_zero or fmt.is_scale:
+        kind = "zero" if number.is_zero else number.kind.value
+        steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds powers of two alone",
+                 f"result {value}, {result}")  # fmt: skip
+        return Explanation(given, fmt, number.sign, None, None, None, None, kind, code, value, flags, steps)
+    return _explain_finite(number, fmt, manner.attributes, random, given, code, value, flags, result)
+
+
+def _value(code: int, fmt: FloatFormat) -> Fraction | float:
+    number = reference.decode(code, fmt)
+    if number.is_nan:
+        return float("nan")
+    if number.is_infinite:
+        return float("-inf") if number.sign else float("inf")
+    return -0.0 if number.is_zero and number.sign else number.fraction
+
+
+def _explain_finite(
+    number: reference.Number, fmt: FloatFormat, how: reference.Attributes, random: int, given: str, code: int,
+    value: float, flags: int, result: str,
+) -> Explanation:  # fmt: skip
+    t = fmt.trailing_bits
+    e = number.exponent + number.significand.bit_length() - 1
+    scale = max(e, fmt.emin)  # a subnormal has the smallest normal's exponent and leading zeros
+    shift = scale - t - number.exponent
+    wide = number if shift > 0 else replace(number, significand=number.significand << 1 - shift, exponent=scale - t - 1)
+    shift = max(shift, 1)
+    kept, rest = wide.significand >> shift, wide.significand & ((1 << shift) - 1)
+    guard = rest >> (shift - 1)
+    sticky = int(number.sticky or rest & ((1 << (shift - 1)) - 1) != 0)
+    kept_bits = f"{kept >> t}.{kept & ((1 << t) - 1):0{t}b}" if t else f"{kept}."
+    tail = f"{rest:0{shift}b}"
+    shown = tail[:13] + ("..." if len(tail) > 13 or number.sticky else "")
+    binary = kept_bits + tail[: max(0, 16 - t)]
+    dots = "..." if len(tail) > max(0, 16 - t) or number.sticky else ""
+    delta = Fraction(rest, 1 << shift)
+    rounded, inexact = reference.round_significand(number, scale - t, how, random)
+    up = rounded > kept
+    rule = _RULES[how.rounding]
+    if not inexact:
+        decision = "nothing is lost"
+    elif how.rounding is Rounding.STOCHASTIC:
+        bits, draws = how.random_bits, 1 << how.random_bits
+        upward = rest * draws >> shift
+        which = f", those from {draws - upward} on" if upward else ""
+        decision = f"{upward} of the 2^{bits} draws go up{which}; this one is {random}, so {'up' if up else 'down'}"
+    else:
+        place = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
+        decision = f"{place}, so {'up' if up else 'down'}"
+    rounded_bits = f"{rounded >> t}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded}."
+    fraction, cut = _exact(number, given)
+    exact = f"{_decimal(abs(fraction) / Fraction(2) ** e, cut)} x 2^{e}"
+    subnormal = "" if e >= fmt.emin else f"; below the smallest normal, 2^{fmt.emin}, the leading bits are 0"
+    outcome = f"result {value:.17g} = {rounded_bits}b x 2^{scale}, {result}"
+    if flags & OVERFLOW:
+        beyond = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}"
+        outcome = f"{beyond}: overflow policy {how.overflow.name.lower()!r} gives {value:.17g}, {result}"
+    elif code & fmt.magnitude_mask == 0 and rounded:
+        outcome = f"the result is tiny, and flush-to-zero (ftz) makes it {value:.17g}, {result}"
+    steps = (
+        f"sign {'-' if number.sign else '+'} (bit {number.sign}); the value is {exact}{subnormal}",
+        f"significand in binary: {binary}{dots}, of which p = {fmt.precision} bits are kept: {kept_bits} | {shown}",
+        f"guard bit {guard}, sticky {sticky} ({'some' if sticky else 'no'} later bit is set): "
+        f"{float(delta):.6g} of the way to the next number",
+        f"{rule}: {decision}: {rounded_bits}",
+        outcome,
+    )
+    return Explanation(given, fmt, number.sign, e, kept_bits, guard, sticky, decision, code, value, flags, steps)
+
+
+def _exact(number: reference.Number, given: str) -> tuple[Fraction, bool]:
+    """The value, and whether digits are missing: what was given may have more than the number read from it keeps."""
+    if number.sticky:
+        try:
+            return Fraction(given), False
+        except ValueError:  # hexadecimal, say
+            return number.fraction, True
+    return number.fraction, False
+
+
+def _decimal(x: Fraction, sticky: bool) -> str:
+    """x in decimal, all digits if they are few."""
+    digits = 22
+    scaled = x * 10**digits
+    text = f"{int(scaled):0{digits + 1}d}"
+    text = f"{text[:-digits]}.{text[-digits:]}"
+    if sticky or scaled.denominator != 1:
+        return text[: digits + 1] + "..."
+    return text.rstrip("0").rstrip(".")

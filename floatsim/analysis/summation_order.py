@@ -1,0 +1,282 @@
+"""How something adds, seen from outside: in which order, and how much of a small term is left beside a large one.
+
+A large term and its negative come and go, and what they have swallowed meanwhile is read from the sum.
+`reveal_order` is FPRev's method (P. Xie et al., "Revealing floating-point accumulation orders", USENIX ATC 2025). All
+products but two are one small unit; the two are +M and -M, M so large that a unit beside it leaves no trace. The units
+that are added to one of them before the two meet are lost, those that are added afterwards, or meet each other first,
+are not. So the sum counts units, and tells when i and j meet.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, leaves, tensor_cores
+from floatsim.arrays.float_array import FloatArray
+from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import as_index
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["reveal_order", "reveal_width"]
+
+_FEWEST, _MOST = 3, 512  # terms; beyond the latter, k * k dot products of k terms take too long
+_REACH = 60  # the largest product is 2**60 at most: an accumulator in FP32 is far from overflow
+_PROBE_BITS = 4  # of the small term of `reveal_width`, all set: each bit that is cut off shows
+_KEPT = 26  # bits that a matrix unit keeps, at most, of operands without scales
+
+
+def reveal_order(
+    kernel: AccumulationLike | Callable[[Any, Any], Any], k: int, *, format: FormatLike = "bf16",
+    accumulator: FormatLike | None = None,
+) -> NDArray[np.int64]:  # fmt: skip
+    """How many of the other terms survive where terms i and j, large and of opposite signs, cancel: the order's print.
+
+    Parameters
+    ----------
+    kernel : accumulation, text, or callable
+        A description of a sum; or any dot product, called as kernel(a, b) with vectors of k numbers in `format` (its
+        NumPy or ml_dtypes array, where it has a dtype, else a FloatArray), which returns one number.
+    k : int
+        How many terms, 3 to 512. A kernel that adds in blocks shows its inside with a few blocks' worth.
+    format : format
+        Of the operands. Its products must span more than the accumulator's bits: BF16 always does.
+    accumulator : format, optional
+        The narrowest in which the kernel adds; by default that of the description, FP32 of a callable.
+
+    Returns
+    -------
+    int64 array (k, k)
+        Symmetric; -1 on the diagonal. Terms that are added at once have one count in common, that of the terms that
+        come after their block; k - 2 everywhere means that nothing is lost: the sum is exact, or added in something
+        wider than `accumulator`. Different prints mean different orders of additions; equal prints the same order, not
+        yet the same bits.
+
+    Raises
+    ------
+    ValueError
+        If `format` or the accumulator is too narrow for that many terms; if a kernel does not give 1 and 2 for one and
+        two products of 1, or returns what is no count of units.
+    TypeError
+        If `kernel` is neither a description nor a callable.
+
+    Warns
+    -----
+    UserWarning
+        If a callable loses nothing in FP32, which was not asked for: BLAS and compilers may add FP32 products in FP64.
+        With accumulator="fp64" its order can be seen there.
+
+    Notes
+    -----
+    k * (k - 1) / 2 dot products are computed, of a callable k + 1 more. Source: P. Xie et al., "Revealing
+    floating-point accumulation orders", USENIX ATC 2025; the trees are not built here.
+
+    Examples
+    --------
+    One accumulator: what comes after the later of the two survives. In pairs: all but what shares a subtree.
+
+    >>> import floatsim as fs
+    >>> fs.reveal_order("fp32", 5)
+    array([[-1,  3,  2,  1,  0],
+           [ 3, -1,  2,  1,  0],
+           [ 2,  2, -1,  1,  0],
+           [ 1,  1,  1, -1,  0],
+           [ 0,  0,  0,  0, -1]])
+    >>> fs.reveal_order("pairwise(fp32)", 4).tolist()
+    [[-1, 2, 0, 0], [2, -1, 0, 0], [0, 0, -1, 2], [0, 0, 2, -1]]
+    """
+    import numpy as np
+
+    k = as_index(k, "k", _FEWEST, _MOST)
+    fmt = as_format(format)
+    how = None if callable(kernel) else as_accumulation(kernel)
+    if accumulator is not None:
+        within = [as_format(accumulator)]
+    elif how is None:
+        within = [FP32]
+    else:
+        within = [leaf.format for leaf in leaves(how)] or [FP32]
+    keeps = _KEPT if how is not None and tensor_cores(how) else max(each.precision for each in within)
+    large, unit = _exponents(fmt, within, k, keeps)
+    if how is None:
+        _must_add(kernel, range(k), k, fmt)  # type: ignore[arg-type]
+    pairs = np.argwhere(np.triu(np.ones((k, k), bool), 1))
+    a, b = (np.full((len(pairs), k), 2.0 ** _half(unit, side)) for side in (0, 1))
+    for place, sign in ((0, 1.0), (1, -1.0)):
+        rows = np.arange(len(pairs)), pairs[:, place]
+        a[rows], b[rows] = sign * 2.0 ** _half(large, 0), 2.0 ** _half(large, 1)
+    sums = _sums(kernel if how is None else _described(how), a, b, fmt)  # type: ignore[arg-type]
+    found = np.full((k, k), -1, np.int64)
+    for (i, j), total in zip(pairs.tolist(), sums, strict=True):
+        survivors = total / 2.0**unit
+        if not 0 <= survivors <= k - 2 or survivors != int(survivors):
+            raise ValueError(
+                f"with 2**{large} at k = {i}, its negative at k = {j} and 2**{unit} elsewhere the kernel gave "
+                f"{total!r}; a sum of these products is 0 to {k - 2} times 2**{unit}. Does it multiply {fmt.name} "
+                f"exactly, without flushing small numbers, and add in {'/'.join(each.name for each in within)} or "
+                "wider (accumulator=)?"
+            )
+        found[i, j] = found[j, i] = int(survivors)
+    if how is None and accumulator is None and found.sum() == k * (k - 1) * (k - 2) - k:
+        warnings.warn(
+            f"nothing was lost beside 2**{large}: the kernel adds exactly, or in something wider than "
+            f"{within[0].name}; accumulator='fp64' shows an order in FP64",
+            stacklevel=2,
+        )
+    return found
+
+
+def reveal_width(
+    kernel: AccumulationLike | Callable[[Any, Any], Any], gaps: Sequence[int], *, format: FormatLike = "fp16",
+    places: tuple[int, int, int] = (0, 1, 2), k: int | None = None,
+) -> NDArray[np.float64]:  # fmt: skip
+    """How much of a small term is left after a large one has come and gone: (M + s) - M, as a share of s.
+
+    Parameters
+    ----------
+    kernel : accumulation, text, or callable
+        As for `reveal_order`.
+    gaps : sequence of int
+        By how many powers of two the small product s lies below the large one M. The bits of s are all set, four of
+        them (or as many as the format has), so that each bit that is cut off shows.
+    format : format
+        Of the operands.
+    places : (int, int, int)
+        The k of M, s and -M. Next to each other by default: within one block of a matrix unit.
+    k : int, optional
+        How many products there are, the others zeros. Default: as many as `places` needs.
+
+    Returns
+    -------
+    float64 array (len(gaps),)
+        1 where s came through whole, 0 where nothing is left, more than 1 where it was rounded up; NaN where the
+        format has no such products, or the sum overflows.
+
+    Raises
+    ------
+    ValueError
+        If places are not three different k below `k`, or a callable does not give 1 and 2 for one and two products
+        of 1 there.
+    TypeError
+        If `kernel` is neither a description nor a callable.
+
+    Notes
+    -----
+    Sources: M. Fasi et al., "Numerical behavior of NVIDIA tensor cores" (PeerJ Computer Science 7:e330, 2021), for the
+    method; P. Xie et al., MMA-Sim.
+
+    Examples
+    --------
+    FP32 rounds to nearest at 24 bits. Hopper's FP8 unit cuts: at 13 places, then one bit after the other is gone.
+
+    >>> import floatsim as fs
+    >>> fs.reveal_width("fp32", [8, 20, 21, 24, 25]).round(2).tolist()
+    [1.0, 1.0, 1.07, 1.07, 0.0]
+    >>> fs.reveal_width("hopper", [8, 10, 11, 12, 13, 14], format="e4m3").round(2).tolist()
+    [1.0, 1.0, 0.93, 0.8, 0.53, 0.0]
+    """
+    import numpy as np
+
+    fmt = as_format(format)
+    at = [as_index(place, "places", 0, 1 << 16) for place in places]
+    length = max(at, default=0) + 1 if k is None else as_index(k, "k", 1, 1 << 16)
+    if len(at) != 3 or len(set(at)) != 3 or max(at) >= length:
+        raise ValueError(f"places must be three different k below {length}, not {places!r}")
+    if callable(kernel):
+        dot = kernel
+        _must_add(dot, at, length, fmt)
+    else:
+        dot = _described(as_accumulation(kernel))
+    bits = min(fmt.precision, _PROBE_BITS)
+    small = 2 - 2.0 ** (1 - bits)
+    large = min(2 * fmt.emax - 2, 30)
+    shares = np.full(len(gaps), np.nan)
+    for n, gap in enumerate(as_index(gap, "gaps", 0, 4096) for gap in gaps):
+        factors = [_factors(size, e, fmt) for size, e in ((1.0, large), (small, large - gap), (-1.0, large))]
+        a, b = np.zeros((1, length)), np.zeros((1, length))
+        for place, pair in zip(at, factors, strict=True):
+            if pair is None:
+                break
+            a[0, place], b[0, place] = pair
+        else:
+            left = _sums(dot, a, b, fmt)[0] / (small * 2.0 ** (large - gap))
+            shares[n] = left if np.isfinite(left) else np.nan
+    return shares
+
+
+def _factors(size: float, exponent: int, fmt: FloatFormat) -> tuple[float, float] | None:
+    """Two numbers of the format whose product is size * 2**exponent, 1 <= |size| < 2; None where there are none."""
+    for e in sorted(range(fmt.emin, fmt.emax), key=lambda e: abs(2 * e - exponent)):
+        if fmt.emin - fmt.trailing_bits <= exponent - e < fmt.emax:
+            return size * 2.0**e, 2.0 ** (exponent - e)
+    return None
+
+
+def _half(exponent: int, side: int) -> int:
+    """The exponent of a's factor, and of b's."""
+    return exponent // 2 if side == 0 else exponent - exponent // 2
+
+
+def _exponents(fmt: FloatFormat, within: list[FloatFormat], k: int, keeps: int) -> tuple[int, int]:
+    """Those of the large product and of the unit: k units beside the large one vanish, and are exact among themselves.
+
+    The unit is as large as it may be, so that neither factor is subnormal if that can be helped.
+    """
+    large = min(2 * fmt.emax, *(each.emax - 1 for each in within), _REACH)
+    gap = keeps + 1 + k.bit_length()
+    unit = large - gap
+    least = max(2 * (fmt.emin - fmt.trailing_bits), *(each.emin - each.trailing_bits for each in within))
+    fewest = min(each.precision for each in within)
+    if unit < least:
+        raise ValueError(
+            f"format={fmt.name}: products and sums here reach from 2**{least} to 2**{large}, and k = {k} needs a gap "
+            f"of {gap} powers of two; take fewer terms, format='bf16', or a wider accumulator"
+        )
+    if k - 2 > 1 << fewest:
+        raise ValueError(f"k = {k} is too many: an accumulator of {fewest} bits counts to {1 << fewest} units only")
+    return large, unit
+
+
+def _must_add(kernel: Callable[[Any, Any], Any], places: Sequence[int], length: int, fmt: FloatFormat) -> None:
+    """A ValueError unless one product of 1, at each of the places, sums to 1 and two to 2, exact in any accumulator.
+
+    What ignores its operands would have a print, too: always 0 is the print of a block that is added at once.
+    """
+    import numpy as np
+
+    asked = [*((place,) for place in places), (places[0], places[-1])]
+    ones = np.zeros((len(asked), length))
+    for row, at in zip(ones, asked, strict=True):
+        row[list(at)] = 1
+    for at, total in zip(asked, _sums(kernel, ones, ones, fmt), strict=True):
+        if total != len(at):
+            raise ValueError(
+                f"with 1 * 1 at k = {' and '.join(map(str, at))}, and 0 elsewhere, the kernel gave {total!r}; the sum "
+                f"is {len(at)}. Does it return the dot product of its two vectors?"
+            )
+
+
+def _described(how: Accumulation) -> Callable[[Any, Any], Any]:
+    from floatsim.arrays.linalg import dot
+
+    return lambda a, b: dot(a, b, accumulate=how)
+
+
+def _sums(
+    kernel: Callable[[Any, Any], Any], a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat
+) -> list[float]:
+    """What the kernel makes of each row of a and of b."""
+    import numpy as np
+
+    from floatsim.arrays.conversion import convert
+
+    left, right = convert(a, fmt), convert(b, fmt)
+    found = []
+    for x, y in zip(left, right, strict=True):
+        total = kernel(x, y)
+        found.append(float(total.values if isinstance(total, FloatArray) else np.asarray(total).item()))
+    return found

@@ -1,0 +1,378 @@
+"""The rows of a survey, and its tables."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, parse, tensor_cores
+from floatsim.arrays.events import Counts
+from floatsim.formats import FloatFormat
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["EVENT_COLUMNS", "MEASURES", "Product", "SurveyReport", "SurveyRow", "TensorRow", "resolve_accumulator"]
+
+
+EVENT_COLUMNS = (
+    ("products", "underflow"), ("products", "flushed"), ("products", "subnormal"), ("products", "overflow"),
+    ("sums", "underflow"), ("sums", "flushed"), ("sums", "subnormal"), ("sums", "overflow"), ("sums", "absorbed"),
+)  # fmt: skip
+"""What the table counts: the rounding, and what happened there."""
+MEASURES = ("max_ulps", "mean_ulps", "relative_error", "nonfinite", "differs")
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """What rounding one tensor to one format did; shares are of its finite non-zero numbers (`nonzero` many)."""
+
+    tensor: str
+    format: FloatFormat
+    counts: Counts
+    nonzero: int
+
+    def share(self, event: str) -> float:
+        """Share of the finite non-zero numbers to which `event` ("flushed", "subnormal", ...) happened."""
+        return float(getattr(self.counts, event)) / self.nonzero
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product of the survey: its name, and what of it was computed.
+
+    `shape` is (M, K, N); `used` is how much of each was computed: rows and columns evenly spaced, the first terms.
+    """
+
+    name: str
+    expression: str
+    shape: tuple[int, int, int]
+    used: tuple[int, int, int]
+    a: NDArray[np.float64] = field(repr=False)
+    b: NDArray[np.float64] = field(repr=False)
+
+    @property
+    def results(self) -> int:
+        """How many results were computed."""
+        return self.used[0] * self.used[2]
+
+    @property
+    def nonfinite_exactly(self) -> int:
+        """How many of them no arithmetic could make finite: an input of theirs is NaN or infinite."""
+        import numpy as np
+
+        rows, columns = np.isfinite(self.a).all(axis=1), np.isfinite(self.b).all(axis=0)
+        return self.results - int(rows.sum()) * int(columns.sum())
+
+
+@dataclass(frozen=True)
+class SurveyRow:
+    """One product in one format with one accumulator.
+
+    `products` counts the roundings of the products (None where there are none: fused and exact sums), `sums` those of
+    the sums. `nonfinite` is the share of the results that are infinite or NaN though the exact product of the given
+    inputs (rounded to FP64) is finite: what the format or the accumulator lost. Errors are over the results of which
+    both are finite, and NaN where there is none. `max_ulps` and `mean_ulps`: distance to the exact product of the
+    *rounded* inputs, in ulps of that product in the accumulator's format (Goldberg's; where it is not zero), so what
+    the arithmetic did.
+    `relative_error`: distance to the exact product of the *given* inputs over that product, both in the Frobenius
+    norm, so what everything did. `differs`: of sums by matrix units, the share of the results whose bits are not those
+    of the unit in the row before (two NaN are alike); None where that is none.
+    """
+
+    product: str
+    format: FloatFormat
+    accumulator: Accumulation
+    products: Counts | None
+    sums: Counts
+    nonfinite: float
+    max_ulps: float
+    mean_ulps: float
+    relative_error: float
+    differs: float | None = None
+
+    def share(self, stage: str, event: str) -> float | None:
+        """Share of the roundings of "products" or "sums" to which `event` happened; None where there are none."""
+        counts: Counts | None = getattr(self, stage)
+        return None if counts is None else float(getattr(counts, event)) / max(1, counts.elements)
+
+
+@dataclass(frozen=True)
+class SurveyReport:
+    """What a survey found. Prints as tables in terminals and notebooks; `floatsim.plot.survey_figure` draws it."""
+
+    title: str
+    formats: tuple[FloatFormat, ...]
+    accumulators: tuple[Accumulation | str, ...]
+    tensors: Mapping[str, NDArray[np.float64]] = field(repr=False)
+    tensor_rows: tuple[TensorRow, ...]
+    products: tuple[Product, ...]
+    rows: tuple[SurveyRow, ...]
+
+    def table(self, measure: str = "relative_error", product: str | None = None) -> dict[str, dict[str, float | None]]:
+        """{format: {accumulator as asked for: number}} of one product; None where it was not computed.
+
+        Parameters
+        ----------
+        measure : str
+            "relative_error", "max_ulps", "mean_ulps", "nonfinite" or "differs".
+        product : str, optional
+            Which one; the first by default.
+
+        Raises
+        ------
+        ValueError
+            If there is no such measure or product.
+        """
+        if measure not in MEASURES:
+            raise ValueError(f"measure must be one of {', '.join(MEASURES)}, not {measure!r}")
+        names = [p.name for p in self.products]
+        if product is not None and product not in names:
+            raise ValueError(f"product must be one of {', '.join(names)}, not {product!r}")
+        product = product or names[0]
+        found = {(r.format, r.accumulator): getattr(r, measure) for r in self.rows if r.product == product}
+        return {
+            fmt.name: {str(how): found.get((fmt, resolve_accumulator(how, fmt))) for how in self.accumulators}
+            for fmt in self.formats
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One flat record a row, shares as fractions: the tidy table."""
+        return [
+            {
+                "product": r.product, "format": r.format.name, "accumulator": str(r.accumulator),
+                **{f"{stage}_{event}": r.share(stage, event) for stage, event in EVENT_COLUMNS},
+                **{measure: getattr(r, measure) for measure in MEASURES},
+            }
+            for r in self.rows
+        ]  # fmt: skip
+
+    def to_pandas(self) -> Any:
+        """`records` as a DataFrame. Raises ImportError with advice where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+        return pandas.DataFrame(self.records())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the tensors' numbers, as JSON has it: counts as integers, errors as floats or None."""
+        return {
+            "title": self.title,
+            "formats": [fmt.name for fmt in self.formats],
+            "accumulators": [str(how) for how in self.accumulators],
+            "tensors": [
+                {"tensor": r.tensor, "shape": list(self.tensors[r.tensor].shape), "format": r.format.name,
+                 "nonzero": r.nonzero, **_nonfinite(self.tensors[r.tensor]), **_events(r.counts)}
+                for r in self.tensor_rows
+            ],
+            "products": [
+                {"product": p.name, "expression": p.expression, "shape": list(p.shape), "used": list(p.used),
+                 "nonfinite_exactly": p.nonfinite_exactly}
+                for p in self.products
+            ],
+            "rows": [
+                {"product": r.product, "format": r.format.name, "accumulator": str(r.accumulator),
+                 "products": None if r.products is None else _events(r.products), "sums": _events(r.sums),
+                 **{measure: _json_number(getattr(r, measure)) for measure in MEASURES}}
+                for r in self.rows
+            ],
+        }  # fmt: skip
+
+    def nonfinite_in_words(self, tensor: str) -> str:
+        """How many numbers of a tensor are NaN or infinite: "2 NaN and 1 infinity"; empty if none is."""
+        nans, infinities = _nonfinite(self.tensors[tensor]).values()
+        words = [f"{nans} NaN"] if nans else []
+        words += [f"{infinities} {'infinity' if infinities == 1 else 'infinities'}"] if infinities else []
+        return " and ".join(words)
+
+    # -- shows -------------------------------------------------------------------------------------------
+    def _tensor_cells(self) -> tuple[list[str], list[list[str]]]:
+        """The table of the inputs: a row a tensor and format."""
+        head = ["tensor", "format", "flushed", "subnormal", "overflow"]
+        return head, [
+            [r.tensor, r.format.name, *(_percent(r.share(event)) for event in head[2:])] for r in self.tensor_rows
+        ]
+
+    def _cells(self, product: Product) -> tuple[list[str], list[list[str]]]:
+        """The table of one product: a row a format and accumulator."""
+        head = ["format", "accumulator", *(f"{_SHORT[stage]}\n{_SHORT[event]}" for stage, event in EVENT_COLUMNS),
+                "lost to\ninf/NaN", "max\nulps", "mean\nulps", "relative\nerror"]  # fmt: skip
+        cells = [
+            [r.format.name, _short(str(r.accumulator)),
+             *(_percent(r.share(stage, event)) for stage, event in EVENT_COLUMNS),
+             _percent(r.nonfinite), _number(r.max_ulps), _number(r.mean_ulps), _number(r.relative_error, ".1e"),
+             _percent(r.differs)]
+            for r in self.rows if r.product == product.name
+        ]  # fmt: skip
+        return (head, [row[:-1] for row in cells]) if self._has_no_neighbours else ([*head, "unlike\nabove"], cells)
+
+    @property
+    def _has_no_neighbours(self) -> bool:
+        return all(r.differs is None for r in self.rows)
+
+    def _input_caption(self) -> str:
+        """What the numbers mean; and which inputs are no numbers, if any."""
+        notes = [f" {name} also holds {words}." for name in self.tensors if (words := self.nonfinite_in_words(name))]
+        return _INPUT_CAPTION + "".join(notes)
+
+    def _caption(self) -> str:
+        units = any(tensor_cores(row.accumulator) for row in self.rows)
+        notes = [_CAPTION, *([_BLOCKS] if units else []), *([] if self._has_no_neighbours else [_UNLIKE])]
+        return " ".join(notes)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.text import Text
+
+        yield Text(f"{self.title}: the inputs, rounded", "bold")
+        yield _rich_table(*self._tensor_cells())
+        yield Text(self._input_caption(), "dim")
+        for product in self.products:
+            head, rows = self._cells(product)
+            whole = _rich_table(head, rows)
+            yield Text(f"\n{_heading(product)}", "bold")
+            if whole.__rich_measure__(console, options).maximum <= options.max_width:
+                yield whole
+            else:  # too narrow for one table: events first, then errors
+                errors = head.index("lost to\ninf/NaN")
+                yield _rich_table(head[:errors], [row[:errors] for row in rows])
+                yield ""
+                yield _rich_table(head[:2] + head[errors:], [row[:2] + row[errors:] for row in rows])
+            if note := _note(product):
+                yield Text(note, "bold")
+        yield Text(f"\n{self._caption()}", "dim")
+
+    def __str__(self) -> str:
+        import io
+
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=120, color_system=None)
+        console.print(self)
+        text: str = console.file.getvalue()  # type: ignore[attr-defined]
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        def table(title: str, head: list[str], rows: list[list[str]]) -> str:
+            top = "".join(f"<th>{escape(name).replace(chr(10), '<br>')}</th>" for name in head)
+            body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+            return f"<table><caption>{escape(title)}</caption><tr>{top}</tr>{body}</table>"
+
+        parts = [table(f"{self.title}: the inputs, rounded", *self._tensor_cells()),
+                 f"<p>{escape(self._input_caption())}</p>"]  # fmt: skip
+        for product in self.products:
+            parts.append(table(_heading(product), *self._cells(product)))
+            parts += [f"<p>{escape(note)}</p>"] if (note := _note(product)) else []
+        return "<div>" + "".join(parts) + f"<p>{escape(self._caption())}</p></div>"
+
+
+_SHORT = {
+    "products": "prod.", "sums": "sum", "underflow": "undfl", "flushed": "flush", "subnormal": "subn",
+    "overflow": "ovfl", "absorbed": "absrb",
+}  # fmt: skip
+_INPUT_CAPTION = "Percent of the finite non-zero numbers: flushed to zero, subnormal, beyond the largest number."
+
+
+_CAPTION = (
+    "Events: percent of all roundings of products and of sums ('.': never; '-': there is no such rounding). undfl: "
+    "tiny and inexact; flush: became zero; subn: subnormal; ovfl: beyond the largest number; absrb: a non-zero "
+    "product left the sum unchanged. lost to inf/NaN: percent of the results, infinite or NaN though the exact "
+    "product of the given inputs is finite; left out of the errors. Ulps: of the accumulator's format, against the "
+    "exact product of the rounded inputs. Relative error: against the exact product of the given inputs, in the "
+    "Frobenius norm."
+)
+
+
+_BLOCKS = (
+    "Of a matrix unit, sums are counted by the block, one for each time that its accumulator is rounded: absrb is the "
+    "percent of blocks in which some non-zero term was cut off entirely, not the percent of such terms."
+)
+_UNLIKE = "unlike above: percent of the results whose bits are not those of the matrix unit in the row above."
+
+
+def _nonfinite(x: NDArray[np.float64]) -> dict[str, int]:
+    import numpy as np
+
+    return {"nan": int(np.isnan(x).sum()), "infinite": int(np.isinf(x).sum())}
+
+
+def _note(product: Product) -> str:
+    """How many results are not finite because of the inputs; empty if none is."""
+    n = product.nonfinite_exactly
+    why = "results have a NaN or infinite input: not counted as lost, and left out of the errors."
+    return f"{n} of {product.results} {why}" if n else ""
+
+
+def _rich_table(head: list[str], rows: list[list[str]]) -> Any:
+    """A table without lines, two columns of names and then numbers; a blank line where the first name changes."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i < 2 else "right", no_wrap=True, vertical="bottom")
+    for i, row in enumerate(rows):
+        repeated = i > 0 and rows[i - 1][0] == row[0]
+        if i > 0 and not repeated:
+            table.add_row()
+        table.add_row(*(Text(cell) for cell in ("" if repeated else row[0], *row[1:])))
+    return table
+
+
+def _heading(product: Product) -> str:
+    sizes = [f"{used} of {n}" if used != n else str(n) for used, n in zip(product.used, product.shape, strict=True)]
+    name = "" if product.name == product.expression else f"{product.name}: "
+    return f"{name}{product.expression}   (M = {sizes[0]}, K = {sizes[1]}, N = {sizes[2]})"
+
+
+def _short(accumulator: str) -> str:
+    """As a label: `fp16, fused` for `sequential(fp16, fused)`, `hopper` for `tensorcore(hopper)`; within another,
+    `fp16` for `sequential(fp16)`."""
+    if m := re.fullmatch(r"(?:sequential|tensorcore)\((.*)\)", accumulator):
+        return m[1]
+    return re.sub(r"sequential\(([^(),]*(\(\d+,\d+\))?)\)", r"\1", accumulator)
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "-"
+    if share == 0:
+        return "."
+    percent = 100 * share
+    if percent < 0.05:
+        return "<0.1"
+    if percent == 100:
+        return "100"
+    return f"{min(percent, 99.9):.1f}"
+
+
+def _number(value: float, spec: str = ".2g") -> str:
+    if math.isnan(value):
+        return "-"
+    if value == 0:
+        return "0"
+    if spec == ".2g" and 0.095 <= value < 9999.5:
+        return f"{value:.0f}" if value >= 99.5 else f"{value:.1f}" if value >= 9.95 else f"{value:.2f}"
+    return f"{value:.1e}"
+
+
+def _json_number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _events(counts: Counts) -> dict[str, int]:
+    kept = ("elements", "underflow", "flushed", "subnormal", "overflow", "inexact", "absorbed")
+    return {name: int(getattr(counts, name)) for name in kept}
+
+
+def resolve_accumulator(how: AccumulationLike, fmt: FloatFormat) -> Accumulation:
+    """The accumulation that is meant for inputs of a format: `same` in a text is that format."""
+    return parse(how, same=fmt) if isinstance(how, str) else as_accumulation(how, "accumulators")

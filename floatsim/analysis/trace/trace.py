@@ -1,0 +1,302 @@
+"""One dot product of a matrix unit, step by step: what each term was, and which of its bits took part.
+
+Nothing is computed here: `floatsim.reference.tensorcore.dot` yields the steps, and this module says what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from floatsim._lazy import plot_function
+from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as_accumulation, tensor_cores
+from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, leading_bit, lowest_bit, power, value_of
+from floatsim.analysis.trace.text import lines
+from floatsim.arrays.block_scaling import block_scales
+from floatsim.arrays.conversion import read_floats
+from floatsim.formats import FloatFormat
+from floatsim.reference import decode
+from floatsim.reference.tensorcore.alignment import Multiple, Step, Term
+from floatsim.reference.tensorcore.dot import Operand, Scaled, dot, seeded
+from floatsim.tensorcore.instructions import ExactBlocks, FmaChain, Instruction, TwoHalves
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+__all__ = ["Trace", "trace"]
+
+
+@dataclass(frozen=True)
+class Trace(TracedDot):
+    """A dot product as a chain of matrix instructions computes it. Prints as a table; `plot` draws it.
+
+    Attributes
+    ----------
+    how : TensorCore
+        With the instruction and the output named.
+    instruction : Instruction
+        Its row in the table.
+    formats : (FloatFormat, FloatFormat)
+        Of a and b.
+    length : int
+        K.
+    c : Fraction or float
+        The accumulator at the start, in D's format.
+    blocks : tuple of TracedBlock
+        In order.
+    code : int
+        D, in `format`.
+    exact : Fraction or None
+        The exact sum of all products and c; None if one is infinite or NaN.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(line.rstrip() for line in lines(self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def plot(self, ax: Axes | None = None, *, blocks: Any = None) -> Axes:
+        """Every term's bits on one axis of exponents: kept, or cut off below the last place; the sum, and D.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+        blocks : int or sequence of int, optional
+            Which blocks, counted from 0; negative ones from the end. Default: as many of the first as can be read.
+
+        Returns
+        -------
+        Axes
+
+        Raises
+        ------
+        ValueError
+            If there is no such block, or the trace has none.
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> x, y = fs.array([128.0, 128.0, 1.5], "e4m3"), fs.array([128.0, -128.0, 1.25], "e4m3")
+        >>> ax = fs.tensorcore.trace(x, y, accumulate="hopper").plot()
+        >>> [text.get_text() for text in ax.texts if "bits" in text.get_text()]
+        ['1 + 13 bits']
+        """
+        drawn: Axes = plot_function("traces", "draw")(self, ax, blocks)
+        return drawn
+
+
+def trace(
+    a: Any, b: Any, c: Any = 0, *, accumulate: AccumulationLike, scale_a: Any = None, scale_b: Any = None
+) -> Trace:
+    """The dot product of a and b, plus c, as a matrix unit computes it, step by step.
+
+    Parameters
+    ----------
+    a, b : array_like of floats, (K,)
+        FloatArrays or arrays whose dtype is a format that the instruction takes.
+    c : number
+        The accumulator at the start; rounded to the format of D, ties to even.
+    accumulate : TensorCore or text
+        Which unit: "hopper", "tensorcore(hopper, mma.m16n8k16, output=fp16)", fs.TensorCore("ada").
+    scale_a, scale_b : array_like, (ceil(K / every),), optional
+        Of blocks of a and of b, both E8M0 or both E4M3, for instructions that take them.
+
+    Returns
+    -------
+    Trace
+        Its `code` is what `fs.matmul` gives.
+
+    Raises
+    ------
+    TypeError
+        If `accumulate` is no TensorCore, or an operand holds no floats.
+    ValueError
+        If a and b are not vectors of one length, c is not one number, or the unit does not take the operands; the
+        message lists what there is.
+
+    Notes
+    -----
+    The steps are those of the reference in exact integers (`floatsim.reference.tensorcore.dot`), so that K in the
+    thousands takes seconds.
+
+    Examples
+    --------
+    Hopper's FP8 units keep 13 bits below the largest exponent: of 1.875 beside 2**14 they keep nothing.
+
+    >>> import floatsim as fs
+    >>> x, y = fs.array([128.0, 128.0, 1.5], "e4m3"), fs.array([128.0, -128.0, 1.25], "e4m3")
+    >>> print(fs.tensorcore.trace(x, y, accumulate="hopper"))
+    hopper wgmma.k32: E4M3 x E4M3 to FP32, K = 3, c = 0
+    <BLANKLINE>
+    instruction 0: k = 0 to 31
+    largest exponent 14, and 13 bits below it are kept: down to 2^1
+      term                      factors   value  exponent  shift   lost  bits lost  bits
+      a[0]*b[0]               128 * 128   16384        14      0                     10000000000000|
+      a[1]*b[1]              128 * -128  -16384        14      0                    -10000000000000|
+      a[2]*b[2]              1.5 * 1.25   1.875         0     14  1.875          4   ..............|1111
+      sum                                     0
+      D, E8M13, toward zero                   0
+    (30 terms are zeros)
+    <BLANKLINE>
+    D = 0, 0x00000000
+    exact sum 1.875, error -1.875
+    """
+    how = as_accumulation(accumulate)
+    if not isinstance(how, TensorCore):
+        raise TypeError(f"accumulate must be one TensorCore, such as 'hopper', not {how}" + _advice(how))
+    left, right = _vector(a, "a"), _vector(b, "b")
+    if left[0].shape != right[0].shape:
+        raise ValueError(f"a has {left[0].size} elements and b has {right[0].size}; they must have as many")
+    given = block_scales(scale_a, scale_b, left, right, how)
+    scales = None if given is None else Scaled(given.a.ravel().tolist(), given.b.ravel().tolist(), given.of)
+    sides = [(codes.tolist(), fmt) for codes, fmt in (left, right)]
+    (x, x_format), (y, y_format) = sides
+    row = how.row(x_format, y_format, None, None if scales is None else scales.of)
+    start, _ = seeded(_number(c), row.output)
+    steps = dot(row, x, y, x_format, y_format, start, scales).steps
+    blocks = tuple(_blocks(row, steps, [_values(row, codes, fmt) for codes, fmt in sides], scales))
+    return Trace(
+        how=TensorCore(how.arch, row.name, row.output),
+        instruction=row,
+        formats=(x_format, y_format),
+        length=len(x),
+        c=value_of(decode(start, row.output)),
+        blocks=blocks,
+        code=steps[-1].code if steps else start,
+        exact=_exact(row, steps, start),
+    )
+
+
+def _advice(how: Accumulation) -> str:
+    inner = tensor_cores(how)
+    return f"; trace each part with accumulate={str(inner[0])!r}" if inner else ""
+
+
+def _vector(x: Any, argument: str) -> tuple[NDArray[np.unsignedinteger[Any]], FloatFormat]:
+    codes, fmt, _ = read_floats(x, argument)
+    if codes.ndim != 1:
+        raise ValueError(f"{argument} must be a vector (K,), not of shape {codes.shape}")
+    return codes, fmt
+
+
+def _number(c: Any) -> tuple[int, FloatFormat]:
+    codes, fmt, _ = read_floats(c, "c")
+    if codes.size != 1 or fmt.is_scale:
+        raise ValueError(f"c must be one number, not {fmt.name} of shape {codes.shape}")
+    return int(codes.item()), fmt
+
+
+# -- from the reference's steps --------------------------------------------------------------------------------------
+
+
+def _values(row: Instruction, codes: Sequence[int], fmt: FloatFormat) -> list[float]:
+    numbers = [decode(*operand) for operand in Operand(row, codes, fmt)[range(len(codes))]]
+    return [-0.0 if x.is_zero and x.sign else float(value_of(x)) for x in numbers]
+
+
+def _exact(row: Instruction, steps: Sequence[Step], start: int) -> Fraction | None:
+    numbers = [decode(start, row.output), *(t.number for step in steps for t in step.terms[: len(step.ks)])]
+    if any(x.is_nan or x.is_infinite for x in numbers):
+        return None
+    return sum((x.fraction for x in numbers), Fraction(0))
+
+
+def _blocks(
+    row: Instruction, steps: Sequence[Step], values: list[list[float]], scales: Scaled | None
+) -> Iterator[TracedBlock]:
+    for i, step in enumerate(steps):
+        instruction, number = divmod(i, row.roundings)
+        yield _block(row, step, instruction, number, values, _accumulators(row, instruction, number), scales)
+
+
+def _accumulators(row: Instruction, instruction: int, number: int) -> list[str]:
+    """The names of a step's terms that are no products: c, or what was carried; with a sum of its own, both."""
+    if isinstance(row.model, TwoHalves):
+        return ["sum", "acc" if instruction else "c"] if number == 2 else ["sum"]
+    return ["acc" if instruction or number else "c"]
+
+
+def _block(
+    row: Instruction, step: Step, instruction: int, number: int, values: list[list[float]], accumulators: list[str],
+    scales: Scaled | None,
+) -> TracedBlock:  # fmt: skip
+    length = len(values[0])
+    inside = [k for k in step.ks if k < length]
+    terms = [
+        _product(row, term, kept, k, values, step, _scales_of(scales, k))
+        for k, term, kept in zip(step.ks, step.terms, _kept(step), strict=False)
+        if k < length
+    ]
+    rest = zip(accumulators, step.terms[len(step.ks) :], _kept(step)[len(step.ks) :], strict=True)
+    terms += [_term(name, None, None, term, kept, step) for name, term, kept in rest]
+    total = _total(row, step)
+    value = value_of(decode(step.code, row.output))
+    return TracedBlock(
+        instruction, number, step.ks, tuple(terms), len(step.ks) - len(inside), step.exponent,
+        None if step.exponent is None else step.exponent - step.kept[-1][1], total, leading_bit(total or 0), step.code,
+        value, None if total is None or isinstance(value, float) else total - value,
+        tuple((range(step.ks[0] + at.start, step.ks[0] + at.stop), value_of(x)) for at, x in step.partials),
+    )  # fmt: skip
+
+
+def _scales_of(scales: Scaled | None, k: int) -> tuple[float, float] | None:
+    """The scales of the k-th elements, their signs left out, as the units do."""
+    if scales is None:
+        return None
+    fmt = scales.of.format
+    a, b = (value_of(decode(codes[k // scales.of.every] & fmt.magnitude_mask, fmt)) for codes in (scales.a, scales.b))
+    return float(a), float(b)
+
+
+def _kept(step: Step) -> Sequence[Multiple | None]:
+    return step.kept or (None,) * len(step.terms)
+
+
+def _total(row: Instruction, step: Step) -> Fraction | None:
+    """The sum that was rounded: of what was kept, or of all where nothing is cut."""
+    if step.total is not None:
+        return step.total[0] * power(step.total[1])
+    exactly = isinstance(row.model, ExactBlocks | FmaChain) or not step.ks
+    if not exactly or any(term.number.is_nan or term.number.is_infinite for term in step.terms):
+        return None
+    return sum((term.number.fraction for term in step.terms), Fraction(0))
+
+
+def _product(
+    row: Instruction, term: Term, kept: Multiple | None, k: int, values: list[list[float]], step: Step,
+    scales: tuple[float, float] | None,
+) -> TracedTerm:  # fmt: skip
+    group = row.group
+    if group > 1:
+        found = _term(f"k = {k} to {min(k + group, len(values[0])) - 1}", k, None, term, kept, step)
+    else:
+        found = _term(f"a[{k}]*b[{k}]", k, (values[0][k], values[1][k]), term, kept, step)
+    return replace(found, scales=scales)
+
+
+def _term(
+    name: str, k: int | None, factors: tuple[float, float] | None, term: Term, kept: Multiple | None, step: Step
+) -> TracedTerm:
+    value = value_of(term.number)
+    if kept is None or step.exponent is None or isinstance(value, float):
+        return TracedTerm(name, k, factors, value, term.exponent)
+    n, quantum = kept
+    part = n * power(quantum)
+    shift = None if term.exponent is None else step.exponent - term.exponent
+    return TracedTerm(
+        name, k, factors, value, term.exponent, shift, part, value - part, _bits_below(value, quantum), quantum
+    )
+
+
+def _bits_below(value: Fraction, quantum: int) -> int:
+    first, last = leading_bit(value), lowest_bit(value)
+    return 0 if first is None or last is None else max(0, min(first + 1, quantum) - last)

@@ -1,0 +1,15 @@
+"""What users call: arrays of numbers in any format, and every operation on them."""
+
+from __future__ import annotations
+
+from floatsim._lazy import lazy_exports
+
+_HOMES = {
+    ".float_array": "FloatArray from_codes implements load save wrap",
+    ".conversion": "array convert decode encode from_integer quantize to_integer",
+    ".linalg": "dot matmul",
+    ".options": "Context context get_context",
+    ".events": "record",
+    ".random_stream": "RandomStream",
+}
+__getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

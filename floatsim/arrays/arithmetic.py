@@ -1,0 +1,411 @@
+"""The operations of IEEE 754-2019 on arrays: one rounding an element, with flags.
+
+Operands are FloatArrays, arrays whose dtype is a format, or Python numbers, which are weak: rounded to the array's
+format, ties to even, as a literal. Formats mix only where `format=` names the result's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack
+
+import numpy as np
+
+from floatsim.arrays import backends
+from floatsim.arrays import events as recording
+from floatsim.arrays.comparison import (
+    isfinite,
+    signbit,
+)
+from floatsim.arrays.conversion import Codes, finish, float_codes, with_flags
+from floatsim.arrays.float_array import FloatArray, implements, wrap
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
+from floatsim.arrays.options import How, resolve
+from floatsim.formats import FP64, FormatLike
+
+__all__ = [
+    "absolute", "add", "ceil", "copysign", "divide", "floor", "fma", "fmod", "logb", "maximum", "maximum_number",
+    "minimum", "minimum_number", "multiply", "negative", "next_down", "next_up", "remainder", "rint", "scalb", "sqrt",
+    "subtract", "trunc",
+]  # fmt: skip
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+@implements(np.add)
+@stays_on_device
+def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a + b, rounded once.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
+    format : format, optional
+        The result's. Needed if the operands' differ.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    **how
+        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see
+        `floatsim.arrays.options.How`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
+
+    Notes
+    -----
+    IEEE 754-2019, 5.4.1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.add(fs.array([256.0, 256.0], "bf16"), fs.array([1.0, 3.0], "bf16"), return_flags=True)
+    (FloatArray([256.0, 260.0], BF16), array([1, 1], dtype=uint8))
+    """
+    return operate("add", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.subtract)
+@stays_on_device
+def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a - b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.subtract(fs.array(1.0, "fp16"), 1.0, rounding="toward_negative")
+    FloatArray(-0.0, FP16)
+    """
+    return operate("subtract", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.multiply)
+@stays_on_device
+def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a * b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.multiply(fs.array([300.0, 1e-5], "fp16"), fs.array([300.0, 1e-5], "fp16"), return_flags=True)
+    (FloatArray([inf, 0.0], FP16), array([5, 3], dtype=uint8))
+    """
+    return operate("multiply", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.divide)
+@stays_on_device
+def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a / b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
+
+    x/0 is an infinity with DIVIDE_BY_ZERO, 0/0 is NaN with INVALID.
+
+    >>> import floatsim as fs
+    >>> fs.divide(fs.array([1.0, 0.0], "e5m2"), fs.array([0.0, 0.0], "e5m2"), return_flags=True)
+    (FloatArray([inf, nan], E5M2), array([ 8, 16], dtype=uint8))
+    """
+    return operate("divide", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.sqrt)
+@stays_on_device
+def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The square root, rounded once; sqrt(-0) is -0 (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.sqrt(fs.array([2.0, -1.0], "bf16"))
+    FloatArray([1.414, nan], BF16)
+    """
+    return operate("sqrt", {"a": a}, format, out, how)
+
+
+@stays_on_device
+def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """a * b + c, rounded once (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
+
+    inf * 0 + NaN raises INVALID, which the standard leaves open.
+
+    >>> import floatsim as fs
+    >>> a, b, c = fs.array([65504.0], "fp16"), fs.array([2.0], "fp16"), fs.array([-65504.0], "fp16")
+    >>> fs.fma(a, b, c), a * b + c
+    (FloatArray([65504.0], FP16), FloatArray([inf], FP16))
+    """
+    return operate("fma", {"a": a, "b": b, "c": c}, format, out, how)
+
+
+def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """IEEE's remainder a - n*b, n the integer nearest to a/b, ties to even (IEEE 754-2019, 5.3.1); exact.
+
+    As `math.remainder`; NumPy's `%` on FloatArrays is floor-mod, as NumPy's. Parameters and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.remainder(fs.array([5.0, 3.0], "fp32"), fs.array([3.0, 2.0], "fp32"))
+    FloatArray([-1.0, -1.0], FP32)
+    """
+    return operate("remainder", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.fmod)
+def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """C's fmod: a - n*b, n = a/b truncated; exact, with the sign of a. Parameters and errors as `add`.
+
+    >>> import floatsim as fs
+    >>> fs.fmod(fs.array([5.0, -6.0], "fp16"), 3.0)
+    FloatArray([2.0, -0.0], FP16)
+    """
+    return operate("fmod", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.remainder)
+def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
+    """NumPy's `%`: fmod, moved to the sign of b by one rounded addition where the signs differ."""
+    manner = resolve({})
+    operands, _ = read_operands({"a": a, "b": b}, None)
+    fmt, divisor = operands[0][1], operands[1][0]
+    no_scales("%", fmt)
+    check_shapes({"a": a, "b": b}, operands)
+    rest, exact = backends.current().elementwise("fmod", operands, fmt, manner)
+    moved, rounded = backends.current().elementwise("add", [(rest, fmt), operands[1]], fmt, manner)
+    sign = fmt.code_dtype.type(fmt.sign_mask)
+    zero = (rest & ~sign == 0) & (fmt.has_signed_zero or rest == 0)
+    moves = ~zero & ((rest ^ divisor) & sign != 0) & isfinite(FloatArray(rest, fmt))
+    with_sign = divisor & sign if fmt.has_signed_zero else rest
+    codes = np.where(moves, moved, np.where(zero, with_sign, rest))
+    events = np.where(moves, rounded, exact)
+    recording.note("remainder", events, operands, (codes, fmt))
+    return deliver(codes, fmt, True, out)
+
+
+@implements(np.minimum)
+def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The smaller of a and b; NaN if either is NaN; -0 is less than +0 (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.minimum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([-0.0, nan], FP16)
+    """
+    return operate("minimum", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.maximum)
+def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The larger of a and b; NaN if either is NaN; +0 is more than -0 (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.maximum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([0.0, nan], FP16)
+    """
+    return operate("maximum", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.fmin)
+def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The smaller of a and b, a number rather than a NaN (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.minimum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([-0.0, 1.0], FP16)
+    """
+    return operate("minimum_number", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.fmax)
+def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+    """The larger of a and b, a number rather than a NaN (IEEE 754-2019, 9.6). As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.maximum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
+    FloatArray([2.0, 1.0], FP16)
+    """
+    return operate("maximum_number", {"a": a, "b": b}, format, out, how)
+
+
+@implements(np.rint)
+def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """Rounded to an integral value in the given direction; INEXACT where it differs (IEEE 754-2019, 5.9).
+
+    Beyond the format's max (E3M4 has 15.5) the overflow policy decides. As `add` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.rint(fs.array([2.5, -0.3], "fp16"), return_flags=True)
+    (FloatArray([2.0, -0.0], FP16), array([1, 1], dtype=uint8))
+    """
+    return operate("rint", {"a": a}, None, out, how)
+
+
+@implements(np.floor)
+def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """The largest integral value not above a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.floor(fs.array([2.5, -0.3], "fp16"))
+    FloatArray([2.0, -1.0], FP16)
+    """
+    return operate("floor", {"a": a}, None, out, how)
+
+
+@implements(np.ceil)
+def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """The smallest integral value not below a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.ceil(fs.array([2.5, -0.3], "fp16"))
+    FloatArray([3.0, -0.0], FP16)
+    """
+    return operate("ceil", {"a": a}, None, out, how)
+
+
+@implements(np.trunc)
+def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """The integral part of a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+
+    >>> import floatsim as fs
+    >>> fs.trunc(fs.array([2.5, -0.3], "fp16"))
+    FloatArray([2.0, -0.0], FP16)
+    """
+    return operate("trunc", {"a": a}, None, out, how)
+
+
+@implements(np.ldexp)
+def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """a * 2**n for integers n, rounded once (IEEE 754-2019, 5.3.3). Errors as `add`; TypeError if n is no integer.
+
+    >>> import floatsim as fs
+    >>> fs.scalb(fs.array([1.0, 1.5], "fp16"), [-24, -25])
+    FloatArray([5.9605e-08, 5.9605e-08], FP16)
+    """
+    manner = resolve(how)
+    (operand,), float_array = read_operands({"a": a}, None)
+    no_scales("scalb", operand[1])
+    exponents = np.asarray(n)
+    if exponents.dtype.kind not in "iu" and not all(type(e) is int for e in exponents.flat):
+        raise TypeError(f"n must be integers, not {exponents.dtype}")
+    far = 1 << 20  # beyond any format's range
+    kind = exponents.dtype.kind
+    wide = exponents.astype({"i": np.int64, "u": np.uint64}.get(kind, object))
+    exponents = np.asarray(np.clip(wide, 0 if kind == "u" else -far, far), dtype=np.int64)
+    check_shapes({"a": a, "n": n}, [operand, (exponents, FP64)])
+    codes, events = backends.emulator().scalb(*operand, exponents, manner)
+    recording.note("scalb", events, [operand], (codes, operand[1]))
+    result = deliver(codes, operand[1], float_array, out)
+    return with_flags(result, events, manner)
+
+
+def logb(a: Any, **how: Unpack[How]) -> Any:
+    """The exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
+
+    Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, NaN -2**31 with INVALID.
+
+    >>> import floatsim as fs
+    >>> fs.logb(fs.array([1.0, 6e-8, 0.0], "fp16"), return_flags=True)
+    (array([          0,         -24, -2147483648], dtype=int32), array([0, 0, 8], dtype=uint8))
+    """
+    manner = quiet(how)
+    (operand,), _ = read_operands({"a": a}, None)
+    no_scales("logb", operand[1])
+    exponents, events = backends.emulator().logb(*operand, manner.attributes.daz)
+    return finish("logb", exponents[()], events, manner, [operand])
+
+
+# -- neighbours and sign bits --------------------------------------------------------------------------------------
+
+
+def _neighbour(operation: str, a: Any, up: bool, how: How) -> Any:
+    manner = quiet(how)
+    ((codes, fmt),), float_array = read_operands({"a": a}, None)
+    result, events = backends.emulator().neighbour(codes, fmt, manner.attributes.daz, up)
+    return finish(operation, wrap(result, fmt, float_array), events, manner, [(codes, fmt)], (result, fmt))
+
+
+def next_up(a: Any, **how: Unpack[How]) -> Any:
+    """The least number greater than a (IEEE 754-2019, 5.3.1): infinity, or NaN without one, beyond max.
+
+    >>> import floatsim as fs
+    >>> fs.next_up(fs.array([1.0, 0.0, 448.0], "e4m3"))
+    FloatArray([1.12, 0.00195, nan], E4M3)
+    """
+    return _neighbour("next_up", a, True, how)
+
+
+def next_down(a: Any, **how: Unpack[How]) -> Any:
+    """The greatest number less than a (IEEE 754-2019, 5.3.1).
+
+    >>> import floatsim as fs
+    >>> fs.next_down(fs.array([1.0, 0.0], "e5m2"))
+    FloatArray([0.88, -1.5e-05], E5M2)
+    """
+    return _neighbour("next_down", a, False, how)
+
+
+def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
+    """A bit operation on the sign; FNUZ's zero and NaN, which have no sign, stay as they are."""
+    ((codes, fmt),), float_array = read_operands({"a": a}, None)
+    if not fmt.signed:
+        raise TypeError(f"{fmt.name} has no sign bit")
+    changed = sign(codes, fmt.sign_mask).astype(fmt.code_dtype, copy=False)
+    if not fmt.has_signed_zero:
+        changed = np.where(codes & fmt.code_dtype.type(fmt.magnitude_mask) == 0, codes, changed)
+    return wrap(changed, fmt, float_array)
+
+
+def _sign_operation(result: Any, out: Any, how: How) -> Any:
+    """The result, or with `return_flags` the result and no flags: bit operations raise nothing."""
+    manner = quiet(how)
+    delivered = _into(out, result)
+    return (delivered, np.zeros(np.shape(result), np.uint8)[()]) if manner.return_flags else delivered
+
+
+@implements(np.negative)
+def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """a with its sign bit flipped: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+
+    >>> import floatsim as fs
+    >>> fs.negative(fs.array([1.0, 0.0], "bf16"))
+    FloatArray([-1.0, -0.0], BF16)
+    """
+    return _sign_operation(_with_sign(a, lambda codes, mask: codes ^ codes.dtype.type(mask)), out, how)
+
+
+@implements(np.absolute, np.fabs)
+def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """a with its sign bit cleared: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+
+    >>> import floatsim as fs
+    >>> fs.absolute(fs.array([-1.0, -0.0], "bf16"))
+    FloatArray([1.0, 0.0], BF16)
+    """
+    cleared = _with_sign(a, lambda codes, mask: codes & codes.dtype.type(~mask & (2 * mask - 1)))
+    return _sign_operation(cleared, out, how)
+
+
+@implements(np.copysign)
+def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """a with the sign bit of b: a bit operation, NaNs too (IEEE 754-2019, 5.5.1). b may be of another format.
+
+    >>> import floatsim as fs
+    >>> fs.copysign(fs.array([1.0, 2.0], "bf16"), fs.array([-0.0, 1.0], "fp16"))
+    FloatArray([-1.0, 2.0], BF16)
+    """
+    (x, y), float_array = read_operands({"a": a, "b": b}, FP64)
+    shape = check_shapes({"a": a, "b": b}, [x, y])
+    sign, fmt = signbit(FloatArray(*y)), x[1]
+    magnitude = absolute(FloatArray(np.broadcast_to(x[0], shape), fmt))
+    signed = _with_sign(magnitude, lambda codes, mask: np.where(sign, codes | codes.dtype.type(mask), codes))
+    return _sign_operation(wrap(signed.codes, fmt, float_array), out, how)
+
+
+@implements(np.positive)
+def _positive(a: FloatArray, *, out: Any = None) -> Any:
+    return _into(out, a.copy())
+
+
+def _into(out: Any, result: Any) -> Any:
+    if out is None:
+        return result
+    codes, fmt = float_codes(result if isinstance(result, FloatArray) else np.asarray(result), "a")
+    return deliver(codes, fmt, True, out)

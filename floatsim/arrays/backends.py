@@ -1,0 +1,28 @@
+"""Who carries the operations out. A backend is a module with the same few functions as `floatsim.emulator.backend`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import ModuleType
+
+from floatsim.arrays.options import as_backend, get_context
+
+__all__ = ["current", "emulator"]
+
+_MODULES = {"emulator": "floatsim.emulator.backend", "hardware": "floatsim.hardware.backend"}
+
+
+@functools.cache
+def _load(name: str) -> ModuleType:
+    return importlib.import_module(_MODULES[name])
+
+
+def current(name: str | None = None) -> ModuleType:
+    """The backend of this name, by default the context's."""
+    return _load(get_context().backend if name is None else as_backend(name, "backend"))
+
+
+def emulator() -> ModuleType:
+    """The emulator, for what is never dispatched: decoding, comparing, looking."""
+    return _load("emulator")

@@ -1,0 +1,111 @@
+"""Scales of operands' blocks: the arguments scale_a= and scale_b= of matrix products by block-scaled instructions.
+
+What a scale does to a sum is the instruction's matter (`floatsim.tensorcore`); here they are read and held against the
+operands.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from floatsim.accumulation import Accumulation, Blocked, SplitK, TensorCore, tensor_cores
+from floatsim.arrays.conversion import read_floats
+from floatsim.emulator.tensorcore_operands import BlockScales
+from floatsim.formats import FloatFormat
+from floatsim.tensorcore.architectures import select
+from floatsim.tensorcore.instructions import Scales
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["block_scales"]
+
+Operand: TypeAlias = "tuple[NDArray[np.unsignedinteger[Any]], FloatFormat]"
+
+
+def block_scales(scale_a: Any, scale_b: Any, a: Operand, b: Operand, how: Accumulation | None) -> BlockScales | None:
+    """The scales of a, (..., M, K), and of b, (..., K, N), as stacks of matrices; None if none are given.
+
+    Their format and their shape say how many elements share one. Raises ValueError, naming what would fit, for one
+    side without the other, for a description that takes none, and for wrong formats and shapes.
+
+    >>> from floatsim import E4M3, E8M0, TensorCore, from_codes
+    >>> x = np.zeros((4, 64), np.uint8), E4M3
+    >>> y = np.zeros((64, 3), np.uint8), E4M3
+    >>> of_rows, of_columns = (from_codes(np.zeros(s, np.uint8), E8M0) for s in ((4, 2), (2, 3)))
+    >>> block_scales(of_rows, of_columns, x, y, TensorCore("blackwell")).of.every
+    32
+    """
+    if scale_a is None and scale_b is None:
+        return None
+    if scale_a is None or scale_b is None:
+        missing = "scale_a" if scale_a is None else "scale_b"
+        raise ValueError(f"{missing} is missing: block-scaled operands both have scales; scales of 1 change nothing")
+    units = [] if how is None else tensor_cores(how)
+    if how is None or not units:
+        said = "the default accumulation" if how is None else how
+        raise ValueError(
+            f"scale_a and scale_b are for a TensorCore, such as fs.TensorCore('blackwell'), not for {said}"
+        )
+    (codes_a, fmt), (codes_b, other) = (
+        read_floats(x, name)[:2] for x, name in ((scale_a, "scale_a"), (scale_b, "scale_b"))
+    )
+    if fmt != other:
+        raise ValueError(f"scale_a is {fmt} and scale_b is {other}; an instruction takes scales of one format")
+    of = _fitting(units[0], fmt, (codes_a.shape, codes_b.shape), a, b)
+    _check_parts(how, a[0].shape[-1], of.every)
+    rows, columns = codes_a.shape[-2:], codes_b.shape[-2:]
+    return BlockScales(
+        codes_a.reshape(math.prod(codes_a.shape[:-2]), *([1] * (2 - len(rows))), *rows),
+        codes_b.reshape(math.prod(codes_b.shape[:-2]), *columns, *([1] * (2 - len(columns)))),
+        of,
+    )
+
+
+_Shapes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _shapes(of: Scales, a: tuple[int, ...], b: tuple[int, ...]) -> _Shapes:
+    """Those of the scales for operands of these shapes; a last block may be short."""
+    parts = -(-a[-1] // of.every)
+    return (*a[:-1], parts), (*b[:-2], parts, *b[-1:]) if len(b) > 1 else (parts,)
+
+
+def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b: Operand) -> Scales:
+    """Which scales of the instructions that are meant have this format and these shapes."""
+    rows = [row for row in unit.architecture.instructions if unit.instruction in (None, row.name)]
+    there = list(dict.fromkeys(scales for row in rows if row.takes(a[1], b[1]) for scales in row.scales))
+    if not there:  # the table's own error
+        select(unit.architecture, unit.instruction, a[1], b[1], unit.output, Scales(32, fmt))
+    known = [scales for scales in there if scales.format == fmt]
+    if not known:
+        listed = ", ".join(f"{scales.format} for every {scales.every}" for scales in there)
+        raise ValueError(f"{unit} takes no scales of {fmt} for {a[1]} by {b[1]}; it takes {listed} elements")
+    for scales in known:
+        if _shapes(scales, a[0].shape, b[0].shape) == shapes:
+            return scales
+    wanted = " or ".join(
+        "{} and {} (one for every {} along K)".format(*_shapes(scales, a[0].shape, b[0].shape), scales.every)
+        for scales in known
+    )
+    raise ValueError(
+        f"scale_a {shapes[0]} and scale_b {shapes[1]} do not fit a {a[0].shape} and b {b[0].shape}; {fmt} scales are "
+        f"{wanted}"
+    )
+
+
+def _check_parts(how: Accumulation, length: int, every: int) -> None:
+    """The parts of K must not cut a block that shares a scale."""
+    if not isinstance(how, Blocked | SplitK) or not length:
+        return
+    part = min(how.every if isinstance(how, Blocked) else -(-length // how.parts), length)
+    if part < length and part % every:
+        raise ValueError(
+            f"{how} cuts K = {length} into parts of {part}, in the midst of {every} elements that share a scale; take "
+            f"parts of a multiple of {every}"
+        )
+    for size in {part, length % part or part}:
+        _check_parts(how.inner, size, every)

@@ -1,0 +1,235 @@
+"""Comparisons, classification and predicates."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.arrays import backends
+from floatsim.arrays.conversion import finish
+from floatsim.arrays.float_array import implements
+from floatsim.arrays.operands import check_shapes, quiet, read_operands
+from floatsim.arrays.options import How
+from floatsim.formats import FP64
+from floatsim.formats.rounding import FloatClass
+
+__all__ = [
+    "classify", "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal",
+    "not_equal", "signbit", "total_order", "unordered",
+]  # fmt: skip
+
+_LESS, _EQUAL, _GREATER, _UNORDERED = np.eye(4, dtype=np.bool_)
+
+
+def _compare(operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, how: How, out: Any) -> Any:
+    manner = quiet(how)
+    operands, _ = read_operands({"a": a, "b": b}, FP64)
+    check_shapes({"a": a, "b": b}, operands)
+    relation, events = backends.emulator().compare(*operands, manner.attributes.daz, signaling)
+    result = holds[relation]
+    if out is not None:
+        out[...] = result
+        result = out
+    return finish(operation, result[()], events, manner, operands)
+
+
+@implements(np.equal)
+def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises nothing, unless `signaling=True`.
+
+    >>> import floatsim as fs
+    >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False, False])
+    """
+    return _compare("equal", a, b, _EQUAL, signaling, how, out)
+
+
+@implements(np.not_equal)
+def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a != b, true for NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises nothing, unless `signaling=True`.
+
+    >>> import floatsim as fs
+    >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([ True,  True])
+    """
+    return _compare("not_equal", a, b, ~_EQUAL, signaling, how, out)
+
+
+@implements(np.less)
+def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([ True, False])
+    """
+    return _compare("less", a, b, _LESS, signaling, how, out)
+
+
+@implements(np.less_equal)
+def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([ True, False])
+    """
+    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, how, out)
+
+
+@implements(np.greater)
+def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False, False])
+    """
+    return _compare("greater", a, b, _GREATER, signaling, how, out)
+
+
+@implements(np.greater_equal)
+def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    >>> import floatsim as fs
+    >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False, False])
+    """
+    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, how, out)
+
+
+def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
+    """Whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+
+    A quiet NaN raises nothing, unless `signaling=True`.
+
+    >>> import floatsim as fs
+    >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
+    array([False,  True])
+    """
+    return _compare("unordered", a, b, _UNORDERED, signaling, how, out)
+
+
+@implements(np.array_equal)
+def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
+    """By value, as NumPy's: formats may differ, -0 equals +0, and NaN only itself with `equal_nan`."""
+    if np.shape(a) != np.shape(b):
+        return False
+    same = np.asarray(equal(a, b))
+    return bool(np.all(same | (np.asarray(isnan(a)) & np.asarray(isnan(b))) if equal_nan else same))
+
+
+def classify(a: Any) -> Any:
+    """The class of each element, a uint8 array of `fs.FloatClass` numbers (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> [fs.FloatClass(c).name for c in fs.classify(fs.array([1.0, -1e-7, float("inf")], "fp16"))]
+    ['POSITIVE_NORMAL', 'NEGATIVE_SUBNORMAL', 'POSITIVE_INFINITY']
+    """
+    ((codes, fmt),), _ = read_operands({"a": a}, None)
+    return backends.emulator().classify(codes, fmt)[()]
+
+
+def _is(*classes: FloatClass) -> NDArray[np.bool_]:
+    return np.isin(np.arange(len(FloatClass)), classes)
+
+
+def _predicate(holds: NDArray[np.bool_], a: Any, out: NDArray[np.bool_] | None) -> Any:
+    result = holds[classify(a)]
+    if out is None:
+        return result[()]
+    out[...] = result
+    return out
+
+
+_NAN = _is(FloatClass.SIGNALING_NAN, FloatClass.QUIET_NAN)
+_INFINITE = _is(FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY)
+_SUBNORMAL = _is(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)
+
+
+@implements(np.isnan)
+def isnan(a: Any, *, out: Any = None) -> Any:
+    """Whether each element is NaN (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.isnan(fs.array([1.0, float("nan")], "fp16"))
+    array([False,  True])
+    """
+    return _predicate(_NAN, a, out)
+
+
+@implements(np.isinf)
+def isinf(a: Any, *, out: Any = None) -> Any:
+    """Whether each element is infinite (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.isinf(fs.array([1.0, float("inf")], "fp16"))
+    array([False,  True])
+    """
+    return _predicate(_INFINITE, a, out)
+
+
+@implements(np.isfinite)
+def isfinite(a: Any, *, out: Any = None) -> Any:
+    """Whether each element is finite (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.isfinite(fs.array([1.0, float("inf")], "fp16"))
+    array([ True, False])
+    """
+    return _predicate(~(_NAN | _INFINITE), a, out)
+
+
+def issubnormal(a: Any) -> Any:
+    """Whether each element is subnormal (IEEE 754-2019, 5.7.2).
+
+    >>> import floatsim as fs
+    >>> fs.issubnormal(fs.array([1.0, 1e-7], "fp16"))
+    array([False,  True])
+    """
+    return _predicate(_SUBNORMAL, a, None)
+
+
+@implements(np.signbit)
+def signbit(a: Any) -> Any:
+    """Whether each element's sign bit is set, NaNs too (isSignMinus, IEEE 754-2019, 5.7.2). FNUZ's NaN has sign 0.
+
+    >>> import floatsim as fs
+    >>> fs.signbit(fs.array([-0.0, 1.0], "fp16"))
+    array([ True, False])
+    """
+    ((codes, fmt),), _ = read_operands({"a": a}, None)
+    negative_codes = codes & fmt.code_dtype.type(fmt.sign_mask) != 0
+    if not fmt.has_signed_zero:
+        negative_codes &= codes != fmt.canonical_nan
+    return np.asarray(negative_codes)[()]
+
+
+def total_order(a: Any, b: Any) -> Any:
+    """totalOrder(a, b): -NaN <= -inf <= ... <= -0 <= +0 <= ... <= inf <= NaN, by codes (IEEE 754-2019, 5.10).
+
+    Raises TypeError if the formats differ.
+
+    >>> import floatsim as fs
+    >>> fs.total_order(fs.array([0.0, -0.0], "fp16"), fs.array([-0.0, 0.0], "fp16"))
+    array([False,  True])
+    """
+    operands, _ = read_operands({"a": a, "b": b}, None)
+    check_shapes({"a": a, "b": b}, operands)
+    (x, fmt), (y, _) = operands
+    return backends.emulator().total_order(x, y, fmt)[()]

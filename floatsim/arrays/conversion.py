@@ -1,0 +1,487 @@
+"""Into formats, out of them and between them; integers and text too. Each value is rounded once, from its exact one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim import reference
+from floatsim.arrays import backends
+from floatsim.arrays import events as recording
+from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
+from floatsim.arrays.interop import as_numpy, stays_on_device
+from floatsim.arrays.options import How, resolve
+from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import FLAGS, Attributes, Rounding
+from floatsim.formats.value_sets import holds
+
+__all__ = [
+    "array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer", "operand_codes", "quantize",
+    "read", "read_floats", "to_integer",
+]  # fmt: skip
+
+Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Exact: TypeAlias = "NDArray[np.object_]"
+"""Python numbers and texts whose exact values no dtype holds."""
+
+_TO_NEAREST = Manner(Attributes())
+
+
+# -- reading what users pass ---------------------------------------------------------------------------------------
+
+
+def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, FloatFormat]:
+    """Codes and format of a FloatArray, or of an array whose dtype is a format."""
+    if isinstance(x, FloatArray):
+        return x.codes, x.format
+    if x.dtype.kind == "c":
+        raise TypeError(f"{argument} is complex; convert its real and imaginary parts one by one")
+    if x.dtype.kind == "O":
+        raise TypeError(f"{argument} is an object array; make it a float or integer array, or pass a list of numbers")
+    try:
+        fmt = as_format(x.dtype)
+    except ValueError:
+        advice = f"; use fs.array({argument}, fmt)" if x.dtype.kind in "iu" else "; make it a float or integer array"
+        raise TypeError(f"{argument} has dtype {x.dtype}, which is no format{advice}") from None
+    return native(x).view(fmt.code_dtype), fmt
+
+
+def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
+    """Python scalars and (nested) lists: a float64 or integer array where that is exact, else exact objects."""
+    boxed = np.array(x, dtype=object)
+    kinds = {type(item) for item in boxed.flat}
+    if all(issubclass(kind, float) for kind in kinds):  # np.float64 is a float; also the empty list
+        return boxed.astype(np.float64)
+    if kinds == {int}:
+        for dtype in (np.int64, np.uint64):
+            info = np.iinfo(dtype)
+            if all(info.min <= item <= info.max for item in boxed.flat):
+                return boxed.astype(dtype)
+        return boxed
+    if kinds == {int, float} and all(abs(item) <= 1 << 53 for item in boxed.flat if type(item) is int):
+        return boxed.astype(np.float64)
+    allowed = (int, float, str, Fraction, Decimal)
+    for kind in kinds:
+        if kind is bool or not issubclass(kind, allowed):
+            if list in kinds or tuple in kinds:
+                raise ValueError(f"{argument} is a ragged list: its rows have different lengths")
+            if all(issubclass(k, np.generic) for k in kinds):
+                return np.asarray(x)
+            raise TypeError(
+                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a decimal text, "
+                "or arrays of a float or integer dtype"
+            )
+    return boxed
+
+
+def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
+    """What a user passed: a FloatArray, a float or integer array, or an object array of exact Python numbers."""
+    if isinstance(x, FloatArray):
+        return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{argument} is a masked array, and masks are not kept; pass {argument}.filled(...)")
+    if isinstance(x, np.ndarray | np.generic):
+        array = np.asarray(x)
+        if array.dtype.kind in "OcbMm":
+            float_codes(array, argument)  # says what is wrong with it
+        return array.astype(object) if array.dtype.kind in "UT" else array
+    if not isinstance(x, list | tuple | int | float | str | Fraction | Decimal | complex):
+        if (foreign := as_numpy(x)) is not None:
+            return read(foreign, argument)
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+            return read(np.asarray(x), argument)
+        raise TypeError(f"{argument} must be a number, a list or an array, not {type(x).__name__}")
+    return _python_numbers(x, argument)
+
+
+def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
+    """Codes and format of an operand that must be floats, and whether it was a FloatArray.
+
+    Python's whole numbers, alone or in lists, pass for float64 where they are exact; integer arrays do not.
+    """
+    source = read(x, argument)
+    if isinstance(x, int | list | tuple) and not isinstance(source, FloatArray) and source.dtype.kind in "iu":
+        widened = source.astype(np.float64)
+        if np.all(np.abs(widened) <= 1 << 53):
+            source = widened
+    if not isinstance(source, FloatArray) and source.dtype.kind == "O":
+        kind = next(type(item).__name__ for item in source.flat if not isinstance(item, float))
+        what = {"str": "text", "int": "an integer that float64 does not hold"}.get(kind, f"a {kind}")
+        raise TypeError(
+            f"{argument} holds {what}, a number of no format; fs.array({argument}, fmt) rounds it to one, and "
+            f"fs.encode({argument}, fmt) gives the code"
+        )
+    return *float_codes(source, argument), isinstance(source, FloatArray)
+
+
+def exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:
+    if isinstance(x, str):
+        try:
+            return reference.from_text(x)
+        except ValueError as error:
+            raise ValueError(f"{argument} is {error}") from None
+    if isinstance(x, float):
+        return reference.decode(int(np.float64(x).view(np.uint64)), FP64, daz)
+    return reference.from_text(str(x)) if isinstance(x, Decimal) else reference.from_fraction(Fraction(x))
+
+
+def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> tuple[Codes, NDArray[np.uint8]]:
+    """One by one through the reference: there is no faster way to be exact about these."""
+    codes, events = np.empty(x.shape, fmt.code_dtype), np.empty(x.shape, np.uint8)
+    how = manner.attributes
+    for i, item in enumerate(x.flat):
+        random = 0
+        if how.rounding is Rounding.STOCHASTIC:
+            random = reference.draw(manner.seed, (manner.offset + i) % (1 << 64), how.random_bits)
+        code, happened = reference.convert(exact_number(item, argument, how.daz), fmt, how, random)
+        codes.flat[i], events.flat[i] = code, happened
+    return codes, events
+
+
+class _Converted(NamedTuple):
+    """What became of a user's values: codes and events, whether they were a FloatArray, and what they were."""
+
+    codes: Codes
+    events: NDArray[np.uint8]
+    float_array: bool
+    operands: list[tuple[Any, FloatFormat | None]]
+
+
+def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> _Converted:
+    source = read(x, argument)
+    if isinstance(source, FloatArray) or source.dtype.kind not in "Oiu":
+        operand = float_codes(source, argument)
+        codes, events = backends.current().convert(*operand, fmt, manner)
+        return _Converted(codes, events, isinstance(source, FloatArray), [operand])
+    if source.dtype.kind == "O":
+        codes, events = _encode_exact(source, fmt, manner, argument)
+    else:
+        source = native(source)
+        codes, events = backends.emulator().from_integer(source, fmt, manner)
+    return _Converted(codes, events, False, [(source, None)])
+
+
+@implements("operand_codes")
+def operand_codes(x: Any, fmt: FloatFormat, argument: str) -> Codes:
+    """Codes of an operand that must be of format `fmt`; a Python number is weak and rounded to it, ties to even."""
+    if isinstance(x, int | float | str | Fraction | Decimal) and not isinstance(x, bool | np.generic):
+        return _to_codes(x, fmt, _TO_NEAREST, argument).codes
+    source = read(x, argument)
+    codes, own = float_codes(source, argument)
+    if own != fmt:
+        raise TypeError(f"{argument} is {own.name} where {fmt.name} is due; write fs.convert({argument}, {fmt.name!r})")
+    return codes
+
+
+def out_codes(out: Any, fmt: FloatFormat, shape: tuple[int, ...]) -> Codes:
+    """The codes of an `out=` array, to be written; it must have the result's format and shape."""
+    if not isinstance(out, FloatArray | np.ndarray):
+        raise TypeError(f"out must be an array, not {type(out).__name__}")
+    codes, own = (out.codes, out.format) if isinstance(out, FloatArray) else float_codes(out, "out")
+    if own != fmt or codes.shape != shape:
+        raise ValueError(f"out is {own.name} {codes.shape}, but the result is {fmt.name} {shape}")
+    if isinstance(out, np.ndarray) and not out.dtype.isnative:
+        raise ValueError("out must have the machine's byte order")
+    if not codes.flags.writeable:
+        raise ValueError("out is read-only")
+    return codes
+
+
+def finish(
+    operation: str, result: Any, events: NDArray[np.uint8], manner: Manner,
+    operands: Sequence[tuple[Any, FloatFormat | None]], where: tuple[Any, FloatFormat] | None = None,
+) -> Any:  # fmt: skip
+    """Tell the records, and return `result`, with its flags if they were asked for."""
+    recording.note(operation, events, operands, where)
+    return with_flags(result, events, manner)
+
+
+def with_flags(result: Any, events: NDArray[np.uint8], manner: Manner) -> Any:
+    """`result`, or (result, flags) if they were asked for."""
+    return (result, (events & FLAGS)[()]) if manner.return_flags else result
+
+
+# -- the public functions ------------------------------------------------------------------------------------------
+
+
+def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+    """Round values to a format and return their codes.
+
+    Parameters
+    ----------
+    x : array_like
+        float64, float32, float16 or ml_dtypes arrays, FloatArrays, integer arrays, Python numbers of any size
+        (int, float, Fraction, Decimal), decimal or hexadecimal texts ("0.1", "0x1.8p3"), or lists of these. Each is
+        rounded once, from its exact value.
+    fmt : format
+        Where to: anything `as_format` takes.
+    **how
+        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see
+        `floatsim.arrays.options.How`.
+
+    Returns
+    -------
+    ndarray of unsigned int
+        The codes, `fmt.code_dtype`, in x's shape; with `return_flags`, (codes, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no number, unknown names, or a stochastic rounding without seed.
+
+    Notes
+    -----
+    convertFormat of IEEE 754-2019, 5.4.2; convertFromDecimalCharacter, 5.12.2. NaNs become the canonical one.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.encode([464.0, 465.0], "e4m3"), fs.encode(465.0, "e4m3", overflow="saturate_finite")
+    (array([126, 127], dtype=uint8), np.uint8(126))
+    >>> fs.encode("0.1", "bf16", return_flags=True)
+    (np.uint16(15821), np.uint8(1))
+    """
+    fmt, manner = as_format(fmt), resolve(how)
+    codes, events, _, operands = _to_codes(x, fmt, manner, "x")
+    return finish("encode", codes[()], events, manner, operands, (codes, fmt))
+
+
+def decode(codes: Any, fmt: FormatLike) -> Any:
+    """The values of codes, as float64: exact, and every NaN the canonical one.
+
+    Parameters
+    ----------
+    codes : array_like of int
+        Codes, 0 to 2**bits - 1.
+    fmt : format
+        Their format.
+
+    Returns
+    -------
+    ndarray of float64, of the same shape
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `codes` are not integers, or do not fit the format.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.decode([0x3C00, 0x0001, 0xFC00], "fp16")
+    array([1.00000000e+00, 5.96046448e-08,           -inf])
+    """
+    fmt = as_format(fmt)
+    return backends.emulator().decode(checked_codes(codes, fmt), fmt)[()]
+
+
+def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any:
+    """A FloatArray of `values`, rounded to `fmt`.
+
+    Parameters
+    ----------
+    values : array_like
+        As for `encode`.
+    fmt : format, optional
+        Default: the format that the values' dtype is (float64 for Python floats).
+    **how
+        As for `encode`.
+
+    Returns
+    -------
+    FloatArray
+        With `return_flags`, (FloatArray, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `encode`; also if `fmt` is left out and `values` are integers.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.array([0.1, 1/3, 1e5], fs.BF16)
+    FloatArray([0.1001, 0.334, 9.984e+04], BF16)
+    """
+    if fmt is None:
+        fmt = float_codes(read(values, "values"), "values")[1]
+    fmt, manner = as_format(fmt), resolve(how)
+    codes, events, _, operands = _to_codes(values, fmt, manner, "values")
+    return finish("encode", FloatArray(codes, fmt), events, manner, operands, (codes, fmt))
+
+
+@implements("convert")
+@stays_on_device
+def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+    """Round values to a format and return an array of that format.
+
+    Parameters
+    ----------
+    x : array_like
+        As for `encode`.
+    fmt : format
+        Where to.
+    **how
+        As for `encode`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if x is one or the format has no dtype; else an array of the format's dtype.
+        With `return_flags`, (array, flags).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `encode`.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> fs.convert(np.float32([1e-8, 70000]), "fp16", rounding="toward_positive")
+    array([6.e-08,    inf], dtype=float16)
+    >>> fs.convert([1.2345], "tf32")
+    FloatArray([1.2344], TF32)
+    """
+    fmt, manner = as_format(fmt), resolve(how)
+    codes, events, float_array, operands = _to_codes(x, fmt, manner, "x")
+    return finish("convert", wrap(codes, fmt, float_array), events, manner, operands, (codes, fmt))
+
+
+@stays_on_device
+def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
+    """Round values to the grid of a format and keep them in their own dtype.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A float array, a FloatArray, or Python floats (float64).
+    fmt : format
+        The format whose values the results will have.
+    out : FloatArray or ndarray, optional
+        Where to write the result: of x's shape and dtype. It may be x itself.
+    **how
+        As for `encode`.
+
+    Returns
+    -------
+    array of x's kind and dtype
+        With `return_flags`, (array, flags).
+
+    Raises
+    ------
+    TypeError
+        If x has no float dtype, or one that cannot hold the grid: `convert` is for that.
+    ValueError
+        As `encode`.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> fs.quantize(np.float32([0.1, 300, 1e-5]), "e4m3")
+    array([1.015625e-01, 2.880000e+02, 0.000000e+00], dtype=float32)
+    """
+    fmt, manner = as_format(fmt), resolve(how)
+    codes, carrier, float_array = read_floats(x, "x")
+    if not holds(carrier, fmt):
+        raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
+    wanted = manner.return_flags or recording.recording()
+    target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
+    if wanted and np.may_share_memory(target, codes):
+        codes = codes.copy()  # the record shows what was there
+    events = backends.current().quantize(codes, carrier, fmt, manner, wanted, target)
+    result = wrap(target, carrier, float_array) if out is None else out
+    if events is None:
+        return result
+    return finish("quantize", result, events, manner, [(codes, carrier)], (target, carrier))
+
+
+def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
+    """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8).
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray, a float array, or Python floats.
+    dtype : dtype
+        An integer dtype, as np.int32. Values beyond its range saturate with INVALID; NaN becomes 0 with INVALID.
+    **how
+        As for `encode`. The default rounding is the context's: ties to even, not C's truncation.
+
+    Returns
+    -------
+    ndarray of `dtype`
+        With `return_flags`, (integers, flags).
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is no integer dtype.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> fs.to_integer([2.5, 3e9, float("nan")], np.int32, return_flags=True)
+    (array([         2, 2147483647,          0], dtype=int32), array([ 1, 16, 16], dtype=uint8))
+    """
+    manner, kind = resolve(how), np.dtype(dtype)
+    if kind.kind not in "iu":
+        raise TypeError(f"dtype must be an integer dtype such as np.int32, not {kind}")
+    codes, fmt, _ = read_floats(x, "x")
+    out, events = backends.emulator().to_integer(codes, fmt, kind.newbyteorder("="), manner)
+    return finish("to_integer", out[()], events, manner, [(codes, fmt)])
+
+
+def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+    """Round integers of any size to a format (IEEE 754-2019, 5.4.1 convertFromInt).
+
+    Parameters
+    ----------
+    n : array_like of int
+        An integer array, or Python integers of any size.
+    fmt : format
+        Where to.
+    **how
+        As for `encode`.
+
+    Returns
+    -------
+    ndarray or FloatArray
+        As `convert`.
+
+    Raises
+    ------
+    TypeError
+        If `n` are not integers.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.from_integer(2**60 + 2**36 + 1, "fp32")
+    np.float32(1.1529216e+18)
+    """
+    source = read(n, "n")
+    integers = not isinstance(source, FloatArray) and (
+        source.dtype.kind in "iu" or (source.dtype.kind == "O" and all(type(item) is int for item in source.flat))
+    )
+    if not integers:
+        raise TypeError("n must be integers; fs.convert takes floats")
+    return convert(n, fmt, **how)
+
+
+@implements(np.where)
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    if isinstance(condition, FloatArray):
+        condition = condition.nonzero()
+    formats = [v.format for v in (x, y) if isinstance(v, FloatArray)]
+    if not formats:
+        return np.where(condition, x, y)
+    fmt: FloatFormat = formats[0]
+    codes = [operand_codes(v, fmt, name) for name, v in (("x", x), ("y", y))]
+    return FloatArray(np.where(np.asarray(condition), *codes), fmt)

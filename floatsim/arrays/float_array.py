@@ -1,0 +1,442 @@
+"""FloatArray: codes and the format that gives them meaning, under NumPy's protocols.
+
+This module imports none of the operations. They register themselves with `implements`, and NumPy's operators, ufuncs
+and functions on a FloatArray are answered from that registry (NumPy's "Interoperability" protocols, NEP 13 and 18).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from floatsim.arrays import backends
+from floatsim.formats import FloatFormat, FormatLike, as_format
+
+__all__ = ["FloatArray", "from_codes", "implements", "load", "save", "wrap"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_REGISTRY: dict[Any, Callable[..., Any]] = {}
+
+
+def implements(*numpy_functions: Any) -> Callable[[F], F]:
+    """Register a function as the answer to these NumPy functions, ufuncs or named needs of FloatArrays."""
+
+    def register(function: F) -> F:
+        for numpy_function in numpy_functions:
+            _REGISTRY[numpy_function] = function
+        return function
+
+    return register
+
+
+_PROVIDERS = tuple(
+    f"floatsim.arrays.{name}" for name in ("arithmetic", "comparison", "conversion", "linalg", "reductions")
+)
+"""The modules that register operations; loaded when the first is needed."""
+
+
+def _registered(key: Any) -> Callable[..., Any] | None:
+    """What has been registered for a NumPy function, a ufunc, or the name of a method."""
+    if key not in _REGISTRY:
+        for module in _PROVIDERS:
+            importlib.import_module(module)
+    return _REGISTRY.get(key)
+
+
+class FloatArray(NDArrayOperatorsMixin):
+    """An n-dimensional array of numbers in any `FloatFormat`.
+
+    Make one with `fs.array(values, fmt)` or `fs.from_codes(codes, fmt)`. NumPy's operators, ufuncs and shape functions
+    work on it, each operation rounding once to the format, as the context says. `np.asarray` of it is the NumPy or
+    ml_dtypes array where the format has a dtype, and float64 otherwise.
+
+    >>> import floatsim as fs
+    >>> x = fs.array([0.1, 1.0, 65504.0], "fp16")
+    >>> x + x
+    FloatArray([0.19995, 2.0, inf], FP16)
+    >>> x.codes
+    array([11878, 15360, 31743], dtype=uint16)
+    """
+
+    __slots__ = ("_codes", "_format")
+    _codes: NDArray[np.unsignedinteger[Any]]
+    _format: FloatFormat
+
+    def __init__(self, codes: NDArray[np.unsignedinteger[Any]], fmt: FloatFormat) -> None:
+        if codes.dtype != fmt.code_dtype:
+            raise TypeError(f"codes of {fmt.name} are {fmt.code_dtype}, not {codes.dtype}; see fs.from_codes")
+        self._codes = codes
+        self._format = fmt
+
+    # -- what it is ----------------------------------------------------------------------------------------
+    @property
+    def codes(self) -> NDArray[np.unsignedinteger[Any]]:
+        """The codes, unsigned integers of the format's `code_dtype`: a view, not a copy."""
+        return self._codes
+
+    @property
+    def format(self) -> FloatFormat:
+        """The format of the elements."""
+        return self._format
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values as float64, exact."""
+        decoded: NDArray[np.float64] = backends.emulator().decode(self._codes, self._format)
+        return decoded
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The NumPy or ml_dtypes dtype of the format, or None."""
+        return self._format.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._codes.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._codes.ndim
+
+    @property
+    def size(self) -> int:
+        return self._codes.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the codes."""
+        return self._codes.nbytes
+
+    @property
+    def T(self) -> FloatArray:  # noqa: N802  # NumPy's name
+        return self._like(self._codes.T)
+
+    def _like(self, codes: Any) -> FloatArray:
+        return FloatArray(np.asarray(codes), self._format)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return (self._like(codes) for codes in self._codes)
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"{self.size} elements have no one truth value; compare, then np.any or np.all")
+        return bool(self.nonzero().item())
+
+    def nonzero(self) -> NDArray[np.bool_]:
+        """Where an element is not zero (NaN is not), by its code."""
+        codes, fmt = self._codes, self._format
+        if fmt.is_scale:
+            return np.ones(codes.shape, np.bool_)
+        nonzero = codes & fmt.code_dtype.type(fmt.magnitude_mask) != 0
+        return np.asarray(nonzero if fmt.has_signed_zero else nonzero | (codes == fmt.canonical_nan))
+
+    def __float__(self) -> float:
+        return float(self.values)
+
+    def __int__(self) -> int:
+        return int(self.values)
+
+    def item(self) -> float:
+        """The one element as a Python float."""
+        return float(self.values.item())
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python floats."""
+        return self.values.tolist()
+
+    # -- indexing and shape --------------------------------------------------------------------------------
+    def __getitem__(self, index: Any) -> FloatArray:
+        return self._like(self._codes[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        operand_codes = _registered("operand_codes")
+        assert operand_codes is not None
+        self._codes[index] = operand_codes(value, self._format, "value")
+
+    def reshape(self, *shape: Any) -> FloatArray:
+        return self._like(self._codes.reshape(*shape))
+
+    def ravel(self) -> FloatArray:
+        return self._like(self._codes.ravel())
+
+    def flatten(self) -> FloatArray:
+        return self._like(self._codes.flatten())
+
+    def transpose(self, *axes: Any) -> FloatArray:
+        return self._like(self._codes.transpose(*axes))
+
+    def squeeze(self, axis: Any = None) -> FloatArray:
+        return self._like(self._codes.squeeze(axis))
+
+    def copy(self) -> FloatArray:
+        return self._like(self._codes.copy())
+
+    def astype(self, fmt: FormatLike, **how: Any) -> FloatArray:
+        """This array converted to another format (see `fs.convert`)."""
+        convert = _registered("convert")
+        assert convert is not None
+        converted: FloatArray = convert(self, fmt, **how)
+        return converted
+
+    # -- reductions ----------------------------------------------------------------------------------------
+    def _reduce(self, function: Any, *args: Any, **how: Any) -> Any:
+        reduce = _registered(function)
+        assert reduce is not None
+        return reduce(self, *args, **how)
+
+    def sum(self, axis: Any = None, **how: Any) -> Any:
+        """The sum (see `fs.sum`), in this array's format unless `format=` names another; so the others below."""
+        return self._reduce(np.sum, axis, **how)
+
+    def mean(self, axis: Any = None, **how: Any) -> Any:
+        """The mean (see `fs.mean`)."""
+        return self._reduce(np.mean, axis, **how)
+
+    def prod(self, axis: Any = None, **how: Any) -> Any:
+        """The product (see `fs.prod`)."""
+        return self._reduce(np.prod, axis, **how)
+
+    def var(self, axis: Any = None, **how: Any) -> Any:
+        """The variance (see `fs.var`)."""
+        return self._reduce(np.var, axis, **how)
+
+    def cumsum(self, axis: Any = None, **how: Any) -> Any:
+        """The running sum (see `fs.cumsum`)."""
+        return self._reduce(np.cumsum, axis, **how)
+
+    def dot(self, b: Any, **how: Any) -> Any:
+        """The product with a vector or matrix (see `fs.dot`)."""
+        return self._reduce(np.dot, b, **how)
+
+    # -- NumPy's protocols ---------------------------------------------------------------------------------
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        own = self._format.dtype
+        if own is not None and dtype in (None, own):
+            viewed = self._codes.view(own)
+            return viewed.copy() if copy else viewed
+        if copy is False:
+            raise ValueError(f"a {self._format.name} FloatArray has no {dtype or 'NumPy dtype'} view; a copy is needed")
+        return self.values if dtype is None else self.values.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        call = method == "__call__"
+        function = _registered(ufunc if call else (ufunc, method))
+        out = keywords.pop("out", None)
+        if function is None or (call and keywords):
+            return NotImplemented
+        if out is not None:
+            keywords["out"] = out[0]
+        return function(*inputs, **keywords)
+
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        function = _registered(func)
+        if function is None or not all(issubclass(t, FloatArray | np.ndarray) for t in types):
+            return NotImplemented
+        return function(*args, **kwargs)
+
+    # -- shows ---------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        body = np.array2string(self.values, separator=", ", prefix="FloatArray(", formatter=self._formatter())
+        return f"FloatArray({body}, {self._format.name})"
+
+    def _formatter(self) -> Any:
+        return {"float_kind": self._show}
+
+    def _show(self, value: float) -> str:
+        digits = 2 + self._format.precision * 30103 // 100000  # enough to tell neighbours apart
+        text = f"{value:.{digits}g}"
+        return text if any(mark in text for mark in ".en") else text + ".0"
+
+    def _repr_html_(self) -> str:
+        shape = " x ".join(map(str, self.shape)) or "scalar"
+        body = np.array2string(self.values, separator=", ", formatter=self._formatter())
+        return f"<div><b>{self._format.name}</b> {shape}<pre>{body}</pre></div>"
+
+
+# -- functions that only move elements ---------------------------------------------------------------------------
+
+
+def _moves(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy function on one FloatArray: it moves codes and looks at none of them."""
+
+    def moved(a: FloatArray, *args: Any, **kwargs: Any) -> Any:
+        result = function(a.codes, *args, **kwargs)
+        if isinstance(result, list | tuple):
+            return type(result)(FloatArray(np.asarray(part), a.format) for part in result)
+        return FloatArray(np.asarray(result), a.format)
+
+    return moved
+
+
+def _joins(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy function on a sequence of arrays, which must be of one format."""
+
+    def joined(arrays: Any, **kwargs: Any) -> FloatArray:
+        fmt = next(x.format for x in arrays if isinstance(x, FloatArray))
+        operand_codes = _registered("operand_codes")
+        assert operand_codes is not None
+        codes = [operand_codes(x, fmt, f"arrays[{i}]") for i, x in enumerate(arrays)]
+        return FloatArray(np.asarray(function(codes, **kwargs)), fmt)
+
+    return lambda arrays, axis=None, **kwargs: joined(arrays, **({} if axis is None else {"axis": axis}), **kwargs)
+
+
+_MOVING: tuple[Any, ...] = (
+    np.atleast_1d, np.atleast_2d, np.broadcast_to, np.copy, np.diagonal, np.expand_dims, np.flip, np.moveaxis, np.ravel,
+    np.repeat, np.reshape, np.roll, np.rot90, np.split, np.squeeze, np.swapaxes, np.take, np.tile, np.transpose,
+    np.empty_like,
+)  # fmt: skip
+_JOINING: tuple[Any, ...] = (np.column_stack, np.concatenate, np.dstack, np.hstack, np.stack, np.vstack)
+for _function in _MOVING:
+    implements(_function)(_moves(_function))
+for _function in _JOINING:
+    implements(_function)(_joins(_function))
+
+
+@implements(np.zeros_like)
+def _zeros_like(a: FloatArray, **kwargs: Any) -> FloatArray:
+    if a.format.is_scale:
+        raise TypeError(f"{a.format.name} has no zero")
+    return FloatArray(np.zeros_like(a.codes, **kwargs), a.format)
+
+
+implements(np.shape)(lambda a: a.shape)
+implements(np.ndim)(lambda a: a.ndim)
+implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axis])
+
+
+# -- making, wrapping, saving -------------------------------------------------------------------------------------
+
+
+def from_codes(codes: Any, fmt: FormatLike) -> FloatArray:
+    """The FloatArray with these codes; it shares an array of the format's code dtype, as np.asarray does.
+
+    Parameters
+    ----------
+    codes : array_like of int
+        Codes, 0 to 2**bits - 1, of any shape.
+    fmt : format
+        Their format.
+
+    Raises
+    ------
+    TypeError
+        If `codes` are not integers.
+    ValueError
+        If a code does not fit the format's bits.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.from_codes([0x7E, 0x7F], "e4m3")
+    FloatArray([448.0, nan], E4M3)
+    """
+    fmt = as_format(fmt)
+    return FloatArray(checked_codes(codes, fmt), fmt)
+
+
+def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
+    """`codes` as an array of the format's code dtype, each checked to fit its bits."""
+    if isinstance(codes, FloatArray):
+        raise TypeError(f"codes must be unsigned integers, not a {codes.format.name} FloatArray; use its .codes")
+    given = np.array(codes, dtype=object) if isinstance(codes, list | tuple | int) else np.asarray(codes)
+    if given.dtype.kind == "O" and all(isinstance(c, int | np.integer) for c in given.flat):
+        wrong = [c for c in given.flat if not 0 <= c <= fmt.sign_mask | fmt.magnitude_mask]
+        if wrong:
+            raise ValueError(f"code {wrong[0]} does not fit the {fmt.bits} bits of {fmt.name}")
+        return given.astype(fmt.code_dtype)
+    if given.dtype.kind not in "ui" and given.size:
+        raise TypeError(f"codes must be integers, not {given.dtype}")
+    if given.dtype.itemsize * 8 > fmt.bits or given.dtype.kind == "i":
+        outside = (given < 0) | (given > fmt.sign_mask | fmt.magnitude_mask) if fmt.bits < 64 else given < 0
+        if np.any(outside):
+            bad = given[outside].ravel()[0]
+            raise ValueError(f"code {bad} does not fit the {fmt.bits} bits of {fmt.name}")
+    return given.astype(fmt.code_dtype, copy=False)
+
+
+def wrap(codes: NDArray[Any], fmt: FloatFormat, as_float_array: bool) -> Any:
+    """Codes as the caller will see them: a FloatArray, or the NumPy array where asked for and possible."""
+    dtype = fmt.dtype
+    if as_float_array or dtype is None:
+        return FloatArray(np.asarray(codes), fmt)
+    return codes.view(dtype)[()]
+
+
+_SUFFIX = ".npz"
+
+
+def save(file: str | Path | IO[bytes], array: Any) -> None:
+    """Save an array with its format, as an .npz that `np.load` opens too (codes and a JSON description).
+
+    `np.save` forgets what ml_dtypes arrays are; this does not.
+
+    Parameters
+    ----------
+    file : path or binary file
+        Where to; ".npz" is added to a path without it.
+    array : FloatArray or ndarray
+        An array whose dtype is a format.
+
+    Examples
+    --------
+    >>> import floatsim as fs, io
+    >>> file = io.BytesIO()
+    >>> fs.save(file, fs.array([1.5, -2.0], "e5m2")); _ = file.seek(0)
+    >>> fs.load(file)
+    FloatArray([1.5, -2.0], E5M2)
+    """
+    if isinstance(array, FloatArray):
+        codes, fmt = array.codes, array.format
+    else:
+        given = np.asarray(array)
+        fmt = as_format(given.dtype)
+        codes = native(given).view(fmt.code_dtype)
+    description = json.dumps(asdict(fmt) | {"specials": fmt.specials.value})
+    if isinstance(file, str | Path) and not str(file).endswith(_SUFFIX):
+        file = f"{file}{_SUFFIX}"
+    np.savez(file, codes=codes, format=np.array(description))
+
+
+def load(file: str | Path | IO[bytes]) -> FloatArray:
+    """Load what `save` wrote, as a FloatArray.
+
+    Raises ValueError if the file holds something else.
+
+    >>> import floatsim as fs, io
+    >>> file = io.BytesIO()
+    >>> fs.save(file, fs.convert([0.1], "bf16")); _ = file.seek(0)
+    >>> fs.load(file)
+    FloatArray([0.1001], BF16)
+    """
+    try:
+        contents = np.load(file, allow_pickle=False)
+    except ValueError:
+        contents = None
+    names = set(getattr(contents, "files", ()))
+    if contents is None or names != {"codes", "format"}:
+        found = f"it holds {', '.join(sorted(names))}" if names else "it is no .npz file"
+        raise ValueError(f"file {file!r} was not written by fs.save: {found}")
+    with contents:
+        return from_codes(contents["codes"], FloatFormat(**json.loads(str(contents["format"]))))
+
+
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the machine's byte order; only bytes move, no value is read."""
+    if array.dtype.isnative:
+        return array
+    return array.byteswap().view(array.dtype.newbyteorder("="))

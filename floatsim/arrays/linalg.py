@@ -1,0 +1,314 @@
+"""Matrix products in which the format, the rounding and the order of every sum are chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim import reference
+from floatsim.accumulation import (
+    AccumulationLike,
+    TensorCore,
+    as_accumulation,
+    fitted,
+    leaves,
+    settled,
+)
+from floatsim.arrays import backends
+from floatsim.arrays import events as recording
+from floatsim.arrays.accumulation_call import ALPHA, BETA, BOTH, Summing, finished, settle
+from floatsim.arrays.block_scaling import block_scales
+from floatsim.arrays.conversion import Codes, out_codes, read_floats
+from floatsim.arrays.float_array import implements
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.operands import deliver
+from floatsim.arrays.options import How
+from floatsim.arrays.random_stream import SeedLike
+from floatsim.emulator.tensorcore_operands import BlockScales
+from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats.rounding import (
+    Attributes,
+    OverflowLike,
+    RoundingLike,
+    TininessLike,
+)
+
+__all__ = ["dot", "matmul"]
+
+Operand = tuple[Codes, FloatFormat]
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------
+
+
+def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
+    codes, fmt, float_array = read_floats(x, argument)
+    if fmt.is_scale:
+        raise TypeError(f"{argument} is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
+    if codes.ndim == 0:
+        raise ValueError(f"{argument} must have at least one dimension; for scalars use fs.multiply")
+    return codes, fmt, float_array
+
+
+class _Batch(NamedTuple):
+    """a as (stack, M, K), b as (stack, K, N); which of them make each result; the results' shape."""
+
+    a: Codes
+    b: Codes
+    pairs: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+
+_ONE_PAIR = np.zeros((1, 2), np.int64)
+
+
+def _batches(a: Codes, b: Codes) -> _Batch:
+    """By the rules of np.matmul."""
+    x = a[np.newaxis, :] if a.ndim == 1 else a
+    y = b[:, np.newaxis] if b.ndim == 1 else b
+    if x.shape[-1] != y.shape[-2]:
+        raise ValueError(f"a {a.shape} and b {b.shape} do not fit: K is {x.shape[-1]} in a and {y.shape[-2]} in b")
+    batch, pairs = (), _ONE_PAIR
+    if x.ndim > 2 or y.ndim > 2:
+        try:
+            batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        except ValueError:
+            raise ValueError(f"the batch dimensions of a {a.shape} and b {b.shape} do not broadcast") from None
+        numbers = [np.arange(np.prod(z.shape[:-2], dtype=np.int64)).reshape(z.shape[:-2]) for z in (x, y)]
+        pairs = np.stack([np.broadcast_to(n, batch).reshape(-1) for n in numbers], axis=1)
+    shape = batch + x.shape[-2:-1] * (a.ndim > 1) + y.shape[-1:] * (b.ndim > 1)
+    left, right = (z if z.ndim == 3 else z.reshape(math.prod(z.shape[:-2]), *z.shape[-2:]) for z in (x, y))
+    return _Batch(left, right, pairs, shape)
+
+
+class _Scale(NamedTuple):
+    """alpha or beta: its value, and as an operand."""
+
+    value: float
+    operand: Operand
+
+
+@lru_cache(maxsize=256)
+def _python_scale(x: int | float) -> _Scale:
+    codes, fmt, _ = read_floats(x, "alpha or beta")
+    return _Scale(float(x), (codes.reshape(()), fmt))
+
+
+def _scale(x: Any, argument: str) -> _Scale:
+    if type(x) in (int, float):
+        return _python_scale(x)
+    codes, fmt, _ = read_floats(x, argument)
+    if codes.size != 1 or fmt.is_scale:
+        raise ValueError(f"{argument} must be one number, not {fmt.name} of shape {codes.shape}")
+    operand = codes.reshape(()), fmt
+    return _Scale(float(backends.emulator().decode(*operand)), operand)
+
+
+def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
+    if c is None:
+        return None, False
+    codes, fmt, float_array = read_floats(c, "c")
+    if fmt.is_scale:
+        raise TypeError(f"c is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
+    try:
+        return (np.broadcast_to(codes, shape), fmt), float_array
+    except ValueError:
+        raise ValueError(f"c {codes.shape} does not fit the result {shape}") from None
+
+
+# -- alpha and beta ----------------------------------------------------------------------------------------------------
+
+
+def _scaled(operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, summing: Summing) -> Codes:
+    """t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and manner."""
+    fmt, attributes = summing.how.result_format, Attributes()  # a matrix unit has no manner of its own
+    if not isinstance(summing.how, TensorCore):
+        attributes, _ = settled(leaves(summing.how)[-1], summing.manner.attributes)
+
+    def rounded(name: str, x: Operand, y: Operand, number: int) -> Operand:
+        manner = replace(summing.manner, attributes=attributes, seed=reference.split_seed(summing.manner.seed, number))
+        codes, events = summing.backend.elementwise(name, [x, y], fmt, manner)
+        recording.note(f"{operation}.scale", events, [x, y], (codes, fmt))
+        return codes, fmt
+
+    result = rounded("multiply", alpha, (acc, fmt), ALPHA)
+    if c is not None:
+        result = rounded("add", result, rounded("multiply", beta, c, BETA), BOTH)
+    return result[0]
+
+
+# -- the public functions ----------------------------------------------------------------------------------------------
+
+
+@stays_on_device
+def matmul(
+    a: Any, b: Any, c: Any = None, *, alpha: Any = 1, beta: Any = 1, accumulate: AccumulationLike | None = None,
+    scale_a: Any = None, scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
+    ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
+    random_bits: int | None = None, out: Any = None, backend: str | None = None,
+) -> Any:  # fmt: skip
+    """The matrix product alpha * (a @ b) + beta * c, every rounding and the order of the sums as described.
+
+    Parameters
+    ----------
+    a : array_like of floats, (..., M, K) or (K,)
+    b : array_like of floats, (..., K, N) or (K,)
+        FloatArrays or arrays whose dtype is a format; their formats may differ. Batches broadcast as in np.matmul.
+    c : array_like of floats, broadcastable to the result, optional
+        With alpha = beta = 1 it enters the sum where the description says: as the seed of Sequential, Kahan,
+        Neumaier and TensorCore (rounded to their format), after the last add of Pairwise and Strided, as the seed of
+        the outer sum of Blocked and SplitK, as one more term of Exact.
+    alpha, beta : number
+        Otherwise t = round(alpha * acc) and the result is round(t + round(beta * c)), in the outermost accumulator's
+        format. beta = 0 does not read c.
+    accumulate : description, format or text, optional
+        How the sums are carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
+        Sequential(FP64) if an input is FP64, else Sequential(FP32). A TensorCore takes the instruction for the inputs'
+        formats, and a float64 array is FP64, whatever `quantize` has rounded it to: for FP8 pass `fs.array(a, "e4m3")`.
+    scale_a : FloatArray, (..., M, K / every), optional
+    scale_b : FloatArray, (..., K / every, N), optional
+        Scales of the operands' blocks along K, the last of which may be short, for a TensorCore with block-scaled
+        instructions: E8M0 for every 32 elements (mxf8f6f4, mxf4), E4M3 or E8M0 for every 16 of FP4 (nvf4). Batches are
+        the operands'. A NaN makes its sums NaN; the sign of an E4M3 scale is ignored, as the instruction does.
+    format : format, optional
+        The result's; one more rounding if it is not the accumulator's, which is the default.
+    rounding, daz, ftz, tininess, seed, random_bits
+        Of every rounding inside whose description does not say otherwise; None means the context's.
+    overflow, result_rounding
+        Of the final conversion to the result's format alone: "saturate_finite" also turns the accumulator's infinities
+        into max. Inside, accumulators saturate only where their description says so.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    backend : str, optional
+        Who computes; None means the context's.
+
+    Returns
+    -------
+    FloatArray or ndarray, (..., M, N)
+        A FloatArray if an input is one or the result's format has no dtype. K = 0 gives c, or +0.
+
+    Raises
+    ------
+    TypeError
+        For inputs that are no floats, or what is no description.
+    ValueError
+        For shapes that do not fit, unknown names, beta without c, a stochastic rounding without a seed, operands or
+        scales that a TensorCore does not take, and scales for what takes none.
+
+    Notes
+    -----
+    A TensorCore rounds as silicon does: no keyword of rounding reaches inside, only `format`, `overflow` and
+    `result_rounding`, which are of the result.
+
+    Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums (with exact products
+    there are only the latter), and `log.first` has, for every result element, the first k of each event.
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j); docs/conventions.md has the
+    sites. Neither threads nor tiles nor memory layout change a bit.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> ones = np.ones(4096, np.float16)
+    >>> fs.matmul(ones, ones, accumulate=fs.Sequential(fs.FP16)), fs.matmul(ones, ones, accumulate="fp32")
+    (np.float16(2.048e+03), np.float32(4096.0))
+    >>> fs.matmul(ones, ones, accumulate="blocked(fp16, 128, fp32)", format="fp16")
+    np.float16(4.096e+03)
+
+    Block-scaled FP4, 16 elements a scale:
+
+    >>> a, b = fs.array(np.full((1, 32), 3.0), "e2m1"), fs.array(np.ones((32, 1)), "e2m1")
+    >>> scale_a, scale_b = fs.array([[1.0, 0.25]], "e4m3"), fs.array([[1.0], [1.0]], "e4m3")
+    >>> fs.matmul(a, b, accumulate="blackwell", scale_a=scale_a, scale_b=scale_b).item()  # 16 * 3 + 16 * 3 / 4
+    60.0
+    """
+    x, x_format, x_float = _matrix_operand(a, "a")
+    y, y_format, y_float = _matrix_operand(b, "b")
+    keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
+                     "random_bits": random_bits, "overflow": overflow}  # fmt: skip
+    batch = _batches(x, y)
+    how = None if accumulate is None else as_accumulation(accumulate)
+    block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
+    if how is not None:
+        how = fitted(how, x_format, y_format, None if format is None else as_format(format), block and block.of)
+    summing = settle(how, {x_format, y_format}, format, result_rounding, backend, keywords)
+    scales = _scale(alpha, "alpha"), _scale(beta, "beta")
+    if c is None and scales[1].value != 1:
+        raise ValueError(f"beta={beta!r} scales c, and there is no c")
+    addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
+    if out is not None:
+        out_codes(out, summing.format, batch.shape)
+    codes = _multiply(batch, x_format, y_format, addend, scales, block, summing)
+    return deliver(codes, summing.format, x_float or y_float or c_float, out)
+
+
+def _multiply(
+    batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
+    block: BlockScales | None, summing: Summing,
+) -> Codes:  # fmt: skip
+    plain = scales[0].value == 1 and (c is None or scales[1].value == 1)
+    inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
+    sums = summing.backend.accumulate(
+        (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
+        batch.pairs, summing.how, summing.manner, recording.wanted(), "matmul", scales=block,
+    )  # fmt: skip
+    recording.note_sums("matmul", sums, batch.shape)
+    codes = sums.codes.reshape(batch.shape)
+    if not plain:
+        codes = _scaled("matmul", codes, scales[0].operand, scales[1].operand, c, summing)
+    return finished("matmul", codes, summing)
+
+
+@stays_on_device
+def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
+    """The product of two vectors, or a product with one, as np.dot: the last axis of a with the last but one of b.
+
+    Parameters
+    ----------
+    a : array_like of floats, (..., K)
+    b : array_like of floats, (K,) or (K, N)
+    c, **how
+        As of `matmul`.
+
+    Returns
+    -------
+    scalar or array
+        (...,) for a vector b, (..., N) for a matrix.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `matmul`; also if b has more than two dimensions.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([1.0, 2.0**-9, 2.0**-9], "bf16")
+    >>> fs.dot(x, x, accumulate="bf16"), fs.dot(x, x, accumulate="exact(fp32)").item()
+    (FloatArray(1.0, BF16), 1.0000076293945312)
+    """
+    shape = read_floats(b, "b")[0].shape
+    if len(shape) > 2:
+        raise ValueError(f"b {shape} has more than two dimensions; use fs.matmul, which broadcasts stacks of matrices")
+    return matmul(a, b, c, **how)
+
+
+def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's spelling of a product: it keeps the operands' format when they have one in common, else the default."""
+
+    def spelled(a: Any, b: Any, **how: Any) -> Any:
+        formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
+        how.setdefault("format", formats.pop() if len(formats) == 1 else None)
+        return function(a, b, **how)
+
+    return spelled
+
+
+implements(np.matmul)(_keeping_format(matmul))
+implements(np.dot)(_keeping_format(dot))

@@ -1,0 +1,98 @@
+"""Operands of element-wise operations read, and results returned."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from floatsim.arrays import backends
+from floatsim.arrays import events as recording
+from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats, with_flags
+from floatsim.arrays.float_array import wrap
+from floatsim.arrays.options import How, resolve
+from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import Rounding, as_member
+
+__all__ = ["Operand", "check_shapes", "deliver", "no_scales", "operate", "quiet", "read_operands"]
+
+
+Operand: TypeAlias = tuple[Codes, FloatFormat]
+
+
+def _is_weak(x: Any) -> bool:
+    """Python's own numbers take the format of the arrays they meet (as in NumPy, NEP 50)."""
+    return type(x) in (int, float)
+
+
+def read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tuple[list[Operand], bool]:
+    """Codes and formats of the operands, and whether one was a FloatArray."""
+    operands: dict[str, Operand] = {}
+    float_array = False
+    for name, x in arguments.items():
+        if not _is_weak(x):
+            codes, fmt, is_float_array = read_floats(x, name)
+            float_array |= is_float_array
+            operands[name] = codes, fmt
+    formats = {fmt for _, fmt in operands.values()}
+    if len(formats) > 1 and result is None:
+        names = " and ".join(f"{name} is {fmt.name}" for name, (_, fmt) in operands.items())
+        other = next(name for name in reversed(operands))
+        raise TypeError(
+            f"mixed formats: {names}; name the result's with format=, or convert one: "
+            f"fs.array({other}, {operands[next(iter(operands))][1].name.lower()!r})"
+        )
+    weak = formats.pop() if len(formats) == 1 else result or FP64
+    for name, x in arguments.items():
+        if _is_weak(x):
+            operands[name] = operand_codes(x, weak, name), weak
+    return [operands[name] for name in arguments], float_array
+
+
+def no_scales(operation: str, *formats: FloatFormat) -> None:
+    for fmt in formats:
+        if fmt.is_scale:
+            raise TypeError(f"{operation}: {fmt.name} is a scale format, which has no arithmetic; fs.convert it first")
+
+
+def check_shapes(arguments: dict[str, Any], operands: list[Operand]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*(codes.shape for codes, _ in operands))
+    except ValueError:
+        shapes = ", ".join(f"{name} {codes.shape}" for name, (codes, _) in zip(arguments, operands, strict=True))
+        raise ValueError(f"the shapes do not broadcast: {shapes}") from None
+
+
+def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
+    """The result as the caller will see it, written into `out` if there is one."""
+    if out is None:
+        return wrap(codes, fmt, float_array)
+    out_codes(out, fmt, codes.shape)[...] = codes
+    return out
+
+
+def operate(operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, how: How) -> Any:
+    """One rounding operation, from what the user passed to what the user gets."""
+    manner = resolve(how)
+    named = None if format is None else as_format(format)
+    operands, float_array = read_operands(arguments, named)
+    fmt = named or operands[0][1]
+    no_scales(operation, fmt, *(source for _, source in operands))
+    shape = check_shapes(arguments, operands)
+    wanted = manner.return_flags or recording.recording()
+    target = None if out is None else out_codes(out, fmt, shape)
+    codes, events = backends.current().elementwise(operation, operands, fmt, manner, wanted, target)
+    if events is not None:  # before anything is written: out may be an operand
+        recording.note(operation, events, operands, (codes, fmt))
+    if target is not None and codes is not target:
+        target[...] = codes
+    result = wrap(codes, fmt, float_array) if out is None else out
+    return result if events is None else with_flags(result, events, manner)
+
+
+def quiet(how: How) -> Manner:
+    """The manner of an operation that rounds nothing: its keywords are checked, but no seed is due."""
+    if (rounding := how.get("rounding")) is not None:
+        as_member(Rounding, rounding, "rounding")
+    return resolve({**how, "rounding": Rounding.TIES_TO_EVEN})

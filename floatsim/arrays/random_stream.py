@@ -1,0 +1,48 @@
+"""Where the seeds of stochastic rounding come from."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypeAlias
+
+from floatsim.formats._validation import as_index
+
+__all__ = ["RandomStream", "SeedLike"]
+
+
+def checked_seed(seed: Any) -> int:
+    """`seed` as an integer below 2**64, or a TypeError or ValueError."""
+    return as_index(seed, "seed", 0, (1 << 64) - 1, "an integer or a RandomStream")
+
+
+class RandomStream:
+    """A seed that advances: every call that uses it draws new random numbers.
+
+    An integer `seed=` gives the same draws each call. In training that is wrong (the same elements would be rounded
+    up in every step), so pass one stream to all the calls. Threads may share a stream; each call gets its own seed.
+
+    >>> import floatsim as fs
+    >>> stream = fs.RandomStream(1)
+    >>> x = [1.03] * 8
+    >>> [int(fs.encode(x, "e4m3", rounding="SR", seed=stream).sum()) for _ in range(3)]
+    [449, 451, 451]
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = checked_seed(seed)
+        self.calls = 0
+        self._lock = threading.Lock()
+
+    def next_seed(self) -> int:
+        """The seed of the next call: SplitMix64's output for it."""
+        from floatsim.reference import split_seed
+
+        with self._lock:
+            self.calls += 1
+            return split_seed(self.seed, self.calls)
+
+    def __repr__(self) -> str:
+        return f"RandomStream({self.seed}), {self.calls} calls"
+
+
+SeedLike: TypeAlias = int | RandomStream

@@ -1,0 +1,671 @@
+"""Sums, means, norms and other reductions in which the format, the rounding and the order of every sum are chosen.
+
+The terms of a reduction are the elements along the reduced axes, in C order. `where` leaves elements out as if they
+were not there: lanes, blocks and trees are those of the elements that remain.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim import reference
+from floatsim.accumulation import (
+    Accumulation,
+    AccumulationLike,
+    Blocked,
+    Kahan,
+    Neumaier,
+    Pairwise,
+    ProductLeaf,
+    Sequential,
+    SplitK,
+    Strided,
+    fitted,
+    leaves,
+    rounds_stochastically,
+    settled,
+    tensor_cores,
+)
+from floatsim.arrays import events as recording
+from floatsim.arrays.accumulation_call import Summing, finished, settle
+from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats
+from floatsim.arrays.float_array import implements, wrap
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.linalg import dot
+from floatsim.arrays.operands import deliver
+from floatsim.arrays.random_stream import SeedLike
+from floatsim.formats import FP64, FloatFormat, FormatLike
+from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import Attributes, OverflowLike, Rounding, RoundingLike, TininessLike
+
+__all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
+
+Operand: TypeAlias = tuple[Codes, FloatFormat]
+Axes: TypeAlias = "int | tuple[int, ...] | None"
+
+
+class Summation(TypedDict, total=False):
+    """The keywords that every reduction takes.
+
+    accumulate : description, format or text
+        How the sum is carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
+        Sequential(FP64) for FP64 input, else Sequential(FP32).
+    format : format
+        The result's; one more rounding if it is not the accumulator's, which is the default.
+    rounding, daz, ftz, tininess, seed, random_bits
+        Of every rounding inside whose description does not say otherwise; None means the context's.
+    overflow, result_rounding
+        Of the last rounding, to the result's format, alone; inside, descriptions have an overflow of their own.
+    out : FloatArray or ndarray
+        Where to write the result.
+    backend : str
+        Who computes.
+    """
+
+    accumulate: AccumulationLike | None
+    format: FormatLike | None
+    rounding: RoundingLike | None
+    overflow: OverflowLike | None
+    result_rounding: RoundingLike | None
+    daz: bool | None
+    ftz: bool | None
+    tininess: TininessLike | None
+    seed: SeedLike | None
+    random_bits: int | None
+    out: Any
+    backend: str | None
+
+
+_OWN = ("accumulate", "format", "result_rounding", "out", "backend")
+
+
+# -- what is reduced ---------------------------------------------------------------------------------------------------
+
+
+class _Sums(NamedTuple):
+    """The codes of some results, and what happened on the way: see `recording.SumEvents`."""
+
+    codes: Codes
+    histograms: dict[str, NDArray[np.int64]]
+    first: dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The terms of every result, (K, cells), with the mask of those that take part; the shape of the results."""
+
+    codes: Codes
+    format: FloatFormat
+    mask: NDArray[np.bool_] | None
+    shape: tuple[int, ...]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many terms each result has."""
+        if self.mask is None:
+            return np.full(self.codes.shape[1], self.codes.shape[0], np.int64)
+        counts: NDArray[np.int64] = np.count_nonzero(self.mask, axis=0)
+        return counts
+
+
+def _axes(axis: Axes, ndim: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    if any(isinstance(i, bool | np.bool_ | float) for i in given):
+        raise TypeError(f"axis must be an integer or a tuple of integers, not {axis!r}")
+    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(given, ndim, "axis")))
+
+
+def _gather(x: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+    """(K, cells): the elements along the axes in C order; a view where that is possible."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    cells = int(np.prod([x.shape[i] for i in kept], dtype=np.int64))
+    return x.transpose(*kept, *axes).reshape(cells, x.size // cells if cells else 0).T
+
+
+def _terms(x: Operand, axis: Axes, keepdims: bool, where: Any) -> _Terms:
+    codes, fmt = x
+    axes = _axes(axis, codes.ndim)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(codes.shape) if keepdims or i not in axes)
+    mask = None
+    if where is not None and where is not True:
+        mask = _gather(_mask(where, codes.shape), axes)
+        mask = None if mask.all() else mask
+    return _Terms(_gather(codes, axes), fmt, mask, shape)
+
+
+def _mask(where: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    mask = np.asarray(where)
+    if mask.dtype != np.bool_:
+        raise TypeError(f"where must be True or False for each element, not {mask.dtype}")
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(f"where {mask.shape} does not fit x {shape}") from None
+
+
+def _read(x: Any, argument: str = "x") -> tuple[Operand, bool]:
+    codes, fmt, float_array = read_floats(x, argument)
+    if fmt.is_scale:
+        raise TypeError(f"{argument} is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
+    return (codes, fmt), float_array
+
+
+def _start(initial: Any, terms: _Terms) -> Operand | None:
+    """The start value of each result, (cells,); a Python number is exact."""
+    if initial is None:
+        return None
+    (codes, fmt), _ = _read(initial, "initial")
+    try:
+        return np.broadcast_to(codes, terms.shape).reshape(-1), fmt
+    except ValueError:
+        raise ValueError(f"initial {codes.shape} does not fit the result {terms.shape}") from None
+
+
+# -- groups of results that have as many terms -------------------------------------------------------------------------
+
+
+class _Group(NamedTuple):
+    """Some results of equally many terms: (K, cells) codes; which results; each term's place among all elements."""
+
+    codes: Codes
+    cells: NDArray[np.int64]
+    places: NDArray[np.int64] | None
+
+    def placed(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions among the terms as positions among all elements."""
+        if self.places is None or not len(self.places):
+            return k
+        return np.where(k < 0, -1, self.places[k, np.arange(len(k))])
+
+
+def _groups(terms: _Terms, one_by_one: bool) -> Iterator[_Group]:
+    """The results by how many terms they have, or each for itself: then its index is its draws'."""
+    cells = np.arange(terms.codes.shape[1], dtype=np.int64)
+    if terms.mask is None:
+        yield _Group(terms.codes, cells, None)
+        return
+    if (terms.mask == terms.mask[:, :1]).all():
+        rows = np.flatnonzero(terms.mask[:, 0])
+        yield _Group(terms.codes[rows], cells, np.broadcast_to(rows[:, np.newaxis], (len(rows), len(cells))))
+        return
+    rows = np.ascontiguousarray(terms.mask.T)
+    kept, places = terms.codes.T[rows], np.nonzero(rows)[1]  # those of each result one after the other
+    counts = terms.counts
+    starts = np.cumsum(counts) - counts
+    parts = list(cells[:, np.newaxis]) if one_by_one else [np.flatnonzero(counts == n) for n in np.unique(counts)]
+    for part in parts:
+        at = starts[part] + np.arange(counts[part[0]])[:, np.newaxis]
+        yield _Group(kept[at], part, places[at])
+
+
+Reduce: TypeAlias = Callable[[Codes, "Operand | None", int], _Sums]
+
+
+def _reduced(terms: _Terms, start: Operand | None, fmt: FloatFormat, draws: bool, reduce: Reduce) -> _Sums:
+    """Every result by `reduce`, which takes codes (K, cells), start values and the index of the first result."""
+    count = terms.codes.shape[1]
+    codes = np.zeros(count, fmt.code_dtype)
+    histograms: dict[str, NDArray[np.int64]] = {}
+    first: dict[str, NDArray[np.int64]] = {}
+    for group in _groups(terms, one_by_one=draws):
+        if not len(group.cells):
+            continue
+        own = None if start is None else (start[0][group.cells], start[1])
+        found = reduce(group.codes, own, int(group.cells[0]))
+        codes[group.cells] = found.codes.reshape(-1)
+        for site, histogram in found.histograms.items():
+            histograms[site] = histograms.get(site, 0) + histogram
+        for event, steps in found.first.items():
+            k = group.placed(steps.reshape(-1))
+            first.setdefault(event, np.full(count, -1, np.int64))[group.cells] = k
+    return _Sums(codes, histograms, first)
+
+
+# -- sums of terms, and what is made of them ---------------------------------------------------------------------------
+
+# seeds of what `var` rounds besides its last sum: see `reference.split_seed`
+MEAN, QUOTIENT, DIFFERENCES = 8, 9, 10
+
+
+def _draws(summing: Summing) -> bool:
+    return rounds_stochastically(summing.how) or summing.manner.attributes.rounding is Rounding.STOCHASTIC
+
+
+def _summed(operation: str, terms: _Terms, start: Operand | None, summing: Summing) -> Operand:
+    """The sums, of the results' shape, in the description's format."""
+    how, wanted = summing.how, recording.wanted()
+    pair = np.zeros((1, 2), np.int64)
+
+    def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
+        a, b = (codes, terms.format), None
+        if tensor_cores(how):
+            ones = np.full((1, 1, len(codes)), operand_codes(1.0, terms.format, "one"))
+            a, b = (ones, terms.format), (codes[np.newaxis], terms.format)
+        c = None if start is None else (start[0].reshape(1, 1, -1), start[1])
+        return summing.backend.accumulate(a, b, c, pair, how, summing.manner, wanted, operation, base)
+
+    sums = _reduced(terms, start, how.result_format, _draws(summing), reduce)
+    recording.note_sums(operation, sums, terms.shape)
+    return sums.codes.reshape(terms.shape), how.result_format
+
+
+def _sum_of_squares(operation: str, terms: _Terms, summing: Summing) -> Operand:
+    """As `_summed`, of each term's product with itself."""
+    how, wanted = summing.how, recording.wanted()
+    leaf = _leaf_of_terms(how)
+    if not wanted and not _draws(summing) and isinstance(leaf, ProductLeaf) and leaf.product is not None:
+        manner = replace(summing.manner, attributes=settled(leaf, summing.manner.attributes)[1])
+        x = terms.codes.T, terms.format  # as it lies in memory
+        squares, _ = summing.backend.elementwise("multiply", [x, x], leaf.product, manner, False)
+        return _summed(operation, replace(terms, codes=squares.T, format=leaf.product), None, summing)
+
+    def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
+        rows = np.ascontiguousarray(codes.T)
+        pairs = np.stack([np.arange(len(rows))] * 2, axis=1)
+        a, b = (rows[:, np.newaxis], terms.format), (rows[:, :, np.newaxis], terms.format)
+        return summing.backend.accumulate(a, b, None, pairs, how, summing.manner, wanted, operation, base)
+
+    sums = _reduced(terms, None, how.result_format, _draws(summing), reduce)
+    recording.note_sums(operation, sums, terms.shape)
+    return sums.codes.reshape(terms.shape), how.result_format
+
+
+def _leaf_of_terms(how: Accumulation) -> Accumulation:
+    """The innermost description: the one that sees the terms themselves."""
+    return _leaf_of_terms(how.inner) if isinstance(how, Strided | Blocked | SplitK) else how
+
+
+def _last_leaf(summing: Summing) -> tuple[FloatFormat, Attributes]:
+    """The outermost accumulator's format and manner."""
+    ends = leaves(summing.how)  # none: a matrix unit, which has no manner of its own
+    manner = settled(ends[-1], summing.manner.attributes)[0] if ends else Attributes()
+    return summing.how.result_format, manner
+
+
+def _rounded(
+    name: str, site: str, operands: list[Operand], fmt: FloatFormat, summing: Summing, manner: Manner
+) -> Operand:
+    """One operation on all results, told to the records as `site`."""
+    codes, events = summing.backend.elementwise(name, operands, fmt, manner, bool(recording.wanted()))
+    if events is not None:
+        recording.note(site, events, operands, (codes, fmt))
+    return codes, fmt
+
+
+def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
+    """Exact integers, as FP64."""
+    return n.reshape(shape).astype(np.float64).view(np.uint64), FP64
+
+
+# -- keywords ----------------------------------------------------------------------------------------------------------
+
+
+def _settled(fmt: FloatFormat, how: Summation) -> tuple[Summing, Any]:
+    """The description and the manner, and `out`."""
+    for name in how:
+        if name not in Summation.__annotations__:
+            near = difflib.get_close_matches(name, Summation.__annotations__, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Summation.__annotations__)}"
+            raise TypeError(f"unknown keyword {name!r}; {hint}")
+    keywords: Any = {name: value for name, value in how.items() if name not in _OWN}
+    asked = how.get("format")
+    summing = settle(how.get("accumulate"), {fmt}, asked, how.get("result_rounding"), how.get("backend"), keywords)
+    if tensor_cores(summing.how):
+        exact = fitted(summing.how, fmt, fmt, summing.format if asked is not None else None)
+        summing = replace(summing, how=exact, format=summing.format if asked is not None else exact.result_format)
+    return summing, how.get("out")
+
+
+def _checked_out(out: Any, summing: Summing, shape: tuple[int, ...]) -> None:
+    if out is not None:
+        out_codes(out, summing.format, shape)
+
+
+def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulation, why: str) -> None:
+    if not isinstance(how, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{operation} {why}: accumulate must be {names}, not {how}")
+
+
+# -- the public functions ----------------------------------------------------------------------------------------------
+
+
+@stays_on_device
+def sum(
+    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    **how: Unpack[Summation],
+) -> Any:  # fmt: skip
+    """The sum of the elements along some axes, every rounding and the order as described.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        Along which; None means all. The terms are in C order, whatever the order of `axis` and the memory layout.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        Which elements are terms; the others are not there: orders, lanes and blocks are those of the rest.
+    initial : number or array_like of floats, optional
+        Enters the sum as `c` does that of `matmul`: as the seed of Sequential, Kahan and Neumaier (rounded to their
+        format), after the last add of Pairwise and Strided, as the seed of the outer sum of Blocked and SplitK, as one
+        more term of Exact.
+    **how
+        accumulate, format, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits, out, backend:
+        see `floatsim.arrays.reductions.Summation`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if x is one or the result's format has no dtype. No terms give `initial`, or +0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no float or no description, axes that x does not have, masks and start values that do not fit.
+
+    Notes
+    -----
+    Under `record`, "sum.sum" counts the roundings, and `log.first` has, for every result, the first k of each event:
+    the position along the reduced axes. Stochastic rounding draws for the flat index of the result.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> x = np.ones(4096, np.float16)
+    >>> fs.sum(x), fs.sum(x, accumulate="fp16"), fs.sum(x, accumulate="pairwise(fp16)")
+    (np.float32(4096.0), np.float16(2.048e+03), np.float16(4.096e+03))
+    """
+    operand, float_array = _read(x)
+    summing, out = _settled(operand[1], how)
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    start = _start(initial, terms)
+    _checked_out(out, summing, terms.shape)
+    codes, _ = _summed("sum", terms, start, summing)
+    return deliver(finished("sum", codes, summing), summing.format, float_array, out)
+
+
+def mean(
+    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
+) -> Any:  # fmt: skip
+    """The sum, as described, divided by the number of its terms: one rounding, to the result's format.
+
+    Parameters, errors and records as of `sum`; the division is "mean.result". No terms give NaN (0/0, INVALID).
+
+    >>> import floatsim as fs, numpy as np
+    >>> x = np.full(4096, 3, np.float16)
+    >>> fs.mean(x), fs.mean(x, accumulate="fp16")
+    (np.float32(3.0), np.float16(2.0))
+    """
+    operand, float_array = _read(x)
+    summing, out = _settled(operand[1], how)
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    _checked_out(out, summing, terms.shape)
+    total = _summed("mean", terms, None, summing)
+    count = _integers(terms.counts, terms.shape)
+    codes, fmt = _rounded("divide", "mean.result", [total, count], summing.format, summing, summing.result)
+    return deliver(codes, fmt, float_array, out)
+
+
+def norm(
+    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
+) -> Any:  # fmt: skip
+    """The Euclidean norm: the sum of x*x as described (products too), then its root, in one rounding each.
+
+    Parameters, errors and records as of `sum`; the root is "norm.result". Squares may overflow and underflow where the
+    norm does not.
+
+    >>> import floatsim as fs, numpy as np
+    >>> x = np.float16([300, 400])
+    >>> fs.norm(x), fs.norm(x, accumulate="fp16"), fs.norm(x, accumulate="sequential(fp16, product=fp32)")
+    (np.float32(500.0), np.float16(inf), np.float16(inf))
+    """
+    operand, float_array = _read(x)
+    summing, out = _settled(operand[1], how)
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    _checked_out(out, summing, terms.shape)
+    total = _sum_of_squares("norm", terms, summing)
+    codes, fmt = _rounded("sqrt", "norm.result", [total], summing.format, summing, summing.result)
+    return deliver(codes, fmt, float_array, out)
+
+
+def var(
+    x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
+) -> Any:  # fmt: skip
+    """The variance: the mean, then the sum of the squared differences from it, divided by the number of terms - ddof.
+
+    The mean is rounded to the accumulator's format, and so are the differences, in the accumulator's manner; then come
+    the sum of their squares as described (as in `norm`), and one division, rounded to the result's format.
+
+    Parameters
+    ----------
+    ddof : int
+        Subtracted from the number of terms; a difference below zero counts as zero, as in NumPy.
+    x, axis, keepdims, where, **how
+        As of `sum`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As `sum`. No terms give NaN (0/0, INVALID).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `sum`; also for a negative ddof, and a TensorCore that does not multiply what it returns.
+
+    Notes
+    -----
+    Under `record`: "var.mean.sum", "var.mean.result", "var.difference", "var.product", "var.sum" and "var.result".
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> fs.var(np.float16([1, 2, 3, 4]), ddof=1)
+    np.float32(1.6666666)
+    """
+    operand, float_array = _read(x)
+    summing, out = _settled(operand[1], how)
+    delta = as_index(ddof, "ddof", 0, (1 << 53) - 1)
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    _checked_out(out, summing, terms.shape)
+    _check_squares(summing)
+    differences = _differences(operand, axis, where, summing)
+    squares = _terms(differences, axis, keepdims, where)
+    total = _sum_of_squares("var", squares, summing)
+    count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
+    codes, fmt = _rounded("divide", "var.result", [total, count], summing.format, summing, summing.result)
+    return deliver(codes, fmt, float_array, out)
+
+
+def _check_squares(summing: Summing) -> None:
+    """Whether a matrix unit, if there is one, multiplies what its sums are rounded to."""
+    fmt = summing.how.result_format
+    for unit in tensor_cores(summing.how):
+        if not any(row.takes(fmt, fmt) for row in unit.architecture.instructions if row.name == unit.instruction):
+            raise ValueError(
+                f"var squares differences in the accumulator's format, {fmt}, which {unit} does not multiply; take "
+                "fs.mean, round the differences yourself, and sum their squares with fs.norm or fs.dot"
+            )
+
+
+def _differences(x: Operand, axis: Axes, where: Any, summing: Summing) -> Operand:
+    """x less its mean along the axes, both rounded in the outermost accumulator's format and manner."""
+    fmt, attributes = _last_leaf(summing)
+
+    def manner(number: int) -> Manner:
+        return replace(summing.manner, seed=reference.split_seed(summing.manner.seed, number))
+
+    terms = _terms(x, axis, True, where)
+    total = _summed("var.mean", terms, None, replace(summing, manner=manner(MEAN)))
+    count = _integers(terms.counts, terms.shape)
+    rounds = replace(manner(QUOTIENT), attributes=attributes)
+    average = _rounded("divide", "var.mean.result", [total, count], fmt, summing, rounds)
+    rounds = replace(manner(DIFFERENCES), attributes=attributes)
+    codes, events = summing.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
+    if events is None:
+        return codes, fmt
+    if where is None or where is True:
+        recording.note("var.difference", events, [x, average], (codes, fmt))
+    else:
+        used = np.broadcast_to(_mask(where, codes.shape), codes.shape)
+        operands = [(np.broadcast_to(y, codes.shape)[used], own) for y, own in (x, average)]
+        recording.note("var.difference", events[used], operands, (codes[used], fmt))
+    return codes, fmt
+
+
+def prod(
+    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    **how: Unpack[Summation],
+) -> Any:  # fmt: skip
+    """The product of the elements along some axes, in order or along a tree.
+
+    Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: a tree of
+    products, as its sums; then round(product * initial). Other descriptions do not multiply. Parameters and errors
+    otherwise as of `sum`; under `record`, "prod.product" counts the roundings. No terms give `initial`, or 1.
+
+    >>> import floatsim as fs, numpy as np
+    >>> x = np.float16([300, 300, 0.01])
+    >>> fs.prod(x), fs.prod(x, accumulate="fp16"), fs.prod(x[::-1], accumulate="fp16")
+    (np.float32(900.19226), np.float16(inf), np.float16(900.0))
+    """
+    operand, float_array = _read(x)
+    summing, out = _settled(operand[1], how)
+    _only("prod", (Sequential, Pairwise), summing.how, "multiplies in order or along a tree")
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    start = _start(initial, terms)
+    _checked_out(out, summing, terms.shape)
+    wanted = recording.wanted()
+
+    def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
+        first = None if start is None else (start[0].reshape(1, -1), start[1])
+        return summing.backend.multiply_all(codes, terms.format, first, summing.how, summing.manner, wanted, base)
+
+    products = _reduced(terms, start, summing.how.result_format, _draws(summing), reduce)
+    recording.note_sums("prod", products, terms.shape)
+    codes = finished("prod", products.codes.reshape(terms.shape), summing)
+    return deliver(codes, summing.format, float_array, out)
+
+
+def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
+    """The running sum: element k is the sum of the elements 0 to k, as `sum` gives it with the same description.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        As of `sum`.
+    axis : int, optional
+        Along which; None flattens x.
+    **how
+        As of `sum`. The description must add in order: Sequential, Kahan or Neumaier, whose last rounding, of s + comp,
+        every element has for itself.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        Of x's shape, or flat without an axis.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `sum`; also for other descriptions.
+
+    Notes
+    -----
+    Under `record`, "cumsum.sum"; `log.first` has the first k of each event up to every element. Draws are for the index
+    of the whole sum, so that an element is what `sum` gives for its terms.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.cumsum(fs.array([16.0, 0.5, 1.0, 1.0], "e4m3"), accumulate="e4m3")
+    FloatArray([16.0, 16.0, 16.0, 16.0], E4M3)
+    """
+    operand, float_array = _read(x)
+    summing, out = _settled(operand[1], how)
+    _only("cumsum", (Sequential, Kahan, Neumaier), summing.how, "adds in order")
+    codes, fmt = operand
+    if axis is None:
+        codes, axis = codes.reshape(-1), 0
+    (axis,) = _axes(as_index(axis, "axis", -(1 << 31), 1 << 31), codes.ndim)
+    _checked_out(out, summing, codes.shape)
+    found = summing.backend.running_sums(_gather(codes, (axis,)), fmt, summing.how, summing.manner, recording.wanted())
+    kept = [n for i, n in enumerate(codes.shape) if i != axis]
+
+    def placed(table: NDArray[Any]) -> NDArray[Any]:
+        return np.moveaxis(table.T.reshape(*kept, codes.shape[axis]), -1, axis)
+
+    first = {}
+    for event, k in found.first.items():
+        steps = np.arange(codes.shape[axis])[:, np.newaxis]
+        first[event] = placed(np.where(k <= steps, k, -1))
+    recording.note_sums("cumsum", _Sums(found.codes, found.histograms, first), codes.shape)
+    return deliver(finished("cumsum", placed(found.codes), summing), summing.format, float_array, out)
+
+
+def vdot(a: Any, b: Any, **how: Any) -> Any:
+    """The dot product of two arrays of equal size, flattened in C order; otherwise as `dot`.
+
+    >>> import floatsim as fs, numpy as np
+    >>> fs.vdot(np.ones((2, 3), np.float16), np.full((3, 2), 2, np.float16), accumulate="exact(fp16)")
+    np.float16(12.0)
+    """
+    (x, x_format), x_float = _read(a, "a")
+    (y, y_format), y_float = _read(b, "b")
+    if x.size != y.size:
+        raise ValueError(f"a {x.shape} and b {y.shape} have different sizes")
+    flat = (wrap(codes.reshape(-1), fmt, own) for codes, fmt, own in ((x, x_format, x_float), (y, y_format, y_float)))
+    return dot(*flat, **how)
+
+
+# -- NumPy's spellings -------------------------------------------------------------------------------------------------
+
+
+def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's spelling of a reduction: it keeps the operand's format."""
+
+    def spelled(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+        if dtype is not None:
+            raise TypeError(f"dtype={dtype!r}: FloatArrays take format=, in floatsim's functions of the same names")
+        how.setdefault("format", read_floats(a, "a")[1])
+        return function(a, axis, out=out, **how)
+
+    return spelled
+
+
+def _along_first_axis(spelled: Callable[..., Any]) -> Callable[..., Any]:
+    """As a ufunc's method, which reduces along the first axis unless told otherwise."""
+    return lambda a, axis=0, **how: spelled(a, axis, **how)
+
+
+for _function, _names in {
+    sum: (np.sum, np.add), mean: (np.mean, None), prod: (np.prod, np.multiply), var: (np.var, None),
+}.items():  # fmt: skip
+    _spelled = implements(_names[0])(_keeping_format(_function))
+    if _names[1] is not None:
+        implements((_names[1], "reduce"))(_along_first_axis(_spelled))
+implements((np.add, "accumulate"))(_along_first_axis(implements(np.cumsum)(_keeping_format(cumsum))))
+
+
+@implements(np.linalg.norm)
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    vectors = np.ndim(x) == 1 or isinstance(axis, int)
+    if not (ord is None or (ord == 2 and vectors)):
+        raise TypeError(f"ord={ord!r}: of norms there is the Euclidean one, of vectors and of all elements")
+    return _keeping_format(norm)(x, axis, keepdims=keepdims)
+
+
+@implements(np.vdot)
+def _vdot(a: Any, b: Any) -> Any:
+    formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
+    return vdot(a, b, format=formats.pop() if len(formats) == 1 else None)

@@ -1,0 +1,7 @@
+"""The command `floatsim`: one module for each group of commands."""
+
+from __future__ import annotations
+
+from floatsim.cli.main import app, main
+
+__all__ = ["app", "main"]

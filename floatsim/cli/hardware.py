@@ -1,0 +1,319 @@
+"""The commands about silicon: probe, compare, capture, check-silicon, bench-hardware. `floatsim.cli` names them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floatsim.cli.console import BadInputError, Json, bad_input, named_format, one_line, print_json, rich_console, track
+from floatsim.cli.matrix_files import READABLE, load_all
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from floatsim.hardware.comparison import Comparison
+    from floatsim.hardware.device import Device
+    from floatsim.hardware.protocol import Dots
+    from floatsim.hardware.session import Question
+
+__all__ = ["bench_hardware", "capture", "check_silicon", "compare", "probe", "the_card"]
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--instruction", "-i", help="Only these, with * for anything: 'wgmma.*', 'mma.m16n8k16 bf16*'."),
+]
+Rows = Annotated[int, typer.Option(min=10, help="Dot products of each instruction.")]
+Seed = Annotated[int, typer.Option(help="Of the inputs.")]
+Accumulate = Annotated[
+    str | None,
+    typer.Option("--accumulate", "-a", help="The sum that is emulated: hopper, 'tensorcore(ada, mma.m16n8k32)', fp32."),
+]
+
+_WITHOUT = (
+    "without one, `floatsim compare --against FILE` and `floatsim check-silicon PATH` hold the emulator against what "
+    "real cards have answered"
+)
+
+
+# -- a card ----------------------------------------------------------------------------------------------------------
+
+
+def the_card() -> Device:
+    """The card in this machine; a `BadInputError` that names what is missing."""
+    from floatsim.hardware.device import Device
+
+    try:
+        return Device()
+    except (RuntimeError, ImportError) as error:
+        raise BadInputError(f"{one_line(error)}; {_WITHOUT}") from None
+
+
+def _asked(card: Dots, only: Sequence[str] | None) -> list[Question]:
+    from floatsim.hardware.session import questions
+
+    try:
+        return questions(card, only or ())
+    except ValueError as error:
+        raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
+
+
+def _each(tasks: Sequence[Question]) -> Iterator[Question]:
+    return track(tasks, "asking")
+
+
+# -- floatsim probe --------------------------------------------------------------------------------------------------
+
+
+def probe(
+    only: Only = None,
+    emulated: Annotated[
+        str | None, typer.Option(help="Probe what the emulator makes of this architecture; no card is needed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Infer the models of a card's matrix instructions, and say whether the table's rows are theirs."""
+    from floatsim.hardware.session import probe_card
+
+    asked = _asked(the_card() if emulated is None else _emulated(emulated), only)
+    found = list(probe_card(_each(asked)))
+    if as_json:
+        print_json({"card": asked[0].card.card.name, "probes": [each.to_dict() for each in found]})
+    else:
+        console = rich_console()
+        for each in found:
+            console.print(f"{each}\n", soft_wrap=True)
+        equal = sum(bool(each.equal) for each in found)
+        console.print(f"{equal} of {len(found)} instructions of {asked[0].card.card.name} are as the table has them")
+    if not all(each.equal for each in found):
+        raise typer.Exit(1)
+
+
+def _emulated(arch: str) -> Dots:
+    from floatsim.hardware.session import emulated_card
+
+    try:
+        return emulated_card(arch)
+    except ValueError as error:
+        raise BadInputError(f"--emulated: {one_line(error)}") from None
+
+
+# -- floatsim compare ------------------------------------------------------------------------------------------------
+
+
+def compare(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Two matrices to multiply, a and b ({READABLE}). Default: a fixed set of inputs, for each "
+                            "instruction that the card has.", show_default=False),
+    ] = None,
+    accumulate: Accumulate = None,
+    fmt: Annotated[str | None, typer.Option("--format", "-f", help="Round both matrices to this format first.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Recorded outputs in place of a card: a file of `floatsim capture` or of the published "
+                          "outputs; with two matrices, a .npy file of their product."),
+    ] = None,
+    library: Annotated[
+        str | None, typer.Option(help="In place of the card's instructions what cublas, cupy or nvmath multiplies.")
+    ] = None,
+    compute: Annotated[str | None, typer.Option(help="The library's compute type: 32f, 16f, 32f_fast_tf32.")] = None,
+    only: Only = None,
+    rows: Rows = 20_000,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Silicon and emulator side by side, bit by bit. Exit code 1 if any bit differs."""
+    if files:
+        found = [_product(files, accumulate, fmt, against, library, compute)]
+    elif library is not None or compute is not None:
+        raise BadInputError("--library and --compute are of two matrices, and none are given")
+    elif fmt is not None:
+        raise BadInputError("--format is of two matrices, and none are given")
+    elif against is not None:
+        found = [checked.comparison for checked in _replayed(against, accumulate)]
+    elif accumulate is not None:
+        raise BadInputError("--accumulate is of two matrices, or of recordings: --against FILE")
+    else:
+        from floatsim.hardware.session import compare_card
+
+        found = list(compare_card(_each(_asked(the_card(), only)), rows, seed))
+    _report(found, as_json)
+
+
+def _product(
+    files: Sequence[str], accumulate: str | None, fmt: str | None, against: Path | None, library: str | None,
+    compute: str | None,
+) -> Comparison:  # fmt: skip
+    import numpy as np
+
+    import floatsim
+    from floatsim.hardware.api import compare as compare_matrices
+    from floatsim.hardware.compile.cupy_runtime import UnavailableError
+
+    matrices = list(load_all(files).values())
+    if len(matrices) != 2:
+        raise BadInputError(f"FILES: compare multiplies two matrices, and there are {len(matrices)}")
+    if accumulate is None:
+        raise BadInputError("--accumulate must say how the products are summed, such as --accumulate hopper")
+    if fmt is not None:
+        chosen = named_format(fmt, "--format")
+        matrices = [floatsim.array(x, chosen) for x in matrices]
+    other = None
+    if against is None:
+        the_card()
+    else:
+        try:
+            with against.open("rb") as file:  # np.load leaves a file open that it cannot read
+                other = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise BadInputError(f"--against: {against} cannot be read: {one_line(error)}") from None
+        if not isinstance(other, np.ndarray):
+            raise BadInputError(
+                f"--against: {against} must be a .npy file of one array, the product of the two matrices"
+            )
+    try:
+        return compare_matrices(*matrices, accumulate=accumulate, against=other, library=library, compute=compute)
+    except (ValueError, TypeError, UnavailableError) as error:
+        if wrong := re.match(r"against is (.+), the result (.+?);", str(error)):
+            raise _of_another_format(against, *wrong.groups()) from None
+        raise bad_input(error) from None
+
+
+def _of_another_format(against: Path | None, given: str, wanted: str) -> BadInputError:
+    """What to do with a file whose dtype is not the result's: functions have keywords for that, commands a file."""
+    dtype = named_format(wanted, "--against").dtype
+    if dtype is None or dtype.isbuiltin != 1:  # np.save forgets those of ml_dtypes
+        then = f"{wanted}, which a .npy file does not hold; fs.hardware.compare takes it as an array"
+    else:
+        then = f"{wanted}; save it as np.{dtype.name}, with .astype(np.{dtype.name}), if that changes no value"
+    return BadInputError(f"--against: {against} is {given}, and the result {then}")
+
+
+def _replayed(path: Path, accumulate: str | None) -> list[Any]:
+    from floatsim.hardware.captures.replay import check_silicon as replay
+
+    def progress(tasks: Sequence[Any]) -> Iterable[Any]:
+        return track(tasks, "replaying")
+
+    try:
+        return list(replay(path, accumulate, progress=progress))
+    except (ValueError, TypeError, OSError) as error:
+        raise bad_input(error) from None
+
+
+def _report(found: Sequence[Comparison], as_json: bool) -> None:
+    """Print comparisons, those that differ in full; and exit."""
+    equal = all(each.equal for each in found)
+    if as_json:
+        print_json({"equal": equal, "comparisons": [each.to_dict() for each in found]})
+    else:
+        console = rich_console()
+        if len(found) > 1:
+            console.print(_table(found))
+        for each in found:
+            if len(found) == 1 or not each.equal:
+                console.print(f"\n{each}" if len(found) > 1 else str(each), soft_wrap=True)
+        if len(found) > 1:
+            rows, wrong = sum(each.count for each in found), sum(not each.equal for each in found)
+            console.print(f"\n{len(found)} sets, {rows} rows: " + _differing(wrong))
+    if not equal:
+        raise typer.Exit(1)
+
+
+def _differing(sets: int) -> str:
+    return f"{sets} {'set differs' if sets == 1 else 'sets differ'}" if sets else "all equal"
+
+
+def _table(found: Sequence[Comparison]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("emulated", "against", "rows", "mismatches"):
+        table.add_column(head, justify="right" if head in ("rows", "mismatches") else "left")
+    for each in found:
+        n = each.mismatches
+        table.add_row(each.title, each.source, str(each.count), str(n), style="red" if n else None)
+    return table
+
+
+# -- floatsim capture ------------------------------------------------------------------------------------------------
+
+
+def capture(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the card's folder is to be.")],
+    only: Only = None,
+    rows: Rows = 20_000,
+    seed: Seed = 0,
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Write the inputs too, which others could make again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Record what the card's matrix instructions answer, for others to hold their models against."""
+    from floatsim.hardware.captures.write import capture as record
+
+    command = shlex.join(["floatsim", *sys.argv[1:]])
+    asked = _asked(the_card(), only)
+    try:
+        found = list(record(_each(asked), out, rows=rows, seed=seed, with_inputs=with_inputs, command=command))
+    except OSError as error:
+        raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
+    if as_json:
+        print_json({"recordings": [{"path": str(each.path), **each.header} for each in found]})
+        return
+    console = rich_console()
+    for each in found:
+        console.print(f"{each.path}: {each.unit}, {len(each.d)} dot products", soft_wrap=True)
+
+
+# -- floatsim check-silicon ------------------------------------------------------------------------------------------
+
+
+def check_silicon(
+    path: Annotated[Path, typer.Argument(help="A recording of `floatsim capture` or published outputs; or a folder.")],
+    accumulate: Accumulate = None,
+    as_json: Json = False,
+) -> None:
+    """Replay what real cards have answered against the emulator. Exit code 1 if any bit differs."""
+    _report([checked.comparison for checked in _replayed(path, accumulate)], as_json)
+
+
+# -- floatsim bench-hardware -----------------------------------------------------------------------------------------
+
+
+def bench_hardware(
+    only: Only = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Of each measurement; the median counts.")] = 20,
+    libraries: Annotated[bool, typer.Option(help="Time cuBLAS, and nvmath where it is installed, too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """How fast the card's matrix instructions and libraries are, in TFLOP/s, against its data sheet."""
+    from floatsim.hardware.throughput import Rates, measure, tasks
+
+    card = the_card()
+    try:
+        asked = tasks(card, only or (), libraries)
+    except ValueError as error:
+        raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
+    found = Rates(card.card, tuple(measure(card, track(asked, "timing"), repeats)))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("", "TFLOP/s", "data sheet", "share", "of BF16"):
+        table.add_column(head, justify="right" if head else "left")
+    for row in found.rows():
+        table.add_row(*row)
+    console = rich_console()
+    console.print(card.card.name)
+    console.print(table)
+    sources = ", ".join(dict.fromkeys(rate.source for rate in found.rates if rate.source))
+    console.print(f"data sheet: {sources or 'none is in the table for this card'}; dense matrices", style="dim")

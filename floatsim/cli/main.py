@@ -1,0 +1,418 @@
+"""The command `floatsim`: look at numbers, formats, and what happens to real matrices.
+
+Exit codes: 0 yes, 1 "they differ", 2 bad input (one line on stderr says what). With `--json`, stdout is JSON alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+import floatsim
+import floatsim.cli.hardware as hardware_commands
+from floatsim.cli.console import (
+    BadInputError,
+    Json,
+    bad_input,
+    named_format,
+    named_formats_of,
+    one_line,
+    print_json,
+    rich_console,
+    split,
+    track,
+)
+from floatsim.cli.matrix_files import READABLE, load_all
+from floatsim.formats import FloatFormat, as_format, named_formats
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="floatsim",
+    help="Low-precision floating point, bit for bit.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# -- floatsim formats ------------------------------------------------------------------------------------------------
+
+
+def _format_facts(fmt: FloatFormat) -> dict[str, Any]:
+    return {
+        "name": fmt.name,
+        "bits": fmt.bits,
+        "layout": fmt.layout,
+        "exponent_bits": fmt.exponent_bits,
+        "trailing_bits": fmt.trailing_bits,
+        "precision": fmt.precision,
+        "bias": fmt.bias,
+        "emin": fmt.emin,
+        "emax": fmt.emax,
+        "max": fmt.max,
+        "smallest_normal": fmt.smallest_normal,
+        "smallest_subnormal": fmt.smallest_subnormal if fmt.has_subnormals else None,
+        "eps": fmt.eps,
+        "has_infinity": fmt.has_infinity,
+        "has_nan": fmt.has_nan,
+        "has_signed_zero": fmt.has_signed_zero,
+        "dtype": fmt.dtype.name if fmt.dtype is not None else None,
+    }
+
+
+@app.command("formats")
+def formats_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which ones, as bf16 or ieee(4,3). Default: all.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The table of formats: layout, range, precision, special values."""
+    from rich.table import Table
+
+    chosen = named_formats_of(names, "NAMES") if names else list(named_formats())
+    if as_json:
+        print_json({"formats": [_format_facts(fmt) for fmt in chosen]})
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("format", "bits", "layout", "p", "exponents", "max", "smallest\nnormal", "smallest\nsubnormal", "eps"):
+        table.add_column(head, justify="left" if head in ("format", "layout") else "right", vertical="bottom")
+    table.add_column("special values", vertical="bottom")
+    for fmt in chosen:
+        special = [word for word, has in (("inf", fmt.has_infinity), ("NaN", fmt.has_nan)) if has]
+        special.append("-0" if fmt.has_signed_zero else "no zero" if fmt.is_scale else "no -0")
+        table.add_row(
+            fmt.name, str(fmt.bits), f"{int(fmt.signed)}+{fmt.exponent_bits}+{fmt.trailing_bits}", str(fmt.precision),
+            f"{fmt.emin}..{fmt.emax}", f"{fmt.max:.5g}", f"{fmt.smallest_normal:.3g}",
+            f"{fmt.smallest_subnormal:.3g}" if fmt.has_subnormals else "none", f"{fmt.eps:.3g}", " ".join(special),
+        )  # fmt: skip
+    console = rich_console()
+    console.print(table)
+    console.print("layout: sign + exponent + trailing significand bits; p counts the hidden bit too", style="dim")
+
+
+# -- floatsim show ---------------------------------------------------------------------------------------------------
+
+_SHOWN = ("fp32", "tf32", "fp16", "bf16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1")
+_FLAGS = {"invalid": 16, "divide_by_zero": 8, "overflow": 4, "underflow": 2, "inexact": 1}
+
+
+def _exact(value: str) -> Fraction | None:
+    """The number that a text means, exactly; None for infinities, NaN, and what is too long to hold."""
+    try:
+        if "x" not in value.lower():
+            return (
+                Fraction(value) if len(value) < 400 and abs(int(value.lower().partition("e")[2] or 0)) < 5000 else None
+            )
+        mantissa, _, exponent = value.lower().partition("p")
+        whole, _, part = mantissa.replace("0x", "").partition(".")
+        return Fraction(int(whole + part, 16)) * Fraction(2) ** (int(exponent or 0) - 4 * len(part))
+    except ValueError:
+        return None
+
+
+def _number(x: Fraction, digits: int = 6) -> float | str:
+    """As a float where that is accurate; else, beyond float64's normal range, as text: "-1e-400"."""
+    if x == 0 or sys.float_info.min <= abs(x) <= sys.float_info.max:
+        return float(x)
+    with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
+        return f"{(Decimal(x.numerator) / Decimal(x.denominator)).normalize():g}"
+
+
+def _signed(x: float | str, spec: str) -> str:
+    return f"{x:{spec}}" if isinstance(x, float) else x if x.startswith("-") else f"+{x}"
+
+
+def _bits(code: int, fmt: FloatFormat) -> str:
+    """The code's bits, in groups: sign, exponent, trailing significand."""
+    bits = iter(f"{code:0{fmt.bits}b}")
+    return " ".join("".join(next(bits) for _ in group) for group in fmt.layout.split())
+
+
+def _number_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
+    from floatsim.arrays.conversion import decode
+
+    value = float(decode(code, fmt))
+    facts = {"code": f"0x{code:0{(fmt.bits + 3) // 4}X}", "bits": _bits(code, fmt), "value": value,
+             "hex": value.hex() if math.isfinite(value) else str(value)}  # fmt: skip
+    return facts | ({"nan": _nan_facts(code, fmt)} if math.isnan(value) else {})
+
+
+def _nan_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
+    """Quiet or signalling, and the payload: the trailing bits below the quiet bit. None where there is no quiet bit."""
+    from floatsim import reference
+
+    quiet = reference.decode(code, fmt).kind is not reference.Kind.SIGNALING_NAN
+    return {"quiet": quiet, "payload": code & ((1 << fmt.trailing_bits - 1) - 1) if fmt.has_infinity else None}
+
+
+def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
+    from floatsim.arrays.arithmetic import next_down, next_up
+    from floatsim.arrays.conversion import decode
+    from floatsim.arrays.float_array import from_codes
+
+    if fmt.is_scale or math.isnan(float(decode(code, fmt))):
+        return None
+    move = next_up if up else next_down
+    return _number_facts(int(move(from_codes([code], fmt)).codes[0]), fmt)
+
+
+def _rounded(value: str, fmt: FloatFormat, rounding: str | None, seed: int | None) -> dict[str, Any]:
+    """What one format makes of a number, with its neighbours and the error."""
+    from floatsim.arrays.conversion import encode
+    from floatsim.arrays.ulps import ulp
+
+    code, flags = encode(value, fmt, rounding=rounding, seed=seed, return_flags=True)
+    facts = _number_facts(int(code), fmt)
+    exact, error, ulps = _exact(value), None, None
+    if exact is not None and math.isfinite(facts["value"]):
+        difference = Fraction(facts["value"]) - exact
+        error = _number(difference)
+        if not fmt.is_scale:
+            ulps = _number(difference / Fraction(float(ulp(facts["value"], fmt))), 3)
+    return {
+        "format": fmt.name, **facts, "error": error, "error_ulps": ulps,
+        "below": _neighbour(int(code), fmt, up=False), "above": _neighbour(int(code), fmt, up=True),
+        "flags": [name for name, bit in _FLAGS.items() if int(flags) & bit],
+    }  # fmt: skip
+
+
+def _coloured_bits(bits: str, fmt: FloatFormat) -> Any:
+    from rich.text import Text
+
+    text, colours = Text(), iter(("red", "blue", "green") if fmt.signed else ("blue", "green"))
+    for group in bits.split():
+        text.append(group, next(colours)).append(" ")
+    text.rstrip()
+    return text
+
+
+def _plain(value: float) -> str:
+    """The shortest decimal text that means this float64."""
+    text = repr(value)
+    return text.removesuffix(".0")
+
+
+def _error(row: dict[str, Any], spec: str) -> str:
+    if row["error"] is None:
+        return ""
+    return _signed(row["error"], spec) if row["error"] else "exact"
+
+
+def _value(row: dict[str, Any]) -> str:
+    """The value in decimal and in hexadecimal; of a NaN, what kind it is."""
+    if (nan := row.get("nan")) is None:
+        return f"{_plain(row['value'])}   = {row['hex']}"
+    payload = "" if nan["payload"] is None else f", payload {nan['payload']:#x}"
+    return f"NaN, {'quiet' if nan['quiet'] else 'signalling'}{payload}"
+
+
+def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]], explanation: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console, fmt = rich_console(), as_format(main["format"])
+    console.print(Text(f"{given} in {fmt.name}", "bold"))
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_row("  bits", Text.assemble(_coloured_bits(main["bits"], fmt), f"  {main['code']}"))
+    facts.add_row("  value", _value(main))
+    if main["error"] is not None:
+        ulps = f"   ({_signed(main['error_ulps'], '+.3g')} ulp)" if main["error_ulps"] else ""
+        facts.add_row("  error", _error(main, "+.6g") + ulps)
+    for side in ("above", "below"):
+        if main[side] is not None:
+            facts.add_row(f"  {side}", f"{_plain(main[side]['value'])}   {main[side]['code']}")
+    facts.add_row("  flags", ", ".join(main["flags"]) or "none")
+    console.print(facts)
+    if explanation:
+        console.print(Text(f"\n{explanation}"))
+    console.print()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("format", "code", "bits", "value", "error", "ulps", "flags"):
+        table.add_column(head, justify="right" if head in ("error", "ulps") else "left", overflow="fold")
+    for row in others:
+        ulps = _signed(row["error_ulps"], "+.2f") if row["error_ulps"] else ""
+        ulps = f"{row['error_ulps']:+.0e}" if ulps in ("+0.00", "-0.00") else ulps
+        table.add_row(row["format"], row["code"], _coloured_bits(row["bits"], as_format(row["format"])),
+                      _plain(row["value"]), _error(row, "+.2e"), ulps, " ".join(row["flags"]))  # fmt: skip
+    console.print(table)
+
+
+@app.command()
+def show(
+    value: Annotated[
+        str | None, typer.Argument(help="A number: 0.1, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
+    ] = None,
+    fmt: Annotated[str, typer.Option("--format", "-f", help="The format to look at closely.")] = "fp32",
+    code: Annotated[str | None, typer.Option(help="Look at this code (0x3DCD, 0b..., 15821) of --format.")] = None,
+    rounding: Annotated[str | None, typer.Option(help="RNE, RTZ, toward_positive, ...: see fs.Rounding.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell the rounding step by step.")] = False,
+    as_json: Json = False,
+) -> None:
+    """One number: its bits, neighbours and error in a format, and all formats side by side."""
+    chosen = named_format(fmt, "--format")
+    if (value is None) == (code is None):
+        raise BadInputError(
+            "show takes a number or --code, one of them: `floatsim show 0.1` or `floatsim show --code 0x3DCD`"
+        )
+    given = (value or "").strip()
+    if code is not None:
+        itself = _number_facts(_code(code, chosen), chosen)
+        given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
+    formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
+    try:
+        main_row = _rounded(given, chosen, rounding, seed)
+        others = [_rounded(given, each, rounding, seed) for each in formats]
+        text = str(floatsim.explain_rounding(given, chosen, rounding=rounding, seed=seed)) if explain else ""
+    except ValueError as error:
+        raise bad_input(error) from None
+    if code is not None:  # the code itself, not rounded: a NaN keeps its own
+        main_row |= itself | {"flags": []}
+        others[formats.index(chosen)] = main_row
+    label = f"code {main_row['code']}" if code is not None else given
+    if as_json:
+        print_json({"given": label, "shown": main_row, "formats": others} | ({"steps": text} if text else {}))
+    else:
+        _print_shown(label, main_row, others, text)
+
+
+def _code(text: str, fmt: FloatFormat) -> int:
+    try:
+        number = int(text, 0)
+    except ValueError:
+        raise BadInputError(f"--code: {text!r} is no integer; write it as 0x3DCD, 0b1010 or 15821") from None
+    if not 0 <= number < 1 << fmt.bits:
+        raise BadInputError(f"--code: {text} does not fit the {fmt.bits} bits of {fmt.name}")
+    return number
+
+
+# -- floatsim survey -------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def survey(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME for one of several). "
+                            "Default: a network trained on the UCI digits.", show_default=False),
+    ] = None,
+    multiply: Annotated[
+        list[str] | None, typer.Option("--multiply", "-m", help="Which product, by the matrices' names: 'a.T @ b'.")
+    ] = None,
+    formats: Annotated[
+        list[str] | None, typer.Option("--format", "-f", help="Format of the inputs; several, or with commas.")
+    ] = None,
+    accumulate: Annotated[
+        list[str] | None,
+        typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
+                                                "`same` is the inputs' format, `tensorcore` every matrix unit. "
+                                                "Several, or with commas."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the picture (.png, .pdf, .svg).")] = Path(
+        "floatsim-survey.png"
+    ),
+    limit: Annotated[int, typer.Option(min=1, help="At most so many multiply-adds of each product.")] = 1 << 22,
+    rounding: Annotated[str | None, typer.Option(help="Of everything: RNE, RTZ, ..., SR (with --seed).")] = None,
+    overflow: Annotated[str | None, typer.Option(help="Of the inputs: infinity, saturate_finite, ...")] = None,
+    daz: Annotated[bool, typer.Option("--daz", help="Read subnormal operands as zeros.")] = False,
+    ftz: Annotated[bool, typer.Option("--ftz", help="Flush tiny results to zero.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Multiply real matrices in every format and accumulator; say what happened, and draw it."""
+    if not out.parent.is_dir():
+        raise BadInputError(f"--out: there is no folder {out.parent}")
+    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise BadInputError(f"--out: {out} must end in .png, .pdf or .svg")
+    tensors = load_all(files) if files else None
+    accumulators = [part for text in accumulate for part in split(text)] if accumulate else None
+    try:
+        with floatsim.context(rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, seed=seed):
+            report = floatsim.survey(
+                tensors, products=multiply or None, formats=named_formats_of(formats, "--format") if formats else None,
+                accumulators=accumulators, limit=limit, progress=track,
+            )  # fmt: skip
+    except (ValueError, TypeError) as error:
+        raise bad_input(error) from None
+    from floatsim.plot import survey_figure
+
+    try:
+        survey_figure(report).savefig(out)
+    except OSError as error:
+        raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
+    if as_json:
+        print_json({"floatsim": floatsim.__version__, **report.to_dict(), "picture": str(out.resolve())})
+        return
+    console = rich_console()
+    console.print(report)
+    console.print(f"\npicture: {out.resolve()}", soft_wrap=True)
+
+
+# -- silicon ---------------------------------------------------------------------------------------------------------
+
+for _command in (
+    hardware_commands.probe, hardware_commands.compare, hardware_commands.capture, hardware_commands.check_silicon,
+    hardware_commands.bench_hardware,
+):  # fmt: skip
+    app.command()(_command)
+
+
+# -- the door --------------------------------------------------------------------------------------------------------
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"floatsim {floatsim.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Low-precision floating point, bit for bit."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+_NEGATIVE = re.compile(r"^-(?=[.\d]|inf|nan)", re.IGNORECASE)  # a number, not an option: a space in front says so
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this version of typer keeps it
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 yes, 1 "they differ", 2 bad input.
+
+    >>> main(["--version"])
+    Traceback (most recent call last):
+    SystemExit: 0
+    """
+    code: Any = 2
+    try:
+        given = sys.argv[1:] if arguments is None else arguments
+        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], standalone_mode=False) or 0
+    except BadInputError as error:
+        print(f"floatsim: {one_line(error)}", file=sys.stderr)
+    except _CLICK_ERROR as error:
+        print(f"floatsim: {one_line(error.format_message()).rstrip('.')}; see `floatsim --help`", file=sys.stderr)
+        code = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        print("floatsim: interrupted", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        sys.stderr.close()
+        code = 0
+    sys.exit(code)

@@ -1,0 +1,163 @@
+"""When exact sums in float64 give the same bits as the general ones, and how they are called."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from floatsim_kernels.gemm import exact as gemm_exact
+from floatsim_kernels.gemm import float64 as gemm_doubles
+from floatsim_kernels.gemm import integer as sums
+from floatsim_kernels.runtime import simd as passes
+
+from floatsim.accumulation import Exact, Leaf
+from floatsim.emulator.dispatch import float64 as doubles
+from floatsim.emulator.dispatch.kernel import FastLeaf
+from floatsim.emulator.params import format_row, manner_row, rule_of
+from floatsim.emulator.proofs import can_round
+from floatsim.emulator.unpack import widen
+from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.value_sets import Terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["leaf_kernel"]
+
+_KEPT = 51
+"""How many bits of a sum are known, at least, before it is rounded."""
+_FARTHEST = 900
+"""The exponents of terms that leave room for the constants of the first and of the last level."""
+
+_NO_RULE = gemm_doubles.EXACT, 1.0, np.zeros(len(gemm_doubles.GRID_FIELDS))
+_NO_DIGITS = np.empty((0, 0))
+_NO_TERM = np.empty((0, 0, 0), np.uint64)
+_ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
+
+
+class _Range(NamedTuple):
+    """Exponents: terms are multiples of 2**low and below 2**high."""
+
+    low: int
+    high: int
+
+    @property
+    def fits(self) -> bool:
+        return self.low >= -_FARTHEST and self.high <= _FARTHEST
+
+
+class _Levels(NamedTuple):
+    """What the kernel needs to know of the levels."""
+
+    number: int
+    unit: int
+    width: int
+    high: int
+
+
+def _levels(terms: _Range, count: int) -> _Levels:
+    """The levels of a sum of `count` terms."""
+    more = count.bit_length()
+    if terms.high - terms.low + more <= FP64.precision:
+        return _Levels(1, terms.low, 1, terms.high)
+    width = FP64.precision - 2 - more
+    unit = terms.high + 1 - width  # a term is at most half of 2**width units of its first level
+    return _Levels(1 - (terms.low - unit) // width, unit, width, terms.high)
+
+
+def _extent(x: NDArray[np.float64]) -> tuple[int, int]:
+    """Exponents of the least and of the largest finite number, not zero; beyond every range for subnormals."""
+    magnitudes = x.view(np.uint64) & np.uint64(FP64.magnitude_mask)
+    numbers = magnitudes[(magnitudes != 0) & (magnitudes <= FP64.max_code)]
+    if not numbers.size:
+        return 0, 0
+    least, largest = (int(end) >> FP64.trailing_bits for end in (numbers.min(), numbers.max()))
+    return (least - FP64.bias if least else -2 * _FARTHEST), largest - FP64.bias
+
+
+class _Sums(NamedTuple):
+    """Exact sums of terms to a format, called as the kernels of `gemm_doubles` are."""
+
+    terms: Terms
+    fmt: FloatFormat
+    attributes: Attributes
+
+    @property
+    def in_floats(self) -> bool:
+        """Whether the last rounding is done in float64, too."""
+        stochastic = self.attributes.rounding is Rounding.STOCHASTIC
+        needed = self.fmt.precision + 2 + (32 if stochastic else 0)
+        return needed <= _KEPT and can_round(self.fmt, self.attributes)
+
+    @property
+    def _one(self) -> int:
+        """The bits of the number 1 that values are multiplied by: to the kernel they are products."""
+        return int(self.terms.b is None)
+
+    def _range(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> _Range:
+        static = _Range(self.terms.lowest, self.terms.highest + 1 + self._one)
+        if static.fits:
+            return static
+        (least_a, largest_a), (least_b, largest_b) = _extent(a), _extent(b)
+        return _Range(least_a + least_b + 2 - self.terms.precision - self._one, largest_a + largest_b + 2)
+
+    def __call__(
+        self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64], ranges: NDArray[np.int64],
+        index: NDArray[np.int64], seeds: NDArray[np.uint64],
+    ) -> None:  # fmt: skip
+        span, split = self._range(a, b), self.terms.precision > FP64.precision
+        if not span.fits or (split and not passes.HAS_MULTIPLY_ADD):
+            codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
+            whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
+            out[...] = self._by_integers(*codes, whole, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]
+            return
+        most_terms = int(((ranges[:, 1] - ranges[:, 0]) // ranges[:, 2]).max(initial=0)) + 1
+        levels = _levels(span, most_terms * (1 + split))
+        rule, sign, grid = rule_of(self.fmt, self.attributes) if self.in_floats else _NO_RULE
+        shape = (len(ranges), len(a), levels.number, b.shape[1])
+        digits = _NO_DIGITS if self.in_floats else np.empty((math.prod(shape[:3]), shape[3]))
+        gemm_exact.exact(
+            a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
+            span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
+            np.empty(gemm_exact.NOTES, np.int64), doubles.work_rows(gemm_exact.rows_of_work(levels.number), index),
+        )  # fmt: skip
+        if not self.in_floats:
+            self._add_digits(digits.reshape(shape), span, out, index, seeds)
+
+    def _add_digits(
+        self, digits: NDArray[np.float64], span: _Range, out: NDArray[np.float64], index: NDArray[np.int64],
+        seeds: NDArray[np.uint64],
+    ) -> None:  # fmt: skip
+        """The sums over the third axis; every row of the result is a matrix of its own to the general kernel."""
+        parts, rows, levels, columns = digits.shape
+        terms = np.ascontiguousarray(digits.swapaxes(0, 1)).view(np.uint64).reshape(rows, parts * levels, columns)
+        ones = np.broadcast_to(_ONE, (rows, 1, parts * levels))
+        starts = np.arange(parts, dtype=np.int64) * levels
+        ranges = np.stack([starts, starts + levels, np.ones_like(starts)], axis=1)
+        by_row = np.array([index[0], index[1], 0, index[2]])
+        out[...] = self._by_integers(ones, FP32, terms, span, ranges, by_row, seeds)[:, :, 0]
+
+    def _by_integers(
+        self, a: NDArray[np.uint64], a_format: FloatFormat, b: NDArray[np.uint64], span: _Range,
+        ranges: NDArray[np.int64], index: NDArray[np.int64], seeds: NDArray[np.uint64],
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """The general kernel's sums of codes, b's being float64's, as (ranges, batch, M, N) float64."""
+        shape = (a.shape[0], a.shape[1], b.shape[2])
+        codes = np.empty((len(ranges), *shape), np.uint64)
+        lowest = span.low - 240  # what a window of 128 bits needs below
+        limbs = np.zeros((span.high + 31 - lowest) // 32 + 8, np.int64)  # of 2**31 terms
+        sums.exact(
+            a, format_row(a_format), b, format_row(FP64), codes, format_row(self.fmt), manner_row(self.attributes),
+            ranges, seeds, index, np.zeros(a.shape[2], np.int64), np.zeros((2, 256), np.int64),
+            np.empty((0, *shape), np.int64), limbs, lowest, _NO_TERM, format_row(self.fmt),
+        )  # fmt: skip
+        return widen(codes.astype(self.fmt.code_dtype), self.fmt, FP64).astype(np.float64, copy=False)
+
+
+def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
+    """The kernel of an exact sum; None with DAZ."""
+    if not isinstance(leaf, Exact) or attributes.daz:
+        return None
+    return FastLeaf(FP64, _Sums(terms, leaf.format, attributes))

@@ -1,0 +1,216 @@
+"""Operations on arrays of codes, carried out by `kernels/`: formats and roundings become rows, arrays flat codes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from floatsim_kernels.elementwise import loops
+
+from floatsim.emulator import elementwise_fast as shortcuts
+from floatsim.emulator.params import format_row, manner_row
+from floatsim.formats import FP64, FloatFormat
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import Attributes, Rounding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb", "neighbour", "quantize", "scalb",
+    "to_integer", "total_order",
+]  # fmt: skip
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+Events: TypeAlias = "NDArray[np.uint8]"
+Operand: TypeAlias = tuple[Any, FloatFormat]
+
+
+def _draws(manner: Manner) -> NDArray[np.uint64]:
+    return np.array([manner.seed, manner.offset], dtype=np.uint64)
+
+
+def _flat(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array broadcast to `shape`, contiguous, one-dimensional."""
+    return np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype).reshape(-1)
+
+
+_U64 = np.dtype(np.uint64)
+
+
+def _working_dtype(formats: list[FloatFormat]) -> np.dtype[Any]:
+    """One dtype for all codes of a call, so that a kernel is compiled for four dtypes, not for every mixture."""
+    dtypes = {fmt.code_dtype for fmt in formats}
+    return dtypes.pop() if len(dtypes) == 1 else _U64
+
+
+_OPERATIONS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "add": (loops.add, (0,)),
+    "subtract": (loops.add, (1,)),
+    "multiply": (loops.multiply, ()),
+    "divide": (loops.divide, ()),
+    "remainder": (loops.remainder, (1,)),
+    "fmod": (loops.remainder, (0,)),
+    "minimum": (loops.extremum, (0, 0)),
+    "maximum": (loops.extremum, (1, 0)),
+    "minimum_number": (loops.extremum, (0, 1)),
+    "maximum_number": (loops.extremum, (1, 1)),
+    "convert": (loops.convert, ()),
+    "sqrt": (loops.sqrt, ()),
+    "fma": (loops.fma, ()),
+    "floor": (loops.rint, (Rounding.TOWARD_NEGATIVE.value, 0)),
+    "ceil": (loops.rint, (Rounding.TOWARD_POSITIVE.value, 0)),
+    "trunc": (loops.rint, (Rounding.TOWARD_ZERO.value, 0)),
+}
+
+
+def elementwise(
+    name: str,
+    operands: list[Operand],
+    fmt: FloatFormat,
+    manner: Manner,
+    want_events: bool = True,
+    out: Codes | None = None,
+) -> tuple[Codes, Events | None]:
+    """(codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes; no events if not wanted.
+
+    The codes may lie in `out`, of the result's shape, if that is given.
+    """
+    if not want_events and (direct := shortcuts.native(name, operands, fmt, manner)) is not None:
+        return direct, None
+    shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
+    sources = [source for _, source in operands]
+    dtype = _working_dtype([fmt, *sources])
+    flat = [_flat(codes, shape, dtype) for codes, _ in operands]
+    if not want_events and all(source == fmt for source in sources):
+        fast = out if out is not None and _may_write(out, flat) else np.empty(shape, dtype)
+        if shortcuts.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
+            return fast, None
+    extra: tuple[int, ...]
+    if name == "rint":
+        loop, extra = loops.rint, (manner.attributes.rounding.value, 1)
+    else:
+        loop, extra = _OPERATIONS[name]
+    arguments: list[Any] = []
+    for codes, source in zip(flat, sources, strict=True):
+        arguments += [codes, format_row(source)]
+    out, events = _results(shape, dtype)
+    loop(*arguments, *extra, out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events)
+    return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
+
+
+def _may_write(out: Codes, read: list[Codes]) -> bool:
+    """Whether a kernel may write to `out` directly while it reads the others."""
+    return out.flags.c_contiguous and not any(np.may_share_memory(out, codes) for codes in read)
+
+
+def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Events]:
+    return np.empty(math.prod(shape), dtype), np.empty(math.prod(shape), np.uint8)
+
+
+def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
+    """(codes in `fmt`, event bytes) of a conversion."""
+    converted, events = elementwise("convert", [(codes, source)], fmt, manner)
+    assert events is not None
+    return converted, events
+
+
+_EXACT = Manner(Attributes())
+
+
+def decode(codes: Codes, fmt: FloatFormat) -> NDArray[np.float64]:
+    """The values as float64, exact; every NaN as the canonical one."""
+    out, _ = convert(codes, fmt, FP64, _EXACT)
+    return out.view(np.float64)
+
+
+def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], manner: Manner) -> tuple[Codes, Events]:
+    """(codes, events) of codes * 2**n."""
+    shape = np.broadcast_shapes(codes.shape, n.shape)
+    out, events = _results(shape, fmt.code_dtype)
+    loops.scalb(
+        _flat(codes, shape, fmt.code_dtype), format_row(fmt), _flat(n, shape, np.dtype(np.int64)),
+        out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events,
+    )  # fmt: skip
+    return out.reshape(shape), events.reshape(shape)
+
+
+def to_integer(codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], manner: Manner) -> tuple[NDArray[Any], Events]:
+    """(integers, events), saturated to the dtype's range with INVALID."""
+    info = np.iinfo(dtype)
+    out, events = _results(codes.shape, _U64)
+    loops.to_integer(
+        _flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), np.uint64(-int(info.min)), np.uint64(info.max),
+        out, manner_row(manner.attributes), _draws(manner), events,
+    )  # fmt: skip
+    return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
+
+
+def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
+    """(codes, events) of an integer array, each rounded once."""
+    bits = n.astype(np.int64, copy=False).view(np.uint64) if n.dtype.kind == "i" else n.astype(np.uint64, copy=False)
+    negative = (n < 0).astype(np.uint8)
+    magnitude = np.where(negative, np.uint64(0) - bits, bits)
+    out, events = _results(n.shape, fmt.code_dtype)
+    loops.from_integer(
+        _flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64),
+        out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events,
+    )  # fmt: skip
+    return out.reshape(n.shape), events.reshape(n.shape)
+
+
+def compare(a: Operand, b: Operand, daz: bool, signaling: bool) -> tuple[NDArray[np.uint8], Events]:
+    """(0 less, 1 equal, 2 greater or 3 unordered; events)."""
+    shape = np.broadcast_shapes(a[0].shape, b[0].shape)
+    dtype = _working_dtype([a[1], b[1]])
+    out, events = _results(shape, np.dtype(np.uint8))
+    loops.compare(
+        _flat(a[0], shape, dtype), format_row(a[1]), _flat(b[0], shape, dtype), format_row(b[1]),
+        int(daz), int(signaling), out, events,
+    )  # fmt: skip
+    return out.reshape(shape), events.reshape(shape)
+
+
+def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Codes, Events]:
+    """(codes, events) of next_up or next_down."""
+    out, events = _results(codes.shape, fmt.code_dtype)
+    loops.neighbour(_flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), int(daz), int(up), out, events)
+    return out.reshape(codes.shape), events.reshape(codes.shape)
+
+
+def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
+    """The classes, as the numbers of `FloatClass`."""
+    out = np.empty(codes.size, np.uint8)
+    loops.classify(_flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), out)
+    return out.reshape(codes.shape)
+
+
+def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    """totalOrder(a, b) of two arrays of codes of one format."""
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    out = np.empty(math.prod(shape), np.bool_)
+    loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_row(fmt), out)
+    return out.reshape(shape)
+
+
+def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], Events]:
+    """(exponents, events)."""
+    out, events = np.empty(codes.size, np.int32), np.empty(codes.size, np.uint8)
+    loops.logb(_flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), int(daz), out, events)
+    return out.reshape(codes.shape), events.reshape(codes.shape)
+
+
+def quantize(
+    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, manner: Manner, want_events: bool, out: Codes
+) -> Events | None:
+    """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier; the event bytes if wanted."""
+    if not want_events:
+        direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
+        if shortcuts.quantize(_flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)):
+            if direct is not out:
+                out[...] = direct
+            return None
+    rounded, events = convert(codes, carrier, fmt, manner)
+    out[...] = convert(rounded, fmt, carrier, _EXACT)[0]
+    return events

@@ -1,0 +1,237 @@
+"""When a fast kernel gives the same bits as the general one, and how it is called.
+
+The fast kernels compute in hardware floats, so they run only while the processor's floating-point environment is the
+default one; and they report no events. Everything else goes through the general integer kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from floatsim_kernels.elementwise import packed
+from floatsim_kernels.elementwise import quantize as carriers
+from floatsim_kernels.runtime import cpu as machine
+
+from floatsim import reference
+from floatsim.emulator.proofs import is_narrow_packed
+from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import Attributes, Overflow, Rounding
+from floatsim.formats.value_sets import embeds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["elementwise", "native", "quantize"]
+
+
+class _Carrier(NamedTuple):
+    """The kernels of a carrier format, by family and rounding."""
+
+    dtype: Any
+    bias: int
+    trailing: int
+    added: dict[Rounding, Any]
+    shared: dict[Rounding, Any]
+
+
+_TIES_TO_EVEN, _TIES_TO_AWAY, _ZERO, _UP, _DOWN, _ODD, _STOCHASTIC = Rounding
+
+_CARRIERS = {
+    FP32: _Carrier(
+        np.uint32,
+        127,
+        23,
+        {
+            _TIES_TO_EVEN: (carriers.added32_ties_to_even, ()),
+            _TIES_TO_AWAY: (carriers.added32_ties_to_away, ()),
+            _ZERO: (carriers.added32_toward_zero, ()),
+            _UP: (carriers.added32_directed, (np.uint32(0),)),
+            _DOWN: (carriers.added32_directed, (np.uint32(1 << 31),)),
+            _ODD: (carriers.added32_to_odd, ()),
+            _STOCHASTIC: (carriers.added32_stochastic, ()),
+        },
+        {
+            _TIES_TO_EVEN: (carriers.shared32_nearest, (1,)),
+            _TIES_TO_AWAY: (carriers.shared32_nearest, (0,)),
+            _ZERO: (carriers.shared32_directed, (0, 0)),
+            _UP: (carriers.shared32_directed, (1, 0)),
+            _DOWN: (carriers.shared32_directed, (0, 1)),
+            _ODD: (carriers.shared32_to_odd, ()),
+            _STOCHASTIC: (carriers.shared32_stochastic, ()),
+        },
+    ),
+    FP64: _Carrier(
+        np.uint64,
+        1023,
+        52,
+        {
+            _TIES_TO_EVEN: (carriers.added64_ties_to_even, ()),
+            _TIES_TO_AWAY: (carriers.added64_ties_to_away, ()),
+            _ZERO: (carriers.added64_toward_zero, ()),
+            _UP: (carriers.added64_directed, (np.uint64(0),)),
+            _DOWN: (carriers.added64_directed, (np.uint64(1 << 63),)),
+            _ODD: (carriers.added64_to_odd, ()),
+            _STOCHASTIC: (carriers.added64_stochastic, ()),
+        },
+        {},
+    ),
+}
+
+
+def _is_plain(how: Attributes) -> bool:
+    return not (how.daz or how.ftz) and (how.rounding is not _STOCHASTIC or how.random_bits <= 32)
+
+
+@functools.lru_cache(maxsize=256)
+def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
+    """What the kernels of `carriers` need to know: see there."""
+    kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
+
+    def in_carrier(number: reference.Number) -> int:
+        """The carrier's code of what a number becomes in `fmt`."""
+        code, _ = reference.convert(number, fmt, how)
+        return reference.convert(reference.decode(code, fmt), carrier, Attributes())[0]
+
+    def power(exponent: int) -> int:
+        return exponent + kind.bias << kind.trailing
+
+    far = [reference.Number(reference.Kind.FINITE, sign, 1, 5000) for sign in (0, 1)]
+    infinite = [reference.Number(reference.Kind.INFINITE, sign) for sign in (0, 1)]
+    fields = {
+        "emin": power(fmt.emin),
+        "limit": power(fmt.emax + 2) - 1,
+        "below": fmt.trailing_bits << kind.trailing,
+        "above": kind.trailing - fmt.trailing_bits << kind.trailing,
+        "max": in_carrier(reference.decode(fmt.max_code, fmt)),
+        "overflow": in_carrier(far[0]),
+        "negative_overflow": in_carrier(far[1]),
+        "infinity": in_carrier(infinite[0]),
+        "negative_infinity": in_carrier(infinite[1]),
+        "nan": in_carrier(reference.NAN),
+        "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
+    }
+    row = np.array([fields[name] for name in carriers.GRID_FIELDS], dtype=kind.dtype)
+    row.flags.writeable = False
+    return row
+
+
+@functools.lru_cache(maxsize=256)
+def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
+    """Which family of `carriers` kernels rounds to this format exactly, if any."""
+    kind = _CARRIERS[carrier]
+    if fmt.is_scale or fmt.precision >= carrier.precision or fmt.emax > carrier.emax:
+        return None
+    if fmt.emin == carrier.emin:
+        # without trailing bits the last bit of a code is the exponent's, and tells nothing of odd and even
+        return "shared" if kind.shared and fmt.trailing_bits else None
+    # q and 2**32 / q, and C for the exponent above emax, must be normal numbers of the carrier
+    lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + kind.trailing - fmt.trailing_bits
+    return "added" if lowest + kind.bias >= 33 and highest <= kind.bias else None
+
+
+def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
+    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat); False if no fast kernel can."""
+    how = manner.attributes
+    if carrier not in _CARRIERS or not _is_plain(how):
+        return False
+    family = _family(carrier, fmt)
+    if family is None or not machine.environment_is_default():
+        return False
+    kernel, extra = getattr(_CARRIERS[carrier], family)[how.rounding]
+    arguments: tuple[Any, ...] = (codes, out, _grid(carrier, fmt, how.rounding, how.overflow))
+    if family == "shared":
+        arguments += (carrier.trailing_bits - fmt.trailing_bits,)
+    arguments += extra
+    if how.rounding is _STOCHASTIC:
+        arguments += (np.array([manner.seed, manner.offset], np.uint64), how.random_bits)
+    kernel(*arguments)
+    return True
+
+
+# -- packed codes ------------------------------------------------------------------------------------------------------
+
+_PACKED = {
+    "add": packed.ADD,
+    "subtract": packed.SUBTRACT,
+    "multiply": packed.MULTIPLY,
+    "divide": packed.DIVIDE,
+    "sqrt": packed.SQRT,
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
+    """What `packed.narrow` needs to know."""
+    shift = FP32.trailing_bits - fmt.trailing_bits
+
+    def power(exponent: int) -> int:
+        return exponent + FP32.bias << FP32.trailing_bits
+
+    nan, _ = reference.nan_result(fmt)
+    fields = {
+        "sign": fmt.sign_mask,
+        "magnitude": fmt.magnitude_mask,
+        "sign_shift": 32 - fmt.bits,
+        "shift": shift,
+        "scale": power(fmt.emin - FP32.emin),
+        "unscale": power(FP32.emin - fmt.emin),
+        "emin": power(fmt.emin),
+        "limit": power(fmt.emax + 2) - 1,
+        "above": shift << FP32.trailing_bits,
+        "max": int(np.float32(fmt.max).view(np.uint32)),
+        "max_code": fmt.max_code,
+        "infinite_operand": fmt.infinity_code or 0,  # 0 is no special code: there is no such operand
+        "infinity": reference.infinite_result(0, fmt),
+        "nan": nan,
+        "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
+    }
+    row = np.array([fields[name] for name in packed.NARROW_FIELDS], dtype=np.uint32)
+    row.flags.writeable = False
+    return row
+
+
+def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
+    """Write the result codes of an operation within one format to `out` (all flat); False if no fast kernel can."""
+    how = manner.attributes
+    if name not in _PACKED or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
+        return False
+    if how.daz or how.ftz or not machine.environment_is_default():
+        return False
+    arguments = (_PACKED[name], codes[0], codes[-1], out)
+    if fmt == FP16 and machine.has_f16c():
+        packed.half(*arguments)
+    elif fmt == BF16:
+        packed.bfloat(*arguments)
+    elif is_narrow_packed(fmt):
+        packed.narrow(*arguments, _narrow_row(fmt))
+    else:
+        return False
+    return True
+
+
+_NATIVE = {FP32: np.float32, FP64: np.float64}
+_UFUNCS: dict[str, Any] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt,
+}  # fmt: skip
+
+
+def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
+    """The result codes of an operation by the processor's own FP32 or FP64, on operands that fit; None if it cannot."""
+    if fmt not in _NATIVE or name not in _UFUNCS or not all(embeds(source, fmt) for _, source in operands):
+        return None
+    how = manner.attributes
+    if not _is_plain(how) or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
+        return None
+    if not machine.environment_is_default():
+        return None
+    from floatsim.emulator.unpack import widen  # which converts by `elements`, which is above this module
+
+    floats = (widen(codes, source, fmt).reshape(codes.shape) for codes, source in operands)
+    with np.errstate(all="ignore"):
+        result = np.asarray(_UFUNCS[name](*floats))
+    codes = result.view(fmt.code_dtype)
+    codes[np.isnan(result)] = fmt.canonical_nan
+    return codes

@@ -1,0 +1,146 @@
+"""Running sums, and products of many terms: what the machinery of sums does not do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from floatsim_kernels.reduce import scan as loops
+
+from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled, trees
+from floatsim.emulator.accumulate import FIRST_EVENTS, NEVER
+from floatsim.emulator.dispatch import vector as vectors
+from floatsim.emulator.params import format_row, manner_row
+from floatsim.formats import FP32, FloatFormat
+from floatsim.formats.call import Manner
+from floatsim.reference import split_seed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Scanned", "multiply_all", "running_sums"]
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+Indices: TypeAlias = "NDArray[np.int64]"
+Operand: TypeAlias = "tuple[Codes, FloatFormat]"
+
+LAST, SEED = 2, 4
+"""Seeds of a start value multiplied last, and of its rounding if it comes first: see `reference.split_seed`."""
+
+_ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
+_MASK = (1 << 64) - 1
+_PASSES = {Sequential: "sequential", Kahan: "kahan", Neumaier: "neumaier"}
+
+
+class Scanned(NamedTuple):
+    """Codes; with events wanted, histograms of event bytes by site, and the first k of every event in each column."""
+
+    codes: Codes
+    histograms: dict[str, Indices]
+    first: dict[str, Indices]
+
+
+class _Events:
+    """What the kernels count, and where; nothing if it is not wanted."""
+
+    def __init__(self, wanted: bool, columns: int) -> None:
+        self.wanted = wanted
+        self.counts = np.zeros(256, np.int64)
+        self.first = np.full((len(FIRST_EVENTS) if wanted else 0, columns), NEVER, np.int64)
+
+    def add(self, later: _Events, k: int) -> None:
+        """Those of what was rounded after the term k."""
+        self.counts += later.counts
+        np.minimum(self.first, np.where(later.first == NEVER, NEVER, k), out=self.first)
+
+    def scanned(self, site: str, codes: Codes) -> Scanned:
+        self.first[self.first == NEVER] = -1
+        flags = np.bincount(np.arange(256) & ~loops.NEW_NAN, self.counts, minlength=256).astype(np.int64)
+        sites = {site: flags} if self.wanted else {}
+        return Scanned(codes, sites, dict(zip(FIRST_EVENTS, self.first, strict=False)))
+
+
+def running_sums(
+    codes: Codes, fmt: FloatFormat, how: Sequential | Kahan | Neumaier, manner: Manner, wanted: frozenset[str]
+) -> Scanned:
+    """Sums of the first 1, 2, ... of the rows of codes, (K, columns), each as `accumulate` gives it."""
+    if not wanted and isinstance(how, Sequential):
+        fast = vectors.running_sums(how, np.ascontiguousarray(codes), fmt, manner.attributes)
+        if fast is not None:
+            return Scanned(fast, {}, {})
+    attributes, _ = settled(how, manner.attributes)
+    out, events = np.zeros(codes.shape, np.uint64), _Events(bool(wanted), codes.shape[1])
+    loops.running_sums(
+        loops.PASSES[_PASSES[type(how)]], isinstance(how, Kahan), codes.astype(np.uint64), format_row(fmt), out,
+        format_row(how.format), manner_row(attributes), np.uint64(manner.seed & _MASK), events.counts, events.first,
+    )  # fmt: skip
+    return events.scanned("sum", out.astype(how.format.code_dtype))
+
+
+@dataclass
+class _Products:
+    """Products in one leaf's format and manner, of columns whose first one has the index `base`."""
+
+    format: FloatFormat
+    manner: Manner
+    wanted: bool
+    columns: int
+    base: int
+    events: _Events = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.events = self._new_events()
+
+    def _new_events(self) -> _Events:
+        return _Events(self.wanted, self.columns)
+
+    def _common(self, seed: int, events: _Events) -> tuple[Any, ...]:
+        manner = format_row(self.format), manner_row(self.manner.attributes)
+        return *manner, np.uint64(seed & _MASK), self.base, events.counts, events.first
+
+    def chain(self, start: Operand, x: Operand, seed: int, after: int | None = None) -> Operand:
+        """start and the rows of x, one after the other; `after`: the k of all its events."""
+        out, events = np.zeros((1, self.columns), np.uint64), self.events if after is None else self._new_events()
+        loops.running_products(
+            _wide(x), format_row(x[1]), _wide(start), format_row(start[1]), out, *self._common(seed, events)
+        )
+        if after is not None:
+            self.events.add(events, after)
+        return out, self.format
+
+    def tree(self, name: str, x: Operand, seed: int) -> Operand:
+        out, program = np.zeros((1, self.columns), np.uint64), trees.program(name, len(x[0]))
+        depth = int(np.cumsum(1 - program.merges.astype(np.int64)).max() + program.merges.max())
+        rows = format_row(x[1]), program.order, program.merges, depth, format_row(FP32)
+        loops.tree_products(_wide(x), *rows, out, *self._common(seed, self.events))
+        return out, self.format
+
+
+def _wide(x: Operand) -> Codes:
+    return x[0].astype(np.uint64, copy=False)
+
+
+def multiply_all(
+    codes: Codes, fmt: FloatFormat, start: Operand | None, how: Sequential | Pairwise, manner: Manner,
+    wanted: frozenset[str], base: int = 0,
+) -> Scanned:  # fmt: skip
+    """Products of the columns of codes, (K, columns), and of a start value for each, (1, columns).
+
+    Sequential: acc = 1 or the start value, rounded; acc = round(acc * x), k ascending. Pairwise: a tree of products;
+    then the start value. Without terms: 1, or the start value, rounded.
+    """
+    attributes, _ = settled(how, manner.attributes)
+    columns, x = codes.shape[1], (codes, fmt)
+    products = _Products(how.format, replace(manner, attributes=attributes), bool(wanted), columns, base)
+    one = np.broadcast_to(_ONE, (1, columns)), FP32
+    if not len(codes) and start is None:
+        result = _Products(how.format, products.manner, False, columns, base).chain(one, one, 0)
+    elif isinstance(how, Sequential) or not len(codes):
+        first = one if start is None else products.chain(one, start, split_seed(manner.seed, SEED))
+        result = products.chain(first, x, manner.seed) if len(codes) else first
+    else:
+        result = products.tree(how.tree, x, manner.seed)
+        if start is not None:
+            result = products.chain(result, start, split_seed(manner.seed, LAST), after=len(codes) - 1)
+    return products.events.scanned("product", result[0][0].astype(how.format.code_dtype))

@@ -1,0 +1,168 @@
+"""A row of the table as kernel calls: dot products of whole tiles, with the bits of `reference.tensorcore.dot`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from floatsim_kernels.tensorcore import integer as integers
+
+from floatsim.emulator.dispatch import tensorcore_float32 as floats
+from floatsim.emulator.dispatch import tensorcore_float64 as doubles
+from floatsim.emulator.params import format_row, manner_row
+from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
+from floatsim.formats.rounding import Attributes
+from floatsim.tensorcore.instructions import (
+    EvenAndOdd,
+    ExactBlocks,
+    FlushedTree,
+    FmaChain,
+    FusedBlocks,
+    GroupedBlocks,
+    Instruction,
+    LateAccumulator,
+    TwoHalves,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BlockScales", "Matrix", "Record", "accumulate"]
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+Indices: TypeAlias = "NDArray[np.int64]"
+
+
+class Record(NamedTuple):
+    """What sums count, as the kernels of sums.py take it: where (K), counts (2, 256), first (events, batch, M, N)."""
+
+    where: Indices
+    counts: Indices
+    first: Indices
+
+
+def accumulate(
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices,
+    scales: BlockScales | None = None, record: Record | None = None,
+) -> None:  # fmt: skip
+    """Sums of products over each range of k, as the instruction gives them.
+
+    Parameters
+    ----------
+    row : Instruction
+        Which takes the operands' formats.
+    a, b : Matrix
+        (batch, M, K) and (batch, K, N).
+    out : (ranges, batch, M, N)
+        Codes of the row's output format, of its own dtype or as uint64, the accumulators: c on entry, D on exit.
+    ranges : (ranges, 2 or 3)
+        start and stop of each; if there is a step, it is 1. The instructions of a range begin at its start.
+    scales : BlockScales, optional
+        For an instruction that takes them. Ranges must start on a multiple of `every` then.
+    record : Record, optional
+        Filled in where given.
+    """
+    ranges = np.ascontiguousarray(ranges)
+    kernels = next((module for module in (floats, doubles) if module.can_do(row)), None) if record is None else None
+    if kernels is None:
+        wide = out.astype(np.uint64)
+        _in_integers(row, a, b, wide, ranges, scales, record)
+        out[...] = wide
+        return
+    for n in range(out.shape[1]):
+        one = slice(n, n + 1)
+        lines, stripes = (Matrix(x.codes[n], x.format, None if x.floats is None else x.floats[n]) for x in (a, b))
+        of_one = BlockScales(scales.a[n], scales.b[n], scales.of) if scales else None
+        failed = kernels.accumulate(row, lines, stripes, out[:, n], ranges, of_one)
+        for part, rows, columns in _pieces(failed, kernels.WIDTH, out.shape[3]):
+            some = np.ascontiguousarray(out[part, n, rows, columns], np.uint64)[np.newaxis, np.newaxis]
+            left, right = Matrix(a.codes[one, rows], a.format), Matrix(b.codes[one, :, columns], b.format)
+            cut = BlockScales(scales.a[one, rows], scales.b[one, :, columns], scales.of) if scales else None
+            _in_integers(row, left, right, some, ranges[part : part + 1], cut, None)
+            out[part, n, rows, columns] = some[0, 0]
+
+
+def _pieces(failed: NDArray[np.bool_], width: int, columns: int) -> Iterator[tuple[int, Any, slice]]:
+    """(range, rows, columns) of what the quick kernels left alone."""
+    if failed.all() and failed.size:
+        yield from ((part, slice(None), slice(0, columns)) for part in range(len(failed)))
+        return
+    for part, group in np.argwhere(failed.any(axis=1)).tolist():
+        yield part, np.flatnonzero(failed[part, :, group]), slice(group * width, (group + 1) * width)
+
+
+def _in_integers(
+    row: Instruction, a: Matrix, b: Matrix, out: NDArray[np.uint64], ranges: Indices, scales: BlockScales | None,
+    record: Record | None,
+) -> None:  # fmt: skip
+    if record is None:
+        terms = a.codes.shape[2]
+        record = Record(np.zeros(terms, np.int64), np.zeros((2, 256), np.int64), np.zeros((0, 0, 0, 0), np.int64))
+    left, right = as_read(row, a), as_read(row, b)
+    common = ranges, *record
+    fd = format_row(row.output)
+    model = row.model
+    bits = left[1].trailing_bits + right[1].trailing_bits
+    match model:
+        case FmaChain() | ExactBlocks() | FlushedTree():
+            kind, manner = _IEEE[type(model)]
+            operands = left[0], format_row(left[1]), right[0], format_row(right[1])
+            integers.ieee(kind, *operands, out, _model_row(row, 0, 0), fd, manner, *common)
+        case LateAccumulator():
+            integers.late(*decoded(left), *decoded(right), out, _model_row(row, bits, 0), fd, _TO_EVEN, *common)
+        case FusedBlocks() | TwoHalves():
+            block = model.block if isinstance(model, TwoHalves) else model
+            scale_bits, of_groups = 0, [_NO_SCALES] * 4
+            sa, ea, sb, eb = *decoded(left), *decoded(right)
+            if scales is not None:
+                of_rows, of_columns = decoded_scales(scales)
+                if isinstance(model, GroupedBlocks):
+                    repeat, scale_bits = scales.of.every // model.group, 2 * scales.of.format.trailing_bits
+                    of_groups = [*(x.repeat(repeat, 2) for x in of_rows), *(x.repeat(repeat, 1) for x in of_columns)]
+                else:  # powers of two, one for each block
+                    assert scales.of.every == row.block
+                    ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
+                    of_groups = [*of_rows, *of_columns]
+            rows = _model_row(row, bits, scale_bits), format_row(block.grid), fd
+            manner = manner_row(Attributes(block.rounding))
+            integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
+
+
+_TO_EVEN = manner_row(Attributes())
+_IEEE = {
+    FmaChain: (integers.CHAIN, _TO_EVEN),
+    ExactBlocks: (integers.EXACT, _TO_EVEN),
+    FlushedTree: (integers.FLUSHED_TREE, manner_row(Attributes(ftz=True))),
+}
+_NO_SCALES = np.zeros((0, 0, 0), np.int64)
+
+
+@functools.lru_cache(maxsize=256)
+def _model_row(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
+    """What the kernels need to know of a model."""
+    model = row.model.block if isinstance(row.model, TwoHalves) else row.model
+    fields = dict.fromkeys(integers.MODEL_FIELDS, 0)
+    fields |= {"terms": row.block, "k": row.k, "factor_bits": factor_bits, "scale_bits": scale_bits}
+    if isinstance(model, FusedBlocks):
+        fields |= {
+            "fraction_bits": model.fraction_bits,
+            "floor": model.floor,
+            "widened": row.output.trailing_bits - model.grid.trailing_bits,
+            "group": model.group if isinstance(model, GroupedBlocks) else 0,
+            "halves": int(isinstance(row.model, TwoHalves)),
+        }
+    if isinstance(model, LateAccumulator):
+        apart = int(isinstance(model, EvenAndOdd))
+        fields |= {"fraction_bits": model.fraction_bits, "floor": model.sum_bits, "apart": apart}
+    return np.array([fields[name] for name in integers.MODEL_FIELDS], np.int64)
+
+
+def _moved(exponents: Indices, scales: Indices, every: int, axis: int) -> Indices:
+    """The exponents of the elements, times scales that are powers of two. What is no finite number stays so."""
+    each = scales.repeat(every, axis=axis)
+    each = each[:, :, : exponents.shape[2]] if axis == 2 else each[:, : exponents.shape[1]]
+    special = np.maximum(exponents, each) >= integers.INFINITE
+    moved: Indices = np.where(special, exponents, exponents + each)
+    return moved

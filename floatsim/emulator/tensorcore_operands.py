@@ -1,0 +1,108 @@
+"""Operands of matrix units as the kernels want to see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from floatsim_kernels.tensorcore import integer as integers
+
+from floatsim.emulator import elementwise as elements
+from floatsim.emulator.params import format_row
+from floatsim.emulator.unpack import widen
+from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import Attributes
+from floatsim.tensorcore.instructions import Instruction, Scales, TwoHalves
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BlockScales", "Matrix", "as_read", "bits_read", "decoded", "decoded_scales", "floats_of", "store", "values_of",
+]  # fmt: skip
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
+Indices: TypeAlias = "NDArray[np.int64]"
+
+
+class Matrix(NamedTuple):
+    """Codes of a matrix or a stack of them, and their values as float32 where they are at hand."""
+
+    codes: Codes
+    format: FloatFormat
+    floats: NDArray[np.float32] | None = None
+
+
+class BlockScales(NamedTuple):
+    """Codes of the scales of a, (batch, M, ceil(K / every)), and of b, (batch, ceil(K / every), N)."""
+
+    a: Codes
+    b: Codes
+    of: Scales
+
+    def turned(self) -> BlockScales:
+        """Those of b.T @ a.T."""
+        return BlockScales(np.swapaxes(self.b, 1, 2), np.swapaxes(self.a, 1, 2), self.of)
+
+
+def floats_of(x: Matrix) -> NDArray[np.float32]:
+    """Its values, C-contiguous."""
+    known = x.floats
+    if known is None:
+        known = widen(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
+    return np.ascontiguousarray(known)
+
+
+def bits_read(row: Instruction) -> int:
+    """Those of a float32 that the instruction reads, as a mask: where it truncates, those of TF32."""
+    return 0xFFFFFFFF << (FP32.trailing_bits - TF32.trailing_bits if row.truncates else 0) & 0xFFFFFFFF
+
+
+def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:
+    """uint64 codes; FP32 ones truncated to TF32, or FP8 ones converted to FP16, where the instruction reads them so."""
+    codes, fmt = x.codes.astype(np.uint64, copy=False), x.format
+    if row.truncates and fmt == FP32:
+        return codes >> np.uint64(FP32.trailing_bits - TF32.trailing_bits), TF32
+    return _converted(codes, fmt, FP16) if isinstance(row.model, TwoHalves) else (codes, fmt)
+
+
+def _converted(codes: Codes, own: FloatFormat, fmt: FloatFormat) -> tuple[Codes, FloatFormat]:
+    converted, _ = elements.convert(codes.astype(own.code_dtype), own, fmt, Manner(Attributes()))
+    return converted.astype(np.uint64), fmt
+
+
+def decoded(operand: tuple[Codes, FloatFormat]) -> tuple[Indices, Indices]:
+    """Significands and exponents, of a matrix or a stack of them."""
+    codes, fmt = operand
+    stack = codes.astype(np.uint64, copy=False).reshape(-1, *codes.shape[-2:])
+    significands, exponents = np.empty(stack.shape, np.int64), np.empty(stack.shape, np.int64)
+    integers.significands(stack, format_row(fmt), significands, exponents)
+    return significands.reshape(codes.shape), exponents.reshape(codes.shape)
+
+
+def decoded_scales(scales: BlockScales) -> list[tuple[Indices, Indices]]:
+    """(significands, exponents) of the scales of a and of b; their signs are ignored."""
+    fmt = scales.of.format
+    magnitudes = (side.astype(np.uint64) & np.uint64(fmt.magnitude_mask) for side in (scales.a, scales.b))
+    return [decoded((side, fmt)) for side in magnitudes]
+
+
+def values_of(codes: Codes, fmt: FloatFormat) -> Floats:
+    """Accumulators as the floats that hold them: float64 for FP64, else float32; in the codes' memory, if they fit."""
+    own = np.ascontiguousarray(codes, fmt.code_dtype)
+    if fmt == FP16:
+        return own.view(np.float16).astype(np.float32)
+    return own.view(np.float64 if fmt == FP64 else np.float32)
+
+
+def store(sums: Floats, failed: NDArray[np.bool_], width: int, out: Codes, fmt: FloatFormat) -> None:
+    """Write the codes of what did not fail; `failed` has one mark for each `width` columns of a row."""
+    if np.may_share_memory(sums, out):  # there they are
+        return
+    codes = sums.astype(np.float16).view(np.uint16) if fmt == FP16 else sums.view(fmt.code_dtype)
+    if failed.any():
+        out[...] = np.where(failed.repeat(width, axis=2)[:, :, : out.shape[2]], out, codes)
+    else:
+        out[...] = codes

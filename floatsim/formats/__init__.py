@@ -1,0 +1,55 @@
+"""Number formats and roundings. Imports neither NumPy nor Numba."""
+
+from __future__ import annotations
+
+from floatsim.formats.format import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E3M4,
+    E4M3,
+    E4M3B11FNUZ,
+    E4M3FNUZ,
+    E4M3IEEE,
+    E5M2,
+    E5M2FNUZ,
+    E8M0,
+    FP16,
+    FP32,
+    FP64,
+    TF32,
+    FloatFormat,
+    FormatLike,
+    Specials,
+    as_format,
+    named_formats,
+)
+from floatsim.formats.rounding import (
+    ABSORBED,
+    DIVIDE_BY_ZERO,
+    FLAGS,
+    FLUSHED,
+    INEXACT,
+    INVALID,
+    OVERFLOW,
+    SUBNORMAL,
+    UNDERFLOW,
+    Attributes,
+    FloatClass,
+    Overflow,
+    OverflowLike,
+    Rounding,
+    RoundingLike,
+    Tininess,
+    TininessLike,
+    as_member,
+)
+
+__all__ = [
+    "ABSORBED", "BF16", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE",
+    "E5M2", "E5M2FNUZ", "E8M0", "FLAGS", "FLUSHED", "FP16", "FP32", "FP64", "INEXACT", "INVALID", "OVERFLOW",
+    "SUBNORMAL", "TF32", "UNDERFLOW", "Attributes", "FloatClass", "FloatFormat", "FormatLike", "Overflow",
+    "OverflowLike", "Rounding", "RoundingLike", "Specials", "Tininess", "TininessLike", "as_format", "as_member",
+    "named_formats",
+]  # fmt: skip

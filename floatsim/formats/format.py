@@ -1,0 +1,498 @@
+"""Number formats as data.
+
+A format is a *set of values and their codes*; how to round into it is said elsewhere (`floatsim.formats.rounding`).
+A `FloatFormat` holds a handful of parameters, and everything else is derived from them.
+
+Sources: IEEE 754-2019 clause 3 (binary interchange formats, precision p, emin, emax, bias); the OCP 8-bit
+Floating Point Specification 1.0 (E4M3, E5M2); the OCP Microscaling Formats Specification 1.0 (E3M2, E2M3,
+E2M1, E8M0); the "FNUZ" formats as AMD and ml_dtypes define them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import functools
+import math
+import re
+import struct
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from floatsim.formats._hashing import hashed_once
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BF16", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ",
+    "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "Specials", "as_format",
+    "named_formats",
+]  # fmt: skip
+
+
+class Specials(enum.Enum):
+    """Which codes of a format do not stand for finite numbers."""
+
+    IEEE = "ieee"
+    """The top exponent holds the infinities (trailing significand 0) and the NaNs (IEEE 754-2019, 3.4)."""
+    FN = "fn"
+    """No infinity; the one magnitude with all bits set is NaN (OCP E4M3)."""
+    FNUZ = "fnuz"
+    """No infinity and no negative zero; its code is the only NaN (AMD's and Graphcore's FP8)."""
+    FINITE = "finite"
+    """Every code is a finite number (OCP FP6 and FP4)."""
+    SCALE = "scale"
+    """Unsigned powers of two without a zero; the code with all bits set is NaN (OCP E8M0)."""
+
+
+@hashed_once
+@dataclass(frozen=True, repr=False)
+class FloatFormat:
+    """A binary floating-point format of at most 64 bits whose values are all float64 values.
+
+    Two formats are equal when they have the same codes for the same values; the name does not count.
+
+    Parameters
+    ----------
+    name : str
+        What the format is called in tables and messages.
+    exponent_bits : int
+        Width w of the exponent field, 1 to 11.
+    trailing_bits : int
+        Width t of the trailing significand field, 0 to 52. The precision is p = t + 1.
+    specials : Specials
+        Which codes are infinities or NaNs. A string ("ieee", "fn", "fnuz", "finite", "scale") works too.
+    bias : int, optional
+        Stored exponent = e + bias. Default: 2**(w-1) - 1 (FNUZ: 2**(w-1)).
+
+    Raises
+    ------
+    ValueError
+        If the parameters make no format, or one with values outside float64.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.FP16.max, fs.FP16.emin, fs.FP16.precision
+    (65504.0, -14, 11)
+    >>> fs.E4M3.max, fs.E4M3.has_infinity, hex(fs.E4M3.canonical_nan)
+    (448.0, False, '0x7f')
+    >>> fs.FloatFormat.ieee(5, 10) == fs.FP16
+    True
+    >>> fs.FloatFormat("tiny", 3, 2, specials="finite").max
+    28.0
+    """
+
+    name: str = field(compare=False)
+    exponent_bits: int
+    trailing_bits: int
+    specials: Specials = Specials.IEEE
+    bias: int = None  # type: ignore[assignment]  # filled in by __post_init__
+
+    def __post_init__(self) -> None:
+        given: dict[str, Any] = vars(self)
+        if not isinstance(given["name"], str):
+            raise TypeError(f"name must be a text, not {self.name!r}; it comes first: fs.FloatFormat('e3m2', 3, 2)")
+        widths = {what: given[what] for what in ("exponent_bits", "trailing_bits", "bias")}
+        if widths["bias"] is None:
+            del widths["bias"]
+        for what, value in widths.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{what} must be an int, not {value!r}")
+        try:
+            object.__setattr__(self, "specials", Specials(self.specials))
+        except ValueError:
+            raise ValueError(
+                f"specials must be one of {', '.join(s.value for s in Specials)}, not {self.specials!r}"
+            ) from None
+        w, t = self.exponent_bits, self.trailing_bits
+        if not 1 <= w <= 11:
+            raise ValueError(f"exponent_bits must be 1 to 11 (FP64 has 11), not {w}")
+        if not 0 <= t <= 52:
+            raise ValueError(f"trailing_bits must be 0 to 52 (FP64 has 52), not {t}")
+        if self.specials is Specials.IEEE and (t < 1 or w < 2):
+            raise ValueError(
+                f"an IEEE format needs exponent_bits >= 2 and trailing_bits >= 1, to tell infinity from NaN "
+                f"and both from the numbers; got {w} and {t}. Specials.FN or FINITE need less"
+            )
+        if self.specials is Specials.SCALE and t != 0:
+            raise ValueError(f"a scale format has trailing_bits = 0, not {t}")
+        if "bias" not in widths:
+            offset = 0 if self.specials is Specials.FNUZ else 1
+            object.__setattr__(self, "bias", 2 ** (w - 1) - offset)
+        if self.max_code >> t < (0 if self.is_scale else 1):
+            raise ValueError(f"{w} exponent and {t} trailing bits leave no normal number")
+        if self.emax > 1023 or self.emin - t < -1074:
+            raise ValueError(
+                f"the values must be float64 values: with bias {self.bias} the largest exponent is "
+                f"{self.emax} (at most 1023) and the smallest quantum 2**{self.emin - t} (at least 2**-1074)"
+            )
+
+    @classmethod
+    def ieee(cls, exponent_bits: int, trailing_bits: int, name: str | None = None) -> FloatFormat:
+        """The IEEE 754 style format with these field widths: infinities, NaNs, subnormals, usual bias."""
+        return cls(name or f"ieee({exponent_bits},{trailing_bits})", exponent_bits, trailing_bits)
+
+    # -- layout ------------------------------------------------------------------------------------------
+    @cached_property
+    def is_scale(self) -> bool:
+        """Whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
+        return self.specials is Specials.SCALE
+
+    @cached_property
+    def signed(self) -> bool:
+        """Whether the format has a sign bit (all but scale formats)."""
+        return not self.is_scale
+
+    @cached_property
+    def bits(self) -> int:
+        """Width of a code in bits."""
+        return self.signed + self.exponent_bits + self.trailing_bits
+
+    @cached_property
+    def precision(self) -> int:
+        """Significand bits p, the hidden one included."""
+        return self.trailing_bits + 1
+
+    @cached_property
+    def sign_mask(self) -> int:
+        """The sign bit of a code, as an integer (0 where there is none)."""
+        return 1 << (self.bits - 1) if self.signed else 0
+
+    @cached_property
+    def magnitude_mask(self) -> int:
+        """All bits of a code but the sign."""
+        return (1 << (self.exponent_bits + self.trailing_bits)) - 1
+
+    # -- special codes -----------------------------------------------------------------------------------
+    @cached_property
+    def has_infinity(self) -> bool:
+        return self.specials is Specials.IEEE
+
+    @cached_property
+    def has_nan(self) -> bool:
+        return self.specials is not Specials.FINITE
+
+    @cached_property
+    def has_signed_zero(self) -> bool:
+        return self.specials not in (Specials.FNUZ, Specials.SCALE)
+
+    @cached_property
+    def has_subnormals(self) -> bool:
+        return not self.is_scale and self.trailing_bits > 0
+
+    @cached_property
+    def infinity_code(self) -> int | None:
+        """Code of +infinity, or None."""
+        top = ((1 << self.exponent_bits) - 1) << self.trailing_bits
+        return top if self.has_infinity else None
+
+    @cached_property
+    def canonical_nan(self) -> int | None:
+        """The code that arithmetic returns for NaN (positive, quiet, empty payload), or None."""
+        if self.specials is Specials.IEEE:
+            return self.infinity_code | 1 << (self.trailing_bits - 1)  # type: ignore[operator]
+        if self.specials is Specials.FNUZ:
+            return self.sign_mask
+        return self.magnitude_mask if self.has_nan else None
+
+    @cached_property
+    def max_code(self) -> int:
+        """Code of the largest finite number."""
+        if self.specials is Specials.IEEE:
+            return self.infinity_code - 1  # type: ignore[operator]
+        nan_on_top = self.specials in (Specials.FN, Specials.SCALE)
+        return self.magnitude_mask - nan_on_top
+
+    # -- range -------------------------------------------------------------------------------------------
+    @cached_property
+    def emin(self) -> int:
+        """Exponent of the smallest normal number, significand in [1, 2)."""
+        return (0 if self.is_scale else 1) - self.bias
+
+    @cached_property
+    def emax(self) -> int:
+        """Exponent of the largest finite number, significand in [1, 2)."""
+        return (self.max_code >> self.trailing_bits) - self.bias
+
+    @cached_property
+    def max(self) -> float:
+        """The largest finite number."""
+        trailing = self.max_code & ((1 << self.trailing_bits) - 1)
+        return math.ldexp((1 << self.trailing_bits) + trailing, self.emax - self.trailing_bits)
+
+    @cached_property
+    def smallest_normal(self) -> float:
+        return math.ldexp(1.0, self.emin)
+
+    @cached_property
+    def smallest_subnormal(self) -> float:
+        """The smallest positive number, 2**(emin - p + 1): the quantum of the subnormals."""
+        exponent = self.emin - self.trailing_bits
+        bits = 1 << exponent + 1074 if exponent < -1022 else exponent + 1023 << 52  # no arithmetic that might flush
+        smallest: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+        return smallest
+
+    @cached_property
+    def eps(self) -> float:
+        """Distance from 1 to the next larger number, 2**(1-p), as NumPy's finfo has it."""
+        return math.ldexp(1.0, -self.trailing_bits)
+
+    @cached_property
+    def unit_roundoff(self) -> float:
+        """Largest relative error of rounding to nearest, 2**-p."""
+        return math.ldexp(1.0, -self.precision)
+
+    # -- NumPy -------------------------------------------------------------------------------------------
+    @cached_property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The NumPy or ml_dtypes dtype with exactly these codes, or None."""
+        name = _DTYPE_NAMES.get(self)
+        return None if name is None else _numpy_dtype(name)
+
+    @cached_property
+    def code_dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """The smallest unsigned integer dtype that holds a code."""
+        import numpy as np
+
+        return np.dtype(f"u{next(n for n in (1, 2, 4, 8) if 8 * n >= self.bits)}")
+
+    def codes(self) -> NDArray[np.unsignedinteger[Any]]:
+        """Every code of the format, in order, as an array of `code_dtype` (formats of at most 16 bits).
+
+        >>> import floatsim as fs
+        >>> fs.decode(fs.E2M1.codes(), fs.E2M1)[:8]
+        array([0. , 0.5, 1. , 1.5, 2. , 3. , 4. , 6. ])
+        """
+        import numpy as np
+
+        if self.bits > 16:
+            raise ValueError(f"{self.name} has 2**{self.bits} codes; codes() lists formats of at most 16 bits")
+        return np.arange(1 << self.bits, dtype=np.uint32).astype(self.code_dtype)
+
+    # -- shows -------------------------------------------------------------------------------------------
+    @cached_property
+    def layout(self) -> str:
+        """One letter a bit: s sign, e exponent, t trailing significand.
+
+        >>> import floatsim as fs
+        >>> fs.E5M2.layout
+        's eeeee tt'
+        """
+        return " ".join(
+            letter * n
+            for letter, n in (("s", int(self.signed)), ("e", self.exponent_bits), ("t", self.trailing_bits))
+            if n
+        )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        has = [
+            "infinities" if self.has_infinity else "no infinity",
+            f"NaN 0x{self.canonical_nan:0{(self.bits + 3) // 4}X}" if self.canonical_nan is not None else "no NaN",
+            "signed zero" if self.has_signed_zero else "no zero" if self.is_scale else "one zero",
+        ]
+        ends = [("max", self.max), ("smallest normal", self.smallest_normal)]
+        if self.has_subnormals:
+            ends.append(("smallest subnormal", self.smallest_subnormal))
+        return [
+            ("layout", f"{self.layout}   ({self.bits} bits, p = {self.precision}, bias {self.bias})"),
+            *((what, f"{value:.6g}") for what, value in ends),
+            ("eps", f"{self.eps:.6g}"),
+            ("exponents", f"{self.emin} to {self.emax}"),
+            ("special", ", ".join(has)),
+        ]
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(len(what) for what, _ in facts)
+        return "\n".join([f"FloatFormat {self.name}", *(f"  {what:<{width}}  {text}" for what, text in facts)])
+
+    def __str__(self) -> str:
+        return self.name
+
+    def _repr_html_(self) -> str:
+        tint = {"s": "#d55e00", "e": "#0072b2", "t": "#009e73"}
+        cell = "display:inline-block;width:.7em;height:1.1em;margin:1px;background:"
+        strip = "".join(f'<span title="{b}" style="{cell}{tint[b]}"></span>' for b in self.layout.replace(" ", ""))
+        rows = "".join(f"<tr><th>{what}</th><td>{text}</td></tr>" for what, text in self._facts())
+        return f"<div><b>{self.name}</b><br>{strip}<table>{rows}</table></div>"
+
+
+FormatLike: TypeAlias = Any
+"""Whatever `as_format` understands: a FloatFormat, a name, or a NumPy or ml_dtypes dtype."""
+
+FP64 = FloatFormat("FP64", 11, 52)
+FP32 = FloatFormat("FP32", 8, 23)
+TF32 = FloatFormat("TF32", 8, 10)
+FP16 = FloatFormat("FP16", 5, 10)
+BF16 = FloatFormat("BF16", 8, 7)
+E4M3 = FloatFormat("E4M3", 4, 3, Specials.FN)
+E5M2 = FloatFormat("E5M2", 5, 2)
+E4M3FNUZ = FloatFormat("E4M3FNUZ", 4, 3, Specials.FNUZ)
+E5M2FNUZ = FloatFormat("E5M2FNUZ", 5, 2, Specials.FNUZ)
+E4M3B11FNUZ = FloatFormat("E4M3B11FNUZ", 4, 3, Specials.FNUZ, 11)
+E4M3IEEE = FloatFormat("E4M3IEEE", 4, 3)
+E3M4 = FloatFormat("E3M4", 3, 4)
+E3M2 = FloatFormat("E3M2", 3, 2, Specials.FINITE)
+E2M3 = FloatFormat("E2M3", 2, 3, Specials.FINITE)
+E2M1 = FloatFormat("E2M1", 2, 1, Specials.FINITE)
+E8M0 = FloatFormat("E8M0", 8, 0, Specials.SCALE)
+
+_DTYPE_NAMES: dict[FloatFormat, str] = {
+    FP64: "float64", FP32: "float32", FP16: "float16", BF16: "bfloat16",
+    E4M3: "float8_e4m3fn", E5M2: "float8_e5m2", E4M3FNUZ: "float8_e4m3fnuz", E5M2FNUZ: "float8_e5m2fnuz",
+    E4M3B11FNUZ: "float8_e4m3b11fnuz", E4M3IEEE: "float8_e4m3", E3M4: "float8_e3m4",
+    E3M2: "float6_e3m2fn", E2M3: "float6_e2m3fn", E2M1: "float4_e2m1fn", E8M0: "float8_e8m0fnu",
+}  # fmt: skip
+
+_OTHER_NAMES: dict[FloatFormat, tuple[str, ...]] = {
+    FP64: ("binary64", "double", "f64"),
+    FP32: ("binary32", "single", "f32"),
+    TF32: ("tensorfloat32", "tensorfloat_32"),
+    FP16: ("binary16", "half", "f16"),
+    E4M3: ("e4m3fn", "fp8_e4m3", "fp8_e4m3fn", "ocp_e4m3", "mx_e4m3"),
+    E5M2: ("fp8_e5m2", "ocp_e5m2", "mx_e5m2"),
+    E3M2: ("e3m2fn", "fp6_e3m2", "mx_e3m2"),
+    E2M3: ("e2m3fn", "fp6_e2m3", "mx_e2m3"),
+    E2M1: ("e2m1fn", "fp4", "fp4_e2m1", "mx_e2m1"),
+    E8M0: ("e8m0fnu", "ue8m0", "mx_e8m0"),
+}
+
+_NAMED = (
+    FP64, FP32, TF32, FP16, BF16, E4M3, E5M2, E4M3FNUZ, E5M2FNUZ, E4M3B11FNUZ, E4M3IEEE, E3M4, E3M2, E2M3, E2M1,
+    E8M0,
+)  # fmt: skip
+
+_FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
+_FP6 = "FP6 is E3M2 or E2M3"
+_FP4 = "FP4 is E2M1"
+_MX = "{} is no format of single numbers: {}; docs/how-to.md multiplies such"
+_TOO_WIDE = "formats here have at most 64 bits"
+
+_AMBIGUOUS: dict[str, str] = {
+    **dict.fromkeys(("fp8", "float8"), _FP8),
+    **dict.fromkeys(("fp6", "float6"), _FP6),
+    "float4": _FP4,
+    "bf8": "BF8 is E5M2 (on AMD's CDNA 3 E5M2FNUZ)",
+    "f8": f"NumPy's f8 is FP64; {_FP8}",
+    "float": "float is FP32 in C, and FP64 in Python",
+    "nvfp4": _MX.format("NVFP4", "its elements are E2M1, with a scale in E4M3 for every 16"),
+    "mxfp8": _MX.format("MXFP8", "its elements are E4M3 or E5M2, with a scale in E8M0 for every 32"),
+    "mxfp6": _MX.format("MXFP6", "its elements are E3M2 or E2M3, with a scale in E8M0 for every 32"),
+    "mxfp4": _MX.format("MXFP4", "its elements are E2M1, with a scale in E8M0 for every 32"),
+    **dict.fromkeys(("fp128", "float128", "binary128", "quad", "fp80", "float80", "longdouble"), _TOO_WIDE),
+}
+"""What to say of names that are well known and name no single format here. The nearest spelling would be another."""
+
+_LOOKUP: dict[str, FloatFormat] = {
+    alias: fmt
+    for fmt in _NAMED
+    for alias in (fmt.name.lower(), _DTYPE_NAMES.get(fmt, fmt.name.lower()), *_OTHER_NAMES.get(fmt, ()))
+}
+
+
+def named_formats() -> tuple[FloatFormat, ...]:
+    """The formats that have a name of their own in floatsim.
+
+    >>> import floatsim as fs
+    >>> [fmt.name for fmt in fs.named_formats() if fmt.bits == 16]
+    ['FP16', 'BF16']
+    """
+    return _NAMED
+
+
+@functools.cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    import numpy as np
+
+    if hasattr(np, name):
+        native: np.dtype[Any] = np.dtype(name)
+        return native
+    import ml_dtypes
+
+    extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return extended
+
+
+def as_format(x: FormatLike) -> FloatFormat:
+    """The format that `x` names.
+
+    Parameters
+    ----------
+    x : FloatFormat, str, dtype or scalar type
+        A format; its name in any case ("FP16", "e4m3", "fp8-e4m3"); a NumPy or ml_dtypes dtype or its name
+        ("float16", "bfloat16", "float8_e4m3fn"); or "ieee(w,t)" for a custom one. "e4m3" is OCP's format
+        (max 448); the dtype *name* "float8_e4m3" is ml_dtypes' IEEE-like one (max 240), here `E4M3IEEE`.
+
+    Raises
+    ------
+    ValueError
+        If a name or dtype is not known; the message says which formats such a name stands for ("fp8"), or names the
+        nearest match.
+    TypeError
+        If `x` cannot name a format.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> fs.as_format("bfloat16") is fs.BF16, fs.as_format(np.float16) is fs.FP16
+    (True, True)
+    >>> fs.as_format("fp61")
+    Traceback (most recent call last):
+    ValueError: unknown format 'fp61'; did you mean 'fp64'?
+    """
+    if isinstance(x, FloatFormat):
+        return x
+    if isinstance(x, str):
+        name = x.strip().lower().replace("-", "_")
+        if name in _LOOKUP:
+            return _LOOKUP[name]
+        if custom := re.fullmatch(r"ieee\(\s*(\d+)\s*,\s*(\d+)\s*\)", name):
+            return FloatFormat.ieee(int(custom[1]), int(custom[2]))
+        raise ValueError(f"unknown format {x!r}; {_advice(name)}")
+    import numpy as np
+
+    try:
+        dtype = np.dtype(x) if x is not None else None
+    except TypeError:
+        dtype = None
+    if dtype is None:
+        raise TypeError(f"a format is a FloatFormat, a name or a dtype, not {x!r}")
+    if (fmt := _of_dtype(dtype)) is not None:
+        return fmt
+    raise ValueError(f"no format has the dtype {dtype}; for integers and others name the format you want")
+
+
+def _advice(name: str) -> str:
+    """What may have been meant by a name that is not known."""
+    if (says := _AMBIGUOUS.get(name.replace("_", ""))) is not None:
+        return says
+    if widths := re.fullmatch(r"e(\d+)m(\d+)", name):
+        return _of_widths(int(widths[1]), int(widths[2]))
+    near = difflib.get_close_matches(name, _LOOKUP, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(f.name for f in _NAMED)}"
+
+
+def _of_widths(w: int, t: int) -> str:
+    """How to write a format that was asked for by its field widths alone."""
+    own = f"fs.FloatFormat('e{w}m{t}', {w}, {t}, 'finite')"
+    try:
+        ieee = FloatFormat.ieee(w, t)
+    except ValueError:
+        try:
+            FloatFormat("", w, t, Specials.FINITE)
+        except ValueError as error:
+            return str(error)
+        return f"write {own}"
+    named = next((fmt.name for fmt in _NAMED if fmt == ieee), None)
+    if named is not None:
+        return f"write {named!r} or 'ieee({w},{t})'"
+    return f"write 'ieee({w},{t})', or {own} for one without infinities and NaN"
+
+
+@functools.lru_cache(maxsize=64)
+def _of_dtype(dtype: np.dtype[Any]) -> FloatFormat | None:
+    return _LOOKUP.get(dtype.name)

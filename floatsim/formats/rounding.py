@@ -1,0 +1,145 @@
+"""How to round: direction, overflow policy, tininess rule, and the exception flags.
+
+Names follow IEEE 754-2019 clauses 4.3 (rounding-direction attributes) and 7 (exceptions).
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import functools
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from floatsim.formats._hashing import hashed_once
+
+__all__ = [
+    "ABSORBED", "DIVIDE_BY_ZERO", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL", "UNDERFLOW",
+    "Attributes", "FloatClass", "Overflow", "OverflowLike", "Rounding", "RoundingLike", "Tininess", "TininessLike",
+    "as_member",
+]  # fmt: skip
+
+INVALID = 16
+"""No usefully definable result: 0/0, inf - inf, a signalling NaN (IEEE 754-2019, 7.2)."""
+DIVIDE_BY_ZERO = 8
+"""An exact infinity from finite operands: 1/0, logb(0) (7.3)."""
+OVERFLOW = 4
+"""The rounded result is beyond the largest finite number (7.4)."""
+UNDERFLOW = 2
+"""The result is tiny and inexact (7.5)."""
+INEXACT = 1
+"""The result differs from the exact one (7.6)."""
+FLAGS = INVALID | DIVIDE_BY_ZERO | OVERFLOW | UNDERFLOW | INEXACT
+
+# Three more events share the byte with the flags inside floatsim, for `record`; they are no IEEE exceptions.
+FLUSHED = 32
+"""A non-zero exact value became zero, by rounding or by FTZ."""
+SUBNORMAL = 64
+"""The result is a subnormal number."""
+ABSORBED = 128
+"""A non-zero addend left the finite sum unchanged."""
+
+
+class Rounding(enum.Enum):
+    """Rounding direction. Strings such as "toward_zero" or "RTZ" are accepted wherever one is asked for."""
+
+    TIES_TO_EVEN = 0
+    """To the nearest; a tie goes to the neighbour with an even significand (IEEE's default; RNE)."""
+    TIES_TO_AWAY = 1
+    """To the nearest; a tie goes to the neighbour of larger magnitude (RNA)."""
+    TOWARD_ZERO = 2
+    """To the neighbour of smaller magnitude: truncation (RTZ)."""
+    TOWARD_POSITIVE = 3
+    """To the larger neighbour: up (RTP)."""
+    TOWARD_NEGATIVE = 4
+    """To the smaller neighbour: down (RTN; not "round to nearest")."""
+    TO_ODD = 5
+    """Inexact results go to the neighbour with an odd significand (von Neumann's jamming; RTO)."""
+    STOCHASTIC = 6
+    """Up or down at random, the probability given by the discarded fraction; needs a seed (SR)."""
+
+
+class Overflow(enum.Enum):
+    """What becomes of a rounded magnitude beyond the largest finite number. Round first, then test."""
+
+    INFINITY = 0
+    """What IEEE 754 gives: infinity or the largest finite number, by direction; NaN for a missing infinity."""
+    SATURATE_FINITE = 1
+    """The largest finite number; infinite operands of a conversion too (NVIDIA's satfinite)."""
+    SATURATE_PROPAGATE = 2
+    """The largest finite number; infinities stay infinite (NaN where the format has none)."""
+
+
+class Tininess(enum.Enum):
+    """When a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
+
+    AFTER = 0
+    """Rounded to p bits with unbounded exponent it is below 2**emin (x86, RISC-V, NVIDIA)."""
+    BEFORE = 1
+    """The exact result is below 2**emin (Arm)."""
+
+
+class FloatClass(enum.IntEnum):
+    """The ten classes of IEEE 754-2019, 5.7.2."""
+
+    SIGNALING_NAN = 0
+    QUIET_NAN = 1
+    NEGATIVE_INFINITY = 2
+    NEGATIVE_NORMAL = 3
+    NEGATIVE_SUBNORMAL = 4
+    NEGATIVE_ZERO = 5
+    POSITIVE_ZERO = 6
+    POSITIVE_SUBNORMAL = 7
+    POSITIVE_NORMAL = 8
+    POSITIVE_INFINITY = 9
+
+
+RoundingLike: TypeAlias = Rounding | str
+OverflowLike: TypeAlias = Overflow | str
+TininessLike: TypeAlias = Tininess | str
+
+_ABBREVIATIONS: dict[str, enum.Enum] = {
+    "rne": Rounding.TIES_TO_EVEN,
+    "rna": Rounding.TIES_TO_AWAY,
+    "rtz": Rounding.TOWARD_ZERO,
+    "rtp": Rounding.TOWARD_POSITIVE,
+    "rtn": Rounding.TOWARD_NEGATIVE,
+    "rto": Rounding.TO_ODD,
+    "sr": Rounding.STOCHASTIC,
+}
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+@functools.lru_cache(maxsize=16)
+def _names(kind: type[E]) -> dict[str, E]:
+    members = {m.name.lower(): m for m in kind}
+    return members | {short: m for short, m in _ABBREVIATIONS.items() if isinstance(m, kind)}
+
+
+def as_member(kind: type[E], x: Any, argument: str) -> E:
+    """The member of an enum that `x` is or names; a ValueError naming `argument` otherwise."""
+    if isinstance(x, kind):
+        return x
+    if isinstance(x, str):
+        name = x.strip().lower().replace("-", "_")
+        known: dict[str, E] = _names(kind)
+        if name in known:
+            return known[name]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        raise ValueError(f"{argument}={x!r} is not known; {hint}")
+    raise TypeError(f"{argument} must be a {kind.__name__} or its name, not {x!r}")
+
+
+@hashed_once
+@dataclass(frozen=True)
+class Attributes:
+    """Everything that one rounding needs to know besides the format it rounds to."""
+
+    rounding: Rounding = Rounding.TIES_TO_EVEN
+    overflow: Overflow = Overflow.INFINITY
+    daz: bool = False
+    ftz: bool = False
+    tininess: Tininess = Tininess.AFTER
+    random_bits: int = 32

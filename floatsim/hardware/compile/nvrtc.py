@@ -1,0 +1,289 @@
+"""Compiles CUDA C++ to machine code for a named target, by NVRTC or nvcc; what is compiled is kept.
+
+Nothing here needs a card, so every source can be compiled for every target on any machine. NVRTC is called directly
+and not through CuPy: CuPy adds the card's own -arch to the options, after which "sm_90a" cannot be asked for, and what
+has been compiled without a card is then what runs on one.
+
+NVIDIA, "NVRTC" (the documentation of the CUDA Toolkit), 3: the functions called here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from floatsim.hardware.tables.compute_capability import capability_of
+
+__all__ = ["CompileError", "Compiler", "build", "compilers", "source"]
+
+_OPTIONS = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
+_MISSING = (
+    "no CUDA compiler was found: install NVRTC (`pip install nvidia-cuda-nvrtc`; the extras floatsim[cuda13x] and "
+    "floatsim[cuda12x] bring it), or put nvcc on the PATH"
+)
+
+
+class CompileError(RuntimeError):
+    """A source did not compile; the message has the compiler's own words."""
+
+
+class Compiler(Protocol):
+    """Something that compiles CUDA C++.
+
+    Attributes: version, (major, minor) of CUDA; targets, the numbers of those it knows ("sm_90a" is 90).
+    """
+
+    @property
+    def name(self) -> str:
+        """As in "NVRTC 13.0"."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Of CUDA."""
+
+    @property
+    def architectures(self) -> frozenset[int]:
+        """Numbers of the targets it knows: 90 for "sm_90" and "sm_90a"."""
+
+    def compile(self, name: str, code: str, target: str, definitions: Mapping[str, str]) -> bytes:
+        """A cubin."""
+
+
+# -- NVRTC -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Nvrtc:
+    path: str
+
+    @functools.cached_property
+    def _library(self) -> ctypes.CDLL:
+        library = ctypes.CDLL(self.path)
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return library
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            text = self._library.nvrtcGetErrorString(status).decode()
+            raise CompileError(f"{function} of {self.name}: {text}")
+
+    @property
+    def name(self) -> str:
+        return f"NVRTC {'.'.join(map(str, self.version))}"
+
+    @functools.cached_property
+    def version(self) -> tuple[int, int]:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        if self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+            raise CompileError(f"{self.path} does not say its version")
+        return major.value, minor.value
+
+    @functools.cached_property
+    def architectures(self) -> frozenset[int]:
+        count = ctypes.c_int()
+        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+        numbers = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", numbers)
+        return frozenset(numbers)
+
+    def _text(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", program, buffer)
+        return buffer.raw
+
+    def compile(self, name: str, code: str, target: str, definitions: Mapping[str, str]) -> bytes:
+        options = [f"--gpu-architecture={target}", *_OPTIONS, *_as_options(definitions)]
+        program = ctypes.c_void_p()
+        self._call("nvrtcCreateProgram", ctypes.byref(program), code.encode(), name.encode(), 0, None, None)
+        try:
+            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            if self._library.nvrtcCompileProgram(program, len(options), given):
+                log = self._text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+                raise CompileError(f"{name} for {target}, {self.name}, {_shown(definitions)}:\n{log}")
+            return self._text(program, "CUBIN")
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+# -- nvcc --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Nvcc:
+    path: str
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([self.path, *arguments], capture_output=True, text=True, check=False)
+
+    @property
+    def name(self) -> str:
+        return f"nvcc {'.'.join(map(str, self.version))}"
+
+    @functools.cached_property
+    def version(self) -> tuple[int, int]:
+        found = re.search(r"release (\d+)\.(\d+)", self._run("--version").stdout)
+        if found is None:
+            raise CompileError(f"{self.path} does not say its version")
+        return int(found[1]), int(found[2])
+
+    @functools.cached_property
+    def architectures(self) -> frozenset[int]:
+        return frozenset(map(int, re.findall(r"compute_(\d+)\b", self._run("--list-gpu-arch").stdout)))
+
+    def compile(self, name: str, code: str, target: str, definitions: Mapping[str, str]) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            written, cubin = Path(folder, name), Path(folder, "out.cubin")
+            # on the command line they would be defined for nvcc's own headers, too
+            lines = "".join(f"#define {macro} {value}\n" for macro, value in definitions.items())
+            written.write_text(f"{lines}#line 1\n{code}", encoding="utf-8")
+            options = [f"-arch={target}", *_OPTIONS]
+            done = self._run("-cubin", "-o", str(cubin), str(written), *options)
+            if done.returncode:
+                raise CompileError(f"{name} for {target}, {self.name}, {_shown(definitions)}:\n{done.stderr}")
+            return cubin.read_bytes()
+
+
+def _as_options(definitions: Mapping[str, str]) -> list[str]:
+    return [f"--define-macro={name}={value}" for name, value in definitions.items()]
+
+
+def _shown(definitions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in definitions.items()) or "nothing defined"
+
+
+# -- finding them ------------------------------------------------------------------------------------------------------
+
+
+def _libraries() -> Iterator[str]:
+    """Where NVRTC may be: NVIDIA's wheels, a CUDA Toolkit, wherever the system's loader looks."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    folders += [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
+    folders.append(Path("/usr/local/cuda/lib64"))
+    for folder in folders:
+        for pattern in ("libnvrtc.so.*", "nvrtc64_*_0.dll"):
+            yield from (str(path) for path in sorted(folder.rglob(pattern), reverse=True) if path.is_file())
+    yield from ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+
+
+@functools.cache
+def compilers() -> tuple[Compiler, ...]:
+    """Every compiler there is, NVRTC before nvcc, the newest of each first; one of each version."""
+    found: dict[str, Compiler] = {}
+    nvcc = shutil.which("nvcc")
+    candidates: list[Compiler] = [*map(_Nvrtc, _libraries()), *([_Nvcc(nvcc)] if nvcc else [])]
+    for compiler in candidates:
+        try:
+            known = compiler.architectures
+        except (OSError, CompileError, AttributeError):  # not there, or not what its name says
+            continue
+        if known:
+            found.setdefault(compiler.name, compiler)
+    return tuple(sorted(found.values(), key=lambda c: (isinstance(c, _Nvrtc), c.version), reverse=True))
+
+
+def _compiler_for(target: str, newest: int | None, oldest: tuple[int, int]) -> Compiler:
+    """The first that knows the target, of a CUDA that the driver, of the version `newest`, can load."""
+    there = [c for c in compilers() if newest is None or c.version[0] <= newest]
+    if there and not any(c.version >= oldest for c in there):
+        raise CompileError(f"this needs a compiler of CUDA {oldest[0]}.{oldest[1]} or newer; there are {_listed()}")
+    there = [c for c in there if c.version >= oldest]
+    if not there:
+        raise CompileError(_MISSING if not compilers() else f"the driver is for CUDA {newest}; {_listed()} are newer")
+    major, minor = capability_of(target)
+    for compiler in there:
+        if major * 10 + minor in compiler.architectures:
+            return compiler
+    raise CompileError(f"no CUDA compiler here knows {target}: there are {_listed()}; CUDA 13 no longer has sm_70")
+
+
+def _listed() -> str:
+    return ", ".join(c.name for c in compilers())
+
+
+# -- building ----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def source(name: str) -> str:
+    """The text of a source file of `floatsim_kernels/cuda`."""
+    spec = importlib.util.find_spec("floatsim_kernels")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("floatsim_kernels is not installed")
+    return Path(spec.origin).with_name("cuda").joinpath(name).read_text(encoding="utf-8")
+
+
+def _cache() -> Path:
+    home = os.environ.get("FLOATSIM_CACHE") or Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "floatsim"
+    )
+    return Path(home) / "cuda"
+
+
+def build(
+    name: str, target: str, definitions: Mapping[str, str] | None = None, newest: int | None = None, keep: bool = True,
+    oldest: tuple[int, int] = (0, 0),
+) -> bytes:  # fmt: skip
+    """The machine code of a source for a target.
+
+    Parameters
+    ----------
+    name : str
+        Of the file: "mma.cu".
+    target : str
+        "sm_80", "sm_90a".
+    definitions : mapping of str to str, optional
+        Macros.
+    newest : int, optional
+        The major version of CUDA that the driver has: nothing newer may compile what it is to load.
+    keep : bool
+        Whether to look it up, and keep it, in the cache: ~/.cache/floatsim/cuda, or FLOATSIM_CACHE. The source, the
+        target, the definitions and the compiler's version are its key.
+    oldest : (major, minor), optional
+        Of the CUDA that knows what the source says.
+
+    Returns
+    -------
+    bytes
+        A cubin.
+
+    Raises
+    ------
+    CompileError
+        Where there is no compiler for the target (the message says what to install), or the source does not compile.
+    """
+    code, definitions = source(name), definitions or {}
+    compiler = _compiler_for(target, newest, oldest)
+    key = "\0".join([compiler.name, target, *_OPTIONS, *_as_options(definitions), code])
+    path = _cache() / f"{Path(name).stem}-{target}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
+    if keep and path.is_file():
+        return path.read_bytes()
+    cubin = compiler.compile(name, code, target, definitions)
+    if keep:
+        _write(path, cubin)
+    return cubin
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of it or nothing, as other processes may write the same; a cache that cannot be written is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(data)
+        Path(file.name).replace(path)
+    except OSError:
+        return

@@ -1,0 +1,59 @@
+"""What there is on this machine: a card, compilers, and what the one can run that the others compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from floatsim.hardware.compile import nvrtc as build
+from floatsim.hardware.device import Device
+from floatsim.hardware.protocol import Card
+from floatsim.hardware.tables.compute_capability import architecture_of
+from floatsim.hardware.tables.ptx_scalar import SCALARS
+from floatsim.hardware.vendor_gemm import installed
+
+__all__ = ["Info", "info"]
+
+
+@dataclass(frozen=True)
+class Info:
+    """What `fs.hardware.info()` found: the card, its architecture in `fs.tensorcore` if it has one, the compilers, the
+    matrix instructions and the operations of CUDA cores that it has, and the libraries that can be compared.
+
+    >>> card = Card("a card", (8, 6), "580.65.06", "13.0")
+    >>> print(Info(card, "ampere", ("NVRTC 13.0",), ("mma.m16n8k8 ...",), (), ("cublas", "cupy")))
+    a card, compute capability 8.6 (ampere), driver 580.65.06, CUDA 13.0
+    compiled by NVRTC 13.0
+    libraries: cublas, cupy
+    matrix instructions:
+      mma.m16n8k8 ...
+    operations of CUDA cores:
+    """
+
+    card: Card
+    architecture: str | None
+    compilers: tuple[str, ...]
+    instructions: tuple[str, ...]
+    operations: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        card, (major, minor) = self.card, self.card.capability
+        model = self.architecture or "no architecture of fs.tensorcore"
+        lines = [
+            f"{card.name}, compute capability {major}.{minor} ({model}), driver {card.driver}, CUDA {card.cuda}",
+            f"compiled by {', '.join(self.compilers) or 'nothing: there is neither NVRTC nor nvcc'}",
+            f"libraries: {', '.join(self.libraries) or 'none'}",
+            "matrix instructions:", *(f"  {name}" for name in self.instructions),
+            "operations of CUDA cores:", *(f"  {name}" for name in self.operations),
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+
+def info() -> Info:
+    """See `fs.hardware.info`."""
+    device = Device()
+    capability = device.card.capability
+    return Info(
+        device.card, architecture_of(capability), tuple(compiler.name for compiler in build.compilers()),
+        tuple(map(str, device.variants)), tuple(str(row) for row in SCALARS if row.runs_on(capability)), installed(),
+    )  # fmt: skip

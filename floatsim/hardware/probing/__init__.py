@@ -1,0 +1,1 @@
+"""Which model a matrix unit has, read from its sums."""

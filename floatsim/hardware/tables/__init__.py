@@ -1,0 +1,1 @@
+"""Tables: PTX instructions, layouts of fragments, compute capabilities, data sheets."""

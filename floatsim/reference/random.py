@@ -1,0 +1,79 @@
+"""The counter generator of stochastic rounding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["GOLDEN", "MIX", "draw", "draw_key", "draw_word", "draws", "split_seed"]
+
+
+_M32, _M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+
+
+def _mix64(z: int) -> int:
+    """The output function of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64-bit integers."""
+    z = (z ^ z >> 30) * MIX[0] & _M64
+    z = (z ^ z >> 27) * MIX[1] & _M64
+    return z ^ z >> 31
+
+
+GOLDEN = 0x9E3779B97F4A7C15
+MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def split_seed(seed: int, n: int) -> int:
+    """The n-th output of SplitMix64 seeded with `seed`."""
+    return _mix64(seed + n * GOLDEN & _M64)
+
+
+def draw_key(seed: int, site: int, block: int) -> int:
+    """The 64-bit key of 2**32 consecutive elements: SplitMix64's mixer over seed, site and index >> 32."""
+    key = split_seed(seed, 1)
+    return split_seed(split_seed(key, site), block)
+
+
+def draw_word(key: int, index: int) -> int:
+    """32 bits for one element: Wellons' triple32 hash of the index, with the key added before two of its rounds."""
+    x = (index + (key & _M32)) & _M32
+    x = (x ^ x >> 17) * 0xED5AD4BB & _M32
+    x = ((x ^ x >> 11) + (key >> 32)) * 0xAC4C1B51 & _M32
+    x = (x ^ x >> 15) * 0x31848BAB & _M32
+    return x ^ x >> 14
+
+
+def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
+    """The `random_bits`-bit integer that stochastic rounding of element `index` uses at rounding site `site`.
+
+    >>> [draw(1, i, 8) for i in range(4)]
+    [51, 154, 150, 68]
+    """
+    block, low = index >> 32, index & _M32
+    word = draw_word(draw_key(seed, 2 * site, block), low)
+    if random_bits <= 32:
+        return word >> (32 - random_bits)
+    more = draw_word(draw_key(seed, 2 * site + 1, block), low)
+    return (word << 32 | more) >> (64 - random_bits)
+
+
+def draws(seed: int, offset: int, count: int, random_bits: int) -> NDArray[np.uint32]:
+    """The draws of the elements offset, offset + 1, ..., each of so many bits, 1 to 32.
+
+    >>> draws(1, 0, 4, 8).tolist()
+    [51, 154, 150, 68]
+    """
+    index = np.arange(count, dtype=np.uint64) + np.uint64(offset)
+    blocks, low = index >> np.uint64(32), index.astype(np.uint32)
+    out = np.empty(count, np.uint32)
+    for block in np.unique(blocks).tolist():
+        key, here = draw_key(seed, 0, block), blocks == block
+        x = low[here] + np.uint32(key & 0xFFFFFFFF)  # modulo 2**32, as all that follows
+        x = (x ^ x >> np.uint32(17)) * np.uint32(0xED5AD4BB)
+        x = ((x ^ x >> np.uint32(11)) + np.uint32(key >> 32)) * np.uint32(0xAC4C1B51)
+        x = (x ^ x >> np.uint32(15)) * np.uint32(0x31848BAB)
+        out[here] = x ^ x >> np.uint32(14)
+    return out >> np.uint32(32 - random_bits)

@@ -1,0 +1,682 @@
+"""The readable specification: every operation once, on exact Python integers, one element at a time.
+
+It is slow and meant to be obviously right. Operands are unpacked to `Number`s; special values leave early; the
+exact result is computed with integers, with a sticky bit where it has no end; and one function, `round_pack`,
+does all rounding, overflow, tininess and flags. The kernels are held equal to this module, bits and flags.
+
+Every operation returns `(code, events)`: the five IEEE flags and the three events of `floatsim.formats.rounding`.
+`random` is the draw of stochastic rounding, an integer of `random_bits` bits (see `draw`).
+
+Source: IEEE 754-2019 clauses 4, 5, 7 and 9.6; the choices the standard leaves open are in docs/conventions.md.
+
+>>> import floatsim as fs
+>>> from floatsim import reference
+>>> one, tiny = reference.decode(0x3C00, fs.FP16), reference.decode(0x0001, fs.FP16)
+>>> code, events = reference.add(one, tiny, fs.FP16, reference.Attributes(fs.Rounding.TOWARD_POSITIVE))
+>>> hex(code), events == fs.INEXACT
+('0x3c01', True)
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from floatsim.formats import FloatFormat
+from floatsim.formats.rounding import (
+    ABSORBED,
+    DIVIDE_BY_ZERO,
+    FLUSHED,
+    INEXACT,
+    INVALID,
+    OVERFLOW,
+    SUBNORMAL,
+    UNDERFLOW,
+    Attributes,
+    FloatClass,
+    Overflow,
+    Rounding,
+    Tininess,
+)
+
+__all__ = [
+    "NAN", "Attributes", "Kind", "Number", "Result", "add", "ceil", "classify", "compare", "convert", "decode",
+    "divide", "exact_dot", "floor", "fma", "fmod", "from_fraction", "from_text", "infinite_result", "integral", "logb",
+    "maximum", "maximum_number", "minimum", "minimum_number", "multiply", "nan_result", "next_down", "next_up",
+    "ordinal", "remainder", "rint", "round_pack", "round_significand", "scalb", "sqrt", "subtract", "to_integer",
+    "total_order", "trunc",
+]  # fmt: skip
+
+Result = tuple[int, int]
+
+# Enough bits for any format (p <= 53) with any number of random bits (<= 64), a guard bit and room to spare.
+_WORKING_BITS = 128
+
+
+class Kind(enum.Enum):
+    FINITE = "finite"
+    INFINITE = "infinite"
+    QUIET_NAN = "NaN"
+    SIGNALING_NAN = "signalling NaN"
+
+
+@dataclass(frozen=True)
+class Number:
+    """An unpacked value: (-1)**sign * significand * 2**exponent, an infinity, or a NaN.
+
+    With `sticky`, the magnitude lies strictly between `significand` and `significand + 1` (times 2**exponent).
+    """
+
+    kind: Kind
+    sign: int
+    significand: int = 0
+    exponent: int = 0
+    sticky: bool = False
+
+    @property
+    def is_nan(self) -> bool:
+        return self.kind in (Kind.QUIET_NAN, Kind.SIGNALING_NAN)
+
+    @property
+    def is_infinite(self) -> bool:
+        return self.kind is Kind.INFINITE
+
+    @property
+    def is_zero(self) -> bool:
+        return self.kind is Kind.FINITE and self.significand == 0 and not self.sticky
+
+    @property
+    def fraction(self) -> Fraction:
+        """The exact value of a finite number."""
+        scale = Fraction(2) ** self.exponent if self.exponent >= 0 else Fraction(1, 2**-self.exponent)
+        return (-self.significand if self.sign else self.significand) * scale
+
+    def __neg__(self) -> Number:
+        return replace(self, sign=1 - self.sign)
+
+
+NAN = Number(Kind.QUIET_NAN, 0)
+
+
+def _infinity(sign: int) -> Number:
+    return Number(Kind.INFINITE, sign)
+
+
+def _zero(sign: int) -> Number:
+    return Number(Kind.FINITE, sign)
+
+
+# -- codes to numbers ----------------------------------------------------------------------------------------
+
+
+def decode(code: int, fmt: FloatFormat, daz: bool = False) -> Number:
+    """Unpack a code (IEEE 754-2019, 3.4). With `daz`, subnormals are read as zeros of their sign."""
+    sign = 1 if code & fmt.sign_mask else 0
+    magnitude = code & fmt.magnitude_mask
+    if fmt.is_scale:
+        return NAN if magnitude > fmt.max_code else Number(Kind.FINITE, 0, 1, magnitude - fmt.bias)
+    if not fmt.has_signed_zero and code == fmt.canonical_nan:
+        return NAN
+    if magnitude > fmt.max_code:
+        if magnitude == fmt.infinity_code:
+            return _infinity(sign)
+        quiet = not fmt.has_infinity or magnitude >> (fmt.trailing_bits - 1) & 1
+        return Number(Kind.QUIET_NAN if quiet else Kind.SIGNALING_NAN, sign)
+    field, trailing = magnitude >> fmt.trailing_bits, magnitude & ((1 << fmt.trailing_bits) - 1)
+    if field == 0:
+        return Number(Kind.FINITE, sign, 0 if daz else trailing, fmt.emin - fmt.trailing_bits)
+    return Number(Kind.FINITE, sign, trailing + (1 << fmt.trailing_bits), field - fmt.bias - fmt.trailing_bits)
+
+
+def from_fraction(value: Fraction | int, sign_of_zero: int = 0) -> Number:
+    """The number nearest below `value` in magnitude that has `_WORKING_BITS` bits, sticky if not exact."""
+    value = Fraction(value)
+    if value == 0:
+        return _zero(sign_of_zero)
+    sign, value = int(value < 0), abs(value)
+    exponent = value.numerator.bit_length() - value.denominator.bit_length() - _WORKING_BITS
+    if value.denominator & (value.denominator - 1) == 0:  # a dyadic rational is exact
+        exponent = min(exponent, 1 - value.denominator.bit_length())
+    scaled = value / Fraction(2) ** exponent
+    return Number(Kind.FINITE, sign, math.floor(scaled), exponent, scaled.denominator != 1)
+
+
+_DECIMAL = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d+(?:_\d+)*)?)?(?:e([+-]?\d+))?", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)p([+-]?\d+)", re.IGNORECASE)
+_MAX_DECIMAL_DIGITS = 4000  # no tie between float64 values needs more than 768; Python's int() takes 4300
+_MAX_DECIMAL_EXPONENT = 5000  # beyond every format's range even after 4000 digits; keeps 10**e small
+_FAR = 10_000  # 2**_FAR and 2**-_FAR are beyond every format's range, products included
+
+
+def from_text(text: str) -> Number:
+    """Exact value of decimal text, C99 hexadecimal text, "inf", "infinity", "nan" or "snan" (any case, signed).
+
+    Raises ValueError if the text is none of these (IEEE 754-2019, 5.12).
+
+    >>> from_text("-0x1.8p1").fraction, from_text("0.1").sticky
+    (Fraction(-3, 1), True)
+    """
+    body = text.strip()
+    sign = int(body.startswith("-"))
+    word = body.lstrip("+-").lower()
+    if len(body) - len(word) <= 1:
+        if word in ("inf", "infinity"):
+            return _infinity(sign)
+        if nan := re.fullmatch(r"(s?)nan\d*", word):
+            return Number(Kind.SIGNALING_NAN if nan[1] else Kind.QUIET_NAN, sign)
+    if match := _HEXADECIMAL.fullmatch(body):
+        digits = match[2] + match[3]
+        if digits:
+            significand, exponent = int(digits, 16), int(match[4]) - 4 * len(match[3])
+            far = _FAR + significand.bit_length()
+            return Number(Kind.FINITE, sign, significand, max(-far, min(exponent, far)))
+    elif (match := _DECIMAL.fullmatch(body)) and (match[2] or match[3]):
+        whole, part = (match[2] or "").replace("_", ""), (match[3] or "").replace("_", "")
+        digits = (whole + part).lstrip("0")
+        if not digits:
+            return _zero(sign)
+        scale = int(match[4] or 0) - len(part)
+        leading = scale + len(digits)  # the value is 0.digits * 10**leading
+        if abs(leading) > _MAX_DECIMAL_EXPONENT:  # certain overflow or underflow, never exact in between
+            return Number(Kind.FINITE, sign, 1 << _WORKING_BITS, _FAR if leading > 0 else -_FAR, True)
+        kept, rest = digits[:_MAX_DECIMAL_DIGITS], digits[_MAX_DECIMAL_DIGITS:]
+        x = from_fraction(int(kept) * Fraction(10) ** (scale + len(rest)))
+        return replace(x, sign=sign, sticky=x.sticky or bool(rest.strip("0")))
+    raise ValueError(f"not a number: {text!r}; write decimal ('0.1', '1e-3'), hexadecimal ('0x1.8p3'), inf or nan")
+
+
+# -- numbers to codes ----------------------------------------------------------------------------------------
+
+
+def nan_result(fmt: FloatFormat, *operands: Number) -> Result:
+    """The canonical NaN; INVALID if an operand is signalling. Formats without NaN: +max with INVALID."""
+    events = INVALID if any(x.kind is Kind.SIGNALING_NAN for x in operands) else 0
+    if fmt.canonical_nan is None:
+        return fmt.max_code, INVALID
+    return fmt.canonical_nan, events
+
+
+def _invalid(fmt: FloatFormat) -> Result:
+    return nan_result(fmt)[0], INVALID
+
+
+def infinite_result(sign: int, fmt: FloatFormat) -> int:
+    """The code of an exact infinity: infinity, or NaN, or the largest number, as the format has them."""
+    signed = sign * fmt.sign_mask
+    if fmt.infinity_code is not None:
+        return signed | fmt.infinity_code
+    return signed | fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan
+
+
+def _overflowed(sign: int, fmt: FloatFormat, how: Attributes) -> int:
+    """The code for a rounded magnitude beyond max (IEEE 754-2019, 7.4, and the saturating policies)."""
+    to_infinity = {
+        Rounding.TOWARD_ZERO: False,
+        Rounding.TO_ODD: False,
+        Rounding.TOWARD_POSITIVE: sign == 0,
+        Rounding.TOWARD_NEGATIVE: sign == 1,
+    }.get(how.rounding, True)
+    if how.overflow is Overflow.INFINITY and (to_infinity or fmt.is_scale):
+        return infinite_result(sign, fmt)
+    return sign * fmt.sign_mask | fmt.max_code
+
+
+def _rounds_up(x: Number, kept: int, shift: int, how: Attributes, random: int) -> bool:
+    """Whether the magnitude goes up from `kept` to `kept + 1` ulps; `shift` low bits of x are discarded."""
+    rest = x.significand & ((1 << shift) - 1)
+    if rest == 0 and not x.sticky:
+        return False
+    half = 1 << (shift - 1)
+    match how.rounding:
+        case Rounding.TIES_TO_EVEN:
+            return rest > half or (rest == half and (x.sticky or kept & 1 == 1))
+        case Rounding.TIES_TO_AWAY:
+            return rest >= half
+        case Rounding.TOWARD_ZERO:
+            return False
+        case Rounding.TOWARD_POSITIVE:
+            return x.sign == 0
+        case Rounding.TOWARD_NEGATIVE:
+            return x.sign == 1
+        case Rounding.TO_ODD:
+            return kept & 1 == 0
+        case Rounding.STOCHASTIC:
+            # floor(delta * 2**N) + r >= 2**N, with delta = (rest + sticky part) / 2**shift
+            assert not x.sticky or shift >= how.random_bits, "too few working bits"
+            return ((rest << how.random_bits) >> shift) + random >= 1 << how.random_bits
+
+
+def round_significand(x: Number, lowest: int, how: Attributes, random: int) -> tuple[int, bool]:
+    """x in units of 2**lowest, rounded to an integer, and whether that was inexact."""
+    shift = lowest - x.exponent
+    if shift <= 0:
+        assert not x.sticky, "too few working bits"
+        return x.significand << -shift, False
+    kept = x.significand >> shift
+    inexact = x.sticky or x.significand != kept << shift
+    return kept + _rounds_up(x, kept, shift, how, random), inexact
+
+
+def round_pack(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """The one place that rounds: a finite Number, exact but for its sticky bit, to a code and events.
+
+    Round to precision p with the exponent unbounded above and the subnormals' quantum below; then test
+    overflow; then set the flags.
+    """
+    signed = x.sign * fmt.sign_mask
+    zero = signed if fmt.has_signed_zero else 0
+    if fmt.is_scale:
+        return _round_pack_scale(x, fmt, how, random)
+    if x.is_zero:
+        return zero, 0
+    t, emin = fmt.trailing_bits, fmt.emin
+    e = x.exponent + x.significand.bit_length() - 1  # 2**e <= |x| < 2**(e+1)
+    kept, inexact = round_significand(x, max(e, emin) - t, how, random)
+    tiny = e < emin
+    if tiny and how.tininess is Tininess.AFTER:  # unless its p bits round up to 2**emin
+        tiny = e < emin - 1 or round_significand(x, e - t, how, random)[0] < 2 << t
+    if tiny and how.ftz:
+        return zero, UNDERFLOW | INEXACT | FLUSHED
+    magnitude = ((max(e, emin) - emin) << t) + kept
+    if magnitude > fmt.max_code:
+        return _overflowed(x.sign, fmt, how), OVERFLOW | INEXACT
+    events = INEXACT * inexact | UNDERFLOW * (tiny and inexact)
+    if magnitude == 0:
+        return zero, events | FLUSHED
+    return signed | magnitude, events | SUBNORMAL * (magnitude >> t == 0)
+
+
+def _round_pack_scale(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """Rounding to a power of two (OCP MX 1.0, 5.4.1): ties go up, no zero, no sign."""
+    if x.sign or x.is_zero:
+        return _invalid(fmt)
+    e = x.exponent + x.significand.bit_length() - 1
+    if e < fmt.emin:
+        return 0, UNDERFLOW | INEXACT
+    if how.rounding is Rounding.TIES_TO_EVEN:
+        how = replace(how, rounding=Rounding.TIES_TO_AWAY)
+    kept, inexact = round_significand(x, e, how, random)
+    code = e - fmt.emin + kept - 1
+    if code > fmt.max_code:
+        return _overflowed(0, fmt, how), OVERFLOW | INEXACT
+    return code, INEXACT * inexact
+
+
+def convert(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """Conversion to `fmt` (convertFormat, 5.4.2). Here, and only here, SATURATE_FINITE clamps infinities."""
+    if x.is_nan:
+        return nan_result(fmt, x)
+    if x.is_infinite:
+        if how.overflow is Overflow.SATURATE_FINITE and not fmt.is_scale:
+            return x.sign * fmt.sign_mask | fmt.max_code, 0
+        return infinite_result(x.sign, fmt), 0
+    return round_pack(x, fmt, how, random)
+
+
+# -- arithmetic ----------------------------------------------------------------------------------------------
+
+
+def _sum_of_zeros(a: Number, b: Number, how: Attributes) -> Number:
+    """The sign of an exact zero sum (6.3)."""
+    if a.sign == b.sign:
+        return _zero(a.sign)
+    return _zero(int(how.rounding is Rounding.TOWARD_NEGATIVE))
+
+
+def _exact_sum(a: Number, b: Number, how: Attributes) -> Number:
+    """a + b for finite a and b, neither sticky."""
+    if a.is_zero and b.is_zero:
+        return _sum_of_zeros(a, b, how)
+    exponent = min(a.exponent, b.exponent)
+    total = sum((-1) ** x.sign * x.significand << (x.exponent - exponent) for x in (a, b))
+    if total == 0:
+        return _zero(int(how.rounding is Rounding.TOWARD_NEGATIVE))
+    return Number(Kind.FINITE, int(total < 0), abs(total), exponent)
+
+
+def _absorbed(code: int, fmt: FloatFormat, whole: Number, part: Number) -> int:
+    """ABSORBED if the result still has the value of `whole` although `part` is not zero."""
+    result = decode(code, fmt)
+    if part.is_zero or part.kind is not Kind.FINITE or result.kind is not Kind.FINITE:
+        return 0
+    return ABSORBED * (whole.kind is Kind.FINITE and result.fraction == whole.fraction)
+
+
+def add(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a + b (5.4.1). ABSORBED if either operand, not zero, left the other unchanged."""
+    if a.is_nan or b.is_nan:
+        return nan_result(fmt, a, b)
+    if a.is_infinite or b.is_infinite:
+        if a.is_infinite and b.is_infinite and a.sign != b.sign:
+            return _invalid(fmt)
+        return infinite_result((a if a.is_infinite else b).sign, fmt), 0
+    code, events = round_pack(_exact_sum(a, b, how), fmt, how, random)
+    return code, events | _absorbed(code, fmt, a, b) | _absorbed(code, fmt, b, a)
+
+
+def subtract(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a - b (5.4.1)."""
+    return add(a, -b, fmt, how, random)
+
+
+def _exact_product(a: Number, b: Number) -> Number:
+    return Number(Kind.FINITE, a.sign ^ b.sign, a.significand * b.significand, a.exponent + b.exponent)
+
+
+def multiply(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a * b (5.4.1)."""
+    if a.is_nan or b.is_nan:
+        return nan_result(fmt, a, b)
+    if a.is_infinite or b.is_infinite:
+        if a.is_zero or b.is_zero:
+            return _invalid(fmt)
+        return infinite_result(a.sign ^ b.sign, fmt), 0
+    return round_pack(_exact_product(a, b), fmt, how, random)
+
+
+def divide(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a / b (5.4.1)."""
+    sign = a.sign ^ b.sign
+    if a.is_nan or b.is_nan:
+        return nan_result(fmt, a, b)
+    if (a.is_infinite and b.is_infinite) or (a.is_zero and b.is_zero):
+        return _invalid(fmt)
+    if a.is_infinite:
+        return infinite_result(sign, fmt), 0
+    if b.is_zero:
+        return infinite_result(sign, fmt), DIVIDE_BY_ZERO
+    if b.is_infinite or a.is_zero:
+        return round_pack(_zero(sign), fmt, how)
+    return round_pack(replace(from_fraction(abs(a.fraction / b.fraction)), sign=sign), fmt, how, random)
+
+
+def sqrt(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """Square root (5.4.1); sqrt(-0) is -0."""
+    if a.is_nan:
+        return nan_result(fmt, a)
+    if a.is_zero:
+        return round_pack(a, fmt, how)
+    if a.sign:
+        return _invalid(fmt)
+    if a.is_infinite:
+        return infinite_result(0, fmt), 0
+    extra = 2 * _WORKING_BITS + (a.exponent & 1)  # makes the exponent even
+    radicand = a.significand << extra
+    root = math.isqrt(radicand)
+    x = Number(Kind.FINITE, 0, root, (a.exponent - extra) // 2, root * root != radicand)
+    return round_pack(x, fmt, how, random)
+
+
+def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c was left unchanged."""
+    infinite_product = a.is_infinite or b.is_infinite
+    if infinite_product and (a.is_zero or b.is_zero):
+        return _invalid(fmt)
+    if a.is_nan or b.is_nan or c.is_nan:
+        return nan_result(fmt, a, b, c)
+    sign = a.sign ^ b.sign
+    if infinite_product:
+        if c.is_infinite and c.sign != sign:
+            return _invalid(fmt)
+        return infinite_result(sign, fmt), 0
+    if c.is_infinite:
+        return infinite_result(c.sign, fmt), 0
+    product = _exact_product(a, b)
+    code, events = round_pack(_exact_sum(product, c, how), fmt, how, random)
+    return code, events | _absorbed(code, fmt, c, product)
+
+
+def _remainder(
+    a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, quotient: Callable[[Fraction], int]
+) -> Result:
+    if a.is_nan or b.is_nan:
+        return nan_result(fmt, a, b)
+    if a.is_infinite or b.is_zero:
+        return _invalid(fmt)
+    if b.is_infinite or a.is_zero:
+        return round_pack(a, fmt, how, random)
+    rest = a.fraction - quotient(a.fraction / b.fraction) * b.fraction
+    return round_pack(from_fraction(rest, sign_of_zero=a.sign), fmt, how, random)
+
+
+def remainder(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a - n*b with n the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
+    return _remainder(a, b, fmt, how, random, round)
+
+
+def fmod(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a - n*b with n = a/b truncated, as C's fmod. The result has the sign of a."""
+    return _remainder(a, b, fmt, how, random, math.trunc)
+
+
+# -- to integral values, integers and neighbours ---------------------------------------------------------------
+
+
+def integral(x: Number, how: Attributes, random: int = 0) -> tuple[int, bool]:
+    """A finite x rounded to an integer magnitude, and whether that was inexact (5.8, 5.9)."""
+    return round_significand(x, 0, how, random)
+
+
+def rint(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """roundToIntegralExact (5.9): to an integral value in the given direction; INEXACT if it differs."""
+    if a.is_nan:
+        return nan_result(fmt, a)
+    if a.is_infinite:
+        return infinite_result(a.sign, fmt), 0
+    whole, inexact = integral(a, how, random)
+    code, events = round_pack(Number(Kind.FINITE, a.sign, whole), fmt, how)
+    return code, events | INEXACT * inexact
+
+
+def _directed_integral(a: Number, fmt: FloatFormat, how: Attributes, rounding: Rounding) -> Result:
+    if a.kind is not Kind.FINITE:
+        return rint(a, fmt, how)
+    whole, _ = integral(a, replace(how, rounding=rounding))
+    return round_pack(Number(Kind.FINITE, a.sign, whole), fmt, how)
+
+
+def floor(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
+    """roundToIntegralTowardNegative (5.9); never INEXACT by itself."""
+    return _directed_integral(a, fmt, how, Rounding.TOWARD_NEGATIVE)
+
+
+def ceil(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
+    """roundToIntegralTowardPositive (5.9); never INEXACT by itself."""
+    return _directed_integral(a, fmt, how, Rounding.TOWARD_POSITIVE)
+
+
+def trunc(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
+    """roundToIntegralTowardZero (5.9); never INEXACT by itself."""
+    return _directed_integral(a, fmt, how, Rounding.TOWARD_ZERO)
+
+
+def to_integer(a: Number, low: int, high: int, how: Attributes, random: int = 0) -> Result:
+    """The integer and flags (5.8): outside low..high saturates with INVALID, NaN gives 0 with INVALID."""
+    if a.is_nan:
+        return 0, INVALID
+    if a.is_infinite:
+        return (low if a.sign else high), INVALID
+    whole, inexact = integral(a, how, random)
+    value = -whole if a.sign else whole
+    if not low <= value <= high:
+        return (low if a.sign else high), INVALID
+    return value, INEXACT * inexact
+
+
+def scalb(a: Number, n: int, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """a * 2**n, rounded once (5.3.3)."""
+    n = max(-_FAR, min(n, _FAR))
+    if a.is_nan:
+        return nan_result(fmt, a)
+    if a.is_infinite:
+        return infinite_result(a.sign, fmt), 0
+    return round_pack(replace(a, exponent=a.exponent + n), fmt, how, random)
+
+
+def logb(a: Number) -> Result:
+    """The exponent of a as an int32 (5.3.3): 0 gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1."""
+    if a.is_nan:
+        return -(2**31), INVALID
+    if a.is_infinite:
+        return 2**31 - 1, 0
+    if a.is_zero:
+        return -(2**31), DIVIDE_BY_ZERO
+    return a.exponent + a.significand.bit_length() - 1, 0
+
+
+def ordinal(code: int, fmt: FloatFormat) -> int:
+    """The number's place in the order of the format's numbers; both zeros have 0. Not for NaN."""
+    magnitude = code & fmt.magnitude_mask
+    return -magnitude if code & fmt.sign_mask else magnitude
+
+
+def _from_ordinal(n: int, fmt: FloatFormat) -> int:
+    return n if n >= 0 else fmt.sign_mask | -n
+
+
+def _next(code: int, fmt: FloatFormat, daz: bool, up: bool) -> Result:
+    """nextUp and nextDown (5.3.1), which round nothing. The outermost number of a format without infinity is
+    followed by NaN, or by itself where there is no NaN."""
+    a = decode(code, fmt, daz)
+    if a.is_nan:
+        return nan_result(fmt, a)
+    toward = 1 if up else -1
+    here = 0 if a.is_zero else ordinal(code, fmt)
+    if abs(here) > fmt.max_code:  # an infinity
+        return (code if (here > 0) == up else _from_ordinal(here + toward, fmt)), 0
+    there = here + toward
+    if fmt.is_scale and there < 0:
+        return nan_result(fmt)
+    if abs(there) > fmt.max_code:
+        return infinite_result(int(not up), fmt), 0
+    if there == 0:
+        return (fmt.sign_mask if up and fmt.has_signed_zero else 0), 0
+    return _from_ordinal(there, fmt), 0
+
+
+def next_up(code: int, fmt: FloatFormat, daz: bool = False) -> Result:
+    """The least number greater than the code's (5.3.1); next_up of the smallest negative number is -0."""
+    return _next(code, fmt, daz, up=True)
+
+
+def next_down(code: int, fmt: FloatFormat, daz: bool = False) -> Result:
+    """The greatest number less than the code's (5.3.1)."""
+    return _next(code, fmt, daz, up=False)
+
+
+# -- comparison ------------------------------------------------------------------------------------------------
+
+
+def _compare_key(x: Number) -> tuple[int, Fraction]:
+    if x.is_infinite:
+        return (-1 if x.sign else 1), Fraction(0)
+    return 0, x.fraction
+
+
+def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, int]:
+    """(-1, 0 or 1 for less, equal, greater, None for unordered; flags) (5.6.1, 5.11)."""
+    if a.is_nan or b.is_nan:
+        loud = signaling or Kind.SIGNALING_NAN in (a.kind, b.kind)
+        return None, INVALID * loud
+    ka, kb = _compare_key(a), _compare_key(b)
+    return (ka > kb) - (ka < kb), 0
+
+
+def _extremum(
+    a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, larger: bool, number: bool
+) -> Result:
+    """minimum, maximum and their *_number twins (9.6): -0 is less than +0; one exact conversion at the end."""
+    invalid = INVALID * (Kind.SIGNALING_NAN in (a.kind, b.kind))
+    if a.is_nan or b.is_nan:
+        if not number or (a.is_nan and b.is_nan):
+            return nan_result(fmt, a, b)
+        chosen = b if a.is_nan else a
+    else:
+        order, _ = compare(a, b)
+        if order == 0:
+            order = b.sign - a.sign
+        assert order is not None
+        chosen = a if (order > 0) == larger else b
+    if chosen.is_infinite:
+        return infinite_result(chosen.sign, fmt), invalid
+    code, events = round_pack(chosen, fmt, how, random)
+    return code, events | invalid
+
+
+def minimum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """The smaller; NaN if either is NaN (9.6)."""
+    return _extremum(a, b, fmt, how, random, larger=False, number=False)
+
+
+def maximum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """The larger; NaN if either is NaN (9.6)."""
+    return _extremum(a, b, fmt, how, random, larger=True, number=False)
+
+
+def minimum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """The smaller; a number rather than a NaN (9.6)."""
+    return _extremum(a, b, fmt, how, random, larger=False, number=True)
+
+
+def maximum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """The larger; a number rather than a NaN (9.6)."""
+    return _extremum(a, b, fmt, how, random, larger=True, number=True)
+
+
+def classify(code: int, fmt: FloatFormat) -> FloatClass:
+    """The class of a code (5.7.2)."""
+    x = decode(code, fmt)
+    if x.is_nan:
+        return FloatClass.SIGNALING_NAN if x.kind is Kind.SIGNALING_NAN else FloatClass.QUIET_NAN
+    if x.is_infinite:
+        positive = FloatClass.POSITIVE_INFINITY
+    elif x.is_zero:
+        positive = FloatClass.POSITIVE_ZERO
+    elif x.exponent + x.significand.bit_length() - 1 < fmt.emin:
+        positive = FloatClass.POSITIVE_SUBNORMAL
+    else:
+        positive = FloatClass.POSITIVE_NORMAL
+    first, last = FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY
+    return FloatClass(first + last - positive) if x.sign else positive
+
+
+def total_order(a: int, b: int, fmt: FloatFormat) -> bool:
+    """totalOrder(a, b) of two codes (5.10): -NaN < -inf < ... < -0 < +0 < ... < +inf < NaN."""
+
+    def place(code: int) -> int:
+        if fmt.canonical_nan == fmt.sign_mask == code:  # FNUZ's NaN stands above everything
+            return fmt.magnitude_mask + 1
+        magnitude = code & fmt.magnitude_mask
+        return -magnitude - 1 if code & fmt.sign_mask else magnitude
+
+    return place(a) <= place(b)
+
+
+# -- sums ------------------------------------------------------------------------------------------------------
+
+
+def exact_dot(pairs: list[tuple[Number, Number]], fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+    """The exact sum of exact products, rounded once."""
+    invalid = any(
+        (a.is_infinite and b.is_zero) or (a.is_zero and b.is_infinite) or Kind.SIGNALING_NAN in (a.kind, b.kind)
+        for a, b in pairs
+    )
+    infinite = {a.sign ^ b.sign for a, b in pairs if a.is_infinite or b.is_infinite}
+    if invalid or any(a.is_nan or b.is_nan for a, b in pairs) or len(infinite) == 2:
+        nan_operand = any(a.is_nan or b.is_nan for a, b in pairs)
+        code, events = nan_result(fmt)
+        return code, INVALID if invalid or not nan_operand else events
+    if infinite:
+        return infinite_result(infinite.pop(), fmt), 0
+    products = [_exact_product(a, b) for a, b in pairs]
+    total = sum((p.fraction for p in products), Fraction(0))
+    if total:
+        return round_pack(from_fraction(total), fmt, how, random)
+    signs = {p.sign for p in products if p.is_zero}
+    if len(signs) == 1 and all(p.is_zero for p in products):
+        return round_pack(_zero(signs.pop()), fmt, how)
+    return round_pack(_zero(int(bool(products) and how.rounding is Rounding.TOWARD_NEGATIVE)), fmt, how)

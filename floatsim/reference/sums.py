@@ -1,0 +1,560 @@
+"""The readable specification of sums: every description of `floatsim.accumulation`, one result element at a time.
+
+As `floatsim.reference`, on whose operations it stands, this is slow and meant to be obviously right: exact integers,
+and one rounding wherever a definition has one. The kernels are held equal to it: codes, counts of events, and the first
+k of each.
+
+The draw of a stochastic rounding belongs to (seed, element, site). Inside a leaf site = 8*step + r: `step` counts the
+terms from 0, and r tells the roundings of one step apart. What happens outside of a leaf's terms, and every part of a
+composite, has a seed of its own, split from the description's.
+
+>>> import floatsim as fs
+>>> from floatsim.formats.call import Manner
+>>> from floatsim.formats.rounding import Attributes
+>>> from floatsim.reference import sums as reference_sums
+>>> one, manner = reference_sums.Code(0x3C00, fs.FP16), Manner(Attributes())
+>>> sum4096 = reference_sums.accumulate(fs.Sequential("fp16"), [(one, one)] * 4096, manner)
+>>> reference_sums.decode(sum4096.code, fs.FP16).fraction, sum4096.first["absorbed"]
+(Fraction(2048, 1), 2048)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from floatsim.accumulation import (
+    Accumulation,
+    Blocked,
+    Exact,
+    Kahan,
+    Leaf,
+    Neumaier,
+    Pairwise,
+    ProductLeaf,
+    Sequential,
+    SplitK,
+    Strided,
+    TensorCore,
+    fitted,
+)
+from floatsim.formats import FloatFormat
+from floatsim.formats.call import Manner
+from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Attributes, Rounding
+from floatsim.reference.random import draw, split_seed
+from floatsim.reference.scalar import Kind, Number, Result, add, compare, decode, exact_dot, fma, multiply
+from floatsim.reference.tensorcore.dot import Scaled, dot
+from floatsim.tensorcore.instructions import TwoHalves
+
+__all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulate", "product", "scaled"]
+
+NAN = 8
+"""A NaN where the accumulator was none. In sums it has the bit of DIVIDE_BY_ZERO, which cannot happen there."""
+
+# Seeds split from a description's; matmul's conversion to the result's format has the first.
+_LAST, _OUTER, _SEED, _SCALED, _PARTS = 2, 3, 4, 5, 16
+
+EVENTS = {
+    "invalid": INVALID, "nan": NAN, "overflow": OVERFLOW, "underflow": UNDERFLOW, "flushed": FLUSHED,
+    "absorbed": ABSORBED,
+}  # fmt: skip
+"""The events of which a sum tells the first k."""
+
+ONE = Number(Kind.FINITE, 0, 1)
+_QUIET_NAN = Number(Kind.QUIET_NAN, 0)
+
+
+class Code(NamedTuple):
+    """A code and its format: what DAZ may read as a zero. A `Number` in its place has been read already."""
+
+    code: int
+    format: FloatFormat
+
+
+Operand: TypeAlias = Code | Number
+
+
+class Sum(NamedTuple):
+    """A result element's code, the number of roundings by site and event byte, and the least k of each event."""
+
+    code: int
+    counts: dict[str, Counter[int]]
+    first: dict[str, int | None]
+
+
+def accumulate(
+    how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, index: int = 0,
+    start: Operand | None = None, scales: Scaled | None = None,
+) -> Sum:  # fmt: skip
+    """One element of a sum as `how` describes it.
+
+    Parameters
+    ----------
+    how : Accumulation
+    terms : (a, b) or (a, None) each
+        The products a*b, or values, which no product rounding touches.
+    manner : Manner
+        The call's attributes, which leaves may override, and its seed.
+    index : int
+        The element's flat index in the whole result.
+    start : operand, optional
+        The c of `a @ b + c`, not rounded yet.
+    scales : Scaled, optional
+        Of the terms' blocks, for a TensorCore. Its terms are products of codes.
+    """
+    call = _Call(manner.attributes, index, scales)
+    numbered = [_Term(a, b, k) for k, (a, b) in enumerate(terms)]
+    result = _evaluate(how, numbered, manner.seed, start, call)
+    return Sum(result.code, call.counts, call.first)
+
+
+def scaled(
+    how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, alpha: Operand, beta: Operand,
+    index: int = 0, c: Operand | None = None, scales: Scaled | None = None,
+) -> Sum:  # fmt: skip
+    """alpha * sum + beta * c: t = round(alpha*acc), then round(t + round(beta*c)), in the outermost leaf's manner.
+
+    alpha = beta = 1 make c the `start` of `accumulate`; beta = 0 does not read it, and then t is the result. The sum
+    itself if nothing scales it. These roundings are counted as "scale" and have no k.
+    """
+    if _is_one(alpha) and (c is None or _is_one(beta)):
+        return accumulate(how, terms, manner, index, c, scales)
+    if c is not None and _is_zero(beta):
+        return scaled(how, terms, manner, alpha, beta, index, None, scales)
+    total = accumulate(how, terms, manner, index, None, scales)
+    call = _Call(_NO_MANNER if isinstance(how, TensorCore) else manner.attributes, index)
+    first, second, third = (_Run(_outermost(how), split_seed(manner.seed, _SCALED + n), call) for n in range(3))
+    result = first.round(multiply, alpha, Code(total.code, how.result_format), step=0, r=0)
+    if c is not None:
+        addend = second.round(multiply, beta, c, step=0, r=0)
+        result = third.round(add, result, addend, step=0, r=0)
+    return Sum(result.code, {**total.counts, "scale": call.counts["sum"]}, total.first)
+
+
+def product(
+    how: Sequential | Pairwise, factors: Sequence[Operand], manner: Manner, index: int = 0,
+    start: Operand | None = None,
+) -> Sum:  # fmt: skip
+    """One product of many factors, its roundings counted as "product".
+
+    Sequential: acc = 1, or `start` rounded to the format; acc = round(acc * x). Pairwise: a tree of products, as its
+    sums; then round(product * start). No factors give 1, or `start`, rounded. Sites are those of the sums.
+    """
+    call = _Call(manner.attributes, index)
+    run = _Run(how, manner.seed, call)
+    seed, last = (replace(run, seed=split_seed(run.seed, number)) for number in (_SEED, _LAST))
+    k = itertools.count()
+    if not factors or isinstance(how, Sequential):
+        acc: Operand = ONE
+        if start is not None:
+            acc = seed.round(multiply, ONE, start, step=0, r=1)
+        elif not factors:
+            acc = _Run(how, manner.seed, _Call(manner.attributes, index)).round(multiply, ONE, ONE, step=0, r=1)
+        for step, x in enumerate(factors):
+            acc = run.round(multiply, acc, x, step=step, r=1, k=step, old=acc)
+    else:
+
+        def evaluate(tree: _Tree) -> _Node:
+            if isinstance(tree, int):
+                return _Node(factors[tree], False, tree)
+            left, right = evaluate(tree[0]), evaluate(tree[1])
+            where = max(left.where, right.where)
+            nan_before = any(node.is_sum and run.read(node.value).is_nan for node in (left, right))
+            old = _QUIET_NAN if nan_before else ONE
+            return _Node(run.round(multiply, left.value, right.value, step=next(k), r=1, k=where, old=old), True, where)
+
+        root = evaluate(TREES[how.tree](list(range(len(factors)))))
+        acc = root.value if root.is_sum else run.round(multiply, root.value, ONE, step=0, r=1)
+        if start is not None:
+            acc = last.round(multiply, acc, start, step=0, r=1, k=len(factors) - 1, old=acc)
+    assert isinstance(acc, Code)
+    return Sum(acc.code, {"product": call.counts["sum"]}, call.first)
+
+
+def _is_one(x: Operand) -> bool:
+    number = _read(x)
+    return number.kind is Kind.FINITE and number.fraction == 1
+
+
+def _is_zero(x: Operand) -> bool:
+    return _read(x).is_zero
+
+
+# -- composites ----------------------------------------------------------------------------------------------------
+
+
+class _Term(NamedTuple):
+    """A product, or a value (b is None), and the largest original index in it."""
+
+    a: Operand
+    b: Operand | None
+    where: int
+
+
+_Terms: TypeAlias = Sequence[_Term]
+
+
+def _evaluate(how: Accumulation, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
+    """Leaves add terms; composites add the parts by `inner` and the parts' results by `outer`."""
+    if isinstance(how, Leaf):
+        return _leaf(_Run(how, seed, call), terms, start)
+    if isinstance(how, TensorCore):
+        return _matrix_unit(how, terms, seed, start, call)
+    assert isinstance(how, Strided | Blocked | SplitK)
+    partials = []
+    for t, part in enumerate(_parts(how, terms)):
+        value = _evaluate(how.inner, part, split_seed(seed, _PARTS + t), None, call)
+        partials.append(_Term(value, None, _largest(part)))
+    if isinstance(how, Strided) and start is not None and partials:
+        result = _evaluate(how.outer, partials, split_seed(seed, _OUTER), None, call)
+        return _add_last(_Run(_outermost(how), seed, call), result, terms, start)
+    return _evaluate(how.outer, partials, split_seed(seed, _OUTER), start, call)
+
+
+def _parts(how: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
+    """The parts that have a term, in order."""
+    if isinstance(how, Strided):
+        return [terms[lane :: how.lanes] for lane in range(min(how.lanes, len(terms)))]
+    every = how.every if isinstance(how, Blocked) else max(-(-len(terms) // how.parts), 1)
+    return [terms[i : i + every] for i in range(0, len(terms), every)]
+
+
+def _outermost(how: Accumulation) -> Leaf:
+    """The leaf whose result is the description's."""
+    if isinstance(how, Strided | Blocked | SplitK):
+        return _outermost(how.outer)
+    if isinstance(how, TensorCore):
+        return Sequential(how.result_format)
+    assert isinstance(how, Leaf)
+    return how
+
+
+def _largest(terms: _Terms) -> int:
+    return max((term.where for term in terms), default=0)
+
+
+# -- the roundings of a leaf ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Call:
+    """What all leaves of one element share: the call's attributes, the element, and the record of events."""
+
+    attributes: Attributes
+    index: int
+    scales: Scaled | None = None
+    counts: dict[str, Counter[int]] = field(default_factory=lambda: {"product": Counter(), "sum": Counter()})
+    first: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(EVENTS))
+
+    def note(self, site: str, events: int, k: int) -> None:
+        self.counts[site][events] += 1
+        for name, bit in EVENTS.items():
+            earliest = self.first[name]
+            if events & bit and (earliest is None or k < earliest):
+                self.first[name] = k
+
+
+def _read(x: Operand, daz: bool = False) -> Number:
+    return decode(x.code, x.format, daz) if isinstance(x, Code) else x
+
+
+@dataclass
+class _Run:
+    """One leaf at work on one element: how it reads, rounds, draws and counts."""
+
+    leaf: Leaf
+    seed: int
+    call: _Call
+
+    @property
+    def attributes(self) -> Attributes:
+        """The leaf's own manner before the call's. Overflow is always its own, the rest of the call's."""
+        own = {"rounding": self.leaf.rounding, "ftz": self.leaf.ftz, "daz": self.leaf.daz}
+        given = {name: value for name, value in own.items() if value is not None}
+        return replace(self.call.attributes, overflow=self.leaf.overflow, **given)  # type: ignore[arg-type]
+
+    def read(self, x: Operand) -> Number:
+        return _read(x, self.attributes.daz)
+
+    def random(self, how: Attributes, step: int, r: int) -> int:
+        if how.rounding is not Rounding.STOCHASTIC:
+            return 0
+        return draw(self.seed, self.call.index, how.random_bits, site=8 * step + r)
+
+    def round(
+        self, operation: Callable[..., Result], *operands: Operand, step: int, r: int, k: int = 0,
+        old: Operand = ONE,
+    ) -> Code:  # fmt: skip
+        """One rounding of a sum: the operation on the operands as DAZ reads them, counted at k.
+
+        `old` is the accumulator before it, by which a NaN is known to be new.
+        """
+        how, fmt = self.attributes, self.leaf.format
+        code, events = operation(*map(self.read, operands), fmt, how, self.random(how, step, r))
+        new_nan = decode(code, fmt).is_nan and not self.read(old).is_nan
+        self.call.note("sum", events | NAN * new_nan, k)
+        return Code(code, fmt)
+
+    def enter(self, term: _Term, step: int) -> Operand:
+        """The term as it enters the sum: a value as it is, a product exactly, or rounded first."""
+        if term.b is None:
+            return term.a
+        a, b = self.read(term.a), self.read(term.b)
+        if not isinstance(self.leaf, ProductLeaf) or self.leaf.product is None:
+            return _product(a, b)
+        how, fmt = self.attributes, self.leaf.product
+        if self.leaf.product_rounding is not None:
+            how = replace(how, rounding=self.leaf.product_rounding)
+        code, events = multiply(a, b, fmt, how, self.random(how, step, 0))
+        self.call.note("product", events | NAN * decode(code, fmt).is_nan, term.where)
+        return Code(code, fmt)
+
+    def seeded(self, start: Operand | None, terms: _Terms) -> Code:
+        """The accumulator's first value: +0, or c, rounded to the format."""
+        if start is None:
+            return Code(0, self.leaf.format)
+        run = replace(self, seed=split_seed(self.seed, _SEED))
+        return run.round(_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
+
+
+def _product(a: Number, b: Number) -> Number:
+    """a * b, not rounded. inf * 0 is a signalling NaN: INVALID is raised where the product is used."""
+    invalid = (a.is_infinite and b.is_zero) or (a.is_zero and b.is_infinite)
+    if invalid or Kind.SIGNALING_NAN in (a.kind, b.kind):
+        return Number(Kind.SIGNALING_NAN, 0)
+    if a.is_nan or b.is_nan:
+        return _QUIET_NAN
+    kind = Kind.INFINITE if a.is_infinite or b.is_infinite else Kind.FINITE
+    return Number(kind, a.sign ^ b.sign, a.significand * b.significand, a.exponent + b.exponent)
+
+
+def _add_last(run: _Run, result: Code, terms: _Terms, start: Operand) -> Code:
+    """The sum of all terms, and c after them."""
+    last = replace(run, seed=split_seed(run.seed, _LAST))
+    return last.round(_onto, result, start, step=0, r=1, k=_largest(terms), old=result)
+
+
+def _plus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """x + y, where nothing counts as absorbed."""
+    code, events = add(x, y, fmt, how, random)
+    return code, events & ~ABSORBED
+
+
+def _minus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """x - y, where nothing counts as absorbed."""
+    return _plus(x, -y, fmt, how, random)
+
+
+def _onto(acc: Number, x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """acc + x; ABSORBED if a finite acc keeps its value although x is not zero."""
+    return fma(x, ONE, acc, fmt, how, random)
+
+
+def _total(*numbers_and_how: Any) -> Result:
+    *numbers, fmt, how, random = numbers_and_how
+    return exact_dot([(x, ONE) for x in numbers], fmt, how, random)
+
+
+def _alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """x rounded as a sum of one term: an infinity stays one, which a conversion may clamp."""
+    return multiply(x, ONE, fmt, how, random)
+
+
+# -- leaves --------------------------------------------------------------------------------------------------------
+
+
+def _leaf(run: _Run, terms: _Terms, start: Operand | None) -> Code:
+    """Nothing to add: +0, and nothing is counted."""
+    if not terms and start is None:
+        return Code(0, run.leaf.format)
+    return _LEAVES[type(run.leaf)](run, terms, start)
+
+
+def _steps(terms: _Terms) -> Iterator[tuple[int, _Term, int]]:
+    """Each term with its step and the largest original index so far."""
+    so_far = itertools.accumulate((term.where for term in terms), max)
+    return ((step, term, k) for (step, term), k in zip(enumerate(terms), so_far, strict=True))
+
+
+def _sequential(run: _Run, terms: _Terms, start: Operand | None) -> Code:
+    acc = run.seeded(start, terms)
+    for step, term, k in _steps(terms):
+        x = run.enter(term, step)
+        acc = run.round(_onto, acc, x, step=step, r=1, k=k, old=acc)
+    return acc
+
+
+def _kahan(run: _Run, terms: _Terms, start: Operand | None) -> Code:
+    zero = Code(0, run.leaf.format)
+    s, comp = run.seeded(start, terms), zero
+    for step, term, k in _steps(terms):
+        x = run.enter(term, step)
+        y = run.round(_minus, x, comp, step=step, r=1, k=k, old=s)
+        t = run.round(_onto, s, y, step=step, r=2, k=k, old=s)
+        if _is_finite(t):
+            change = run.round(_minus, t, s, step=step, r=3, k=k, old=s)
+            comp = run.round(_minus, change, y, step=step, r=4, k=k, old=s)
+        else:
+            comp = zero
+        s = t
+    return s
+
+
+def _neumaier(run: _Run, terms: _Terms, start: Operand | None) -> Code:
+    s, comp = run.seeded(start, terms), Code(0, run.leaf.format)
+    for step, term, k in _steps(terms):
+        x = run.enter(term, step)
+        t = run.round(_onto, s, x, step=step, r=1, k=k, old=s)
+        if _is_finite(t):
+            larger, smaller = (s, x) if _at_least(run.read(s), run.read(x)) else (x, s)
+            rest = run.round(_minus, larger, t, step=step, r=2, k=k, old=s)
+            lost = run.round(_plus, rest, smaller, step=step, r=3, k=k, old=s)
+            comp = run.round(_plus, comp, lost, step=step, r=4, k=k, old=s)
+        s = t
+    if not terms:
+        return s
+    return run.round(_plus, s, comp, step=len(terms), r=1, k=_largest(terms), old=s)
+
+
+def _is_finite(x: Operand) -> bool:
+    return _read(x).kind is Kind.FINITE
+
+
+def _at_least(s: Number, x: Number) -> bool:
+    """|s| >= |x|, false for a NaN."""
+    order, _ = compare(replace(s, sign=0), replace(x, sign=0))
+    return order is not None and order >= 0
+
+
+def _exact(run: _Run, terms: _Terms, start: Operand | None) -> Code:
+    entered = [run.enter(term, step) for step, term in enumerate(terms)]
+    if start is not None:
+        entered.append(start)
+    return run.round(_total, *entered, step=0, r=1, k=_largest(terms))
+
+
+# -- matrix units --------------------------------------------------------------------------------------------------
+
+_NO_MANNER = Attributes()
+"""How a matrix unit rounds c, alpha and beta, whatever the call says."""
+
+
+def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
+    """The terms by the instructions of `floatsim.reference.tensorcore.dot`; c is rounded to D's format before."""
+    pairs = [(term.a, term.b) for term in terms]
+    a, b = ([x for x in side if isinstance(x, Code)] for side in zip(*pairs, strict=True)) if pairs else ([], [])
+    assert len(a) == len(b) == len(terms), "a matrix unit multiplies codes"
+    scales = _scales_from(call.scales, terms)
+    if terms:
+        fit = fitted(how, a[0].format, b[0].format, None, scales and scales.of)
+        assert isinstance(fit, TensorCore)
+        how = fit
+    run = _Run(Sequential(how.result_format), seed, replace(call, attributes=_NO_MANNER))
+    if not terms and start is None:
+        return Code(0, how.result_format)
+    acc = run.seeded(start, terms)
+    if not terms:
+        return acc
+    row = how.row(a[0].format, b[0].format, None, scales and scales.of)
+    codes_a, codes_b = ([x.code for x in side] for side in (a, b))
+    for n, step in enumerate(dot(row, codes_a, codes_b, a[0].format, b[0].format, acc.code, scales).steps):
+        if isinstance(row.model, TwoHalves) and n % 3 == 0:  # of which the first starts from zero
+            acc = Code(0, row.output)
+        new_nan = decode(step.code, row.output).is_nan and not run.read(acc).is_nan
+        call.note("sum", step.events | NAN * new_nan, terms[step.last].where)
+        acc = Code(step.code, row.output)
+    return acc
+
+
+def _scales_from(scales: Scaled | None, terms: _Terms) -> Scaled | None:
+    """The scales of some terms, neighbours that begin where a block of scales does."""
+    if scales is None or not terms:
+        return None
+    first = terms[0].where // scales.of.every
+    return Scaled(scales.a[first:], scales.b[first:], scales.of)
+
+
+# -- trees ---------------------------------------------------------------------------------------------------------
+
+_Tree: TypeAlias = "int | tuple[_Tree, _Tree]"
+"""The position of a term, or the two whose sum this is."""
+
+
+def _adjacent(nodes: list[_Tree]) -> _Tree:
+    while len(nodes) > 1:
+        pairs: list[_Tree] = [(nodes[i], nodes[i + 1]) for i in range(0, len(nodes) - 1, 2)]
+        nodes = pairs + nodes[2 * len(pairs) :]
+    return nodes[0]
+
+
+def _halving(nodes: list[_Tree]) -> _Tree:
+    while len(nodes) > 1:
+        half = (len(nodes) + 1) // 2
+        pairs: list[_Tree] = [(nodes[i], nodes[i + half]) for i in range(len(nodes) - half)]
+        nodes = pairs + nodes[len(pairs) : half]
+    return nodes[0]
+
+
+def _one_by_one(nodes: list[_Tree]) -> _Tree:
+    tree = nodes[0]
+    for node in nodes[1:]:
+        tree = (tree, node)
+    return tree
+
+
+def _numpy(nodes: list[_Tree]) -> _Tree:
+    """numpy/_core/src/umath/loops_utils.h.src, pairwise_sum."""
+    n = len(nodes)
+    if n < 8:
+        return _one_by_one(nodes)
+    if n > 128:
+        cut = n // 2 - n // 2 % 8
+        return _numpy(nodes[:cut]), _numpy(nodes[cut:])
+    whole = n - n % 8
+    r = [_one_by_one(nodes[i:whole:8]) for i in range(8)]
+    joined: _Tree = (((r[0], r[1]), (r[2], r[3])), ((r[4], r[5]), (r[6], r[7])))
+    return _one_by_one([joined, *nodes[whole:]])
+
+
+TREES: dict[str, Callable[[list[_Tree]], _Tree]] = {"adjacent": _adjacent, "halving": _halving, "numpy": _numpy}
+"""From the positions of n terms, n > 0, to the tree of their sum: nested pairs."""
+
+
+class _Node(NamedTuple):
+    """The value of a part of a tree; whether it is a sum, and the largest original index in it."""
+
+    value: Operand
+    is_sum: bool
+    where: int
+
+
+def _pairwise(run: _Run, terms: _Terms, start: Operand | None) -> Code:
+    assert isinstance(run.leaf, Pairwise)
+    if not terms:
+        return run.seeded(start, terms)
+    entered = [run.enter(term, step) for step, term in enumerate(terms)]
+    roundings = itertools.count()
+
+    def evaluate(tree: _Tree) -> _Node:
+        if isinstance(tree, int):
+            return _Node(entered[tree], False, terms[tree].where)
+        left, right = evaluate(tree[0]), evaluate(tree[1])
+        k = max(left.where, right.where)
+        nan_before = any(node.is_sum and run.read(node.value).is_nan for node in (left, right))
+        old = _QUIET_NAN if nan_before else ONE
+        return _Node(run.round(add, left.value, right.value, step=next(roundings), r=1, k=k, old=old), True, k)
+
+    root = evaluate(TREES[run.leaf.tree](list(range(len(terms)))))
+    result = root.value
+    if not root.is_sum:
+        result = run.round(_alone, result, step=next(roundings), r=1, k=root.where)
+    assert isinstance(result, Code)
+    return result if start is None else _add_last(run, result, terms, start)
+
+
+_LEAVES: dict[type[Leaf], Callable[[_Run, _Terms, Operand | None], Code]] = {
+    Sequential: _sequential, Pairwise: _pairwise, Kahan: _kahan, Neumaier: _neumaier, Exact: _exact,
+}  # fmt: skip

@@ -1,0 +1,160 @@
+"""Dot products as an instruction computes them, and longer ones as a chain of instructions: the readable specification.
+
+The sums of `floatsim.reference.tensorcore.nvidia` and `amd` joined to whole K loops: an instruction takes k terms, and
+what it returns, a number of D's format, is c of the next. Terms that are missing from the last one are zeros, as a GEMM
+kernel loads them.
+
+>>> from floatsim import FP16
+>>> from floatsim.tensorcore.architectures import as_architecture, select
+>>> for name in ("volta", "ampere"):  # 1 + 4 * 2**-14 * 2**-10
+...     row = select(as_architecture(name), None, FP16, FP16)
+...     hex(dot(row, [0x0400] * 4, [0x1400] * 4, FP16, FP16, c=0x3F800000).code)
+'0x3f800000'
+'0x3f800002'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from floatsim.formats import FP32, TF32, FloatFormat
+from floatsim.formats.rounding import Attributes
+from floatsim.reference.scalar import convert, decode
+from floatsim.reference.tensorcore import amd, nvidia
+from floatsim.reference.tensorcore.alignment import Step, Term, product, read
+from floatsim.tensorcore.instructions import (
+    ExactBlocks,
+    FlushedTree,
+    FmaChain,
+    FusedBlocks,
+    GroupedBlocks,
+    Instruction,
+    LateAccumulator,
+    Model,
+    Scales,
+    TwoHalves,
+)
+
+__all__ = ["Dot", "Operand", "Scaled", "dot", "seeded"]
+
+
+class Dot(NamedTuple):
+    """The code of D, and how it came about: one step for each time that D was rounded."""
+
+    code: int
+    steps: tuple[Step, ...]
+
+
+class Scaled(NamedTuple):
+    """The codes of the scales of a and of b, one for each `of.every` elements."""
+
+    a: Sequence[int]
+    b: Sequence[int]
+    of: Scales
+
+
+def seeded(c: tuple[int, FloatFormat] | None, output: FloatFormat) -> tuple[int, int]:
+    """c as the first instruction takes it, and the events: rounded to the format of D, ties to even; +0 if None."""
+    if c is None:
+        return 0, 0
+    return convert(decode(*c), output, Attributes())
+
+
+def dot(
+    row: Instruction, a: Sequence[int], b: Sequence[int], a_format: FloatFormat, b_format: FloatFormat, c: int = 0,
+    scales: Scaled | None = None,
+) -> Dot:  # fmt: skip
+    """The sum of a[k] * b[k] and c as the instruction, or a chain of them, gives it.
+
+    Parameters
+    ----------
+    row : Instruction
+    a, b : codes
+        As many of each. None at all: c, as it is.
+    a_format, b_format : FloatFormat
+        Which the instruction takes.
+    c : int
+        A code of the instruction's output format.
+    scales : Scaled, optional
+        For an instruction that takes them.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"a has {len(a)} elements and b has {len(b)}")
+    steps: list[Step] = []
+    left, right = Operand(row, a, a_format), Operand(row, b, b_format)
+    for start in range(0, len(a), row.k):
+        for step in _instruction(row, left, right, c, start, min(start + row.k, len(a)) - 1, scales):
+            steps.append(step)
+            c = step.code
+    return Dot(c, tuple(steps))
+
+
+class Operand:
+    """The elements of a row of A or a column of B as (code, format), zeros behind; FP32 is read as TF32 if need be."""
+
+    def __init__(self, row: Instruction, codes: Sequence[int], fmt: FloatFormat) -> None:
+        self.codes, self.format = codes, fmt
+        if row.truncates and fmt == FP32:
+            self.codes, self.format = [code >> FP32.trailing_bits - TF32.trailing_bits for code in codes], TF32
+
+    def __getitem__(self, k: range) -> list[tuple[int, FloatFormat]]:
+        n = len(self.codes)
+        return [(self.codes[i] if i < n else 0, self.format) for i in k]
+
+
+def _instruction(
+    row: Instruction, a: Operand, b: Operand, c: int, start: int, last: int, scales: Scaled | None
+) -> Iterator[Step]:
+    """The steps of one instruction over k = start, start + 1, ..., the last of them `last`."""
+    model, output = row.model, row.output
+    if isinstance(model, TwoHalves):
+        k = range(start, start + row.k)
+        for step in nvidia.two_halves(model, a[k], b[k], c, output, last):
+            yield step._replace(ks=[start + i for i in step.ks])
+        return
+    for first in range(start, start + row.k, row.block):
+        k = range(first, first + row.block)
+        step = _block(model, k, a[k], b[k], c, output, max(min(k[-1], last), start), scales)
+        yield step._replace(ks=k[:: model.group] if isinstance(model, GroupedBlocks) else k)
+        c = step.code
+
+
+def _block(
+    model: Model, k: range, a: list[tuple[int, FloatFormat]], b: list[tuple[int, FloatFormat]], c: int,
+    output: FloatFormat, last: int, scales: Scaled | None,
+) -> Step:  # fmt: skip
+    pairs = [(read(*x), read(*y)) for x, y in zip(a, b, strict=True)]
+    products = [product(x, y) for x, y in pairs]
+    if scales is not None:
+        factors = [_scale(scales, i) for i in k]
+        if isinstance(model, GroupedBlocks):
+            products = list(nvidia.group_terms(model, pairs, factors))
+        else:
+            products = [product(p, factor) for p, factor in zip(products, factors, strict=True)]
+    acc = read(c, output)
+    match model:
+        case FusedBlocks():
+            return nvidia.block(model, products, acc, output, last)
+        case FmaChain():
+            step = amd.fma_step(pairs[0][0].number, pairs[0][1].number, c, output, last)
+        case ExactBlocks():
+            step = amd.exact_block(products, acc, last)
+        case FlushedTree():
+            step = amd.flushed_tree(a, b, c, last)
+        case LateAccumulator():
+            step = amd.late_block(model, products, acc, last)
+        case _:
+            raise TypeError(f"no model: {model!r}")
+    return step._replace(terms=step.terms or (*products, acc))
+
+
+def _scale(scales: Scaled, k: int) -> Term:
+    """The product of the two scales of the k-th elements; past the end, one that changes nothing: of zeros.
+
+    The sign of a scale is ignored.
+    """
+    fmt, i = scales.of.format, k // scales.of.every
+    one = fmt.bias << fmt.trailing_bits
+    x, y = (codes[i] & fmt.magnitude_mask if i < len(codes) else one for codes in (scales.a, scales.b))
+    return product(read(x, fmt), read(y, fmt))

@@ -1,0 +1,115 @@
+"""NVIDIA's matrix units: one algorithm, in exact integers.
+
+A block adds the products of its terms and c at once:
+
+1. Products are exact, of any exponent, and not normalised: 1.5 * 1.5 is 2.25 with the exponent 0. A subnormal operand
+   has the exponent emin of its format. c is a term as any other.
+2. All terms are aligned to the largest exponent among those that are not zero, and cut toward zero to F fraction bits.
+   What is cut off leaves no trace: there are no guard or sticky bits.
+3. The integers are added; carries are not lost.
+4. The sum is rounded once to D: toward zero to FP32 or to E8M13, or to FP16 with ties to even. Every zero is +0.
+
+Instructions of more terms than a block chain blocks through D, and so do longer sums. A NaN anywhere, inf * 0 or
+infinities of both signs give the NaN whose bits are all set but the sign; an infinity stays one, the finite terms
+uncounted.
+
+Filling up with zeros changes no bit: a zero product has no exponent and adds nothing, and c, a number of the grid that
+the block before rounded to, is kept whole by a block of zeros. (Before the first block c may be -0, or have more bits
+than E8M13: that block then changes it, zeros or not.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from floatsim.formats import FP16, FloatFormat
+from floatsim.formats.rounding import OVERFLOW, Attributes
+from floatsim.reference.scalar import Kind, Number, add, convert, decode, round_pack
+from floatsim.reference.tensorcore.alignment import Step, Term, cut, events_of, highest, product, read, special, to_code
+from floatsim.tensorcore.instructions import FusedBlocks, GroupedBlocks, TwoHalves
+
+__all__ = ["block", "group_terms", "nan_of", "two_halves"]
+
+Pair: TypeAlias = tuple[Term, Term]
+
+
+def nan_of(fmt: FloatFormat) -> int:
+    """The NaN that the units return: all bits set but the sign."""
+    return fmt.magnitude_mask
+
+
+def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFormat, last: int = 0) -> Step:
+    """One block: the products and c, added at once and rounded once."""
+    terms = (*products, c)
+    if (what := special(terms)) is not None:
+        number, events = what
+        return Step(to_code(number, output, nan_of(output)), events, last, terms)
+    exponent = highest(terms, model.floor)
+    quantum = exponent - model.fraction_bits
+    kept = [cut(term.number, quantum) for term in terms]
+    total = sum(kept)
+    code, events = _rounded(total, quantum, model, output)
+    events |= events_of(terms, kept, quantum)
+    return Step(code, events, last, terms, exponent, tuple((n, quantum) for n in kept), (total, quantum))
+
+
+def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) -> tuple[int, int]:
+    """The code of total * 2**quantum: zero is +0, and beyond the largest number is infinity, also toward zero."""
+    grid, sign = model.grid, int(total < 0)
+    code, events = round_pack(Number(Kind.FINITE, sign, abs(total), quantum), grid, Attributes(model.rounding))
+    if events & OVERFLOW:
+        code = to_code(Number(Kind.INFINITE, sign), grid, nan_of(grid))
+    if not code & grid.magnitude_mask:
+        code = 0
+    return code << output.trailing_bits - grid.trailing_bits, events
+
+
+def group_terms(model: GroupedBlocks, pairs: Sequence[Pair], scales: Sequence[Term]) -> Iterator[Term]:
+    """A term for each group: the exact sum of its products, times its scale. `scales` has one for each product.
+
+    Its exponent is the scale's, whatever the sum, cancelled to zero or not; none if all its products are zeros.
+    """
+    for start in range(0, len(pairs), model.group):
+        products = [product(a, b) for a, b in pairs[start : start + model.group]]
+        scale = scales[start]
+        if scale.number.kind is not Kind.FINITE:
+            yield scale
+            continue
+        lowest = min((p.number.exponent for p in products), default=0)
+        total = sum(cut(p.number, lowest) for p in products)  # nothing is below the lowest
+        counts = scale.exponent is not None and not all(p.number.is_zero for p in products)
+        number = Number(
+            Kind.FINITE, int(total < 0) ^ scale.number.sign, abs(total) * scale.number.significand,
+            lowest + scale.number.exponent,
+        )  # fmt: skip
+        yield Term(number, scale.exponent if counts else None)
+
+
+def two_halves(
+    model: TwoHalves, a: Sequence[tuple[int, FloatFormat]], b: Sequence[tuple[int, FloatFormat]], c: int,
+    output: FloatFormat, last: int,
+) -> Iterator[Step]:  # fmt: skip
+    """FP8 by way of FP16: over the k with k % 4 in {0, 1}, then over the others, then acc + c, ties to even."""
+    products = [product(_as_fp16(*x), _as_fp16(*y)) for x, y in zip(a, b, strict=True)]
+    step = Step(0, 0, last)
+    for half in ((0, 1), (2, 3)):
+        places = [k for k in range(len(products)) if k % 4 in half]
+        step = block(model.block, [products[k] for k in places], read(step.code, output), output, last)
+        yield step._replace(ks=places)
+    yield _plus(step.code, c, output, last)
+
+
+def _as_fp16(code: int, fmt: FloatFormat) -> Term:
+    """Exact, and no longer subnormal where FP16 has the number as a normal one."""
+    return read(convert(decode(code, fmt), FP16, Attributes())[0], FP16)
+
+
+def _plus(acc: int, c: int, output: FloatFormat, last: int) -> Step:
+    """acc + c as the ordinary instruction adds them."""
+    x, y = read(acc, output), read(c, output)
+    if (what := special((x, y))) is not None:
+        number, events = what
+        return Step(to_code(number, output, nan_of(output)), events, last, (x, y))
+    code, events = add(x.number, y.number, output, Attributes())
+    return Step(code, events, last, (x, y))

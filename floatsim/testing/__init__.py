@@ -1,0 +1,1 @@
+"""Inputs for tests, and matrix units as dot products to test."""

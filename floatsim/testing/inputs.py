@@ -1,0 +1,285 @@
+"""What cards are asked: a fixed set of dot products for each instruction, made from a seed by a counter.
+
+The draws are SplitMix64 (Steele, Lea and Flood 2014) of a counter, and normal numbers are sums of twelve uniform
+integers, so that the set is the same on every machine and with every version of NumPy. `GENERATOR` counts the changes
+of this file that change it; recordings name it, and the SHA-256 of what they were asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from floatsim.arrays.conversion import encode
+from floatsim.formats import FloatFormat
+from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["GENERATOR", "ROWS", "SHARES", "Inputs", "input_set"]
+
+GENERATOR = 1
+ROWS = 20_000
+SHARES = {"normal": 2, "bits": 3, "cancelling": 2, "edge": 1, "subnormal": 1, "special": 1}
+"""The kinds of rows, in their order, and their shares in tenths."""
+
+Words: TypeAlias = "NDArray[np.uint64]"
+
+
+class Inputs(NamedTuple):
+    """Codes of a batch of dot products: a and b (n, K), c (n,), and scales if the instruction takes them."""
+
+    a: Codes
+    b: Codes
+    c: Codes
+    scales: ScaleCodes | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of a, b, c and the scales, each as little-endian bytes."""
+        found = hashlib.sha256()
+        for x in (self.a, self.b, self.c, *(self.scales or ())):
+            found.update(np.ascontiguousarray(x).astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
+        return found.hexdigest()
+
+
+def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
+    """The dot products that an instruction is asked.
+
+    Parameters
+    ----------
+    unit : Unit
+    rows : int
+        How many; at least 10.
+    seed : int
+
+    Returns
+    -------
+    Inputs
+        In this order: 2/10 of normal(0, 1), 3/10 of random bits, 2/10 in which products cancel, 1/10 in which a small
+        product decides how the sum is rounded, 1/10 of subnormal numbers and their neighbours, 1/10 with infinities,
+        NaN, zeros and extreme numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 10 rows.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> from floatsim.testing.dot_unit import named_unit
+    >>> x = input_set(named_unit("ampere", "mma.m16n8k8", fs.FP16, fs.FP16), rows=100)
+    >>> x.a.shape, x.digest[:16]
+    ((100, 8), '9754cab28801c381')
+    """
+    if rows < 10:
+        raise ValueError(f"rows must be at least 10, not {rows}")
+    ends = [round(rows * share / 10) for share in np.cumsum(list(SHARES.values())).tolist()]
+    parts, start = [], 0
+    for number, (kind, end) in enumerate(zip(SHARES, ends, strict=True)):
+        parts.append(_KINDS[kind](unit, end - start, _Draws(seed, number)))
+        start = end
+    columns = [np.concatenate(column) for column in zip(*(part[:3] for part in parts), strict=True)]
+    scales = None
+    if unit.scales:
+        sides = zip(*(part.scales for part in parts if part.scales), strict=True)
+        scales = ScaleCodes(*(np.concatenate(side) for side in sides))
+    return Inputs(columns[0], columns[1], columns[2], scales)
+
+
+# -- draws -------------------------------------------------------------------------------------------------------------
+
+_GOLDEN, _MIX1, _MIX2 = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def _mixed(z: Words) -> Words:
+    z = (z ^ (z >> np.uint64(30))) * _MIX1
+    z = (z ^ (z >> np.uint64(27))) * _MIX2
+    return z ^ (z >> np.uint64(31))
+
+
+class _Draws:
+    """Random numbers of one kind of rows: each call has a stream of its own."""
+
+    def __init__(self, seed: int, kind: int) -> None:
+        self.key = _mixed(np.array([seed * 64 + kind & (1 << 64) - 1], np.uint64) * _GOLDEN + _GOLDEN)
+        self.calls = 0
+
+    def words(self, *shape: int) -> Words:
+        self.calls += 1
+        key = _mixed(self.key + np.uint64(self.calls * int(_GOLDEN) & (1 << 64) - 1))
+        counter = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
+        return _mixed(key + counter * _GOLDEN).reshape(shape)
+
+    def below(self, n: int, *shape: int) -> NDArray[np.int64]:
+        """Integers from 0 to n - 1."""
+        return (self.words(*shape) >> np.uint64(33)).astype(np.int64) % n
+
+    def normal(self, *shape: int) -> NDArray[np.float64]:
+        """Nearly normal(0, 1): the sum of twelve uniform numbers of 16 bits, less its mean."""
+        quarters = self.words(*shape, 3).astype("<u8", copy=False).view("<u2").astype(np.int64)
+        below = (self.words(*shape) >> np.uint64(32)) / 2**32  # further bits, for formats that hold them; all is exact
+        sums: NDArray[np.float64] = (quarters.sum(axis=-1) - 6 * 65535 + below) / 65536
+        return sums
+
+
+# -- kinds of rows -----------------------------------------------------------------------------------------------------
+
+
+def _codes(x: NDArray[np.float64], fmt: FloatFormat) -> Codes:
+    found: Codes = encode(x, fmt, overflow="saturate_finite")
+    return found
+
+
+def _scales(unit: Unit, n: int, draw: _Draws, any_bits: bool = False) -> ScaleCodes | None:
+    """Powers of two near 1, and in E4M3 numbers near it; or any codes."""
+    if unit.scales is None:
+        return None
+    fmt, shape = unit.scales.format, (n, unit.scale_blocks)
+    sides = []
+    for _ in range(2):
+        if any_bits:
+            sides.append((draw.words(*shape) & np.uint64((1 << fmt.bits) - 1)).astype(fmt.code_dtype))
+        else:
+            x = np.ldexp(1 + draw.below(8, *shape) / 8 * (fmt.trailing_bits > 0), draw.below(9, *shape) - 4)
+            sides.append(_codes(x, fmt))
+    return ScaleCodes(*sides)
+
+
+def _normal(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    a, b = (_codes(draw.normal(n, unit.k), fmt) for fmt in (unit.a, unit.b))
+    return Inputs(a, b, _codes(4 * draw.normal(n), unit.output), _scales(unit, n, draw))
+
+
+def _any_bits(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
+    """Any codes; in every other row none that is infinite or NaN."""
+    codes = draw.words(*shape) & np.uint64((1 << fmt.bits) - 1)
+    if fmt.has_nan:
+        finite = np.uint64(fmt.magnitude_mask & ~(1 << fmt.trailing_bits) | fmt.sign_mask)
+        special = (codes & np.uint64(fmt.magnitude_mask)) > np.uint64(fmt.max_code)
+        codes[1::2] = np.where(special[1::2], codes[1::2] & finite, codes[1::2])
+    return codes.astype(fmt.code_dtype)
+
+
+def _wide(unit: Unit, n: int, draw: _Draws) -> NDArray[np.float64]:
+    """Numbers of D whose exponents are spread over those of products."""
+    low = max(unit.a.emin + unit.b.emin, unit.output.emin)
+    high = min(unit.a.emax + unit.b.emax, unit.output.emax - 3)
+    return np.ldexp(draw.normal(n), low + draw.below(high - low + 1, n))
+
+
+def _bits(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    a, b = (_any_bits(fmt, draw, n, unit.k) for fmt in (unit.a, unit.b))
+    c = _any_bits(unit.output, draw, n)
+    c = np.where(draw.below(2, n) == 0, c, _codes(_wide(unit, n, draw), unit.output))
+    return Inputs(a, b, c, _scales(unit, n, draw, any_bits=True))
+
+
+def _cancelling(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    """The second half of the products is the first, negated, but for a last bit of b here and there."""
+    half = unit.k // 2
+    spread = min(8, unit.a.emax - 1, unit.b.emax - 1)
+    a, b = (_codes(np.ldexp(draw.normal(n, unit.k), draw.below(spread + 1, n, unit.k) - spread // 2), fmt)
+            for fmt in (unit.a, unit.b))  # fmt: skip
+    if half:
+        a[:, half : 2 * half] = a[:, :half] ^ a.dtype.type(unit.a.sign_mask)
+        b[:, half : 2 * half] = b[:, :half] ^ (draw.below(8, n, half) == 0).astype(b.dtype)
+    small = np.ldexp(draw.normal(n), -draw.below(24, n))
+    return Inputs(a, b, _codes(small, unit.output), _scales(unit, n, draw))
+
+
+def _tiny(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
+    """Subnormal numbers, and normal ones of the least exponent."""
+    return (draw.words(*shape) & np.uint64(fmt.sign_mask | (1 << fmt.trailing_bits + 1) - 1)).astype(fmt.code_dtype)
+
+
+def _subnormal(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    """Rows by turns: a is tiny and b any number; both are; c is tiny, too, or one of the products' size."""
+    a, b = _tiny(unit.a, draw, n, unit.k), _tiny(unit.b, draw, n, unit.k)
+    b[1::2] = _any_bits(unit.b, draw, n, unit.k)[1::2]
+    c = _tiny(unit.output, draw, n)
+    c[2::3] = _codes(_wide(unit, n, draw), unit.output)[2::3]
+    return Inputs(a, b, c, _scales(unit, n, draw))
+
+
+def _powers(exponent: NDArray[np.int64], a: FloatFormat, b: FloatFormat) -> tuple[Codes, Codes]:
+    """Factors of 2**exponent as codes of the two formats; of zero where they have none."""
+    ranges = [(fmt.emin - fmt.trailing_bits * fmt.has_subnormals, fmt.emax) for fmt in (a, b)]
+    left = np.clip(exponent // 2, *ranges[0])
+    right = np.clip(exponent - left, *ranges[1])
+    left = np.clip(exponent - right, *ranges[0])
+    there = left + right == exponent
+    return _codes(np.where(there, np.ldexp(1.0, left), 0.0), a), _codes(np.ldexp(1.0, right), b)
+
+
+def _edge(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    """A large product, half a last place of D in a product or in c, and a small product of either sign.
+
+    The small one lies 4 to 39 bits below the large one. Every other sum is of these two alone, near D's smallest
+    numbers where formats or scales reach these.
+    """
+    d, below = unit.output, 4 + draw.below(36, n)
+    lowest = d.emin - d.trailing_bits
+    top = min(unit.a.emax + unit.b.emax, d.emax - 1) - draw.below(4, n)
+    base = np.zeros(n, np.int64)
+    if unit.scales:
+        reach = (1 if unit.scales.format.is_scale else 2) * min(unit.scales.format.emax, 8)
+        base = reach - draw.below(8, n)
+        base[::2] = (lowest - 1 + draw.below(3, n) - top)[::2]
+    else:
+        top[::2] = (lowest - 1 + draw.below(3, n))[::2]
+    exponents = np.full((n, unit.k), 1 << 20)  # none: a zero
+    first = draw.below(unit.k, n)
+    stride = np.where(draw.below(2, n) == 0, 1, max(1, unit.k // 3))  # neighbours, or far apart
+    places = [(first + step * stride) % unit.k for step in range(3)]
+    rows, half = np.arange(n), np.maximum(top - d.trailing_bits, lowest - base) - 1
+    several = unit.scale_blocks > 1  # the scales are then what is small
+    exponents[rows, places[0]] = top
+    exponents[rows, places[1]] = np.where((draw.below(2, n) == 0) & (rows % 2 == 1) & ~several, half, 1 << 20)
+    exponents[rows, places[2]] = np.where(several, top - draw.below(3, n), top - below)
+    a, b = _powers(exponents, unit.a, unit.b)
+    minus = a.dtype.type(unit.a.sign_mask)
+    a[rows, places[2]] ^= (draw.below(2, n) == 0).astype(a.dtype) * minus
+    c = np.where((draw.below(2, n) == 0) & (rows % 2 == 1), np.ldexp(1.0, np.clip(half + base, -1074, 1023)), 0.0)
+    sign = draw.below(2, n)
+    a ^= sign[:, np.newaxis].astype(a.dtype) * minus
+    c = np.where(sign, -c, c)
+    scales = None
+    if unit.scales:
+        of = np.repeat((base - (below if several else 0))[:, np.newaxis], unit.scale_blocks, axis=1)
+        of[rows, places[0] // unit.scales.every] = base
+        scales = ScaleCodes(*_powers(of, unit.scales.format, unit.scales.format))
+    return Inputs(a, b, _codes(c, d), scales)
+
+
+def _extremes(fmt: FloatFormat) -> list[int]:
+    """Codes of zeros, extreme numbers, and infinities and NaN where there are."""
+    found = {0, 1, 1 << fmt.trailing_bits, (1 << fmt.trailing_bits) - 1, fmt.max_code}
+    if fmt.has_nan:
+        assert fmt.canonical_nan is not None
+        found |= {fmt.canonical_nan & fmt.magnitude_mask or fmt.canonical_nan}
+    if fmt.infinity_code is not None:
+        found |= {fmt.infinity_code, fmt.infinity_code | 1}  # a signalling NaN, too
+    return sorted({code | sign for code in found for sign in (0, fmt.sign_mask)})
+
+
+def _special(unit: Unit, n: int, draw: _Draws) -> Inputs:
+    """Normal rows in which one element in 2 K is extreme, and so is c of every eighth."""
+    plain = _normal(unit, n, draw)
+    sides = []
+    for x, fmt, often in ((plain.a, unit.a, 2 * unit.k), (plain.b, unit.b, 2 * unit.k), (plain.c, unit.output, 8)):
+        extremes = np.array(_extremes(fmt), fmt.code_dtype)
+        chosen = extremes[draw.below(len(extremes), *x.shape)]
+        sides.append(np.where(draw.below(often, *x.shape) == 0, chosen, x))
+    return Inputs(sides[0], sides[1], sides[2], plain.scales)
+
+
+_KINDS: Mapping[str, Callable[[Unit, int, Any], Inputs]] = {
+    "normal": _normal, "bits": _bits, "cancelling": _cancelling, "edge": _edge, "subnormal": _subnormal,
+    "special": _special,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Kernels that take arrays element by element."""

@@ -1,0 +1,432 @@
+"""One number at a time: the operations as users' own jitted code calls them (see floatsim/njit.py).
+
+All have one shape. Operands are codes of a *carrier*, float64 or float32, each with its format row, and perhaps some
+integers; then come the row f of the result's format, the row c of the carrier that the result is widened to, the
+manner m, all of these as tuples of int64, `draws` (NO_SEED, SEEDED or NEGATIVE; seed; index) as uint64, and `want`.
+They return (bits, events). Everything is inlined, so that what is constant at the call is folded away, but for the
+general operations on codes, which are compiled once.
+
+With want = 0 no events are wanted, and some operations first try the quick way: the exact result, if it is a float64,
+by hardware, then rounded to the format's grid on its code. The quick way proves each time that what the hardware gave
+is exact and normal, which holds in any floating-point environment; the rest goes the general way.
+"""
+
+import numpy as np
+
+from ..rounding.integer import (
+    DAZ,
+    EMIN,
+    FINITE,
+    FTZ,
+    INF,
+    INFINITE,
+    MAX,
+    NAN,
+    RANDOM_BITS,
+    ROUNDING,
+    SCALE,
+    SIGN,
+    STOCHASTIC,
+    TIES_TO_AWAY,
+    TIES_TO_EVEN,
+    TO_ODD,
+    TOWARD_NEGATIVE,
+    TOWARD_POSITIVE,
+    U0,
+    U1,
+    ZERO,
+    P,
+    left,
+    right,
+    unpack,
+)
+from ..rounding.random import draw
+from ..runtime.intrinsics import bits_from_double, double_from_bits, float_from_bits
+from ..runtime.jit import inline, kernel
+from . import scalar_ops as op
+
+NO_SEED, SEEDED, NEGATIVE = np.uint64(0), np.uint64(1), np.uint64(2)
+_SITE = np.uint64(0)
+_MAGNITUDE, _SIGN = np.uint64((1 << 63) - 1), np.uint64(1 << 63)
+_LOW = np.uint64((1 << 27) - 1)
+
+
+def entry(function):
+    """A kernel that is inlined where users' jitted code calls it."""
+    dispatcher = kernel(function)
+    dispatcher.targetoptions["forceinline"] = True
+    return dispatcher
+
+
+# -- what all share ----------------------------------------------------------------------------------------------------
+
+
+@inline
+def check(f, c):
+    """A format that is known at run time only may be one for which a compiled call has no meaning."""
+    if f[SCALE]:
+        raise TypeError("a scale format has no arithmetic")
+    check_holds(f, c)
+
+
+@inline
+def check_holds(f, c):
+    t = f[P] - 1
+    if f[P] > c[P] or f[EMIN] - t < c[EMIN] - c[P] + 1 or (f[MAX] >> t) + f[EMIN] > (c[MAX] >> (c[P] - 1)) + c[EMIN]:
+        raise TypeError("float32 cannot hold all values of the format; use float64")
+
+
+@inline
+def random_of(m, draws):
+    if m[ROUNDING] != STOCHASTIC:
+        return U0
+    if draws[0] == NO_SEED:
+        raise ValueError("stochastic rounding needs a seed: pass seed=")
+    if draws[0] == NEGATIVE:
+        raise ValueError("seed and offset must be 0 to 2**64 - 1")
+    return draw(draws[1], _SITE, draws[2], m[RANDOM_BITS])
+
+
+@inline
+def widened(code, f, c):
+    """The code in the carrier c of a code in f: exact."""
+    k, s, e, h = unpack(code, f, np.int64(0))
+    t = c[P] - 1
+    if k == FINITE:
+        if e < c[EMIN]:
+            magnitude = right(h, 62 - t + c[EMIN] - e)
+        else:
+            magnitude = left(np.uint64(e - c[EMIN]), t) + right(h, 62 - t)
+    elif k == ZERO:
+        magnitude = U0
+    elif k == INFINITE:
+        magnitude = np.uint64(c[INF])
+    else:
+        return np.uint64(c[NAN])
+    return magnitude | left(np.uint64(s), c[SIGN])
+
+
+# -- the quick way -----------------------------------------------------------------------------------------------------
+
+
+@inline
+def double_of(code, c):
+    if c[P] == 53:
+        return double_from_bits(code)
+    return np.float64(float_from_bits(np.uint32(code)))
+
+
+@inline
+def is_normal(x):
+    """Whether a float64 is finite and not subnormal or zero."""
+    e = (bits_from_double(x) & _MAGNITUDE) >> np.uint64(52)
+    return e - U1 < np.uint64(2046)
+
+
+@inline
+def exact_sum(x, y):
+    """(whether x + y is normal and exact, x + y), for normal x and y.
+
+    If the difference from the larger operand is the smaller one, it is: in whatever direction the hardware rounds.
+    """
+    s = x + y
+    return is_normal(s) and s - x == y and s - y == x, s
+
+
+@inline
+def exact_product(x, y):
+    """(whether x * y is normal and exact, x * y), for normal x and y of at most 26 significant bits."""
+    p = x * y
+    short = ((bits_from_double(x) | bits_from_double(y)) & _LOW) == U0
+    size = np.abs(p)  # far from where it might have been brought back into range
+    return short and size >= 2.0**-1000 and size <= 2.0**1000, p
+
+
+@inline
+def rounded(x, f, c, m, random):
+    """(whether it could be done, the carrier's code) of a normal float64 rounded to f."""
+    u = bits_from_double(x)
+    sign, magnitude = u & _SIGN, u & _MAGNITUDE
+    e, t, emin = np.int64(magnitude >> np.uint64(52)), f[P] - 1, f[EMIN] + 1023
+    tiny = e < emin
+    drop = 52 - t
+    if tiny:
+        drop += emin - e
+    if drop < 1 or drop > 51 or f[SCALE] or (tiny and m[FTZ]):
+        return False, U0
+    below = left(U1, drop) - U1
+    rest = magnitude & below
+    kept = magnitude - rest
+    rounding = m[ROUNDING]
+    if rounding == TIES_TO_EVEN:
+        r = (magnitude + (below >> U1) + (right(magnitude, drop) & U1)) & ~below
+    elif rounding == TIES_TO_AWAY:
+        r = (magnitude + (below >> U1) + U1) & ~below
+    elif rounding == TOWARD_POSITIVE:
+        r = (magnitude + below) & ~below if sign == U0 else kept
+    elif rounding == TOWARD_NEGATIVE:
+        r = (magnitude + below) & ~below if sign != U0 else kept
+    elif rounding == TO_ODD:
+        r = kept | (below + U1) if rest != U0 else kept
+    elif rounding == STOCHASTIC:
+        spare = np.uint64(64 - m[RANDOM_BITS])
+        fraction = (left(rest, 64 - drop) >> spare) << spare
+        r = kept + (below + U1) if fraction + (random << spare) < fraction else kept
+    else:
+        r = kept
+    top = left(np.uint64(emin), 52) + left(np.uint64(f[MAX] - (np.int64(1) << t)), 52 - t)
+    if r > top:
+        return False, U0
+    if c[P] == 53:
+        return True, sign | r
+    smallest = np.uint64((1023 - 126) << 52)
+    return r >= smallest, (sign >> np.uint64(32)) | ((r - smallest + np.uint64(1 << 52)) >> np.uint64(29))
+
+
+# -- the general way ---------------------------------------------------------------------------------------------------
+
+
+@kernel
+def general_convert(a, fa, f, m, random):
+    return op.convert(a, fa, f, m, random)
+
+
+@kernel
+def general_add(a, fa, b, fb, negate, f, m, random):
+    return op.add(a, fa, b, fb, negate, f, m, random)
+
+
+@kernel
+def general_multiply(a, fa, b, fb, f, m, random):
+    return op.multiply(a, fa, b, fb, f, m, random)
+
+
+@kernel
+def general_divide(a, fa, b, fb, f, m, random):
+    return op.divide(a, fa, b, fb, f, m, random)
+
+
+@kernel
+def general_remainder(a, fa, b, fb, to_nearest, f, m, random):
+    return op.remainder(a, fa, b, fb, to_nearest, f, m, random)
+
+
+@kernel
+def general_extremum(a, fa, b, fb, larger, number, f, m, random):
+    return op.extremum(a, fa, b, fb, larger, number, f, m, random)
+
+
+@kernel
+def general_sqrt(a, fa, f, m, random):
+    return op.sqrt(a, fa, f, m, random)
+
+
+@kernel
+def general_fma(a, fa, b, fb, c, fc, f, m, random):
+    return op.fma(a, fa, b, fb, c, fc, f, m, random)
+
+
+@kernel
+def general_rint(a, fa, rounding, exact, f, m, random):
+    return op.rint(a, fa, rounding, exact, f, m, random)
+
+
+@kernel
+def general_scalb(a, fa, n, f, m, random):
+    return op.scalb(a, fa, n, f, m, random)
+
+
+# -- the operations: (carrier's code, events) --------------------------------------------------------------------------
+
+
+@entry
+def quantize(a, fa, f, c, m, draws, want):
+    check_holds(f, c)
+    random = random_of(m, draws)
+    x = double_of(a, fa)
+    if not want and not m[DAZ] and is_normal(x):
+        done, code = rounded(x, f, c, m, random)
+        if done:
+            return code, np.int64(0)
+    code, events = general_convert(a, fa, f, m, random)
+    return widened(code, f, c), events
+
+
+@entry
+def add(a, fa, b, fb, negate, f, c, m, draws, want):
+    check(f, c)
+    random = random_of(m, draws)
+    x, y = double_of(a, fa), double_of(b, fb)
+    if not want and not m[DAZ] and is_normal(x) and is_normal(y):
+        exact, s = exact_sum(x, -y if negate else y)
+        if exact:
+            done, code = rounded(s, f, c, m, random)
+            if done:
+                return code, np.int64(0)
+    code, events = general_add(a, fa, b, fb, negate, f, m, random)
+    return widened(code, f, c), events
+
+
+@entry
+def multiply(a, fa, b, fb, f, c, m, draws, want):
+    check(f, c)
+    random = random_of(m, draws)
+    x, y = double_of(a, fa), double_of(b, fb)
+    if not want and not m[DAZ] and is_normal(x) and is_normal(y):
+        exact, p = exact_product(x, y)
+        if exact:
+            done, code = rounded(p, f, c, m, random)
+            if done:
+                return code, np.int64(0)
+    code, events = general_multiply(a, fa, b, fb, f, m, random)
+    return widened(code, f, c), events
+
+
+@entry
+def fma(a, fa, b, fb, addend, fc, f, c, m, draws, want):
+    check(f, c)
+    random = random_of(m, draws)
+    x, y, z = double_of(a, fa), double_of(b, fb), double_of(addend, fc)
+    if not want and not m[DAZ] and is_normal(x) and is_normal(y) and is_normal(z):
+        exact, p = exact_product(x, y)
+        if exact:
+            exact, s = exact_sum(p, z)
+            if exact:
+                done, code = rounded(s, f, c, m, random)
+                if done:
+                    return code, np.int64(0)
+    code, events = general_fma(a, fa, b, fb, addend, fc, f, m, random)
+    return widened(code, f, c), events
+
+
+@entry
+def divide(a, fa, b, fb, f, c, m, draws, want):
+    check(f, c)
+    code, events = general_divide(a, fa, b, fb, f, m, random_of(m, draws))
+    return widened(code, f, c), events
+
+
+@entry
+def remainder(a, fa, b, fb, to_nearest, f, c, m, draws, want):
+    check(f, c)
+    code, events = general_remainder(a, fa, b, fb, to_nearest, f, m, random_of(m, draws))
+    return widened(code, f, c), events
+
+
+@entry
+def extremum(a, fa, b, fb, larger, number, f, c, m, draws, want):
+    check(f, c)
+    code, events = general_extremum(a, fa, b, fb, larger, number, f, m, random_of(m, draws))
+    return widened(code, f, c), events
+
+
+@entry
+def sqrt(a, fa, f, c, m, draws, want):
+    check(f, c)
+    code, events = general_sqrt(a, fa, f, m, random_of(m, draws))
+    return widened(code, f, c), events
+
+
+@entry
+def encode(a, fa, f, c, m, draws, want):
+    """(code in f, events)."""
+    return general_convert(a, fa, f, m, random_of(m, draws))
+
+
+@entry
+def decode(code, f, c, m, draws, want):
+    bits = f[SIGN] + (f[SCALE] == 0)
+    if bits < 64 and right(np.uint64(code), bits) != U0:
+        raise ValueError("codes do not fit the format")
+    return widened(np.uint64(code), f, c), np.int64(0)
+
+
+# -- in the operand's own format ---------------------------------------------------------------------------------------
+
+
+@entry
+def rint(a, fa, f, c, m, draws, want):
+    return general_rint(a, fa, m[ROUNDING], np.int64(1), f, m, random_of(m, draws))
+
+
+@entry
+def rint_toward(a, fa, rounding, f, c, m, draws, want):
+    """floor, ceil and trunc."""
+    return general_rint(a, fa, rounding, np.int64(0), f, m, random_of(m, draws))
+
+
+@entry
+def scalb(a, fa, n, f, c, m, draws, want):
+    return general_scalb(a, fa, n, f, m, random_of(m, draws))
+
+
+@entry
+def neighbour(a, fa, up, f, c, m, draws, want):
+    return op.neighbour(a, fa, m[DAZ], up)
+
+
+@entry
+def negative(a, fa, f, c, m, draws, want):
+    return a ^ left(U1, fa[SIGN]), np.int64(0)
+
+
+@entry
+def absolute(a, fa, f, c, m, draws, want):
+    return a & ~left(U1, fa[SIGN]), np.int64(0)
+
+
+@entry
+def copysign(a, fa, b, fb, f, c, m, draws, want):
+    return (a & ~left(U1, fa[SIGN])) | left(right(b, fb[SIGN]), fa[SIGN]), np.int64(0)
+
+
+# -- not floats: (the bits of an integer, events) ----------------------------------------------------------------------
+
+
+@entry
+def to_integer(a, fa, low, high, f, c, m, draws, want):
+    return op.to_integer(a, fa, np.uint64(low), np.uint64(high), m, random_of(m, draws))
+
+
+@entry
+def logb(a, fa, f, c, m, draws, want):
+    exponent, events = op.logb(a, fa, m[DAZ])
+    return np.uint64(exponent), events
+
+
+@entry
+def compare(a, fa, b, fb, holds, signaling, f, c, m, draws, want):
+    """`holds`: a bit for each of LESS, EQUAL, GREATER and UNORDERED."""
+    relation, events = op.compare(a, fa, b, fb, m[DAZ], signaling)
+    return right(np.uint64(holds), np.int64(relation)) & U1, events
+
+
+@entry
+def classify(a, fa, f, c, m, draws, want):
+    return np.uint64(op.classify(a, fa)), np.int64(0)
+
+
+@entry
+def is_class(a, fa, holds, f, c, m, draws, want):
+    """`holds`: a bit for each class."""
+    return right(np.uint64(holds), np.int64(op.classify(a, fa))) & U1, np.int64(0)
+
+
+@entry
+def signbit(a, fa, f, c, m, draws, want):
+    return right(a, fa[SIGN]), np.int64(0)
+
+
+@entry
+def total_order(a, fa, b, fb, f, c, m, draws, want):
+    return np.uint64(op.order_place(a, fa) <= op.order_place(b, fb)), np.int64(0)
+
+
+@entry
+def draw_checked(seed, index, random_bits, site):
+    """A draw for user's integers of any type."""
+    if seed < 0 or index < 0 or site < 0:
+        raise ValueError("seed, index and site must be 0 to 2**64 - 1")
+    if random_bits < 1 or random_bits > 64:
+        raise ValueError("random_bits must be 1 to 64")
+    return draw(np.uint64(seed), np.uint64(site), np.uint64(index), np.int64(random_bits))

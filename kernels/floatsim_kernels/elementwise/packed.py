@@ -1,0 +1,156 @@
+"""Add, subtract, multiply, divide and take roots of packed codes in hardware floats: ties to even, default policies.
+
+Each element is widened to float32, computed there, and rounded once more. That second rounding is innocuous: float32
+has at least 2p + 2 significand bits for these formats (S. A. Figueroa, "When is double rounding innocuous?", 1995), and
+where float32 itself would lose subnormal digits (BF16 products below 2**-126) the result is a multiple of 2**-149 or
+rounds to zero either way. Held equal to the integer kernels on every pair of codes by the exhaustive tests.
+
+Needs `machine.environment_is_default()`; `half` needs `machine.has_f16c()` too.
+"""
+
+import math
+
+import numpy as np
+
+from ..runtime.intrinsics import (
+    add32,
+    bits_from_float,
+    float_from_bits,
+    float_from_half,
+    half_from_float,
+    left32,
+    right32,
+)
+from ..runtime.jit import inline, kernel
+
+ADD, SUBTRACT, MULTIPLY, DIVIDE, SQRT = range(5)
+
+# -- FP16: the processor's own conversions -----------------------------------------------------------------------------
+
+_HALF_NAN = np.uint16(0x7E00)
+
+
+@inline
+def to_half(x):
+    return half_from_float(x) if x == x else _HALF_NAN
+
+
+@kernel
+def half(operation, a, b, out):
+    """FP16; b is not read by SQRT."""
+    if operation == ADD:
+        for i in range(out.size):
+            out[i] = to_half(float_from_half(a[i]) + float_from_half(b[i]))
+    elif operation == SUBTRACT:
+        for i in range(out.size):
+            out[i] = to_half(float_from_half(a[i]) - float_from_half(b[i]))
+    elif operation == MULTIPLY:
+        for i in range(out.size):
+            out[i] = to_half(float_from_half(a[i]) * float_from_half(b[i]))
+    elif operation == DIVIDE:
+        for i in range(out.size):
+            out[i] = to_half(float_from_half(a[i]) / float_from_half(b[i]))
+    else:
+        for i in range(out.size):
+            out[i] = to_half(np.float32(math.sqrt(float_from_half(a[i]))))
+
+
+# -- BF16: the upper half of a float32 ---------------------------------------------------------------------------------
+
+_16, _1, _BELOW_HALF, _BFLOAT_NAN = np.uint32(16), np.uint32(1), np.uint32(0x7FFF), np.uint16(0x7FC0)
+
+
+@inline
+def from_bfloat(code):
+    return float_from_bits(left32(np.uint32(code), _16))
+
+
+@inline
+def to_bfloat(x):
+    u = bits_from_float(x)
+    odd = right32(u, _16) & _1
+    code = np.uint16(right32(add32(add32(u, _BELOW_HALF), odd), _16))
+    return code if x == x else _BFLOAT_NAN
+
+
+@kernel
+def bfloat(operation, a, b, out):
+    """BF16; b is not read by SQRT."""
+    if operation == ADD:
+        for i in range(out.size):
+            out[i] = to_bfloat(from_bfloat(a[i]) + from_bfloat(b[i]))
+    elif operation == SUBTRACT:
+        for i in range(out.size):
+            out[i] = to_bfloat(from_bfloat(a[i]) - from_bfloat(b[i]))
+    elif operation == MULTIPLY:
+        for i in range(out.size):
+            out[i] = to_bfloat(from_bfloat(a[i]) * from_bfloat(b[i]))
+    elif operation == DIVIDE:
+        for i in range(out.size):
+            out[i] = to_bfloat(from_bfloat(a[i]) / from_bfloat(b[i]))
+    else:
+        for i in range(out.size):
+            out[i] = to_bfloat(np.float32(math.sqrt(from_bfloat(a[i]))))
+
+
+# -- narrow formats: fields shifted to where float32 has them, exponents moved by a multiplication ---------------------
+
+NARROW_FIELDS = (
+    "sign", "magnitude", "sign_shift", "shift", "scale", "unscale", "emin", "limit", "above", "max",
+    "max_code", "infinite_operand", "infinity", "nan", "infinity_keeps_sign",
+)  # fmt: skip
+SIGN, MAGNITUDE, SIGN_SHIFT, SHIFT, SCALE, UNSCALE, EXPONENT, LIMIT, ABOVE, MAX = range(10)
+MAX_CODE, INFINITE_OPERAND, INFINITY, NAN, KEEPS_SIGN = range(10, 15)
+_INF, _NAN, _SIGN32, _MAGNITUDE32 = (np.uint32(x) for x in (0x7F800000, 0x7FC00000, 0x80000000, 0x7FFFFFFF))
+
+
+@inline
+def narrow_row(g):
+    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
+
+
+@inline
+def from_narrow(code, g):
+    c = np.uint32(code)
+    magnitude = np.uint32(c & g[MAGNITUDE])
+    scaled = float_from_bits(left32(magnitude, g[SHIFT])) * float_from_bits(g[SCALE])
+    bits = bits_from_float(scaled)
+    special = _INF if magnitude == g[INFINITE_OPERAND] else _NAN
+    bits = special if magnitude > g[MAX_CODE] else bits
+    return float_from_bits(np.uint32(bits | left32(np.uint32(c & g[SIGN]), g[SIGN_SHIFT])))
+
+
+@inline
+def to_narrow(x, g):
+    u = bits_from_float(x)
+    m, s = np.uint32(u & _MAGNITUDE32), right32(np.uint32(u & _SIGN32), g[SIGN_SHIFT])
+    near = min(m, g[LIMIT])
+    e = max(np.uint32(near & _INF), g[EXPONENT])
+    v, c = float_from_bits(near), float_from_bits(add32(e, g[ABOVE]))
+    r = (v + c) - c
+    code = right32(bits_from_float(r * float_from_bits(g[UNSCALE])), g[SHIFT])
+    over = bits_from_float(r) > g[MAX]
+    code = g[INFINITY] if over else code
+    code = np.uint32(code | (s & g[KEEPS_SIGN] if over else s))
+    return g[NAN] if m > _INF else code
+
+
+@kernel
+def narrow(operation, a, b, out, row):
+    """Formats of at most 11 significand bits whose products and quotients float32 holds; b is not read by SQRT."""
+    g = narrow_row(row)
+    if operation == ADD:
+        for i in range(out.size):
+            out[i] = to_narrow(from_narrow(a[i], g) + from_narrow(b[i], g), g)
+    elif operation == SUBTRACT:
+        for i in range(out.size):
+            out[i] = to_narrow(from_narrow(a[i], g) - from_narrow(b[i], g), g)
+    elif operation == MULTIPLY:
+        for i in range(out.size):
+            out[i] = to_narrow(from_narrow(a[i], g) * from_narrow(b[i], g), g)
+    elif operation == DIVIDE:
+        for i in range(out.size):
+            out[i] = to_narrow(from_narrow(a[i], g) / from_narrow(b[i], g), g)
+    else:
+        for i in range(out.size):
+            out[i] = to_narrow(np.float32(math.sqrt(from_narrow(a[i], g))), g)

@@ -1,0 +1,1 @@
+"""Kernels that sum the products of two matrices."""

@@ -1,0 +1,310 @@
+"""Exact sums of products, each rounded once, in float64.
+
+The terms of a sum are cut into levels (after Rump, Ogita and Oishi's ExtractVector, "Accurate floating-point summation
+part I", SIAM J. Sci. Comput. 31(1), 2008): level l takes of each term the nearest multiple of its unit 2**u(l) and
+leaves the rest, at most half a unit, to the next. Units are 2**W apart, W so small that each level's sum stays below
+2**51 units: every addition is exact. With C = 1.5 * 2**52 units in an accumulator, this is
+
+    t = acc + p;  p = p - (t - acc);  acc = t
+
+for the term p, and acc + p in the last level, of whose unit every rest is a multiple. The products of a number of a and
+a row of b span but few levels, which their exponents tell; the others are passed by.
+
+At the end the levels carry into each other, as above, and are added to odd, from the last to the first: that gives 51
+bits at least, from which every rounding to 49 or fewer is right, as in float64.py. Or the levels are given back,
+for the integers of sums.py.
+
+Needs `machine.environment_is_default()`. Arrays are as in float64.py, but what `out` holds on entry is not looked
+at.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from ..runtime.intrinsics import bits_from_double, double_from_bits
+from ..runtime.jit import inline, kernel_of
+from ..runtime.simd import (
+    SIGN,
+    Doubles,
+    choose,
+    copy_columns,
+    largest_code,
+    least_code_less_1,
+    multiply_add,
+    multiply_add_odd,
+    row_pass,
+)
+from .float64 import (
+    COMMON,
+    INFINITY,
+    STATE,
+    SUM_RULE,
+    TERM,
+    WIDTH,
+    WORK,
+    array,
+    draws_of,
+    fill_row,
+    greater,
+    grid_row,
+    key_of,
+    length_of,
+    lesser,
+    padded,
+    product_pass,
+)
+
+_AT_ONCE = 3
+"""Levels that a pass does which leaves a rest."""
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------
+
+
+def _levels(count, leaves_rest, columns, rows, values, words):
+    """Add x * work[row] to `count` levels; the last one takes the whole rest, or leaves it in work[rest]."""
+    (first, row, rest), (x,) = rows, values
+    accumulators = [columns.below(first, i) for i in range(count)]
+    y = columns.load(row)
+    p = x * y
+    for i, at in enumerate(accumulators):
+        acc = columns.load(at)
+        total = multiply_add(x, y, acc) if i == 0 else acc + p
+        if leaves_rest or at is not accumulators[-1]:
+            p = p - (total - acc)
+        columns.store(at, total)
+    if leaves_rest:
+        columns.store(rest, p)
+
+
+def _carry(kind, checked, columns, rows, values, words):
+    """Carry what a level has too much to the level above, and take C off."""
+    (upper, lower), (c,) = rows, values
+    acc, p = columns.load(upper), columns.load(lower) - c
+    total = acc + p
+    columns.store(upper, total)
+    columns.store(lower, p - (total - acc))
+
+
+def _join(kind, checked, columns, rows, values, words):
+    """work[to] = work[to] + (work[row] - c), to odd."""
+    (to, row), (c,) = rows, values
+    one = Doubles.spread(columns.builder, 1.0)
+    columns.store(to, multiply_add_odd(one, columns.load(row) - c, columns.load(to)))
+
+
+def _classify(kind, checked, columns, rows, values, words):
+    """work[to] += x * work[row], finite numbers of work[row] replaced by 0 or their sign."""
+    (to, row), (x,) = rows, values
+    y = columns.load(row)
+    sign = ((y.bits & SIGN) | 1023 << 52).doubles
+    y = choose((abs(y) > 0.0) & (abs(y) < np.inf), sign, y)
+    columns.store(to, x * y + columns.load(to))
+
+
+def _split(kind, checked, columns, rows, values, words):
+    """The products x * work[row] as two numbers each, the second being the rounding error of the first."""
+    (to, row), (x,) = rows, values
+    y = columns.load(row)
+    p = x * y
+    columns.store(to, p)
+    columns.store(columns.below(to, 1), multiply_add(x, y, -p))
+
+
+def _clean(kind, checked, columns, rows, values, words):
+    """Zeros for infinities and NaN."""
+    y = columns.load(rows[0])
+    columns.store(rows[0], choose(abs(y) < np.inf, y, 0.0))
+
+
+_levels_by, _carry_by, _join_by = row_pass(_levels), row_pass(_carry), row_pass(_join)
+_classify_by, _split_by, _clean_by = row_pass(_classify), row_pass(_split), row_pass(_clean)
+
+
+@inline
+def add_to_levels(work, width, first, count, row, x):
+    """Add x * work[row] to `count` levels from row `first` on."""
+    rest = np.int64(TERM)
+    while count > _AT_ONCE + 1:
+        _levels_by(_AT_ONCE, True, work, width, (first, row, rest), (x,), ())
+        first, count, row, x = first + _AT_ONCE, count - _AT_ONCE, rest, 1.0
+    if count == 1:
+        _levels_by(1, False, work, width, (first, row, rest), (x,), ())
+    elif count == 2:
+        _levels_by(2, False, work, width, (first, row, rest), (x,), ())
+    elif count == 3:
+        _levels_by(3, False, work, width, (first, row, rest), (x,), ())
+    else:
+        _levels_by(4, False, work, width, (first, row, rest), (x,), ())
+
+
+# -- the end of a sum --------------------------------------------------------------------------------------------------
+
+_MAGNITUDE, _INFINITY = np.uint64((1 << 63) - 1), np.uint64(0x7FF << 52)
+_T, _ONE = np.uint64(52), np.uint64(1)
+
+
+@inline
+def exponent(magnitude):
+    return np.int64(magnitude >> _T) - 1023
+
+
+@inline
+def offset_of(unit, width, level, levels):
+    """C of a level; an only one needs none."""
+    return 1.5 * double_from_bits(np.uint64(52 + unit - level * width + 1023) << _T) if levels > 1 else 0.0
+
+
+@inline
+def class_of(x):
+    """A factor for `_classify`."""
+    return x if x == 0.0 or not abs(x) < np.inf else math.copysign(1.0, x)
+
+
+@inline
+def zero_of(a, b, i, j, start, stop, step, zero_negative):
+    """The zero that an exact sum is: of the sign that all terms have if they are zeros, else positive, or negative."""
+    for k in range(start, stop, step):
+        x, y = a[i, k], b[k, j]
+        sign = bits_from_double(x) ^ bits_from_double(y)
+        if (x != 0 and y != 0) or (sign > _MAGNITUDE) == zero_negative:
+            return -0.0 if zero_negative else 0.0
+    return 0.0 if zero_negative or start >= stop else -0.0
+
+
+_ROWS, _DEPTH = 16, 16
+_TOTAL = STATE
+_HIGH, _LOW = _TOTAL + 1, _TOTAL + 2
+_PANEL = _LOW + 1
+_KINDS = _PANEL + 2 * _DEPTH
+_ACCUMULATORS = _KINDS + _ROWS
+"""Rows of work: a rest or a result; the sum; two parts of products; terms of b, with zeros for infinities and NaN, and
+as they are; of what kind a row's special values are; levels."""
+
+
+def rows_of_work(levels):
+    return _ACCUMULATORS + _ROWS * levels
+
+
+_FIRST, _LAST, _LARGEST, _LEAST, _RAW_ROW = range(5)
+"""What is noted: the levels that a row of the result uses, the exponents of a row of b, and where that is as it is."""
+NOTES = 5, max(_ROWS, _DEPTH)
+
+
+@kernel_of(
+    numba.void(
+        *COMMON, WORK, *(numba.int64,) * 8, array(numba.int64, 1), numba.float64, array(numba.float64, 1),
+        array(numba.int64, 2, False), WORK,
+    )
+)  # fmt: skip
+def exact(
+    a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative, rules,
+    sign, grid, notes, work,
+):  # fmt: skip
+    """Exact sums, rounded once by a rule of gemm_doubles; or, if `digits` (ranges * M * levels, N) has room for them,
+    as float64 numbers whose sums they are. Step 0, r = 1.
+
+    Terms have at most `precisions` bits, are multiples of 2**lowest and below 2**high. `split` is 1 if float64 does not
+    hold them: they are cut in two, which takes `passes.HAS_MULTIPLY_ADD`. `unit` is the exponent of the first level's,
+    and `width` is W. `zero_negative`: zero sums of other numbers are negative.
+    """
+    g = grid_row(grid)
+    rows, columns = a.shape[0], b.shape[1]
+    inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for the n that occur
+    for block in range((columns - 1) // WIDTH, -1, -1):
+        j0 = block * WIDTH
+        wide = lesser(WIDTH, columns - j0)
+        whole = padded(wide)
+        for part in range(ranges.shape[0]):
+            start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
+            terms = length_of(start, stop, step)
+            for i0 in range(0, rows, _ROWS):
+                some = lesser(_ROWS, rows - i0)
+                for i in range(some):
+                    notes[_FIRST, i], notes[_LAST, i] = levels, levels - 1
+                    fill_row(0, True, work, whole, (_KINDS + i,), (0.0,), ())
+                for k0 in range(0, terms, _DEPTH):
+                    depth = lesser(_DEPTH, terms - k0)
+                    for d in range(depth):
+                        row = _PANEL + d
+                        copy_columns(work, row, 0, b, start + (k0 + d) * step, j0, wide)
+                        notes[_RAW_ROW, d] = row
+                        if largest_code(work, whole, row) >= _INFINITY:
+                            notes[_RAW_ROW, d] = row + _DEPTH
+                            copy_columns(work, row + _DEPTH, 0, work, row, 0, whole)
+                            _clean_by(0, True, work, whole, (row,), (), ())
+                        notes[_LARGEST, d] = exponent(largest_code(work, whole, row))
+                        notes[_LEAST, d] = exponent(least_code_less_1(work, whole, row) + _ONE)
+                    for i in range(some):
+                        base = _ACCUMULATORS + i * levels
+                        for d in range(depth):
+                            x, row = a[i0 + i, start + (k0 + d) * step], _PANEL + d
+                            if notes[_RAW_ROW, d] != row or not abs(x) < np.inf:
+                                use = (_KINDS + i, notes[_RAW_ROW, d])
+                                _classify_by(0, True, work, whole, use, (class_of(x),), ())
+                            if x == 0.0 or not abs(x) < np.inf or notes[_LARGEST, d] < -1022:
+                                continue
+                            # the products are below 2**above, and multiples of 2**under
+                            e = exponent(bits_from_double(x) & _MAGNITUDE) + 2
+                            above, under = e + notes[_LARGEST, d], e + notes[_LEAST, d] - precisions
+                            if split:
+                                _split_by(0, True, work, whole, (np.int64(_HIGH), row), (x,), ())
+                                x = 1.0
+                            for half in range(1 + split):
+                                begin = end = 0
+                                if levels > 1:
+                                    begin = ((high - above) * inverse) >> 24
+                                    least = greater(e + notes[_LEAST, d] - 54 if split > half else under, lowest)
+                                    end = (greater(unit - least + width - 1, 0) * inverse) >> 24
+                                    end = greater(begin, lesser(end, levels - 1))
+                                if notes[_FIRST, i] == levels:
+                                    notes[_FIRST, i], notes[_LAST, i] = begin, begin - 1
+                                while notes[_FIRST, i] > begin:
+                                    notes[_FIRST, i] -= 1
+                                    c = offset_of(unit, width, notes[_FIRST, i], levels)
+                                    fill_row(0, True, work, whole, (base + notes[_FIRST, i],), (c,), ())
+                                while notes[_LAST, i] < end:
+                                    notes[_LAST, i] += 1
+                                    c = offset_of(unit, width, notes[_LAST, i], levels)
+                                    fill_row(0, True, work, whole, (base + notes[_LAST, i],), (c,), ())
+                                use = _HIGH + half if split else row
+                                add_to_levels(work, whole, base + begin, end - begin + 1, use, x)
+                                above -= 53
+                for i in range(some):
+                    base, at = _ACCUMULATORS + i * levels, part * rows + i0 + i
+                    from_level, last = notes[_FIRST, i], notes[_LAST, i]
+                    c = offset_of(unit, width, from_level, levels)
+                    for level in range(last, from_level, -1):
+                        off = (offset_of(unit, width, level, levels),)
+                        _carry_by(0, True, work, whole, (base + level - 1, base + level), off, ())
+                    fill_row(0, True, work, whole, (np.int64(_TOTAL),), (0.0,), ())
+                    for level in range(last, from_level - 1, -1):
+                        off = (c if level == from_level else 0.0,)
+                        _join_by(0, True, work, whole, (np.int64(_TOTAL), base + level), off, ())
+                    for level in range(levels if digits.size else 0):
+                        fill_row(0, True, work, whole, (np.int64(TERM),), (0.0,), ())
+                        if from_level <= level <= last:
+                            off = (c if level == from_level else 0.0,)
+                            _join_by(0, True, work, whole, (np.int64(TERM), base + level), off, ())
+                        copy_columns(digits, at * levels + level, j0, work, TERM, 0, wide)
+                    if digits.size == 0:
+                        first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
+                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], 0, 1), g, first)
+                        use = (np.int64(TERM), np.int64(_TOTAL))
+                        product_pass(rules[SUM_RULE], True, work, whole, use, 1.0, sign, g, draws)
+                        copy_columns(out, at, j0, work, TERM, 0, wide)
+                    for j in range(wide):
+                        v = work[_KINDS + i, j]
+                        if abs(v) < np.inf:
+                            if work[_TOTAL, j] != 0.0:
+                                continue
+                            v = zero_of(a, b, i0 + i, j0 + j, start, stop, step, zero_negative)
+                        elif digits.size == 0:
+                            v = math.copysign(g[INFINITY], v) if v == v else v
+                        if digits.size == 0:
+                            out[at, j0 + j] = v
+                        else:
+                            for level in range(levels):
+                                digits[at * levels + level, j0 + j] = v

@@ -1,0 +1,274 @@
+"""Sequential products in float32 with events: the sums of `gemm_singles`, each product and each sum rounded, ties to
+even, to BF16 or a narrow format; beside each step, what happened in it.
+
+Operands are finite, and their products exact in float32 where they do not overflow. A rounded sum r of the numbers x
+and y of one format is exact where r - x == y and r - y == x: the difference from the larger one is exact (T. J. Dekker,
+1971). A sum of two numbers of a format is exact where it is tiny, so it neither underflows nor is flushed.
+
+The kernels take steps of whole rows. A step is first taken in the *quick* style of rounding/float32.py, on scaled
+numbers, and counts what is common: what was inexact, and what was absorbed. Where that style may not have been right, or another
+event have happened, because a number of the row is tiny or not finite, the step is taken again on the numbers as they
+are, and writes the event words of the row; these are counted, and places looked for, only where a word has such a bit.
+`tiny_products` tells of underflow alone, without the sums.
+
+a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
+grows by the events; `first` (len(PLACES), M, N), int32, takes the least where[k] of each. `grid`: see GRID_FIELDS;
+`quick_grid`: QUICK_FIELDS of rounding/float32.py, or a scale of 0 where that style is not for the format. Needs
+`machine.environment_is_default()`.
+"""
+
+import functools
+
+import numba
+import numpy as np
+
+from ..rounding.float32 import (
+    ALL,
+    EXPONENT,
+    FACTOR,
+    MAGNITUDE,
+    NARROW_GRID_FIELDS,
+    NEAREST,
+    SCALE,
+    SIGN,
+    UNSCALE,
+    on_bfloat_grid,
+    on_narrow_grid,
+    rounded_product,
+    row_of,
+    to_even,
+)
+from ..runtime.intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors
+from ..runtime.jit import inline, kernel_of
+
+EVENTS = (
+    "product inexact", "product underflow", "product overflow", "product flushed", "product subnormal", "product nan",
+    "sum inexact", "sum overflow", "sum subnormal", "sum absorbed", "sum invalid", "sum nan",
+)  # fmt: skip
+"""What the bits of an event word stand for."""
+_P_INEXACT, _P_UNDERFLOW, _P_OVERFLOW, _P_FLUSHED, _P_SUBNORMAL, _P_NAN = (np.uint32(1 << i) for i in range(6))
+_S_INEXACT, _S_OVERFLOW, _S_SUBNORMAL, _S_ABSORBED, _S_INVALID, _S_NAN = (np.uint32(1 << i) for i in range(6, 12))
+_NONE, _1 = np.uint32(0), np.uint32(1)
+
+PLACES = ("invalid", "nan", "overflow", "underflow", "flushed", "absorbed")
+"""The events whose first place is kept."""
+_PLACE_BITS = (
+    _S_INVALID, np.uint32(_P_NAN | _S_NAN), np.uint32(_P_OVERFLOW | _S_OVERFLOW), _P_UNDERFLOW, _P_FLUSHED, _S_ABSORBED,
+)  # fmt: skip
+
+GRID_FIELDS = (*NARROW_GRID_FIELDS, "tiny", "smallest_normal")
+_TINY, _SMALLEST_NORMAL = 5, 6
+_INF, _ZERO, _LATE = np.float32(np.inf), np.float32(0), np.int32(2**31 - 1)
+
+
+def _array(scalar, dimensions, readonly=True):
+    return numba.types.Array(scalar, dimensions, "C", readonly=readonly)
+
+
+_ARGUMENTS = (
+    _array(numba.float32, 2), _array(numba.float32, 2), _array(numba.float32, 3, False), _array(numba.int64, 2),
+    _array(numba.int64, 1), numba.uint32, _array(numba.int64, 1, False), _array(numba.int32, 3, False),
+    _array(numba.uint32, 1), _array(numba.uint32, 1),
+)  # fmt: skip
+
+
+@inline
+def bit(condition, value, word):
+    return or32(word, value) if condition else word
+
+
+@inline
+def product_events(x, p, g):
+    """Of the exact product x, of finite factors, rounded to p."""
+    size, tiny = abs(x), float_from_bits(g[_TINY])
+    over, inexact = not abs(p) < _INF, p != x
+    word = bit(inexact | over, _P_INEXACT, _NONE)
+    word = bit(inexact & (size < tiny), _P_UNDERFLOW, word)
+    word = bit(over, _P_OVERFLOW, word)
+    word = bit(inexact & (p == _ZERO), _P_FLUSHED, word)
+    word = bit(p != p, _P_NAN, word)
+    return bit((p != _ZERO) & (abs(p) < float_from_bits(g[_SMALLEST_NORMAL])), _P_SUBNORMAL, word)
+
+
+@inline
+def sum_events(acc, p, r, g, word):
+    """Of acc + p, rounded to r, added to the word."""
+    finite = (abs(acc) < _INF) & (abs(p) < _INF)
+    new = (r != r) & (acc == acc)
+    word = bit(finite & ((r - acc != p) | (r - p != acc)), _S_INEXACT, word)
+    word = bit(finite & (not abs(r) < _INF), _S_OVERFLOW, word)
+    word = bit(finite & (r == acc) & (p != _ZERO), _S_ABSORBED, word)
+    word = bit(new, _S_NAN, word)
+    word = bit(new & (p == p) & (not finite), _S_INVALID, word)
+    return bit((r != _ZERO) & (abs(r) < float_from_bits(g[_SMALLEST_NORMAL])), _S_SUBNORMAL, word)
+
+
+@inline
+def exact_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
+    """The step from `before`, to `row`, with its event words; what bits there were."""
+    seen = _NONE
+    for j in range(row.size):
+        acc, exact = before[j] * unscale, x * bs[j]
+        p = on_bfloat_grid(exact) if bfloat else on_narrow_grid(exact, g)
+        r = on_bfloat_grid(acc + p) if bfloat else on_narrow_grid(acc + p, g)
+        row[j] = r * scale
+        word = and32(sum_events(acc, p, r, g, product_events(exact, p, g)), wanted)
+        words[j] = word
+        seen = or32(seen, word)
+    return seen
+
+
+@inline
+def quick_step(terms, x, bs, before, row, absorbed, k, g, tally):
+    """The step from `row`, kept in `before`; (least magnitude of products and sums, less 1, largest of sums)."""
+    factor = float_from_bits(g[FACTOR])
+    low, high = ALL, _NONE
+    products, sums, lost = np.int32(0), np.int32(0), np.int32(0)
+    for j in range(row.size):
+        acc, y = row[j], bs[j]
+        exact = x * y
+        p = rounded_product(NEAREST, terms, x, y, g)
+        r = to_even(acc + p, factor)
+        before[j] = acc
+        row[j] = r
+        products += np.int32(exact != p)
+        sums += np.int32((r - acc != p) | (r - p != acc))
+        m = and32(bits_from_float(r), MAGNITUDE)
+        same = (r == acc) & (p != _ZERO) & (m < EXPONENT)
+        lost += np.int32(same)
+        absorbed[j] = min(absorbed[j], k) if same else absorbed[j]
+        low = min(low, min(add32(and32(bits_from_float(exact), MAGNITUDE), ALL), add32(m, ALL)))
+        high = max(high, m)
+    tally[0], tally[1], tally[2] = products, sums, lost
+    return low, high
+
+
+@inline
+def count(words, seen, counts):
+    """How often each event happened in a row."""
+    for event in range(counts.size):
+        shift = np.uint32(event)
+        if right32(seen, shift) & _1:
+            happened = _NONE
+            for j in range(words.size):
+                happened = add32(happened, and32(right32(words[j], shift), _1))
+            counts[event] += happened
+
+
+@inline
+def locate(words, seen, k, places):
+    """Keep k where an event of the row had no earlier place."""
+    for event in range(len(_PLACE_BITS)):
+        mask = _PLACE_BITS[event]
+        if seen & mask:
+            earliest = places[event]
+            for j in range(words.size):
+                earliest[j] = min(earliest[j], k) if and32(words[j], mask) != _NONE else earliest[j]
+
+
+@inline
+def step_products(bfloat, x, bs, words, g, wanted):
+    seen = _NONE
+    for j in range(bs.size):
+        exact = x * bs[j]
+        p = on_bfloat_grid(exact) if bfloat else on_narrow_grid(exact, g)
+        words[j] = and32(product_events(exact, p, g), wanted)
+        seen = or32(seen, words[j])
+    return seen
+
+
+@inline
+def has_negative_zero(row):
+    for x in row:
+        if bits_from_float(x) == SIGN:
+            return True
+    return False
+
+
+_QUICK_EVENTS = tuple(EVENTS.index(name) for name in ("product inexact", "sum inexact", "sum absorbed"))
+_ABSORBED = PLACES.index("absorbed")
+
+
+@functools.cache
+def recorded(bfloat, terms):
+    """The kernel for BF16, or for narrow formats; `terms`: CLAMPED, or ROUNDED, for factors and sums in BF16. `wanted`:
+    the event words' bits to look at."""
+
+    @kernel_of(_ARGUMENTS)
+    def kernel(a, b, out, ranges, where, wanted, counts, first, grid, quick_grid):
+        wide_vectors()
+        g = (grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6])
+        quick, scale, unscale = row_of(quick_grid), np.float32(1), np.float32(1)
+        is_quick = float_from_bits(quick_grid[SCALE]) != 0
+        if is_quick:
+            scale, unscale = float_from_bits(quick_grid[SCALE]), float_from_bits(quick_grid[UNSCALE])
+        least = bits_from_float(float_from_bits(g[_SMALLEST_NORMAL]) * scale)
+        words = np.empty(out.shape[2], np.uint32)
+        before = np.empty(out.shape[2], np.float32)
+        places = np.empty((first.shape[0], out.shape[2]), np.int32)
+        tally = np.empty(3, np.int32)
+        looks_for_absorbed = (wanted & _S_ABSORBED) != _NONE
+        for part in range(ranges.shape[0]):
+            for i in range(out.shape[1]):
+                row = out[part, i]
+                in_doubt = not is_quick or has_negative_zero(row)
+                for j in range(row.size):
+                    row[j] *= scale
+                places[:] = first[:, i]
+                latest = np.int32(-1)
+                for k in range(ranges[part, 0], ranges[part, 1], ranges[part, 2]):
+                    latest = max(latest, np.int32(where[k]))
+                    if not in_doubt:
+                        at = latest if looks_for_absorbed else _LATE
+                        low, high = quick_step(
+                            terms, a[i, k] * scale, b[k], before, row, places[_ABSORBED], at, quick, tally
+                        )
+                        if low >= least and high < EXPONENT:
+                            for n in range(3):
+                                event = _QUICK_EVENTS[n]
+                                if right32(wanted, np.uint32(event)) & _1:
+                                    counts[event] += tally[n]
+                            continue
+                    else:
+                        before[:] = row
+                    seen = exact_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
+                    if seen:
+                        count(words, seen, counts)
+                        locate(words, seen, latest, places)
+                for j in range(row.size):
+                    row[j] *= unscale
+                first[:, i] = places
+
+    return kernel
+
+
+@functools.cache
+def tiny_products(bfloat):
+    """The kernel that counts what `recorded` says of products below the normal numbers; it looks at rows of b where
+    there can be one."""
+
+    @kernel_of(_ARGUMENTS[:2] + _ARGUMENTS[3:9])
+    def kernel(a, b, ranges, where, wanted, counts, first, grid):
+        wide_vectors()
+        g = (grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6])
+        tiny = np.float64(float_from_bits(g[_TINY]))
+        smallest = np.full(b.shape[0], np.inf)  # of the non-zero magnitudes of each row of b
+        for k in range(b.shape[0]):
+            for j in range(b.shape[1]):
+                size = np.float64(abs(b[k, j]))
+                smallest[k] = size if size < smallest[k] and size > 0 else smallest[k]
+        words = np.empty(b.shape[1], np.uint32)
+        places = np.empty((first.shape[0], b.shape[1]), np.int32)
+        for part in range(ranges.shape[0]):
+            for i in range(a.shape[0]):
+                places[:] = first[:, i]
+                for k in range(ranges[part, 0], ranges[part, 1], ranges[part, 2]):
+                    x = a[i, k]
+                    if x != 0 and np.float64(abs(x)) * smallest[k] < tiny:
+                        seen = step_products(bfloat, x, b[k], words, g, wanted)
+                        if seen:
+                            count(words, seen, counts)
+                            locate(words, seen, np.int32(where[k]), places)
+                first[:, i] = places
+
+    return kernel

@@ -1,0 +1,1 @@
+"""Kernels that sum or scan one vector."""

@@ -1,0 +1,1 @@
+"""Rounding on integers and on float32, and the random bits of stochastic rounding."""

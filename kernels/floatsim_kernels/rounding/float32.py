@@ -1,0 +1,412 @@
+"""Sums of terms in float32, one rounding after the other to a narrower grid: the scalar steps of gemm/float32.py.
+
+A *style* says how sums are rounded, and `terms` how products enter. Both are constants of a kernel, from its closure,
+so that of the branches on them one is left.
+
+Rounding a float32 number x to p <= 11 bits, ties to even, takes two operations (NEAREST): with K = 2**(24 - p),
+
+    t = x - K * x    rounded to float32 (the product is exact),    r = t + K * x    exact.
+
+t lies in the binade of K * x, or for x next above a power of two below it; so it is rounded to a multiple of x's
+quantum at p bits, and of two such in a tie the even one is taken, as x is even then. In the binade below t would be
+rounded to half that quantum, but only for x closer to the power of two than a quarter of it, which becomes that power
+either way. (After G. W. Veltkamp's splitting, 1968; tried for every significand and every p by the tests.) A product of
+numbers of at most p and 24 - p bits needs no more: t = ((1 - K) * x) * y and r = (K * x) * y + t.
+
+Where the quantum does not shrink with x, below 2**emin, K * x gives way to 1.5 * K * max(2**exponent of x, 2**emin). A
+sum of two numbers of the format needs none of that: below 2**emin it is exact.
+
+That a sum of two numbers of p bits is rounded to 24 bits first does not matter for 2 * p + 2 <= 24 (S. A. Figueroa,
+"When is double rounding innocuous?", 1995), and directed roundings may follow each other on nested grids anyway.
+
+Exact terms of more bits are added toward zero, and an inexact sum's last bit counts as set (S. Boldo and G. Melquiond,
+"Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008). The sum s of u and v is exact where
+s - u, toward zero, is v: for |u| >= |v| that difference is exact (S. Boldo, S. Graillat and J.-M. Muller, "On the
+robustness of the 2Sum and Fast2Sum algorithms", ACM TOMS 44(1), 2017); else s has the sign of v, and an inexact s - u
+is v less something of that sign. This is ODD, for BF16 alone, which is then rounded in the code.
+
+The other styles but PLAIN and NARROW are *quick*: made for finite numbers, and without the tests that NARROW makes.
+Numbers are scaled, by a power of two. NEAREST is told what it cannot do by infinities and NaN in the results, for K * x
+overflows float32 where x has the format's largest exponent, and both stay. UPWARD and INWARD bring sums back to what
+the rounding of a much larger one would give, so that only non-finite operands and too large products are not for them.
+UPWARD sums beyond max become infinite by themselves: 2**emax is K * x's exponent at float32's end, and the factor that
+clamps is 2 * K - 2.
+"""
+
+import numpy as np
+
+from ..runtime.intrinsics import (
+    add32,
+    and32,
+    bits_from_float,
+    float_from_bits,
+    float_from_half,
+    half_from_float,
+    left32,
+    multiply_add,
+    or32,
+    right32,
+    wide_vectors,
+)
+from ..runtime.jit import inline
+
+TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
+"""Rounding directions, as `intrinsics.set_rounding` numbers them."""
+
+PLAIN, NARROW, NEAREST, UPWARD, INWARD, ODD, RISING = range(7)
+"""The carrier's own format, any direction; any format and direction, every case tested for; ties to even; toward
+positive, and toward negative with a negative scale; toward zero; ties to even, of BF16, for exact terms of any kind;
+UPWARD for sums in order that stay below the format's largest power of two."""
+
+ROUNDED, CLAMPED, WIDE, EXACT, EXACT_CLAMPED = range(5)
+"""Products rounded (in the quick styles: where none is below 2**emin); products rounded; those of BF16, which float32
+does not hold; exact terms that are multiples of the format's smallest number (to nearest: of p bits at most); any exact
+terms."""
+
+QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero", "mask")
+GRID_SIZE = 11
+EMIN, FACTOR, MORE, SCALE, UNSCALE, LOW, MOST, HIGH, INFINITE, ZERO, MASK = range(GRID_SIZE)
+"""The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest
+sum to round, and what stands for larger ones; what becomes of infinities, 0 for not known; the zero that sums of both
+signs have; and the bits of a 32-bit draw that are used."""
+
+NARROW_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
+LIMIT, ABOVE, MAX, OVER, NEGATIVE_OVER, INFINITY, NAN = range(1, 8)
+"""The bits of 2**emin; 2**(emax + 1); the exponent of K; max; what becomes of overflow (+, -) and of infinity, as
+magnitudes; NaN, or what stands for it."""
+
+_SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
+MAGNITUDE, SIGN, EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
+NONE, ONE, ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
+
+
+@inline
+def row_of(grid):
+    return grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6], grid[7], grid[8], grid[9]
+
+
+# -- roundings ---------------------------------------------------------------------------------------------------------
+
+
+@inline
+def to_even(x, factor):
+    """Ties to even at p bits. An infinity or NaN if x is too large."""
+    return multiply_add(x, factor, multiply_add(x, -factor, x))
+
+
+@inline
+def on_exponent(x, exponent, factor):
+    """x on the grid of p-bit numbers of this power of two, in the direction of the hardware."""
+    c = float_from_bits(exponent)
+    return multiply_add(c, -factor, multiply_add(c, factor, x))
+
+
+@inline
+def exponent_of(x):
+    return and32(bits_from_float(x), EXPONENT)
+
+
+@inline
+def clamped(x, emin, factor):
+    return on_exponent(x, max(exponent_of(x), emin), factor)
+
+
+@inline
+def clamped_inward(x, emin, factor):
+    u = bits_from_float(x)
+    return on_exponent(x, or32(max(and32(u, EXPONENT), emin), and32(u, SIGN)), factor)
+
+
+@inline
+def truncated(x, kept):
+    return float_from_bits(and32(bits_from_float(x), kept))
+
+
+@inline
+def signed(r, x):
+    """r, which may be a zero, with the sign of x."""
+    return float_from_bits(or32(and32(bits_from_float(r), MAGNITUDE), and32(bits_from_float(x), SIGN)))
+
+
+@inline
+def at_most(x, low, high):
+    x = low if x < low else x
+    return high if x > high else x
+
+
+@inline
+def limited(x, low, most, high):
+    x = low if x < low else x
+    return high if x > most else x
+
+
+@inline
+def on_grid(x, g):
+    """In the direction of the hardware, whatever x is."""
+    u = bits_from_float(x)
+    m, s = and32(u, MAGNITUDE), and32(u, SIGN)
+    e = min(max(and32(u, EXPONENT), g[EMIN]), g[LIMIT])
+    c = float_from_bits(or32(add32(e, g[ABOVE]), s))
+    r = and32(bits_from_float((x + c) - c), MAGNITUDE)
+    over = g[OVER] if s == NONE else g[NEGATIVE_OVER]
+    r = over if r > g[MAX] else r
+    r = or32(g[INFINITY] if m == EXPONENT else r, s)
+    return float_from_bits(g[NAN] if m > EXPONENT else r)
+
+
+_16, _UPPER, _BELOW_HALF = np.uint32(16), np.uint32(0xFFFF0000), np.uint32(0x7FFF)
+
+
+@inline
+def sum_to_bfloat(u, v):
+    """u + v, ties to even, with hardware that rounds toward zero."""
+    s = u + v
+    code = bits_from_float(s)
+    odd = ONE if s - u != v else and32(right32(code, _16), ONE)
+    return float_from_bits(and32(add32(add32(code, _BELOW_HALF), odd), _UPPER))
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@inline
+def rounded_product(style, terms, x, y, g):
+    """g is the grid's row."""
+    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
+    if style == NARROW:
+        return on_grid(x * y, g)
+    if terms == ROUNDED and style == INWARD:
+        return truncated(x * y, kept_by(g))
+    if terms == ROUNDED:
+        return multiply_add(x * factor, y, (x * (np.float32(1) - factor)) * y)
+    if style == INWARD:
+        return clamped_inward(x * y, g[EMIN], more)
+    return clamped(x * y, g[EMIN], more)
+
+
+@inline
+def kept_by(g):
+    """The bits of the code of a number of the format."""
+    return and32(~np.uint32(np.int64(float_from_bits(g[FACTOR])) - 1), ALL)
+
+
+@inline
+def upward(terms, s, g):
+    """A sum toward positive, if it is not beyond the largest number."""
+    more = float_from_bits(g[MORE])
+    if terms == EXACT_CLAMPED:
+        return signed(clamped(s, g[EMIN], more), s)
+    return on_exponent(s, exponent_of(s), more)
+
+
+@inline
+def rounded_sum(style, terms, s, g):
+    """A float32 number, rounded once more."""
+    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
+    low, most, high = float_from_bits(g[LOW]), float_from_bits(g[MOST]), float_from_bits(g[HIGH])
+    if style == NARROW:
+        return on_grid(s, g)
+    if style == NEAREST:
+        return signed(clamped(s, g[EMIN], more), s) if terms == EXACT_CLAMPED else to_even(s, factor)
+    if style == UPWARD:
+        return upward(terms, s if terms == ROUNDED else limited(s, low, most, high), g)
+    t = s if terms == ROUNDED else at_most(s, low, high)
+    if terms == EXACT_CLAMPED:
+        return signed(clamped_inward(t, g[EMIN], more), s)
+    return truncated(t, kept_by(g))
+
+
+@inline
+def sum_of(style, terms, u, v, g):
+    """The rounded sum of two terms or sums."""
+    return sum_to_bfloat(u, v) if style == ODD else rounded_sum(style, terms, u + v, g)
+
+
+@inline
+def alone(style, terms, x, g):
+    """A rounded exact term."""
+    return sum_to_bfloat(x, x * 0) if style == ODD else rounded_sum(style, terms, x, g)
+
+
+@inline
+def sum_with_term(style, terms, acc, x, y, g):
+    """The sum of an accumulator and a product, rounded to float32 only."""
+    if terms >= EXACT:
+        return multiply_add(x, y, acc)
+    return acc + rounded_product(style, terms, x, y, g)
+
+
+@inline
+def with_term(style, terms, acc, x, y, g):
+    """The rounded sum of an accumulator and a product."""
+    if style == ODD:
+        return sum_to_bfloat(acc, x * y)
+    return rounded_sum(style, terms, sum_with_term(style, terms, acc, x, y, g), g)
+
+
+# -- WIDE: products of BF16 whose exponents leave float32's range ------------------------------------------------------
+# One factor is brought to [1, 2), the other is scaled by B_SCALE: products are then normal numbers, which are rounded
+# on the grid as it is there, and scaled back as they are added. (Numbers below 2**-126 would be slow, too.)
+
+B_SCALE, B_SHIFT = np.float32(256), 8
+_23, _TINY, _UP, UP_SHIFT = np.uint32(23), np.float32(2.0**-100), np.float32(2.0**64), 64
+
+
+@inline
+def power(exponent):
+    """2**exponent, -126 <= exponent <= 127."""
+    return float_from_bits(left32(np.uint32(exponent + 127), _23))
+
+
+@inline
+def normalized(x):
+    """(m, e): x = m * 2**e, 1 <= |m| < 2; (x, 0) of what has no such."""
+    shift = 0
+    if abs(x) < _TINY:
+        x, shift = x * _UP, UP_SHIFT
+    if x == 0 or not abs(x) <= _FINITE:
+        return x, np.int64(0)
+    u = bits_from_float(x)
+    m = or32(and32(u, np.uint32(0x807FFFFF)), np.uint32(0x3F800000))
+    return float_from_bits(m), np.int64(and32(right32(u, _23), np.uint32(0xFF))) - 127 - shift
+
+
+# -- what the quick styles cannot do -----------------------------------------------------------------------------------
+
+
+def must_look(style, terms):
+    """Whether there are finite operands that the style is not for; a constant of a kernel."""
+    return style >= NEAREST and not (style == NEAREST and terms != ROUNDED)
+
+
+NOTHING = ALL, NONE
+"""The extent of no numbers: codes of the least magnitude but zeros, less 1, and of the largest."""
+
+
+@inline
+def wider(found, x):
+    """An extent, and a number more."""
+    m = and32(bits_from_float(x), MAGNITUDE)
+    return min(found[0], add32(m, ALL)), max(found[1], m)
+
+
+@inline
+def extent(matrix):
+    wide_vectors()
+    found = NOTHING
+    for k in range(matrix.shape[0]):
+        row = matrix[k]
+        for j in range(row.size):
+            found = wider(found, row[j])
+    return found
+
+
+@inline
+def fits(style, terms, left, right, grid):
+    """Whether a style is for products of numbers of these extents."""
+    low, least = float_from_bits(add32(left[0], ONE)), float_from_bits(add32(right[0], ONE))  # NaN of zeros alone
+    high, most = float_from_bits(left[1]), float_from_bits(right[1])
+    scale = abs(float_from_bits(grid[SCALE]))
+    if style == ODD or (terms == ROUNDED and style != INWARD):
+        fine = not low * least < _SMALLEST and high * most <= _LARGE
+    elif terms == CLAMPED:
+        fine = high * most <= float_from_bits(grid[MOST]) / scale
+    else:
+        fine = high <= _FINITE and most <= _FINITE
+    return fine and high * scale <= _FINITE
+
+
+@inline
+def refuse(style, terms, a, b, grid, failed):
+    """Mark the rows with operands that a quick style is not for."""
+    whole = extent(b)
+    for i in range(a.shape[0]):
+        if not fits(style, terms, extent(a[i : i + 1]), whole, grid):
+            failed[:, i] = True
+
+
+@inline
+def keeps_signs(style, terms):
+    """Whether zeros have the sign that they should have."""
+    return style == ODD or terms == EXACT_CLAMPED or (style == INWARD and terms != CLAMPED)
+
+
+LEFT, DONE, ZEROS_LEFT = range(3)
+
+
+@inline
+def ending(x, start, infinite, zero, unscale, knows_signs, tells_zeros):
+    """A sum as it is written."""
+    u = bits_from_float(x * unscale)
+    m = and32(u, MAGNITUDE)
+    if m == NONE and not knows_signs:
+        u = start if tells_zeros and and32(start, MAGNITUDE) == NONE else zero
+    return float_from_bits(or32(infinite, and32(u, SIGN)) if m == EXPONENT else u)
+
+
+@inline
+def finish(row, target, grid, knows_signs, tells_zeros, fresh):
+    """Write a row of quick sums over its start values, or +0 if it is fresh; or leave it, if something in it cannot be
+    told, and then what is written over fresh ones means nothing.
+
+    That is what is not finite. And where the signs of zeros were not kept, a zero that came from a zero with the sign
+    that sums of both signs do not have: it has that sign yet if all the terms had. Where the caller tells that,
+    `tells_zeros`, it finds the start's sign there, and is told that there are such.
+    """
+    wide_vectors()
+    infinite, zero, unscale = grid[INFINITE], grid[ZERO], float_from_bits(grid[UNSCALE])
+    limit = EXPONENT if infinite == NONE else add32(EXPONENT, ONE)
+    doubts, lost = NONE, NONE
+    if fresh:
+        for j in range(target.size):
+            m = and32(bits_from_float(row[j]), MAGNITUDE)
+            lost = or32(lost, ONE if not knows_signs and m == NONE and zero != NONE else NONE)
+            doubts = or32(doubts, ONE if m >= limit else NONE)
+            target[j] = ending(row[j], NONE, infinite, zero, unscale, knows_signs, tells_zeros)
+    else:
+        for j in range(target.size):
+            m, start = and32(bits_from_float(row[j]), MAGNITUDE), bits_from_float(target[j])
+            other = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
+            lost = or32(lost, ONE if other else NONE)
+            doubts = or32(doubts, ONE if m >= limit or and32(start, EXPONENT) == EXPONENT else NONE)
+    if doubts != NONE or (lost != NONE and not tells_zeros):
+        return LEFT
+    if not fresh:
+        for j in range(target.size):
+            start = bits_from_float(target[j])
+            target[j] = ending(row[j], start, infinite, zero, unscale, knows_signs, tells_zeros)
+    return DONE if lost == NONE else ZEROS_LEFT
+
+
+# -- one float32 value rounded, ties to even, to the grid of FP16, of BF16, or of a narrow format that is data ---------
+
+
+@inline
+def on_half_grid(x):
+    """Only where `machine.has_f16c()`."""
+    return float_from_half(half_from_float(x))
+
+
+@inline
+def on_bfloat_grid(x):
+    """Of hardware NaNs only the upper half is set, so that they stay NaN."""
+    u = bits_from_float(x)
+    odd = and32(right32(u, _16), ONE)
+    return float_from_bits(and32(add32(add32(u, _BELOW_HALF), odd), _UPPER))
+
+
+NARROW_GRID_FIELDS = ("emin", "limit", "above", "max", "overflow")
+"""As float32's bits: 2**emin; 2**(emax + 1); exponent of what is added, over the number's; max; what is beyond."""
+_EMIN, _LIMIT, _ABOVE, _MAX, _OVER = range(5)
+
+
+@inline
+def on_narrow_grid(x, g):
+    """By adding and subtracting a power of two: for formats whose quanta are normal numbers of float32."""
+    u = bits_from_float(x)
+    m, s = and32(u, MAGNITUDE), and32(u, SIGN)
+    e = min(max(and32(m, EXPONENT), g[_EMIN]), g[_LIMIT])
+    v, c = float_from_bits(m), float_from_bits(add32(e, g[_ABOVE]))
+    r = (v + c) - c
+    r = float_from_bits(g[_OVER]) if r > float_from_bits(g[_MAX]) else r  # not so for NaN, which stays
+    return float_from_bits(or32(bits_from_float(r), s))

@@ -1,0 +1,1 @@
+"""What kernels are built on: compilation, CPU features, intrinsics, wide integers, vectors."""

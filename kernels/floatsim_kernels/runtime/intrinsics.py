@@ -1,0 +1,213 @@
+"""Machine operations that Numba has no name for, as portable LLVM instructions."""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .cpu import has_fma
+
+_I64, _I128 = ir.IntType(64), ir.IntType(128)
+
+
+@intrinsic
+def leading_zeros(typingctx, x):
+    """Number of leading zero bits of a uint64 (64 for zero), as int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def _multiply_high(typingctx, a, b):
+    def codegen(context, builder, signature, args):
+        wide = [builder.zext(x, _I128) for x in args]
+        product = builder.mul(*wide)
+        return builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+multiply_high = _multiply_high
+"""Upper 64 bits of the 128-bit product of two uint64."""
+
+
+def _on_32_bits(name, instruction):
+    """A two-operand instruction on uint32. Numba computes with 64 bits, which halves the lanes of a vector register."""
+
+    def codegen(context, builder, signature, args):
+        return getattr(builder, instruction)(*args)
+
+    def typer(typingctx, a, b):
+        return types.uint32(types.uint32, types.uint32), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+add32 = _on_32_bits("add32", "add")
+multiply32 = _on_32_bits("multiply32", "mul")
+left32 = _on_32_bits("left32", "shl")
+right32 = _on_32_bits("right32", "lshr")
+and32 = _on_32_bits("and32", "and_")
+or32 = _on_32_bits("or32", "or_")
+xor32 = _on_32_bits("xor32", "xor")
+
+
+@intrinsic
+def low32(typingctx, x):
+    """The low 32 bits of an int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.trunc(args[0], ir.IntType(32))
+
+    return types.uint32(types.int64), codegen
+
+
+def _bitcast(name, source, target, llvm_target):
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], llvm_target)
+
+    def typer(typingctx, x):
+        return target(source), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+float_from_bits = _bitcast("float_from_bits", types.uint32, types.float32, ir.FloatType())
+bits_from_float = _bitcast("bits_from_float", types.float32, types.uint32, ir.IntType(32))
+double_from_bits = _bitcast("double_from_bits", types.uint64, types.float64, ir.DoubleType())
+bits_from_double = _bitcast("bits_from_double", types.float64, types.uint64, ir.IntType(64))
+
+
+@intrinsic
+def half_from_float(typingctx, x):
+    """Code of the float16 nearest to a float32 (ties to even). Only where `machine.has_f16c()`: else it crashes."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), codegen
+
+
+@intrinsic
+def float_from_half(typingctx, x):
+    """The float32 value of a float16 code. Only where `machine.has_f16c()`: else it crashes."""
+
+    def codegen(context, builder, signature, args):
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), codegen
+
+
+# -- arithmetic on floats, and on float16 codes as such ----------------------------------------------------------------
+# On float16 codes it is the processor's own where `machine.has_half_arithmetic()`, else LLVM makes it from float32's.
+
+
+def _as_floats(builder, args):
+    return [builder.bitcast(x, ir.HalfType()) if x.type == ir.IntType(16) else x for x in args]
+
+
+def _on_floats(name, emit, operands):
+    """An operation on numbers of one type: float32, float64, or float16 codes (uint16)."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(emit(builder, *_as_floats(builder, args)), args[0].type)
+
+    def two(typingctx, a, b):
+        return a(a, a), codegen
+
+    def three(typingctx, a, b, c):
+        return a(a, a, a), codegen
+
+    typer = {2: two, 3: three}[operands]
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+def _emit_multiply_add(builder, a, b, c):
+    return builder.fma(a, b, c) if has_fma() else builder.fadd(builder.fmul(a, b), c)
+
+
+add_floats = _on_floats("add_floats", lambda builder, a, b: builder.fadd(a, b), 2)
+subtract_floats = _on_floats("subtract_floats", lambda builder, a, b: builder.fsub(a, b), 2)
+multiply_floats = _on_floats("multiply_floats", lambda builder, a, b: builder.fmul(a, b), 2)
+multiply_add = _on_floats("multiply_add", _emit_multiply_add, 3)
+"""a * b + c, rounded once where `machine.has_fma()` (float16: `has_half_arithmetic`); else the product is, too."""
+
+
+def _on_codes(name, result, emit):
+    """A look at the code of a float32, a float64, or a float16 (uint16)."""
+
+    def typer(typingctx, x):
+        size = {types.uint16: 16, types.float32: 32, types.float64: 64}[x]
+        trailing = {16: 10, 32: 23, 64: 52}[size]
+        infinity = (1 << size - 1) - (1 << trailing)
+
+        def codegen(context, builder, signature, args):
+            kind = ir.IntType(size)
+            magnitude = builder.and_(builder.bitcast(args[0], kind), ir.Constant(kind, (1 << size - 1) - 1))
+            return emit(builder, magnitude, ir.Constant(kind, infinity))
+
+        return (result or types.Integer.from_bitwidth(size, False))(x), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+magnitude_of = _on_codes("magnitude_of", None, lambda builder, magnitude, infinity: magnitude)
+is_finite = _on_codes(
+    "is_finite", types.boolean, lambda builder, magnitude, infinity: builder.icmp_unsigned("<", magnitude, infinity)
+)
+
+
+@intrinsic
+def resized(typingctx, x, like):
+    """x, a float or a float16 code, as a number of the type of `like`; to float16 rounded."""
+
+    def codegen(context, builder, signature, args):
+        (value,), target = _as_floats(builder, args[:1]), ir.HalfType() if like == types.uint16 else args[1].type
+        size = {ir.HalfType(): 2, ir.FloatType(): 4, ir.DoubleType(): 8}
+        if size[target] < size[value.type]:
+            value = builder.fptrunc(value, target)
+        elif size[target] > size[value.type]:
+            value = builder.fpext(value, target)
+        return builder.bitcast(value, args[1].type)
+
+    return like(x, like), codegen
+
+
+# -- how a function is compiled, and what it runs in -------------------------------------------------------------------
+
+
+@intrinsic
+def wide_vectors(typingctx):
+    """Let LLVM use the widest vector registers in the calling function: for Intel's 512 bits it takes half of them."""
+
+    def codegen(context, builder, signature, args):
+        # llvmlite knows the plain attributes only, and prints what is in the set
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def set_rounding(typingctx, direction):
+    """This thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
+
+    LLVM assumes ties to even. It may do arithmetic on constants by itself, and on what is in registers before or after
+    this; but loads and stores stay on their side. So arithmetic in a direction takes its operands from arrays and
+    leaves its results in arrays, and ties to even are set again before anything can raise.
+    """
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+        name = "llvm.set.rounding"
+        builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), args)
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
+        return context.get_dummy_value()
+
+    return types.void(types.int32), codegen

@@ -1,0 +1,1 @@
+"""Kernels that compute as matrix units do."""

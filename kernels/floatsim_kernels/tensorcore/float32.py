@@ -1,0 +1,454 @@
+"""Fused blocks of matrix units in float32 and int32, sixteen columns at a time: the finite sums of ordinary size.
+
+What a block computes is said in floatsim/reference/tensorcore/nvidia.py. Here products a * b are exact in float32; the
+exponents by which they are aligned are sums of int16, prepared once for every operand. With e the largest of a block, a
+product times 2**(F - e) is cut to an int32, as the conversion of floats to integers does. Half of the products are
+added to one int32 and half, with c, to another, which cannot overflow; their sum is carried as a sign and a uint32. It
+is cut to 24 bits and scaled back, and that is D in FP32. For FP16 the last of these bits stands for what was cut off,
+too, which makes the rounding to FP16 the only one.
+
+Left to the integer kernels are the rows, in groups of WIDTH columns, in which something is infinite or NaN, c gets near
+float32's largest number, or all products of a block are tiny (below 2**-100) or one is huge: `fused` tells which.
+"""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..runtime.cpu import has_f16c
+from ..runtime.intrinsics import bits_from_float, float_from_bits
+from ..runtime.jit import inline, kernel_of
+
+WIDTH = 32
+"""Columns that are worked on together."""
+_LANES, _UNROLL = 16, 4
+
+TO_FP32, TO_FP16 = range(2)
+
+_I1, _I16, _I32, _I64, _FLOAT = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_FLOATS, _INTS = ir.VectorType(_FLOAT, _LANES), ir.VectorType(_I32, _LANES)
+_SHORTS = ir.VectorType(_I16, WIDTH)
+
+NONE = -16000
+"""The exponent of a zero. Exponents are biased by 127: those of products that are not zero by 254, so not negative."""
+_BIAS, _LOWEST, _HIGHEST = 254, 154, 379
+_NEAR_MAX = 254  # the exponent field of float32 from where on c may overflow
+
+
+# -- vectors -----------------------------------------------------------------------------------------------------------
+
+
+def _constant(kind, x):
+    return ir.Constant(kind, [x] * kind.count)
+
+
+def _spread(builder, x, kind):
+    """A scalar in every lane."""
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(nothing, x, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_I32, kind.count), [0] * kind.count))
+
+
+def _load(builder, pointer, index, kind):
+    place = builder.bitcast(builder.gep(pointer, [index]), ir.PointerType(kind))
+    return builder.load(place, align=kind.element.width // 8 if isinstance(kind.element, ir.IntType) else 4)
+
+
+def _larger(builder, x, y):
+    return builder.select(builder.icmp_signed(">", x, y), x, y)
+
+
+def _half_of(builder, x, part):
+    """Sixteen of thirty-two, as int32."""
+    lanes = ir.Constant(ir.VectorType(_I32, _LANES), [part * _LANES + i for i in range(_LANES)])
+    return builder.sext(builder.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), lanes), _INTS)
+
+
+class _Variable:
+    """A value that a loop changes."""
+
+    def __init__(self, builder, x):
+        self._builder, self._place = builder, cgutils.alloca_once(builder, x.type)
+        self.set(x)
+
+    def get(self):
+        return self._builder.load(self._place)
+
+    def set(self, x):
+        self._builder.store(x, self._place)
+
+
+# -- blocks of some rows -----------------------------------------------------------------------------------------------
+
+_ROWS = 2  # at a time: what one waits for, the other does not
+
+
+class _Row:
+    """Emits blocks of one row of a and WIDTH columns of b, and holds their accumulators."""
+
+    def __init__(self, shared, va, xa, acc):
+        self.shared, self.builder, self.va, self.xa, self.acc = shared, shared.builder, va, xa, acc
+        self.c = [_Variable(self.builder, self._start(part)) for part in (0, 1)]
+
+    def _held(self, part):
+        return _load(self.builder, self.acc, ir.Constant(_I64, part * _LANES), _FLOATS)
+
+    def _start(self, part):
+        """c, or zero where that is added in the end."""
+        return self.builder.select(self.shared.apart, _constant(_FLOATS, 0.0), self._held(part))
+
+    def emit(self, base):
+        """The block of the terms from `base` on."""
+        shared, builder = self.shared, self.builder
+        exponent = _Variable(builder, _spread(builder, shared.floor, _SHORTS))
+
+        def align(k):
+            at = builder.add(base, k)
+            twice = _spread(builder, builder.load(builder.gep(self.xa, [at])), _INTS)
+            column = _load(builder, shared.xb, builder.mul(at, ir.Constant(_I64, WIDTH)), _SHORTS)
+            exponent.set(_larger(builder, exponent.get(), builder.add(builder.bitcast(twice, _SHORTS), column)))
+
+        shared.each(ir.Constant(_I64, 0), shared.fours, align)
+        e = exponent.get()
+        shared.see(e)
+        ends = [_Tail(shared, _half_of(builder, e, part), self.c[part].get()) for part in (0, 1)]
+        sums = [[_Variable(builder, _constant(_INTS, 0)) for _ in (0, 1)] for _ in (0, 1)]
+
+        def add_to(side):
+            def add(k):
+                at = builder.add(base, k)
+                x = _spread(builder, builder.load(builder.gep(self.va, [at])), _FLOATS)
+                place = builder.mul(at, ir.Constant(_I64, WIDTH))
+                for part in (0, 1):
+                    y = _load(builder, shared.vb, builder.add(place, ir.Constant(_I64, part * _LANES)), _FLOATS)
+                    scaled = builder.fmul(builder.fmul(x, y), ends[part].scale)
+                    into = sums[side][part]
+                    into.set(builder.add(into.get(), builder.fptosi(scaled, _INTS)))
+
+            return add
+
+        shared.each(ir.Constant(_I64, 0), shared.first_half, add_to(0))
+        shared.each(shared.first_half, shared.fours, add_to(1))
+        for part in (0, 1):
+            shared.see_field(ends[part].field)
+            self.c[part].set(ends[part].result(sums[0][part].get(), sums[1][part].get()))
+
+    def finish(self):
+        for part in (0, 1):
+            c = self.c[part].get()
+            total = self.builder.fadd(self._held(part), c)
+            if self.shared.output == TO_FP16:  # 24 bits are twice 11 and two more: to float32 first does no harm
+                total = _through_halves(self.builder, total)
+            c = self.builder.select(self.shared.apart, total, c)
+            place = self.builder.gep(self.acc, [ir.Constant(_I64, part * _LANES)])
+            self.builder.store(c, self.builder.bitcast(place, ir.PointerType(_FLOATS)), align=4)
+            self.shared.see_field(_field(self.builder, self.builder.bitcast(c, _INTS)))
+
+
+class _Blocks:
+    """What the rows have in common, and what is seen of their exponents."""
+
+    def __init__(self, builder, output, vb, xb, terms, fraction_bits, floor, kept, apart):
+        self.builder, self.output, self.vb, self.xb, self.terms = builder, output, vb, xb, terms
+        self.apart = builder.icmp_signed("!=", apart, ir.Constant(_I64, 0))
+        self.fours = builder.udiv(terms, ir.Constant(_I64, _UNROLL))
+        self.first_half = builder.udiv(builder.add(self.fours, ir.Constant(_I64, 1)), ir.Constant(_I64, 2))
+        self.fraction = builder.trunc(fraction_bits, _I32)
+        self.floor = builder.trunc(floor, _I16)
+        self.kept = _spread(builder, builder.trunc(kept, _I32), _INTS)
+        self._lowest, self._highest = (_Variable(builder, _constant(_SHORTS, _BIAS)) for _ in (0, 1))
+        self._largest = _Variable(builder, _constant(_INTS, 0))
+
+    def each(self, start, stop, body):
+        """body(k) for the terms k of some fours."""
+        builder = self.builder
+        with cgutils.for_range_slice(builder, start, stop, ir.Constant(_I64, 1), inc=True) as (four, _):
+            first = builder.mul(four, ir.Constant(_I64, _UNROLL))
+            for n in range(_UNROLL):
+                body(builder.add(first, ir.Constant(_I64, n)))
+
+    def see(self, e):
+        builder, low = self.builder, self._lowest.get()
+        self._highest.set(_larger(builder, self._highest.get(), e))
+        self._lowest.set(builder.select(builder.icmp_unsigned("<", e, low), e, low))
+
+    def see_field(self, field):
+        self._largest.set(_larger(self.builder, self._largest.get(), field))
+
+    def fit(self):
+        """Whether nothing was seen that the sums could not do."""
+        builder = self.builder
+        doubts = (
+            builder.icmp_signed(">=", self._largest.get(), _constant(_INTS, _NEAR_MAX)),
+            builder.icmp_unsigned("<", self._lowest.get(), _constant(_SHORTS, _LOWEST)),
+            builder.icmp_signed(">", self._highest.get(), _constant(_SHORTS, _HIGHEST)),
+        )
+        total = ir.Constant(_I32, 0)
+        for marks in doubts:
+            word = builder.bitcast(marks, ir.IntType(marks.type.count))
+            total = builder.or_(total, builder.zext(word, _I32) if marks.type.count < 32 else word)
+        return builder.icmp_unsigned("==", total, ir.Constant(_I32, 0))
+
+
+def _through_halves(builder, x):
+    """Float16, ties to even."""
+    return builder.fpext(builder.fptrunc(x, ir.VectorType(ir.HalfType(), _LANES)), _FLOATS)
+
+
+def _field(builder, bits):
+    return builder.and_(builder.lshr(bits, _constant(_INTS, 23)), _constant(_INTS, 0xFF))
+
+
+class _Tail:
+    """The end of a block in sixteen columns: c and what the products' sum becomes."""
+
+    def __init__(self, blocks, products, c):
+        builder = self.builder = blocks.builder
+        self.blocks, self.products, self.c = blocks, products, c
+        bits = self.bits = builder.bitcast(c, _INTS)
+        self.field = _field(builder, bits)
+        e = builder.sub(products, _constant(_INTS, 127))
+        if blocks.output == TO_FP16:  # c's exponent is that of FP16's subnormals, or none
+            is_zero = builder.icmp_signed("==", self.field, _constant(_INTS, 0))
+            own = _larger(builder, self.field, _constant(_INTS, 127 - 14))
+            e = builder.select(is_zero, e, _larger(builder, own, e))
+        else:
+            e = _larger(builder, e, self.field)
+        f = blocks.fraction
+        up = _spread(builder, builder.add(f, ir.Constant(_I32, 254)), _INTS)
+        scale = builder.shl(builder.sub(up, e), _constant(_INTS, 23))
+        self.scale = builder.bitcast(scale, _FLOATS)
+        self.unscale = builder.bitcast(builder.sub(_constant(_INTS, 254 << 23), scale), _FLOATS)
+
+    def result(self, first, second):
+        builder = self.builder
+        second = builder.add(second, builder.fptosi(builder.fmul(self.c, self.scale), _INTS))
+        total = builder.add(first, second)
+        # where that overflowed, its sign is wrong
+        overflowed = builder.and_(builder.xor(first, total), builder.xor(second, total))
+        sign = builder.ashr(builder.xor(total, overflowed), _constant(_INTS, 31))
+        magnitude = builder.sub(builder.xor(total, sign), sign)
+        nearest = builder.uitofp(magnitude, _FLOATS)
+        back = builder.fptoui(nearest, _INTS)
+        one_less = builder.sext(builder.icmp_unsigned(">", back, magnitude), _INTS)
+        cut = builder.bitcast(builder.add(builder.bitcast(nearest, _INTS), one_less), _FLOATS)
+        if self.blocks.output == TO_FP16:
+            return self._to_half(cut, builder.icmp_unsigned("!=", back, magnitude), sign)
+        # if no product is left, c stays
+        value = builder.bitcast(builder.fmul(cut, self.unscale), _INTS)
+        value = builder.or_(value, builder.and_(sign, _constant(_INTS, -(1 << 31))))
+        nothing = builder.icmp_signed("<", self.products, _constant(_INTS, 0))
+        value = builder.select(nothing, self.bits, value)
+        return builder.bitcast(builder.and_(value, self.blocks.kept), _FLOATS)
+
+    def _to_half(self, cut, inexact, sign):
+        builder = self.builder
+        bits = builder.or_(builder.bitcast(cut, _INTS), builder.zext(inexact, _INTS))
+        value = builder.fmul(builder.bitcast(bits, _FLOATS), self.unscale)
+        value = _through_halves(builder, value)
+        bits = builder.or_(builder.bitcast(value, _INTS), builder.and_(sign, _constant(_INTS, -(1 << 31))))
+        # a zero is positive
+        nothing = builder.fcmp_ordered("==", value, _constant(_FLOATS, 0.0))
+        return builder.bitcast(builder.select(nothing, _constant(_INTS, 0), bits), _FLOATS)
+
+
+@intrinsic
+def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
+    """Blocks of rows i and i + 1 of va, xa (rows, K) from their term `first` on, and of vb, xb (K, WIDTH), into acc
+    (rows, WIDTH); whether acc can be trusted. `row` is (terms, fraction bits, floor, kept, apart): with `apart` blocks
+    start from zero, and c is added in the end, to nearest."""
+    if not isinstance(output, types.Literal):
+        return None
+
+    def codegen(context, builder, sig, args):
+        kind = output.literal_value
+        if kind == TO_FP16 and not has_f16c():
+            return ir.Constant(_I1, 0)
+        # llvmlite knows the plain attributes only, and prints what is in the set
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        arrays = [context.make_array(sig.args[n])(context, builder, args[n]) for n in range(1, 6)]
+        length = cgutils.unpack_tuple(builder, arrays[0].shape)[1]
+        terms, *others = cgutils.unpack_tuple(builder, args[9])
+        shared = _Blocks(builder, kind, arrays[2].data, arrays[3].data, terms, *others)
+        rows = []
+        for n in range(_ROWS):
+            at = builder.add(args[6], ir.Constant(_I64, n))
+            place = builder.add(builder.mul(at, length), args[7])
+            acc = builder.gep(arrays[4].data, [builder.mul(at, ir.Constant(_I64, WIDTH))])
+            rows.append(_Row(shared, *(builder.gep(x.data, [place]) for x in arrays[:2]), acc))
+        one = ir.Constant(_I64, 1)
+        with cgutils.for_range_slice(builder, ir.Constant(_I64, 0), args[8], one, inc=True) as (block, _):
+            for each in rows:
+                each.emit(builder.mul(block, terms))
+        for each in rows:
+            each.finish()
+        return context.cast(builder, shared.fit(), types.boolean, types.boolean)
+
+    wanted = types.boolean(output, va, xa, vb, xb, acc, *[types.int64] * 3, row)
+    return wanted, codegen
+
+
+# -- tiles -------------------------------------------------------------------------------------------------------------
+
+ROW_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
+TERMS, K, FRACTION, FLOOR, KEPT, EMIN_A, EMIN_B, READ, HALVES, EVERY = range(10)
+"""Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; a mask of float32's bits that D
+has; emin of the operands' formats; a mask of the bits of operands that are read; whether an instruction is one of two
+halves, to which c is added; log2 of how many elements share a scale."""
+NO_FLOOR = 2 * NONE
+
+DEPTH = 128
+"""Terms at a time, that those of b stay in the cache: a multiple of every k."""
+
+_SCALED = 60
+"""The largest scale that is taken, 2**60, and its inverse: operands of eight bits stay far within float32 then."""
+
+_MAGNITUDE, _TRAILING = np.uint32(0x7FFFFFFF), np.uint32(23)
+
+
+@inline
+def source_of(position, k, halves):
+    """Which term stands at a position: two halves of an instruction lie one after the other."""
+    if not halves:
+        return position
+    q, half = position % k, k // 2
+    return position - q + q % half // 2 * 4 + q // half * 2 + q % 2
+
+
+@inline
+def masked(x, read):
+    return float_from_bits(np.uint32(bits_from_float(x) & read))
+
+
+@inline
+def exponent_of(x, emin):
+    """The biased exponent of an operand, NONE for a zero; beyond all others for what is not finite."""
+    u = np.uint32(bits_from_float(x) & _MAGNITUDE)
+    e = max(np.int32(u >> _TRAILING), np.int32(emin))
+    return e if u else np.int32(NONE)
+
+
+@inline
+def power(n):
+    """2**n of a normal number."""
+    return float_from_bits(np.uint32((n + 127) << 23))
+
+
+@inline
+def prepare_row(x, start, stop, row, scales, values, exponents):
+    """A row of a, zeros behind; whether all is finite. An exponent stands in both halves of an int32."""
+    most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_A] + 127
+    if row[HALVES]:
+        for p in range(values.size):
+            k = start + source_of(p, row[K], row[HALVES])
+            values[p] = x[k] if k < stop else np.float32(0)
+    else:
+        terms = x[start:stop]
+        for p in range(terms.size):
+            values[p] = terms[p]
+        for p in range(terms.size, values.size):
+            values[p] = 0
+    for p in range(values.size):
+        values[p] = masked(values[p], read)
+        e = exponent_of(values[p], emin)
+        most = max(most, e)
+        exponents[p] = (e << 16) | (e & 0xFFFF)
+    if scales.size:
+        for p in range(min(values.size, stop - start)):
+            s = np.int32(scales[(start + p) >> row[EVERY]])
+            most = max(most, abs(s) - _SCALED + 255)
+            values[p] *= power(max(-_SCALED, min(s, _SCALED)))
+            e = (exponents[p] >> 16) + s
+            exponents[p] = (e << 16) | (e & 0xFFFF)
+    return most < 255
+
+
+@inline
+def prepare_panel(b, start, stop, first, depth, j0, columns, row, scales, values, exponents):
+    """Some terms of WIDTH columns of b, zeros behind and beside; whether all is finite."""
+    most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_B] + 127
+    for p in range(depth):
+        k = start + source_of(first + p, row[K], row[HALVES])
+        source, target = b[min(k, stop - 1), j0 : j0 + columns], values[p]
+        here = columns if k < stop else 0
+        for j in range(here):  # nothing but this: LLVM makes it a copy of memory
+            target[j] = source[j]
+        for j in range(here, WIDTH):
+            target[j] = 0
+    for p in range(depth):
+        source, target = values[p], exponents[p]
+        for j in range(WIDTH):
+            source[j] = masked(source[j], read)
+            e = exponent_of(source[j], emin)
+            most = max(most, e)
+            target[j] = np.int16(e)
+    if scales.shape[1]:
+        for p in range(min(depth, stop - start - first)):
+            target, shorts, of_row = values[p], exponents[p], scales[(start + first + p) >> row[EVERY]]
+            for j in range(columns):
+                s = np.int32(of_row[j0 + j])
+                most = max(most, abs(s) - _SCALED + 255)
+                target[j] *= power(max(-_SCALED, min(s, _SCALED)))
+                shorts[j] = np.int16(shorts[j] + s)
+    return most < 255
+
+
+def _matrix(scalar, readonly=False):
+    return types.Array(scalar, 2, "C", readonly=readonly)
+
+
+@kernel_of(
+    (
+        numba.int64, _matrix(numba.float32, True), _matrix(numba.float32, True), types.Array(numba.float32, 3, "C"),
+        _matrix(numba.int64, True), types.Array(numba.int64, 1, "C", readonly=True), types.Array(numba.boolean, 3, "C"),
+        _matrix(numba.int16, True), _matrix(numba.int16, True), _matrix(numba.float32), _matrix(numba.int32),
+        _matrix(numba.float32), _matrix(numba.int16), _matrix(numba.float32), _matrix(numba.boolean),
+    )
+)  # fmt: skip
+def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb, xb, acc, fits):
+    """Sums over each range (start, stop) into out (ranges, M, N), values of D's format, c on entry.
+
+    `failed` (ranges, M, groups of WIDTH columns) says what is left as it was. Scales are exponents of powers of two,
+    scales_a (M, parts) and scales_b (parts, N), or have no columns. The rest is scratch: va, xa (M even, all terms,
+    filled up), vb, xb (DEPTH, WIDTH), acc (M even, WIDTH), fits (2, M even).
+    """
+    rows, columns = out.shape[1], out.shape[2]
+    even = acc.shape[0]
+    model = row[TERMS], row[FRACTION], row[FLOOR], row[KEPT], row[HALVES]
+    step = row[K] if row[HALVES] else np.int64(DEPTH)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        length = -(-(stop - start) // row[K]) * row[K]
+        if length <= 0:
+            continue
+        for i in range(even):
+            n = min(i, rows - 1)
+            fits[0, i] = prepare_row(a[n], start, stop, row, scales_a[n], va[i, :length], xa[i, :length])
+        for group in range(failed.shape[2]):
+            j0 = group * WIDTH
+            width = min(WIDTH, columns - j0)
+            for i in range(even):
+                fits[1, i] = fits[0, i]
+                for j in range(WIDTH):
+                    acc[i, j] = 0
+                if i < rows:
+                    for j in range(width):
+                        acc[i, j] = out[part, i, j0 + j] + np.float32(0)  # -0 is +0
+            for first in range(0, length, step):
+                depth = min(step, length - first)
+                finite = prepare_panel(b, start, stop, first, depth, j0, width, row, scales_b, vb, xb)
+                for i in range(0, even, _ROWS):
+                    if output == TO_FP32:
+                        fit = _blocks(TO_FP32, va, xa, vb, xb, acc, i, first, depth // row[TERMS], model)
+                    else:
+                        fit = _blocks(TO_FP16, va, xa, vb, xb, acc, i, first, depth // row[TERMS], model)
+                    fits[1, i] &= fit and finite
+                    fits[1, i + 1] &= fit and finite
+            for i in range(rows):
+                failed[part, i, group] = not fits[1, i]
+                if fits[1, i]:
+                    for j in range(width):
+                        out[part, i, j0 + j] = acc[i, j]

@@ -1,0 +1,477 @@
+"""Blocks of matrix units in float64, which holds every sum in them exactly: groups of FP4, and AMD's; and chains of
+fused multiply-adds.
+
+What the blocks compute is said in floatsim/reference/tensorcore/nvidia.py and amd.py. The loops run over columns; a
+row's results are written unless something in it is infinite or NaN, on entry or on the way, which is left to the
+integer kernels: `failed` (ranges, M, groups of WIDTH columns) says where. out (ranges, M, N) holds float32 values, c on
+entry.
+"""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ..runtime.intrinsics import (
+    bits_from_double,
+    bits_from_float,
+    double_from_bits,
+    float_from_bits,
+    multiply_add,
+    wide_vectors,
+)
+from ..runtime.jit import inline, kernel_of
+from .integer import INFINITE, NONE
+
+WIDTH = 256
+"""Columns that are worked on together."""
+
+_FIELD32, _SIGN32, _TRAILING = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(23)
+_TRAILING_BITS = np.uint32(0x7FFFFF)
+_SHIFT, _SIGN64 = np.uint64(52), np.uint64(1 << 63)
+_BEYOND = 2.0**128
+
+
+@intrinsic
+def toward_zero(typingctx, x):
+    """np.trunc, as one instruction."""
+
+    def codegen(context, builder, signature, args):
+        kind, name = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()]), "llvm.trunc.f64"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        return builder.call(function, args)
+
+    return types.float64(types.float64), codegen
+
+
+@inline
+def power(n):
+    """2**n of a normal number."""
+    return double_from_bits(np.uint64(np.int64(n) + 1023) << _SHIFT)
+
+
+@inline
+def exponent_of_c(x):
+    """By which c is aligned: -126 for subnormal numbers, NONE for a zero."""
+    u = np.uint32(bits_from_float(x) & np.uint32(0x7FFFFFFF))
+    e = max(np.int32(u >> _TRAILING), np.int32(1)) - np.int32(127)
+    return e if u else np.int32(NONE)
+
+
+@inline
+def field_of(x):
+    """The exponent's bits: those of what is not finite are beyond all others."""
+    return np.uint32(bits_from_float(x) & _FIELD32)
+
+
+@inline
+def largest_field(row):
+    most = np.uint32(0)
+    for j in range(row.size):
+        most = max(most, field_of(row[j]))
+    return most
+
+
+@inline
+def cut_to_float(x):
+    """Toward zero; from 2**128 on infinite; a zero is positive."""
+    near = np.float32(x)
+    u = bits_from_float(near)
+    away = abs(np.float64(near)) > abs(x) and abs(x) < _BEYOND
+    return float_from_bits(np.uint32(u - np.uint32(away))) + np.float32(0)
+
+
+def _array(scalar, dimensions, readonly=True):
+    return types.Array(scalar, dimensions, "C", readonly=readonly)
+
+
+_FLOATS, _DOUBLES, _INTS = _array(numba.float32, 2), _array(numba.float64, 2), _array(numba.int32, 2)
+_RANGES, _FAILED = _array(numba.int64, 2), _array(numba.boolean, 3, False)
+
+
+@kernel_of((_FLOATS, numba.int64, numba.int64, _array(numba.float64, 2, False), _array(numba.int64, 2, False)))
+def prepare(x, emin, read, values, exponents):
+    """Values, 0 for what is not finite, and the exponents by which they are aligned: NONE of a zero, INFINITE.
+
+    `read` is a mask of the bits that the instruction reads.
+    """
+    wide_vectors()
+    mask = np.uint32(read)
+    for i in range(x.shape[0]):
+        row, into, own = x[i], values[i], exponents[i]
+        for j in range(row.size):
+            u = np.uint32(bits_from_float(row[j]) & mask)
+            magnitude = np.uint32(u & ~_SIGN32)
+            finite = magnitude < _FIELD32
+            e = max(np.int64(magnitude >> _TRAILING) - 127, emin) if finite else np.int64(INFINITE)
+            into[j] = np.float64(float_from_bits(u if finite else np.uint32(0)))
+            own[j] = e if magnitude else np.int64(NONE)
+
+
+@kernel_of(
+    (
+        _FLOATS, _FLOATS, _DOUBLES, _DOUBLES, _INTS, _INTS, _INTS, _INTS, _array(numba.float32, 3, False), _RANGES,
+        numba.int64, numba.int64, numba.int64, numba.int64, _FAILED,
+    )
+)  # fmt: skip
+def grouped(
+    a, b, scales_a, scales_b, exponents_a, exponents_b, marks_a, marks_b, out, ranges, group, groups, fraction, floor,
+    failed,
+):  # fmt: skip
+    """Blocks of a few groups of FP4, with scales a group each: (M, groups of K) and (groups of K, N).
+
+    A bit of the marks stands for an element of the group that is not zero. Exponents of scales are NONE for a zero.
+    """
+    wide_vectors()
+    rows, columns = out.shape[1], out.shape[2]
+    sums, e = np.zeros((groups, WIDTH), np.float32), np.zeros(WIDTH, np.int32)
+    acc, total, up = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most = largest_field(row)
+                for j in range(n):
+                    acc[j] = row[j] + np.float32(0) if stop > start else row[j]
+                for first in range(start, stop, group * groups):
+                    for j in range(n):
+                        e[j] = max(exponent_of_c(acc[j]), np.int32(floor))
+                    here = min(groups, (stop - first + group - 1) // group)
+                    for g in range(here):
+                        k0 = first + g * group
+                        at = k0 // group
+                        into, mark, own = sums[g], marks_a[i, at], exponents_a[i, at]
+                        for j in range(n):
+                            into[j] = 0
+                        k1 = min(k0 + group, stop)
+                        for k in range(k0, k1 - 3, 4):
+                            x0, x1, x2, x3 = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3]
+                            y0, y1 = b[k, j0 : j0 + n], b[k + 1, j0 : j0 + n]
+                            y2, y3 = b[k + 2, j0 : j0 + n], b[k + 3, j0 : j0 + n]
+                            for j in range(n):
+                                into[j] += x0 * y0[j] + x1 * y1[j] + (x2 * y2[j] + x3 * y3[j])
+                        for k in range(k1 - (k1 - k0) % 4, k1):
+                            x, ys = a[i, k], b[k, j0 : j0 + n]
+                            for j in range(n):
+                                into[j] += x * ys[j]
+                        marks, others = marks_b[at, j0 : j0 + n], exponents_b[at, j0 : j0 + n]
+                        for j in range(n):
+                            counts = (mark & marks[j]) != 0
+                            e[j] = max(e[j], own + others[j] if counts else np.int32(NONE))
+                    for j in range(n):
+                        up[j] = power(fraction - e[j])
+                        total[j] = toward_zero(np.float64(acc[j]) * up[j])
+                    for g in range(here):
+                        at = (first + g * group) // group
+                        x, ys, own_sums = scales_a[i, at], scales_b[at, j0 : j0 + n], sums[g]
+                        for j in range(n):
+                            total[j] += toward_zero(np.float64(own_sums[j]) * (x * ys[j]) * up[j])
+                    for j in range(n):
+                        acc[j] = cut_to_float(total[j] * power(e[j] - fraction))
+                    most = max(most, largest_field(acc[:n]))
+                failed[part, i, tile] = most == _FIELD32
+                if most != _FIELD32:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+# -- AMD ---------------------------------------------------------------------------------------------------------------
+
+_LEAST, _LARGE = -300, 125
+"""Less than the exponent of every product; the largest of a block of products that are all below 2**128."""
+
+
+@inline
+def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total, up):
+    """Every `step`-th product from k0 on, aligned, cut toward zero to `fraction` bits, added; the largest exponent."""
+    for j in range(n):
+        top[j], total[j] = np.int64(_LEAST), 0.0
+    fours = k0 + max(k1 - k0, 0) // (4 * step) * (4 * step)
+    for k in range(k0, fours, 4 * step):
+        x0, x1, x2, x3 = e_a[k], e_a[k + step], e_a[k + 2 * step], e_a[k + 3 * step]
+        y0, y1 = e_b[k, j0 : j0 + n], e_b[k + step, j0 : j0 + n]
+        y2, y3 = e_b[k + 2 * step, j0 : j0 + n], e_b[k + 3 * step, j0 : j0 + n]
+        for j in range(n):
+            top[j] = max(top[j], max(max(x0 + y0[j], x1 + y1[j]), max(x2 + y2[j], x3 + y3[j])))
+    for k in range(fours, k1, step):
+        x, ys = e_a[k], e_b[k, j0 : j0 + n]
+        for j in range(n):
+            top[j] = max(top[j], x + ys[j])
+    for j in range(n):
+        up[j] = power(fraction - top[j])
+    for k in range(k0, fours, 4 * step):
+        u0, u1, u2, u3 = a[k], a[k + step], a[k + 2 * step], a[k + 3 * step]
+        v0, v1 = b[k, j0 : j0 + n], b[k + step, j0 : j0 + n]
+        v2, v3 = b[k + 2 * step, j0 : j0 + n], b[k + 3 * step, j0 : j0 + n]
+        for j in range(n):
+            first = toward_zero(u0 * v0[j] * up[j]) + toward_zero(u1 * v1[j] * up[j])
+            total[j] += first + (toward_zero(u2 * v2[j] * up[j]) + toward_zero(u3 * v3[j] * up[j]))
+    for k in range(fours, k1, step):
+        u, vs = a[k], b[k, j0 : j0 + n]
+        for j in range(n):
+            total[j] += toward_zero(u * vs[j] * up[j])
+    most = np.int64(_LEAST)
+    for j in range(n):
+        most = max(most, top[j])
+        total[j] *= power(top[j] - fraction)
+    return most
+
+
+@kernel_of(
+    (
+        _DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64,
+        numba.int64, numba.int64, numba.int64, _FAILED,
+    )
+)  # fmt: skip
+def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bits, apart, failed):
+    """Blocks whose c comes late; `apart`: even and odd products are added apart. Exponents of zeros are NONE."""
+    wide_vectors()
+    rows, columns = out.shape[1], out.shape[2]
+    acc, c = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
+    top, top_odd = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
+    total, odd, up = np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    step = 2 if apart else 1
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most, large = largest_field(row), np.int64(_LEAST)
+                for j in range(n):
+                    acc[j] = row[j]
+                for k0 in range(start, filled, terms):
+                    k1 = max(k0, min(k0 + terms, stop))
+                    more = cut_products(a[i], e_a[i], b, e_b, k0, k1, step, j0, n, fraction, top, total, up)
+                    large = max(large, more)
+                    if apart:
+                        more = cut_products(a[i], e_a[i], b, e_b, k0 + 1, k1, step, j0, n, fraction, top_odd, odd, up)
+                        large = max(large, more)
+                        for j in range(n):
+                            both = max(top[j], top_odd[j])
+                            finer, back = power(fraction - both), power(both - fraction)
+                            total[j] = (np.floor(total[j] * finer) + np.floor(odd[j] * finer)) * back
+                            top[j] = both
+                    for j in range(n):
+                        x = np.float64(acc[j])
+                        at = max(np.int64(exponent_of_c(acc[j])), np.int64(-126))
+                        e = max(top[j], at)
+                        dropped = apart != 0 and at < e - fraction - 1
+                        y = 0.0 if dropped else np.floor(x * power(fraction - e)) * power(sum_bits + 1 - fraction)
+                        c[j] = np.floor(total[j] * power(sum_bits + 1 - e)) + y
+                        top[j] = e - sum_bits - 1
+                    for j in range(n):
+                        own = np.int64((bits_from_double(c[j]) & ~_SIGN64) >> _SHIFT) - 1023
+                        drop = max(np.int64(0), max(own + top[j], np.int64(-126)) - sum_bits - top[j])
+                        x = np.floor(c[j] * power(-drop)) * power(drop + top[j])
+                        acc[j] = np.float32(x + 0.0)  # a sum of zero is +0
+                    most = max(most, largest_field(acc[:n]))
+                fine = most != _FIELD32 and large <= _LARGE
+                failed[part, i, tile] = not fine
+                if fine:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+@kernel_of((_FLOATS, _array(numba.int64, 2, False)))
+def extents(x, out):
+    """Of each row (low, high): its finite elements are multiples of 2**low and less than 2**high."""
+    wide_vectors()
+    for i in range(x.shape[0]):
+        row = x[i]
+        low, high = np.int32(1 << 10), np.int32(-(1 << 10))
+        for j in range(row.size):
+            u = np.uint32(bits_from_float(row[j]) & ~_SIGN32)
+            field = np.int32(u >> _TRAILING)
+            significand = np.int32(u & _TRAILING_BITS) | (np.int32(1 << 23) if field else np.int32(0))
+            last = np.int32(bits_from_float(np.float32(significand & -significand)) >> _TRAILING) - np.int32(127)
+            at = max(field, np.int32(1)) - np.int32(150)
+            counts = u != 0 and u < _FIELD32
+            low = min(low, at + last if counts else np.int32(1 << 10))
+            high = max(high, at + np.int32(24) if counts else np.int32(-(1 << 10)))
+        out[i, 0], out[i, 1] = low, high
+
+
+@inline
+def two_sum(x, y):
+    s = x + y
+    z = s - x
+    return s, (x - (s - z)) + (y - z)
+
+
+@inline
+def exponent_of_double(x):
+    return np.int64((bits_from_double(x) & ~_SIGN64) >> _SHIFT) - 1023
+
+
+@inline
+def with_term(s, rest, p):
+    """The sum of three, as two: s + p and what that lost, with rest."""
+    s, error = two_sum(s, p)
+    return s, rest + error
+
+
+@inline
+def to_float(s, rest):
+    """s + rest rounded once; a sum of zero is +0."""
+    x, error = two_sum(s + 0.0, rest)
+    # to odd: an even x that is not all of the sum makes way for its neighbour on that side
+    u = bits_from_double(x)
+    even = np.uint64(1) - (u & np.uint64(1)) if error != 0 else np.uint64(0)
+    inward = (error < 0) != (x < 0)
+    return np.float32(double_from_bits(u - even if inward else u + even))
+
+
+_EXACT, _IN_TWO = 52, 104  # binades that float64 holds, and a sum of a few errors of sums in float64
+
+
+@kernel_of(
+    (_DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED)
+)
+def exact(a, b, extent_a, extent_b, out, ranges, terms, k_of_instruction, failed):
+    """Exact sums of two or four products and c, rounded to float32.
+
+    extent_a (M, 2) and extent_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in
+    two float64, of which the second tells which way the first is rounded.
+    """
+    wide_vectors()
+    rows, columns = out.shape[1], out.shape[2]
+    acc, xs = np.zeros(WIDTH, np.float32), np.zeros(4, np.float64)
+    bottom = b.shape[0] - 1
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        room = exponent_of_double(np.float64(max(stop - start, 1))) + 2
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            low_b, high_b = extent_b[j0, 0], extent_b[j0, 1]
+            for j in range(1, n):
+                low_b, high_b = min(low_b, extent_b[j0 + j, 0]), max(high_b, extent_b[j0 + j, 1])
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most = largest_field(row)
+                low, high = extent_a[i, 0] + low_b, extent_a[i, 1] + high_b + room
+                for j in range(n):
+                    acc[j] = row[j]
+                    if row[j] != 0:
+                        e = np.int64(exponent_of_c(row[j]))
+                        low, high = min(low, e - 23), max(high, e + room)
+                fits = high - low <= _IN_TWO and most != _FIELD32
+                for k0 in range(start, filled if fits else start, terms):
+                    for t in range(terms):
+                        xs[t] = a[i, k0 + t] if k0 + t < stop else 0.0
+                    x0, x1, x2, x3 = xs[0], xs[1], xs[2], xs[3]
+                    y0, y1 = b[min(k0, bottom), j0 : j0 + n], b[min(k0 + 1, bottom), j0 : j0 + n]
+                    y2, y3 = b[min(k0 + 2, bottom), j0 : j0 + n], b[min(k0 + 3, bottom), j0 : j0 + n]
+                    if high - low <= _EXACT:
+                        for j in range(n):
+                            s = np.float64(acc[j]) + x0 * y0[j] + x1 * y1[j]
+                            acc[j] = np.float32(s + x2 * y2[j] + x3 * y3[j] + 0.0)  # a sum of zero is +0
+                    elif terms == 2:
+                        for j in range(n):
+                            s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
+                            s, rest = with_term(s, rest, x1 * y1[j])
+                            acc[j] = to_float(s, rest)
+                    else:
+                        for j in range(n):
+                            s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
+                            s, rest = with_term(s, rest, x1 * y1[j])
+                            s, rest = with_term(s, rest, x2 * y2[j])
+                            s, rest = with_term(s, rest, x3 * y3[j])
+                            acc[j] = to_float(s, rest)
+                most = max(most, largest_field(acc[:n]))
+                fine = fits and most != _FIELD32
+                failed[part, i, tile] = not fine
+                if fine:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+@inline
+def flushed(x):
+    """Subnormal numbers are zeros of their sign."""
+    u = bits_from_float(x)
+    return float_from_bits(np.uint32(u & _SIGN32)) if field_of(x) == 0 else x
+
+
+@kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED))
+def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
+    """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 already."""
+    wide_vectors()
+    rows, columns = out.shape[1], out.shape[2]
+    acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
+    zero = np.float32(0)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = start - (start - stop) // k_of_instruction * k_of_instruction
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                most = largest_field(row)
+                for j in range(n):
+                    acc[j] = row[j]
+                for k0 in range(start, filled, terms):
+                    for pair in range(terms // 2):
+                        k, into = k0 + 2 * pair, sums[pair]
+                        last = b.shape[0] - 1
+                        x = a[i, k] if k < stop else zero
+                        y = a[i, k + 1] if k + 1 < stop else zero
+                        xs, ys = b[min(k, last), j0 : j0 + n], b[min(k + 1, last), j0 : j0 + n]
+                        one, other = np.float32(k < stop), np.float32(k + 1 < stop)
+                        for j in range(n):
+                            p = flushed(x * (xs[j] * one + zero))
+                            q = flushed(y * (ys[j] * other + zero))
+                            into[j] = flushed(p + q)
+                    if terms == 4:
+                        first, second = sums[0], sums[1]
+                        for j in range(n):
+                            first[j] = flushed(first[j] + second[j])
+                    first = sums[0]
+                    for j in range(n):
+                        acc[j] = flushed((flushed(acc[j]) + zero) + first[j])
+                    most = max(most, largest_field(acc[:n]))
+                failed[part, i, tile] = most == _FIELD32
+                if most != _FIELD32:
+                    for j in range(n):
+                        row[j] = acc[j]
+
+
+def chain_loop(a, b, out, ranges, k_of_instruction, failed):
+    """acc = fma(a, b, acc), in out's own format, zeros behind. Only `machine.has_fma()`."""
+    wide_vectors()
+    rows, columns = out.shape[1], out.shape[2]
+    acc, zero = np.zeros(WIDTH, out.dtype), out.dtype.type(0)
+    for part in range(out.shape[0]):
+        start, stop = ranges[part, 0], ranges[part, 1]
+        filled = (stop - start) % k_of_instruction != 0
+        for tile in range(failed.shape[2]):
+            j0 = tile * WIDTH
+            n = min(WIDTH, columns - j0)
+            for i in range(rows):
+                row = out[part, i, j0 : j0 + n]
+                for j in range(n):
+                    acc[j] = row[j]
+                for k in range(start, stop):
+                    x, ys = a[i, k], b[k, j0 : j0 + n]
+                    for j in range(n):
+                        acc[j] = multiply_add(x, ys[j], acc[j])
+                nans = 0
+                for j in range(n):
+                    nans += acc[j] != acc[j]
+                failed[part, i, tile] = nans > 0
+                if nans == 0:
+                    for j in range(n):
+                        row[j] = acc[j] + zero if filled else acc[j]
+
+
+chain32 = kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, _FAILED))(chain_loop)
+chain64 = kernel_of((_DOUBLES, _DOUBLES, _array(numba.float64, 3, False), _RANGES, numba.int64, _FAILED))(chain_loop)

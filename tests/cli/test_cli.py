@@ -1,0 +1,476 @@
+"""The commands: what they print, their JSON, their exit codes, and one clear line about bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import floatsim as fs
+from floatsim import cli
+from floatsim.cli.console import json_value, split, track
+from floatsim.cli.matrix_files import load_csv
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--format", "fp16,e4m3", "--accumulate", "same", "--accumulate", "exact(fp32)"]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def rejected(result):
+    """The one line on stderr of a command that was given bad input."""
+    code, out, err = result
+    assert code == 2
+    assert out == ""
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert err.startswith("floatsim: ")
+    return err
+
+
+# -- the door --------------------------------------------------------------------------------------------------------
+
+
+def test_version(run):
+    assert run("--version") == (0, f"floatsim {fs.__version__}\n", "")
+
+
+COMMANDS = ("survey", "show", "formats", "probe", "compare", "capture", "check-silicon")
+
+
+def test_help_names_every_command(run):
+    for arguments in ([], ["--help"]):
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        assert all(command in out for command in COMMANDS)
+    for command in COMMANDS:
+        code, out, _ = run(command, "--help")
+        assert code == 0
+        assert "--json" in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["formats", "--nonsense"], ["show", "1", "2"], ["survey", "--limit", "x"]]
+)
+def test_bad_usage_is_one_line(run, arguments):
+    assert "see `floatsim --help`" in rejected(run(*arguments))
+
+
+def test_typer_runs_it_too():
+    done = CliRunner().invoke(cli.app, ["formats", "e5m2", "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["formats"][0]["name"] == "E5M2"
+
+
+def process(*arguments, **environment):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "kernels")])} | environment
+    return subprocess.run([sys.executable, "-m", "floatsim", *arguments], capture_output=True, encoding="utf-8",
+                          env=environment, check=False)  # fmt: skip
+
+
+def test_as_a_process():
+    done = process("show", "0.1", "--format", "bf16")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 01111011 1001101" in done.stdout
+    assert "\x1b" not in done.stdout
+    done = process("show", "abc")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("floatsim: VALUE is not a number: 'abc'")
+    assert "Traceback" not in done.stderr
+
+
+def test_colours_only_where_they_are_wanted():
+    assert "\x1b[" in process("show", "1", FORCE_COLOR="1", TERM="xterm-256color").stdout
+    assert "\x1b[3" not in process("show", "1", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color").stdout
+
+
+# -- formats ---------------------------------------------------------------------------------------------------------
+
+
+def test_formats_lists_them_all(run):
+    code, out, err = run("formats")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    for fmt in fs.named_formats():
+        assert any(line.split()[0] == fmt.name for line in lines[2:])
+    assert next(line for line in lines if line.startswith("E4M3 ")).split() == (
+        ["E4M3", "8", "1+4+3", "4", "-6..8", "448", "0.0156", "0.00195", "0.125", "NaN", "-0"]
+    )
+
+
+def test_formats_json(run):
+    code, out, _ = run("formats", "e4m3,ieee(4,3)", "e8m0", "--json")
+    assert code == 0
+    first, custom, scale = json.loads(out)["formats"]
+    assert first == {
+        "name": "E4M3", "bits": 8, "layout": "s eeee ttt", "exponent_bits": 4, "trailing_bits": 3, "precision": 4,
+        "bias": 7, "emin": -6, "emax": 8, "max": 448.0, "smallest_normal": 2.0**-6, "smallest_subnormal": 2.0**-9,
+        "eps": 0.125, "has_infinity": False, "has_nan": True, "has_signed_zero": True, "dtype": "float8_e4m3fn",
+    }  # fmt: skip
+    assert (custom["name"], custom["max"]) == ("ieee(4,3)", 240.0)
+    assert scale["smallest_subnormal"] is None
+
+
+def test_formats_unknown(run):
+    assert "'fp61'" in (line := rejected(run("formats", "fp61")))
+    assert "did you mean" in line
+
+
+# -- show ------------------------------------------------------------------------------------------------------------
+
+
+def test_show(run):
+    code, out, err = run("show", "0.1", "--format", "bf16")
+    assert (code, err) == (0, "")
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[0] == "0.1 in BF16"
+    assert lines[1].split(None, 1) == ["bits", "0 01111011 1001101  0x3DCD"]
+    assert "0.10009765625" in lines[2]
+    assert lines[3].endswith("(+0.2 ulp)")
+    assert lines[4].split() == ["above", "0.1005859375", "0x3DCE"]
+    assert lines[5].split() == ["below", "0.099609375", "0x3DCC"]
+    assert lines[6].split() == ["flags", "inexact"]
+    for name in ("FP32", "TF32", "FP16", "BF16", "E5M2", "E4M3", "E3M2", "E2M3", "E2M1"):
+        assert any(line.startswith(name) for line in lines[8:])
+
+
+def shown(run, *arguments):
+    code, out, err = run("show", *arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_show_json(run):
+    data = shown(run, "0.1", "-f", "bf16")
+    assert data["given"] == "0.1"
+    assert data["shown"] == {
+        "format": "BF16", "code": "0x3DCD", "bits": "0 01111011 1001101", "value": 0.10009765625,
+        "hex": "0x1.9a00000000000p-4", "error": 0.10009765625 - 0.1, "error_ulps": 0.2, "flags": ["inexact"],
+        "below": {"code": "0x3DCC", "bits": "0 01111011 1001100", "value": 0.099609375, "hex": "0x1.9800000000000p-4"},
+        "above": {"code": "0x3DCE", "bits": "0 01111011 1001110", "value": 0.1005859375, "hex": "0x1.9c00000000000p-4"},
+    } | {"error": data["shown"]["error"]}  # fmt: skip
+    assert data["shown"]["error"] == pytest.approx(9.765625e-05, rel=1e-15)
+    assert [row["format"] for row in data["formats"]].count("BF16") == 1
+
+
+def test_show_rounds_a_text_once(run):
+    """Trap: half-way between two BF16 numbers and a little more, lost if the text goes through float64 first."""
+    text = "1.00390625000000000000000000000000001"
+    assert shown(run, text, "-f", "bf16")["shown"]["value"] == 1.0078125
+    assert shown(run, "1.00390625", "-f", "bf16")["shown"]["value"] == 1.0
+
+
+@pytest.mark.parametrize(("text", "code", "flags"), [
+    ("-1e-3", "0x9419", ["inexact"]), ("0x1.8p3", "0x4A00", []), ("-0x1p-24", "0x8001", []), ("inf", "0x7C00", []),
+    ("nan", "0x7E00", []), ("1e400", "0x7C00", ["overflow", "inexact"]), ("-0", "0x8000", []),
+    ("1e-400", "0x0000", ["underflow", "inexact"]), ("1e99999", "0x7C00", ["overflow", "inexact"]),
+])  # fmt: skip
+def test_show_any_number(run, text, code, flags):
+    row = shown(run, text, "-f", "fp16")["shown"]
+    assert (row["code"], row["flags"]) == (code, flags)
+    assert run("show", text, "-f", "fp16")[0] == 0
+
+
+def test_show_json_writes_what_json_cannot_hold_as_text(run):
+    data = shown(run, "-inf", "-f", "fp16")
+    assert data["shown"]["value"] == "-inf"
+    assert data["shown"]["error"] is None
+    assert shown(run, "1e400", "-f", "e2m1")["shown"]["error"] == "-1e+400"
+
+
+@pytest.mark.parametrize(("text", "fmt", "error", "ulps"), [
+    ("1e-400", "fp32", "-1e-400", "-7.14e-356"), ("-1e-400", "e2m1", "+1e-400", "+2e-400"),
+    ("1e400", "e2m1", "-1e+400", "-5e+399"), ("1e-310", "fp32", "-1e-310", "-7.14e-266"),
+])  # fmt: skip
+def test_show_errors_beyond_float64(run, text, fmt, error, ulps):
+    out = run("show", text, "-f", fmt)[1]
+    assert f"error  {error}   ({ulps} ulp)" in out
+    assert "0.00" not in out  # no error reads as none
+    assert shown(run, text, "-f", fmt)["shown"]["error"] == error.removeprefix("+")
+
+
+def test_show_has_the_same_flags_above_and_below(run):
+    out = run("show", "1e-9", "-f", "fp16")[1]
+    assert "flags  underflow, inexact" in out
+    assert next(line for line in out.splitlines() if line.startswith("FP16")).split()[-2:] == ["underflow", "inexact"]
+
+
+@pytest.mark.parametrize(("code", "fmt", "words", "nan"), [
+    ("0x7c01", "fp16", "NaN, signalling, payload 0x1", {"quiet": False, "payload": 1}),
+    ("0xfe05", "fp16", "NaN, quiet, payload 0x5", {"quiet": True, "payload": 5}),
+    ("0x7d", "e5m2", "NaN, signalling, payload 0x1", {"quiet": False, "payload": 1}),
+    ("0x7f", "e4m3", "NaN, quiet", {"quiet": True, "payload": None}),
+    ("0xff", "e8m0", "NaN, quiet", {"quiet": True, "payload": None}),
+])  # fmt: skip
+def test_show_says_what_a_nan_is(run, code, fmt, words, nan):
+    lines = [line.strip() for line in run("show", "--code", code, "-f", fmt)[1].splitlines()]
+    assert lines[2] == f"value  {words}"
+    data = shown(run, "--code", code, "-f", fmt)
+    assert data["shown"]["nan"] == nan
+    assert data["shown"]["above"] is None
+    assert data["shown"] in data["formats"]
+    signalled = "invalid" in next(row for row in data["formats"] if row["format"] == "TF32")["flags"]
+    assert signalled is not nan["quiet"]
+
+
+@pytest.mark.parametrize(("code", "fmt", "value"), [("0x3DCD", "bf16", 0.10009765625), ("0b1111110", "e4m3", 448.0),
+                                                    ("126", "e4m3", 448.0), ("0x7f", "e4m3", "nan"),
+                                                    ("0x7c01", "fp16", "nan"), ("0x7f", "e8m0", 1.0)])  # fmt: skip
+def test_show_a_code(run, code, fmt, value):
+    row = shown(run, "--code", code, "-f", fmt)["shown"]
+    assert row["value"] == value
+    assert int(row["code"], 16) == int(code, 0)
+    assert row["flags"] == []
+    assert run("show", "--code", code, "-f", fmt)[1].startswith("code 0x")
+
+
+def test_show_explains(run):
+    code, out, _ = run("show", "0.1", "-f", "e4m3", "--explain")
+    assert code == 0
+    assert str(fs.explain_rounding("0.1", "e4m3")) in out
+    assert "guard bit" in shown(run, "0.1", "-f", "e4m3", "--explain")["steps"]
+
+
+def test_show_rounds_as_told(run):
+    assert shown(run, "0.1", "-f", "bf16", "--rounding", "RTZ")["shown"]["code"] == "0x3DCC"
+    assert shown(run, "0.1", "-f", "bf16", "--rounding", "SR", "--seed", "1")["shown"]["code"] in ("0x3DCC", "0x3DCD")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["abc"], "VALUE is not a number: 'abc'; write decimal"),
+    (["0.1", "--format", "fp61"], "--format: unknown format 'fp61'; did you mean"),
+    (["0.1", "--rounding", "RNX"], "'RNX' is not known"),
+    (["0.1", "--rounding", "SR"], "needs a seed: add --seed 1"),
+    ([], "a number or --code"),
+    (["1", "--code", "1"], "a number or --code"),
+    (["--code", "zz", "-f", "fp16"], "--code: 'zz' is no integer; write it as"),
+    (["--code", "0x100", "-f", "e4m3"], "does not fit the 8 bits of E4M3"),
+    (["--code", "-1", "-f", "e4m3"], "does not fit"),
+])  # fmt: skip
+def test_show_bad_input(run, arguments, message):
+    assert message in rejected(run("show", *arguments))
+
+
+# -- survey ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def matrices(tmp_path):
+    """The same two matrices in every kind of file."""
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-8, 9, (4, 6)) * 1.5, rng.integers(-8, 9, (6, 3)) * 100.0
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b.astype(np.float32))
+    np.savez(tmp_path / "both.npz", a=a, b=b)
+    np.savez(tmp_path / "more.npz", a=a, b=b, c=np.ones((2, 2)))
+    fs.save(tmp_path / "saved.npz", fs.array(b, "fp32"))
+    for name, x in (("a", a), ("b", b)):
+        np.savetxt(tmp_path / f"{name}.csv", x, delimiter=",")
+    (tmp_path / "head.csv").write_text("u,v,w\n" + (tmp_path / "b.csv").read_text(), encoding="utf-8-sig")
+    return tmp_path
+
+
+def surveyed(run, *arguments):
+    code, out, err = run("survey", *arguments, *SMALL, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("files", [
+    ["a.npy", "b.npy"], ["both.npz"], ["more.npz:a", "more.npz:b"], ["a.csv", "b.csv"],
+    ["a.npy", "saved.npz"], ["more.npz", "-m", "a @ b"],
+], ids=" ".join)  # fmt: skip
+def test_survey_of_own_files(run, matrices, files):
+    data = surveyed(run, *files)
+    expected = fs.survey(np.load("a.npy"), np.load("b.npy"), formats=["fp16", "e4m3"],
+                         accumulators=["same", "exact(fp32)"]).to_dict()  # fmt: skip
+    named = {"product": None}
+    assert [row | named for row in data["rows"]] == [row | named for row in expected["rows"]]
+    assert data["floatsim"] == fs.__version__
+    assert Path(data["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_survey_says_that_it_skips_a_header(run, matrices):
+    code, out, err = run("survey", "a.npy", "head.csv", *SMALL, "--json")
+    assert (code, err) == (0, "floatsim: head.csv: row 1 skipped as a header: u,v,w\n")
+    assert json.loads(out)["rows"][0]["sums"] == surveyed(run, "a.npy", "b.csv")["rows"][0]["sums"]
+
+
+def test_csv_keeps_every_row_of_numbers(tmp_path):
+    (tmp_path / "x.csv").write_text("\n1, nan,3\n\n4,-inf,6e1\n")
+    assert repr(load_csv(tmp_path / "x.csv").tolist()) == "[[1.0, nan, 3.0], [4.0, -inf, 60.0]]"
+
+
+@pytest.mark.parametrize(("text", "where"), [
+    ("1,,3\n4,5,6", "row 1, cell 2: ''"), ("1,foo\n3,4", "row 1, cell 2: 'foo'"), ("u,v\n\n3,x", "row 3, cell 2: 'x'"),
+    ("1;2\n3;4", "row 1, cell 1: '1;2'"), ("1,5;2,5\n1,5;2,5", "row 1, cell 2: '5;2'"), ("1 2\n3 4", "cell 1: '1 2'"),
+    ('"1","2"\n3,4', "row 1, cell 1: '\"1\"'"), ("1_0,2", "row 1, cell 1: '1_0'"), ("u,v", "no row of numbers"),
+    ("1,2\n\n3", "row 3 has another number of cells (1) than row 1 (2)"),
+])  # fmt: skip
+def test_csv_errors_name_row_cell_and_comma(run, tmp_path, text, where):
+    (tmp_path / "x.csv").write_text(text)
+    line = rejected(run("survey", "x.csv"))
+    assert line.startswith("floatsim: FILES: x.csv cannot be read: ")
+    assert where in line
+    assert "separated by commas" in line
+
+
+def test_survey_picks_one_array_of_many(run, strange):
+    assert [t["tensor"] for t in surveyed(run, "mixed.npz:a")["tensors"]] == ["a", "a"]
+
+
+def test_survey_of_one_matrix_is_its_second_moments(run, matrices):
+    data = surveyed(run, "a.csv")
+    assert [(p["expression"], p["shape"]) for p in data["products"]] == [("a.T @ a", [6, 4, 6])]
+
+
+def test_survey_tells_equal_names_apart(run, matrices):
+    data = surveyed(run, "b.npy", "b.csv", "-m", "b.T @ b_2")
+    assert [t["tensor"] for t in data["tensors"]] == ["b", "b", "b_2", "b_2"]
+
+
+def test_survey_prints_the_table_and_where_the_picture_is(run, matrices):
+    code, out, err = run("survey", "a.npy", "b.npy", *SMALL)
+    assert (code, err) == (0, "")
+    assert "a @ b   (M = 4, K = 6, N = 3)" in out
+    assert out.splitlines()[-1] == f"picture: {(Path.cwd() / 'floatsim-survey.png').resolve()}"
+    assert [path.name for path in Path.cwd().glob("*.png")] == ["floatsim-survey.png"]
+
+
+def test_survey_of_the_shipped_data(run):
+    code, out, err = run("survey", "--limit", "4096", "--out", "digits.svg", *SMALL)
+    assert (code, err) == (0, "")
+    assert "activations.T @ gradients" in out
+    assert "<svg" in Path("digits.svg").read_text(encoding="utf-8")
+
+
+def test_survey_of_matrix_units(run, matrices):
+    code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16,e4m3", "--accumulate", "tensorcore", "--json")
+    assert (code, err) == (0, "")
+    rows = json.loads(out)["rows"]
+    units = [(row["format"], row["accumulator"]) for row in rows]
+    assert ("FP16", "tensorcore(volta)") in units
+    assert ("E4M3", "tensorcore(volta)") not in units
+    assert rows[0]["differs"] is None
+    assert rows[1]["differs"] is not None
+    both = "tensorcore(hopper),blocked(tensorcore(hopper, wgmma.k16), 128, fp32)"
+    code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16", "--accumulate", both, "--json")
+    assert (code, err) == (0, "")
+    assert len(json.loads(out)["rows"]) == 2
+    assert "volta does not multiply E4M3" in rejected(run("survey", "a.npy", "-f", "e4m3", "-a", "tensorcore(volta)"))
+
+
+def test_survey_rounds_as_told(run, matrices):
+    down = surveyed(run, "a.npy", "b.npy", "--rounding", "RTZ", "--overflow", "saturate_finite")
+    nearest = surveyed(run, "a.npy", "b.npy")
+    assert down["rows"] != nearest["rows"]
+    assert sum(t["overflow"] for t in nearest["tensors"]) > 0  # 800 is beyond E4M3
+    assert down["rows"][-1]["nonfinite"] == 0 < nearest["rows"][-1]["nonfinite"]
+    assert surveyed(run, "a.npy", "b.npy", "--daz", "--ftz", "--rounding", "sr", "--seed", "7")
+
+
+@pytest.fixture
+def strange(tmp_path):
+    arrays = {
+        "vector": np.ones(3), "zeros": np.zeros((2, 2)), "complex": np.eye(2) * 1j, "wide": np.ones((2, 9)),
+        "bf16": np.ones((2, 2), ml_dtypes.bfloat16), "bool": np.eye(2, dtype=bool),
+    }  # fmt: skip
+    for name, x in arrays.items():
+        np.save(tmp_path / f"{name}.npy", x)
+    np.save(tmp_path / "object.npy", np.array([[1, "x"]], object), allow_pickle=True)
+    (tmp_path / "ragged.csv").write_text("1,2\n3\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "text.csv").write_text("a,b\nc,d\n")
+    (tmp_path / "matrix.txt").write_text("1 2")
+    np.save(tmp_path / "longdouble.npy", np.eye(2, dtype=np.longdouble))
+    np.save(tmp_path / "narrow.npy", np.ones((3, 2)))
+    np.savez(tmp_path / "none.npz")
+    np.savez(tmp_path / "three.npz", a=np.eye(2), b=np.eye(2), c=np.eye(2))
+    np.savez(tmp_path / "mixed.npz", a=np.eye(2), names=np.array(["x", "y"]), o=np.array([{}], object))
+    np.savez(tmp_path / "bias.npz", a=np.eye(2), bias=np.ones(2), c=np.eye(2))
+    for name in ("junk.npy", "junk.npz", "cut.npz"):
+        (tmp_path / name).write_bytes(b"PK\x03\x04 cut" if name == "cut.npz" else b"junk")
+    (tmp_path / "none.npy").write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["no.npy"], "FILES: there is no file no.npy"),
+    (["vector.npy"], "vector must be a matrix (2 dimensions), but its shape is (3,)"),
+    (["zeros.npy"], "zeros has no finite non-zero number"),
+    (["complex.npy"], "complex is complex"),
+    (["bool.npy"], "bool has dtype bool"),
+    (["bf16.npy"], "np.save forgets ml_dtypes; use fs.save"),
+    (["wide.npy", "wide.npy"], "the shapes (2, 9) and (2, 9) do not fit"),
+    (["object.npy"], "object.npy cannot be read"),
+    (["ragged.csv"], "ragged.csv cannot be read"),
+    (["empty.csv"], "empty.csv cannot be read: it holds no row of numbers"),
+    (["text.csv"], "text.csv cannot be read"),
+    (["wide.npy", "narrow.npy"], "9 columns meet 3 rows; --multiply 'narrow @ wide' would fit"),
+    (["three.npz"], "--multiply must say what to multiply of a (2, 2), b (2, 2), c (2, 2), as 'a @ b'"),
+    (["wide.npy", "-m", "wide * wide"], "--multiply: cannot read 'wide * wide'"),
+    (["none.npz"], "none.npz holds no array"),
+    (["none.npz:a"], "none.npz has no 'a'; it has no array"),
+    (["mixed.npz"], "mixed.npz:NAME picks one array"),
+    (["mixed.npz:names"], "names holds text (dtype <U1), not numbers"),
+    (["mixed.npz:b"], "has no 'b'; it has a, names, o"),
+    (["bias.npz"], "shape is (2,); bias.npz:NAME picks one array, and NAME can be a, c"),
+    (["wide.npy", "--rounding", "sr"], "needs a seed: add --seed 1"),
+    (["matrix.txt"], "matrix.txt is of a kind that cannot be read; .npy, .npz and .csv can"),
+    (["junk.npy"], "junk.npy cannot be read"),
+    (["junk.npz"], "junk.npz cannot be read"),
+    (["cut.npz"], "cut.npz cannot be read"),
+    (["none.npy"], "none.npy cannot be read"),
+    (["wide.npy:x"], "has no 'x'; it has wide"),
+    (["wide.npy", "-m", "wide @ b"], "names 'b', but there are wide"),
+    (["wide.npy", "--format", "fp61"], "--format: unknown format 'fp61'"),
+    (["wide.npy", "--format", "e8m0"], "E8M0 is a scale format"),
+    (["wide.npy", "--accumulate", "kahn(fp16)"], "unknown accumulation 'kahn(fp16)'"),
+    (["wide.npy", "--out", "no/x.png"], "--out: there is no folder no"),
+    (["wide.npy", "--out", "x.gif"], "must end in .png, .pdf or .svg"),
+    (["wide.npy", "--limit", "0"], "--limit"),
+    (["wide.npy", "--overflow", "clamp"], "overflow='clamp' is not known"),
+])  # fmt: skip
+def test_survey_bad_input(run, strange, arguments, message):
+    assert message in rejected(run("survey", *arguments))
+    assert not list(Path.cwd().glob("*.png"))
+
+
+@pytest.mark.skipif(np.longdouble(0).itemsize == 8, reason="longdouble is float64 here")
+def test_survey_of_longdouble(run, strange):
+    line = rejected(run("survey", "longdouble.npy"))
+    assert "longdouble.npy: longdouble is an array of longdouble" in line
+    assert "save x.astype('float64')" in line
+
+
+def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
+    assert list(track([1, 2, 3])) == [1, 2, 3]
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich: pretend that this is a terminal
+    assert list(track([1, 2])) == [1, 2]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "multiplying" in err
+
+
+def test_json_holds_no_bare_nan():
+    assert json_value({"a": [math.nan, (math.inf,), 1.5, None, "x"]}) == {"a": ["nan", ["inf"], 1.5, None, "x"]}
+
+
+def test_split_at_commas_outside_parentheses():
+    assert split("sequential(fp16, fused), ieee(4,3),,exact(fp32)") == [
+        "sequential(fp16, fused)", "ieee(4,3)", "exact(fp32)",
+    ]  # fmt: skip

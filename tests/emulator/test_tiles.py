@@ -1,0 +1,128 @@
+"""Large work in pieces: the same bits whatever their size and the threads; progress; Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from floatsim_kernels.runtime import cpu as machine
+
+import floatsim as fs
+from floatsim.emulator import accumulate as summation
+from floatsim.emulator import parallel as tiles
+from floatsim.emulator import tiling
+
+DESCRIPTIONS = (
+    "fp16", "sequential(bf16, fused)", "kahan(fp16)", "pairwise(e5m2, halving)", "strided(fp16, 3)",
+    "blocked(fp16, 7, kahan(fp32))", "splitk(3, exact(fp16), sequential(tf32))", "neumaier(fp32, rounding=rtz)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("work", [1, 100, 1 << 30])
+def test_the_same_bits_in_every_piece_and_thread(threads, work, monkeypatch):
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((2, 5, 37)).astype(np.float16), rng.standard_normal((2, 37, 9)).astype(np.float16)
+    want = [fs.matmul(a, b, accumulate=how, rounding="SR", seed=3) for how in DESCRIPTIONS]
+    want += [fs.matmul(a, b, accumulate=how) for how in DESCRIPTIONS]
+    monkeypatch.setattr(machine, "threads", lambda: threads)
+    monkeypatch.setattr(summation, "WORTH_THREADS", 0)
+    monkeypatch.setattr(tiling, "WORTH_THREADS", 0)
+    monkeypatch.setattr(summation, "FAST_TILE", work)
+    monkeypatch.setattr(summation, "GENERAL_TILE", work)
+    used = set()
+    run = tiles.run
+    monkeypatch.setattr(tiles, "run", lambda pieces, *rest: (used.add(len(pieces)), run(pieces, *rest)))
+    got = [fs.matmul(a, b, accumulate=how, rounding="SR", seed=3) for how in DESCRIPTIONS]
+    got += [fs.matmul(a, b, accumulate=how) for how in DESCRIPTIONS]
+    assert (max(used) > 1) == (work < 1 << 30 or threads > 1)
+    for x, y, how in zip(want, got, DESCRIPTIONS * 2, strict=True):
+        assert np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True), how
+    with fs.record() as one:
+        fs.matmul(a, b, accumulate="fp16")
+    monkeypatch.undo()
+    with fs.record() as other:
+        fs.matmul(a, b, accumulate="fp16")
+    assert one.counts == other.counts
+    assert all(np.array_equal(one.first[name], other.first[name]) for name in other.first)
+
+
+def test_every_piece_is_done_once_on_as_many_threads_as_asked_for():
+    for threads in 1, 4:
+        done, names = [], set()
+
+        def work(piece, done=done, names=names):
+            time.sleep(0.001)
+            done.append(piece)
+            names.add(threading.current_thread().name)
+
+        tiles.run(range(40), work, threads, "")
+        assert sorted(done) == list(range(40))
+        assert len(names) <= threads
+
+
+def test_an_error_in_a_piece_comes_out_and_stops_the_rest():
+    for threads in 1, 2:
+        done = []
+
+        def work(piece, done=done):
+            if piece == 3:
+                raise RuntimeError("of piece 3")
+            time.sleep(0.002)
+            done.append(piece)
+
+        with pytest.raises(RuntimeError, match="of piece 3"):
+            tiles.run(range(1000), work, threads, "")
+        assert len(done) < 20
+
+
+def test_a_bar_only_where_it_takes_long_and_somebody_looks(monkeypatch, capsys):
+    def slow(_):
+        time.sleep(0.01)
+
+    monkeypatch.setattr(tiles, "_LOOK_AFTER", 0.02)
+    for watched, beyond, shown in (True, 0.05, True), (True, 60, False), (False, 0.05, False):
+        monkeypatch.setattr(tiles, "_watched", lambda watched=watched: watched)
+        monkeypatch.setattr(tiles, "_SHOW_BEYOND", beyond)
+        tiles.run(range(20), slow, 1, "matmul")
+        assert ("matmul" in capsys.readouterr().err) == shown
+
+
+def test_threads_are_those_of_numba():
+    code = "from floatsim_kernels import machine; print(machine.threads())"
+    environment = os.environ | {"NUMBA_NUM_THREADS": "3", "PYTHONPATH": os.pathsep.join(sys.path)}
+    asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert asked.stdout.strip() == "3"
+
+
+LONG = """
+import signal, numpy as np, floatsim as fs
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and theirs, ignore it
+a = np.ones((2048, 2048), np.float16)
+fs.matmul(a[:2, :2], a[:2, :2], accumulate="neumaier(e3m2)")
+print("started", flush=True)
+fs.matmul(a, a, accumulate="neumaier(e3m2)")  # hours
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_control_c_stops_promptly(threads):
+    environment = os.environ | {"NUMBA_NUM_THREADS": threads, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", LONG], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline().strip() == "started"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    start = time.perf_counter()
+    _, error = process.communicate(timeout=60)
+    assert time.perf_counter() - start < 10  # a piece is some tens of milliseconds, on an idle machine
+    assert "KeyboardInterrupt" in error
+    assert process.returncode != 0

@@ -1,0 +1,137 @@
+"""The enums, their names, and how keywords and contexts meet."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+import floatsim as fs
+from floatsim import Overflow, Rounding, Tininess
+
+MODES = {
+    Rounding.TIES_TO_EVEN: ("ties_to_even", "RNE"), Rounding.TIES_TO_AWAY: ("ties_to_away", "RNA"),
+    Rounding.TOWARD_ZERO: ("toward_zero", "RTZ"), Rounding.TOWARD_POSITIVE: ("toward_positive", "RTP"),
+    Rounding.TOWARD_NEGATIVE: ("toward_negative", "RTN"), Rounding.TO_ODD: ("to_odd", "RTO"),
+    Rounding.STOCHASTIC: ("stochastic", "SR"),
+}  # fmt: skip
+X = np.array([0.1, 1 / 3, -0.7, 1e6, -1e6, 5e-8, 2.0**-25])
+
+
+def test_every_mode_has_its_two_names():
+    assert list(MODES) == list(Rounding)
+    for mode, names in MODES.items():
+        for name in (mode, *names, names[0].upper(), names[0].replace("_", "-"), names[1].lower(), f" {names[0]} "):
+            want = fs.encode(X, "fp16", rounding=mode, seed=1)
+            assert (fs.encode(X, "fp16", rounding=name, seed=1) == want).all()
+
+
+@pytest.mark.parametrize(("kind", "argument"), [(Overflow, "overflow"), (Tininess, "tininess")])
+def test_names_of_policies(kind, argument):
+    for member in kind:
+        want = fs.encode(X, "e4m3", return_flags=True, **{argument: member})
+        got = fs.encode(X, "e4m3", return_flags=True, **{argument: member.name.lower()})
+        assert all((a == b).all() for a, b in zip(got, want, strict=True))
+
+
+def test_every_member_is_documented():
+    """A docstring under each member, in the source."""
+    import ast
+    import inspect
+
+    from floatsim.formats import rounding
+
+    for node in ast.parse(inspect.getsource(rounding)).body:
+        if isinstance(node, ast.ClassDef) and node.name in ("Rounding", "Overflow", "Tininess"):
+            body = node.body
+            for member, after in itertools.pairwise(body):
+                if isinstance(member, ast.Assign):
+                    assert isinstance(after, ast.Expr), f"{node.name}.{member.targets[0].id} has no docstring"
+
+
+def test_flag_values():
+    assert (fs.INVALID, fs.DIVIDE_BY_ZERO, fs.OVERFLOW, fs.UNDERFLOW, fs.INEXACT) == (16, 8, 4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "text"),
+    [
+        ({"rounding": "ties_to_evne"}, ValueError, "did you mean 'ties_to_even'"),
+        ({"rounding": "nearest"}, ValueError, "rounding='nearest'"), ({"rounding": 1}, TypeError, "rounding"),
+        ({"rounding": Overflow.INFINITY}, TypeError, "rounding"), ({"overflow": "saturate"}, ValueError, "overflow"),
+        ({"overflow": True}, TypeError, "overflow"), ({"tininess": "during"}, ValueError, "tininess"),
+        ({"daz": 1}, TypeError, "daz"), ({"ftz": "yes"}, TypeError, "ftz"),
+        ({"sead": 1}, TypeError, "did you mean 'seed'"),
+        ({"saturate": True}, TypeError, "unknown keyword 'saturate'"), ({"return_flags": 1}, TypeError, "return_flags"),
+        ({"seed": 1.5}, TypeError, "seed"), ({"seed": -1}, ValueError, "seed"), ({"seed": 2**64}, ValueError, "seed"),
+        ({"seed": True}, TypeError, "seed"), ({"random_bits": 0}, ValueError, "random_bits"),
+        ({"random_bits": 65}, ValueError, "random_bits"), ({"random_bits": 1.5}, TypeError, "random_bits"),
+        ({"offset": -1}, ValueError, "offset"), ({"offset": 0.5}, TypeError, "offset"),
+        ({"backend": "cuda"}, TypeError, "backend"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bad_keywords(keywords, error, text):
+    x = fs.array(X, "fp16")
+    for call in (
+        lambda: fs.encode(X, "fp16", **keywords),
+        lambda: fs.convert(x, "bf16", **keywords),
+        lambda: fs.quantize(X, "fp16", **keywords),
+        lambda: fs.add(x, x, **keywords),
+        lambda: fs.sqrt(x, **keywords),
+        lambda: fs.to_integer(x, np.int32, **keywords),
+        lambda: fs.rint(x, **keywords),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_context_sets_defaults_and_keywords_win():
+    truncated, up = fs.encode(X, "fp16", rounding="RTZ"), fs.encode(X, "fp16", rounding="RTP")
+    nearest = fs.encode(X, "fp16")
+    with fs.context(rounding="RTZ") as inner:
+        assert inner.rounding is Rounding.TOWARD_ZERO
+        assert fs.get_context() is inner
+        assert (fs.encode(X, "fp16") == truncated).all()
+        assert (fs.encode(X, "fp16", rounding="RTP") == up).all()
+        assert (fs.encode(X, "fp16", rounding=None) == truncated).all()
+        with fs.context(overflow="saturate_finite"):
+            assert (fs.encode(X, "fp16") == fs.encode(X, "fp16", rounding="RTZ", overflow="saturate_finite")).all()
+        assert (fs.encode(X, "fp16") == truncated).all()
+    assert (fs.encode(X, "fp16") == nearest).all()
+    with pytest.raises(ZeroDivisionError), fs.context(rounding="RTZ"):
+        raise ZeroDivisionError
+    assert fs.get_context().rounding is Rounding.TIES_TO_EVEN
+
+
+def test_context_reaches_operators_and_ufuncs():
+    a, b = fs.array([1.0], "fp16"), fs.array([2.0**-24], "fp16")
+    with fs.context(rounding="toward_positive"):
+        assert (a + b).codes == 0x3C01
+        assert np.add(a, b).codes == 0x3C01
+        assert np.add(a, b).codes == fs.add(a, b).codes
+    assert (a + b).codes == 0x3C00
+    with fs.context(daz=True):
+        assert fs.sqrt(b).codes == 0
+        assert fs.equal(b, 0.0).all()
+    with fs.context(ftz=True):
+        assert fs.multiply(b, 1.0).codes == 0
+
+
+def test_a_context_belongs_to_its_thread():
+    seen = []
+    with fs.context(rounding="RTZ"):
+        thread = threading.Thread(target=lambda: seen.append(fs.get_context().rounding))
+        thread.start()
+        thread.join()
+    assert seen == [Rounding.TIES_TO_EVEN]
+
+
+def test_bad_contexts():
+    for keywords, error, text in (
+        ({"rouding": "RNE"}, TypeError, "did you mean 'rounding'"), ({"rounding": "x"}, ValueError, "rounding"),
+        ({"return_flags": True}, TypeError, "return_flags"), ({"backend": "gpu"}, ValueError, "backend"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text), fs.context(**keywords):
+            pass
+    assert fs.get_context() == fs.get_context().__class__()

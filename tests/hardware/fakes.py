@@ -1,0 +1,39 @@
+"""Cards that are not there: they answer with the emulator, and with faults where a test asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from floatsim.hardware.protocol import Card
+from floatsim.hardware.session import Emulated
+from floatsim.hardware.tables.ptx_matrix import Variant
+
+Fault = Callable[[Variant, np.ndarray], np.ndarray]
+
+
+class FakeCard(Emulated):
+    """As a card, to whom asks it by `floatsim.hardware.protocol.Dots`. A fault changes what it answers."""
+
+    def __init__(self, capability=(8, 9), fault: Fault | None = None) -> None:
+        super().__init__(Card("a card that is not there", capability, "0.0", "0.0"))
+        object.__setattr__(self, "fault", fault)
+
+    def dots(self, variant: Variant, a, b, c, scales=None):
+        for x, fmt in ((a, variant.a), (b, variant.b), (c, variant.output)):
+            assert x.dtype == fmt.code_dtype
+        assert a.shape == b.shape == (len(c), variant.k)
+        d = super().dots(variant, a, b, c, scales)
+        return d if self.fault is None else self.fault(variant, d)
+
+
+def one_bit(row: int, bit: int = 0, of: str = "") -> Fault:
+    """A bit of one row of D is wrong, in each batch that has the row, of the instructions whose text has `of`."""
+
+    def fault(variant: Variant, d: np.ndarray) -> np.ndarray:
+        if row < len(d) and of in str(variant):
+            d[row] ^= d.dtype.type(1 << bit)
+        return d
+
+    return fault

@@ -1,0 +1,479 @@
+"""The hardware backend without a GPU: what is missing is said, and lanes in NumPy give the emulator's bits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import floatsim as fs
+from floatsim import reference
+from floatsim.hardware import backend
+from floatsim.hardware.compile import cupy_runtime as cuda
+from floatsim.hardware.device import Device
+from floatsim.hardware.tables.compute_capability import architecture_of
+from floatsim.hardware.tables.ptx_matrix import find, variants
+from floatsim.reference.random import draws
+from floatsim.tensorcore import ARCHITECTURES
+from tests.hardware.lanes import Lanes, without_compiling
+
+# -- without a card ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    backend.device.cache_clear()
+
+
+class _Runtime:
+    def __init__(self, count):
+        self.count = count
+
+    def getDeviceCount(self):
+        if self.count is None:
+            raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+        return self.count
+
+
+class _CuPy:
+    def __init__(self, count):
+        self.cuda = type("cuda", (), {"runtime": _Runtime(count)})
+
+
+def test_without_cupy_the_error_says_what_to_install(no_cupy):
+    x = np.ones((2, 2), np.float32)
+    for call in (lambda: fs.matmul(x, x, backend="hardware"), fs.hardware.info, fs.hardware.Device,
+                 lambda: fs.sum(x, backend="hardware")):  # fmt: skip
+        with pytest.raises(fs.hardware.UnavailableError, match=r"needs CuPy.*floatsim\[cuda13x\]"):
+            call()
+    with fs.context(backend="hardware"), pytest.raises(RuntimeError, match="CuPy"):
+        fs.add(x, x)
+
+
+def test_without_a_card_the_error_says_so(monkeypatch):
+    monkeypatch.setattr(cuda, "_cupy", lambda: _CuPy(None))
+    with pytest.raises(fs.hardware.UnavailableError, match=r"finds no NVIDIA GPU: .*cudaErrorNoDevice"):
+        Device()
+    assert fs.hardware.is_available() is False
+    monkeypatch.setattr(cuda, "_cupy", lambda: _CuPy(1))
+    with pytest.raises(fs.hardware.UnavailableError, match="no GPU number 3"):
+        Device(3)
+
+
+def test_is_available_never_raises(monkeypatch):
+    def broken():
+        raise OSError("libcuda.so.1 is broken")
+
+    monkeypatch.setattr(cuda, "_cupy", broken)
+    assert fs.hardware.is_available() is False
+
+
+def test_importing_it_loads_no_cupy():
+    code = "import floatsim as fs, floatsim.hardware.backend, sys; assert 'cupy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+
+
+def test_every_nvidia_row_can_be_issued():
+    cards = {(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)}
+    issued = {
+        (architecture_of(card), v.name, v.output, v.scales)
+        for card in cards
+        for v in variants()
+        if v.kernel.runs_on(card) and v.model(card) is not None
+    }
+    rows = {
+        (arch.name, row.name, row.output, scales)
+        for arch in ARCHITECTURES.values()
+        if arch.title.startswith("NVIDIA")
+        for row in arch.instructions
+        for scales in row.scales or (None,)
+    }
+    assert rows == issued
+    k = {(arch.name, row.name): row.k for arch in ARCHITECTURES.values() for row in arch.instructions}
+    for v in variants():
+        for card in cards:
+            if v.kernel.runs_on(card) and v.model(card) is not None:
+                assert v.k == k[architecture_of(card), v.name]
+
+
+def test_unknown_instructions_list_the_known():
+    with pytest.raises(ValueError, match=r"instruction='mma.m3' cannot be issued; there are mma.m8n8k4, "):
+        find("mma.m3", fs.FP16, fs.FP16)
+    with pytest.raises(ValueError, match=r"cannot be issued for bf16 bf16 fp16 \(A, B, D\); there are fp16 fp16 fp32"):
+        find("mma.m16n8k16", fs.BF16, fs.BF16, fs.FP16)
+
+
+# -- a card of lanes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """Makes the backend run on lanes of a compute capability."""
+    without_compiling(monkeypatch)
+
+    def of(capability):
+        device = Device(cuda=Lanes(capability))
+        monkeypatch.setattr(backend, "device", lambda: device)
+        return device
+
+    return of
+
+
+def same(found, wanted):
+    assert type(found) is type(wanted)
+    one, other = (x.codes if isinstance(x, fs.FloatArray) else np.asarray(x) for x in (found, wanted))
+    assert one.dtype == other.dtype
+    assert one.shape == other.shape
+    np.testing.assert_array_equal(one.view(f"u{one.dtype.itemsize}"), other.view(f"u{one.dtype.itemsize}"))
+
+
+def both(call):
+    same(call(backend="hardware"), call(backend="emulator"))
+
+
+def random(rng, shape, fmt):
+    return fs.array(rng.standard_normal(shape), fmt)
+
+
+PRODUCTS = [
+    ((8, 0), "fp16", "ampere", {}),
+    ((8, 6), "bf16", "ampere", {}),
+    ((8, 0), "fp64", "ampere", {}),
+    ((8, 9), "e4m3", "tensorcore(ada, output=fp16)", {"format": "fp16"}),
+    ((8, 9), "e5m2", "blocked(ada, 64, fp32)", {}),
+    ((8, 9), "e5m2", "blocked(ada, 24, fp32)", {}),
+    ((9, 0), "e4m3", "blocked(hopper, 32, fp32)", {"format": "bf16"}),
+    ((9, 0), "bf16", "splitk(3, hopper, fp32)", {}),
+    ((9, 0), "fp32", "tensorcore(hopper, wgmma.k8.tf32)", {}),
+    ((9, 0), "tf32", "tensorcore(hopper, mma.m16n8k8.tf32)", {}),
+    ((10, 0), "e2m3", "blackwell", {}),
+    ((12, 0), "e2m1", "blackwell-rtx", {}),
+    ((7, 5), "fp32", "fp32", {}),
+    ((7, 5), "fp32", "sequential(fp32, fused, rounding=rtz)", {}),
+    ((7, 5), "fp16", "sequential(fp16, fused)", {}),
+    ((8, 0), "bf16", "bf16", {}),
+    ((8, 0), "e4m3", "fp16", {}),
+    ((8, 0), "fp16", "pairwise(fp32, halving)", {}),
+    ((8, 0), "fp16", "pairwise(fp16, numpy)", {}),
+    ((8, 0), "bf16", "strided(sequential(fp32, fused), 4, pairwise(fp32, halving))", {}),
+    ((8, 0), "fp16", "blocked(fp16, 8, fp32)", {"format": "fp16"}),
+]
+
+
+@pytest.mark.parametrize(("capability", "fmt", "how", "keywords"), PRODUCTS, ids=str)
+@pytest.mark.parametrize("with_c", [False, True])
+def test_products_are_the_emulators(card, capability, fmt, how, keywords, with_c):
+    card(capability)
+    rng = np.random.default_rng(5)
+    a, b = random(rng, (2, 19, 70), fmt), random(rng, (70, 11), fmt)
+    c = None
+    if with_c:
+        accumulator = fs.as_accumulation(how)
+        c = random(rng, (19, 11), "fp64" if fmt == "fp64" else getattr(accumulator, "result_format", "fp32"))
+    if fmt == "fp64":
+        how = "tensorcore(ampere, output=fp64)"
+    both(lambda backend: fs.matmul(a, b, c, accumulate=how, backend=backend, **keywords))
+
+
+def test_block_scaled_products(card):
+    card((12, 0))
+    rng = np.random.default_rng(6)
+    a, b = random(rng, (5, 100), "e2m1"), random(rng, (100, 9), "e2m1")
+    for scale, every in (("e4m3", 16), ("e8m0", 16), ("e8m0", 32)):
+        shape = -(-100 // every)
+        of_rows = fs.array(np.exp2(rng.integers(-3, 3, (5, shape)).astype(float)), scale)
+        of_columns = fs.array(np.exp2(rng.integers(-3, 3, (shape, 9)).astype(float)), scale)
+        both(lambda backend, x=of_rows, y=of_columns: fs.matmul(
+            a, b, accumulate="blackwell-rtx", scale_a=x, scale_b=y, backend=backend))  # fmt: skip
+
+
+def test_no_terms_and_no_results(card):
+    card((8, 0))
+    for shapes in (((3, 0), (0, 4)), ((0, 5), (5, 4)), ((3, 5), (5, 0))):
+        a, b = (np.ones(shape, np.float16) for shape in shapes)
+        c = np.full((shapes[0][0], shapes[1][1]), 2.5, np.float32)
+        for how in ("ampere", "fp32", "pairwise(fp32)", "blocked(fp32, 2, fp32)", "strided(fp32, 4)"):
+            for start in (None, c):
+                both(lambda backend, a=a, b=b, s=start, h=how: fs.matmul(a, b, s, accumulate=h, backend=backend))
+
+
+def test_sums(card):
+    card((8, 0))
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((6, 37)).astype(np.float16)
+    for how in ("fp32", "fp16", "pairwise(fp16)", "strided(fp32, 8)", "ampere"):
+        both(lambda backend, h=how: fs.sum(x, axis=1, accumulate=h, backend=backend))
+    both(lambda backend: fs.dot(x[0], x[1], accumulate="ampere", backend=backend))
+
+
+def on_both(call):
+    with fs.context(backend="hardware"):
+        found = call()
+    same(found, call())
+
+
+def test_element_by_element(card):
+    card((9, 0))
+    rng = np.random.default_rng(8)
+    for fmt in (fs.FP32, fs.FP64, fs.FP16, fs.BF16):
+        codes = rng.integers(0, 1 << 16, (3, 5, 7), np.uint64) * rng.integers(1, 1 << 48, (3, 5, 7), np.uint64)
+        x, y, z = (fs.from_codes((codes[i] >> np.uint64(64 - fmt.bits)).astype(fmt.code_dtype), fmt) for i in range(3))
+        for call in (fs.add, fs.subtract, fs.multiply):
+            on_both(lambda call=call, x=x, y=y: call(x, y))
+        on_both(lambda x=x, y=y, z=z: fs.fma(x, y, z))
+    x32 = x.values.astype(np.float32)
+    for rounding in ("ties_to_even", "toward_zero", "toward_positive", "toward_negative"):
+        on_both(lambda r=rounding: fs.divide(x32, x32[::-1], rounding=r))
+        on_both(lambda r=rounding: fs.sqrt(np.abs(x32), rounding=r))
+        on_both(lambda r=rounding: fs.convert(x32, "bf16", rounding=r))
+    on_both(lambda: fs.convert(x32, "e4m3", overflow="saturate_finite"))
+    on_both(lambda: fs.convert(x32, "tf32", rounding="ties_to_away"))
+    on_both(lambda: fs.quantize(x32, "e5m2", overflow="saturate_finite"))
+
+
+def tiny(rng, shape, fmt=fs.FP32):
+    """Numbers around the smallest normal one, of both signs; zeros too."""
+    x = rng.standard_normal(shape) * rng.choice([0, 0.01, 0.5, 1, 2, 100], shape) * fmt.smallest_normal
+    return fs.array(x, fmt)
+
+
+FLUSHED = [
+    *((name, rounding, fs.FP32) for name in ("add", "subtract")
+      for rounding in ("ties_to_even", "toward_zero", "toward_positive", "toward_negative")),
+    ("add", "ties_to_even", fs.FP16), ("subtract", "ties_to_even", fs.FP16), ("multiply", "toward_zero", fs.FP32),
+    ("divide", "toward_zero", fs.FP32), ("fma", "toward_zero", fs.FP32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "rounding", "fmt"), FLUSHED, ids=str)
+def test_flushing(card, name, rounding, fmt):
+    device = card((9, 0))
+    rng = np.random.default_rng(21)
+    x, y, z = (tiny(rng, 400, fmt) for _ in range(3))
+    if name in ("multiply", "fma"):
+        y = random(rng, 400, fmt)
+    operands = (x, y, z) if name == "fma" else (x, y)
+    on_both(lambda: getattr(fs, name)(*operands, rounding=rounding, daz=True, ftz=True))
+    kernel = f"{name}_{fmt.name}_{fmt.name}_{rounding}_infinity_daz_and_ftz".lower()
+    assert device._cuda.launches == [f"elementwise.cu {kernel} sm_90"]
+
+
+def test_flushing_of_roots_and_conversions(card):
+    card((9, 0))
+    rng = np.random.default_rng(22)
+    x = tiny(rng, 400)
+    for daz, ftz in ((True, False), (False, True), (True, True)):
+        on_both(lambda d=daz, f=ftz: fs.sqrt(fs.absolute(x), daz=d, ftz=f))
+    half = fs.array(np.concatenate([x.values, rng.standard_normal(50) * 1e-6]), "fp32")
+    for fmt in ("fp16", "e4m3", "e5m2"):  # in which these subnormals are zeros anyway
+        on_both(lambda f=fmt: fs.convert(half, f, daz=True, overflow="saturate_finite"))
+    on_both(lambda: fs.convert(half, "fp16", rounding="toward_zero", daz=True))
+    small = tiny(rng, 100, fs.FP16)
+    on_both(lambda: fs.convert(small, "e4m3", daz=True, overflow="saturate_finite"))
+    for source, fmt, rounding in ((half, "fp16", "toward_positive"), (half, "bf16", "ties_to_even"),
+                                  (small, "e5m2", "ties_to_even")):  # fmt: skip
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match=r"no card has convert of .*daz=True"):
+            fs.convert(source, fmt, rounding=rounding, daz=True, overflow="saturate_finite")
+    wide = fs.array(rng.standard_normal(200) * 2.0**-126, "fp64")
+    on_both(lambda: fs.convert(wide, "fp32", rounding="toward_zero", ftz=True))
+
+
+def test_flushed_sums(card):
+    card((8, 0))
+    rng = np.random.default_rng(23)
+    x = tiny(rng, (40, 6))
+    for how in ("sequential(fp32, daz, ftz)", "sequential(fp32, daz, ftz, rounding=rtp)",
+                "strided(sequential(fp32, daz, ftz), 4, fp32)"):  # fmt: skip
+        both(lambda backend, h=how: fs.sum(x, axis=0, accumulate=h, backend=backend))
+    half = tiny(rng, (40, 6), fs.FP16)
+    both(lambda backend: fs.sum(half, axis=0, accumulate="sequential(fp16, daz, ftz)", backend=backend))
+    with fs.context(daz=True, ftz=True):
+        both(lambda backend: fs.sum(x, axis=1, backend=backend))
+    a, b = tiny(rng, (5, 40)), random(rng, (40, 7), "fp32")
+    for how in ("sequential(fp32, daz, ftz, rounding=rtz)", "sequential(fp32, fused, daz, ftz, rounding=rtz)",
+                "sequential(fp32, daz, ftz, product_rounding=rtz)"):  # fmt: skip
+        both(lambda backend, h=how: fs.matmul(a, b, accumulate=h, backend=backend))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "bits"),
+    [("fp16", 13), ("bf16", 16), ("e4m3", 16), ("e5m2", 16), ("e3m2", 16), ("e2m3", 16), ("e2m1", 8)],
+)
+def test_stochastic_conversions(card, fmt, bits):
+    card((10, 0))
+    rng = np.random.default_rng(24)
+    chosen = fs.as_format(fmt)
+    scale = np.exp2(rng.uniform(np.log2(chosen.smallest_subnormal) - 2, np.log2(chosen.max) + 1, 600))
+    x = np.concatenate([rng.standard_normal(400) * chosen.max / 9, scale * rng.choice([-1, 1], 600)])
+    x = np.clip(x, -fs.FP32.max, fs.FP32.max).astype(np.float32).reshape(25, 40)
+    overflows = ("infinity", "saturate_finite") if chosen.bits == 16 else ("saturate_finite",)
+    for overflow in overflows:
+        for offset in (0, 7, (1 << 32) - 30, (1 << 64) - 5):
+            on_both(lambda o=overflow, n=offset: fs.convert(
+                x, fmt, rounding="stochastic", seed=5, random_bits=bits, overflow=o, offset=n))  # fmt: skip
+
+
+def test_draws_are_the_references():
+    for seed, offset, bits in ((0, 0, 32), (1, 5, 13), (2**64 - 1, 2**32 - 3, 8), (77, 2**64 - 2, 16)):
+        found = draws(seed, offset, 9, bits).tolist()
+        assert found == [reference.draw(seed, (offset + i) % 2**64, bits) for i in range(9)]
+
+
+def test_conversions_of_newer_compilers(card):
+    device = card((12, 0))
+    x = random(np.random.default_rng(25), (4, 50), "bf16")
+    for fmt in ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"):
+        on_both(lambda f=fmt: fs.convert(x, f, overflow="saturate_finite"))
+        narrow = fs.convert(x, fmt)
+        on_both(lambda n=narrow: fs.convert(n, "bf16"))
+    scales = fs.from_codes(np.arange(256, dtype=np.uint8), "e8m0")
+    on_both(lambda: fs.convert(scales, "bf16"))
+    assert any("convert_e8m0_bf16_exact_infinity sm_120a" in launch for launch in device._cuda.launches)
+
+
+def test_infinities_saturate_or_it_is_an_error(card):
+    """An exact conversion is no saturating one, where there are infinities; nor is doing nothing."""
+    card((9, 0))
+    x = np.float16([1, np.inf, -np.inf])
+    for call in (lambda: fs.convert(x, "fp32", overflow="saturate_finite"),
+                 lambda: fs.convert(x, "fp16", overflow="saturate_finite"),
+                 lambda: fs.convert(x, "fp16", ftz=True),
+                 lambda: fs.matmul(X32, X32, accumulate="fp32", overflow="saturate_finite")):  # fmt: skip
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match="no card has convert of FP"):
+            call()
+    on_both(lambda: fs.convert(x, "fp16"))
+    on_both(lambda: fs.convert(E4M3, "fp16", overflow="saturate_finite"))
+    on_both(lambda: fs.convert(E4M3, "e4m3", overflow="saturate_finite"))
+
+
+def test_alpha_and_beta(card):
+    card((8, 0))
+    rng = np.random.default_rng(31)
+    a, b, c = (random(rng, shape, "fp16") for shape in ((5, 20), (20, 6), (5, 6)))
+    for how in ("fp32", "ampere"):
+        for alpha, beta in ((2, 1), (0.5, -0.25), (1, 0), (-1, 3)):
+            both(lambda backend, h=how, x=alpha, y=beta: fs.matmul(
+                a, b, c, accumulate=h, alpha=x, beta=y, backend=backend))  # fmt: skip
+    with pytest.raises(ValueError, match="multiply of FP64 where a card computes in FP32, which does not hold it"):
+        fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")
+
+
+def test_narrower_operands(card):
+    card((8, 0))
+    rng = np.random.default_rng(32)
+    x, y = random(rng, 50, "fp16"), random(rng, 50, "fp32")
+    on_both(lambda: fs.add(x, y, format="fp32"))
+    on_both(lambda: fs.fma(x, x, y, format="fp32", rounding="toward_zero"))
+    on_both(lambda: fs.multiply(x, 2.0))
+
+
+# -- what a card cannot do is an error ---------------------------------------------------------------------------------
+
+X32, X16 = np.ones((4, 4), np.float32), np.ones((4, 4), np.float16)
+BF16 = fs.array(np.ones((4, 4)), "bf16")
+E4M3 = fs.array(np.ones((4, 4)), "e4m3")
+
+
+@pytest.mark.parametrize(
+    ("capability", "call", "message"),
+    [
+        ((8, 0), lambda: fs.matmul(E4M3, E4M3, accumulate="hopper"), r"Hopper \(sm_90\); this card, .*, is ampere"),
+        ((12, 1), lambda: fs.matmul(X16, X16, accumulate="hopper"), r"of compute capability 12.1"),
+        ((8, 0), lambda: fs.convert(X32, "e4m3", overflow="saturate_finite"),
+         r"needs compute capability 8.9 or newer; .* 8.0"),
+        ((9, 0), lambda: fs.convert(X32, "e4m3"), r"no card has .* overflow='infinity'; there is .*saturate_finite"),
+        ((9, 0), lambda: fs.convert(X32, "e2m1", overflow="saturate_finite"),
+         r"compute capability 10.0 \(sm_100a\) or 12.0 \(sm_120a\); this card has 9.0"),
+        ((9, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1), "rounding='stochastic'"),
+        ((9, 0), lambda: fs.divide(X16, X16), "no card has divide of FP16 .*FP32, FP64"),
+        ((9, 0), lambda: fs.add(E4M3, E4M3), "no card has add of E4M3"),
+        ((9, 0), lambda: fs.add(X16, X16, rounding="toward_zero"), "rounding='toward_zero'"),
+        ((7, 5), lambda: fs.add(BF16, BF16), "needs compute capability 8.0"),
+        ((9, 0), lambda: fs.add(X32, X32, ftz=True), "ftz=True and overflow='infinity'; there is .*, daz and ftz"),
+        ((9, 0), lambda: fs.multiply(X32, X32, daz=True, ftz=True), "no card has multiply of FP32 with rounding"),
+        ((9, 0), lambda: fs.sum(X32, accumulate="pairwise(fp32, daz, ftz)"), "flushes in a chain of sums alone"),
+        ((9, 0), lambda: fs.sum(X16, accumulate="sequential(fp32, daz, ftz)"), "daz reads subnormals of FP16 as zeros"),
+        ((9, 0), lambda: fs.sum(X32, initial=1, accumulate="sequential(fp32, daz, ftz)"), "no card has convert of FP"),
+        ((10, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1),
+         r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
+        ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
+         r"needs compute capability 10.0 \(sm_100a\); this card has 12.0"),
+        ((9, 0), lambda: fs.add(X32, X16, format="fp16"),
+         "add of FP32 where a card computes in FP16, which does not hold all"),
+        ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True),
+         "add of FP16 where a card computes in FP32, with daz=True"),
+        ((10, 0), lambda: fs.convert(X32, "e8m0"), "no card has convert of FP32 to E8M0 as an instruction"),
+        ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "keeps no flags"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not sum by kahan\(fp32\)"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="exact(fp32)"), "does not sum by"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="fp16"), "b is FP32 where a card computes in FP16"),
+        ((9, 0), lambda: fs.matmul(X16, X16, accumulate="sequential(fp16, product=fp32)"), "products to FP32"),
+        ((9, 0), lambda: fs.matmul(X16, X16, accumulate="pairwise(fp16, product=none)"), "keeps products exact"),
+        ((9, 0), lambda: fs.matmul(X16, X16, accumulate="fp32", daz=True), "daz=True"),
+        ((9, 0), lambda: fs.matmul(X16, X16, accumulate="sequential(fp32, overflow=saturate_finite)"),
+         "no card has add of FP32 with .*saturate_finite"),
+        ((9, 0), lambda: fs.cumsum(X32[0]), "does not do running sums"),
+        ((9, 0), lambda: fs.prod(X32[0]), "does not do multiply all"),
+        ((9, 0), lambda: fs.remainder(X32, X32), "no card has"),
+    ],
+)  # fmt: skip
+def test_what_a_card_cannot_do_is_an_error(card, capability, call, message):
+    card(capability)
+    with fs.context(backend="hardware"), pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_records_are_an_error(card):
+    card((9, 0))
+    with fs.record(), pytest.raises(ValueError, match="a card does not tell"):
+        fs.matmul(X32, X32, backend="hardware")
+
+
+def test_a_device_refuses_what_does_not_fit(card):
+    device = card((8, 0))
+    v = find("mma.m16n8k16", fs.FP16, fs.FP16)
+    a, c = np.zeros((3, 16), np.uint16), np.zeros(3, np.uint32)
+    with pytest.raises(ValueError, match=r"takes a and b \(n, 16\) and c \(n,\), not \(3, 8\)"):
+        device.dots(v, a[:, :8], a[:, :8], c)
+    with pytest.raises(ValueError, match=r"wgmma.k16 .* needs compute capability 9.0 \(sm_90a\); .* has 8.0"):
+        device.dots(find("wgmma.k16", fs.FP16, fs.FP16), a, a, c)
+    with pytest.raises(ValueError, match=r"every=4: totals are FP32"):
+        device.matmul(find("mma.m16n8k16", fs.FP16, fs.FP16, fs.FP16), a, a.T, every=4)
+    scales = (np.zeros((3, 1), np.uint8),) * 2
+    with pytest.raises(ValueError, match="takes no scales"):
+        device.dots(v, a, a, c, scales)
+    assert device.can_run(v)
+    assert v in device.variants
+    assert not device.can_run(find("mma.m16n8k32", fs.E4M3, fs.E4M3))
+
+
+def test_all_rows_of_an_instruction_get_their_turn(card):
+    """Dot products lie on the diagonals of tiles, which move down a tile's rows."""
+    device = card((9, 0))
+    v = find("wgmma.k16", fs.FP16, fs.FP16)
+    rows = set()
+    tiles = device.tiles
+
+    def seen(variant, a, *others):
+        rows.update(np.argwhere(a.any(axis=2))[:, 1].tolist())
+        return tiles(variant, a, *others)
+
+    device.tiles = seen
+    ones = np.full((64, 16), 0x3C00, np.uint16)
+    assert (device.dots(v, ones, ones, np.zeros(64, np.uint32)) == np.float32(16).view(np.uint32)).all()
+    assert rows == set(range(64))
+
+
+def test_many_tiles_are_sent_in_parts(card, monkeypatch):
+    device = card((8, 0))
+    monkeypatch.setattr("floatsim.hardware.device._AT_ONCE", 3)
+    v = find("mma.m8n8k4", fs.FP64, fs.FP64)
+    ones = np.full((60, 4), np.float64(1).view(np.uint64))
+    assert (device.dots(v, ones, ones, np.zeros(60, np.uint64)).view(np.float64) == 4).all()
+    assert len(device.dots(v, ones[:0], ones[:0], np.zeros(0, np.uint64))) == 0

@@ -1,0 +1,182 @@
+"""On a real card: every instruction that it has against the emulator, bit for bit. Skipped where there is none."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import floatsim as fs
+from floatsim.hardware.tables.compute_capability import architecture_of
+from floatsim.hardware.tables.ptx_matrix import variants
+from floatsim.hardware.tables.ptx_scalar import SCALARS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not fs.hardware.is_available(), reason="no NVIDIA GPU that CuPy reaches: fs.hardware.info()"),
+]
+
+ROWS = 4096
+
+
+@pytest.fixture(scope="module")
+def card():
+    return fs.hardware.Device()
+
+
+def codes(rng, shape, fmt, kind):
+    """Normal numbers, any bits, or magnitudes that cancel and underflow."""
+    if kind == "bits":
+        return rng.integers(0, (1 << fmt.bits) - 1, shape, np.uint64, endpoint=True).astype(fmt.code_dtype)
+    values = rng.standard_normal(shape)
+    if kind == "cancelling":
+        values = np.exp2(rng.integers(-12, 12, shape).astype(float)) * rng.choice([-1.0, 1.0, 1.5], shape)
+    if kind == "tiny":
+        values *= fmt.smallest_normal
+    return fs.encode(np.clip(values, -fmt.max, fmt.max), fmt)
+
+
+@pytest.mark.parametrize("kind", ["normal", "bits", "cancelling", "tiny"])
+@pytest.mark.parametrize("variant", variants(), ids=str)
+def test_an_instruction_is_the_emulators(card, variant, kind):
+    capability = card.card.capability
+    if not card.can_run(variant):
+        pytest.skip(f"{card.card.name} has {capability}; {variant} needs {variant.kernel.needs}")
+    if variant.model(capability) is None:
+        pytest.skip(f"fs.tensorcore has no row for {variant} on a card of compute capability {capability}")
+    rng = np.random.default_rng([11, ROWS])
+    k = variant.k
+    a, b = codes(rng, (ROWS, k), variant.a, kind), codes(rng, (ROWS, k), variant.b, kind)
+    c = codes(rng, (ROWS,), variant.output, kind)
+    scales, keywords = None, {}
+    if variant.scales is not None:
+        shape = ROWS, k // variant.scales.every
+        low, high = (0, 256) if kind == "bits" else (110, 140) if variant.scales.format == fs.E8M0 else (0x28, 0x48)
+        scales = tuple(rng.integers(low, high, shape).astype(np.uint8) for _ in "ab")
+        both = ("scale_a", scales[0][:, np.newaxis]), ("scale_b", scales[1][:, :, np.newaxis])
+        keywords = {name: fs.from_codes(x, variant.scales.format) for name, x in both}
+    found = card.dots(variant, a, b, c, scales)
+    unit = fs.TensorCore(architecture_of(capability), variant.name, output=variant.output)
+    left, right = fs.from_codes(a[:, np.newaxis], variant.a), fs.from_codes(b[:, :, np.newaxis], variant.b)
+    start = fs.from_codes(c.reshape(-1, 1, 1), variant.output)
+    wanted = fs.matmul(left, right, start, accumulate=unit, format=variant.output, **keywords).codes.reshape(-1)
+    if variant.output == fs.FP64:  # the bits of its NaN are not known
+        nan = np.isnan(found.view(np.float64)) & np.isnan(wanted.view(np.float64))
+        found, wanted = found[~nan], wanted[~nan]
+    differ = np.flatnonzero(found != wanted)
+    assert not len(differ), f"{len(differ)} of {ROWS}; first {differ[:5]}: {found[differ[:5]]} for {wanted[differ[:5]]}"
+
+
+@pytest.mark.parametrize("row", SCALARS, ids=str)
+def test_an_operation_of_cuda_cores_is_the_emulators(card, row):
+    if not row.runs_on(card.card.capability):
+        pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
+    rng = np.random.default_rng(12)
+    count = 1 << row.source.bits if row.source.bits <= 16 else 1 << 20
+    x = (
+        np.arange(count).astype(row.source.code_dtype)
+        if row.source.bits <= 16
+        else codes(rng, count, row.source, "bits")
+    )
+    arity = {"sqrt": 1, "convert": 1, "fma": 3}.get(row.operation, 2)
+    arrays = [
+        fs.from_codes(c, row.source) for c in (x, *(codes(rng, count, row.source, "bits") for _ in range(arity - 1)))
+    ]
+    for daz, ftz in row.flushes:
+        how = keywords(row) | {"daz": daz, "ftz": ftz}
+        check_equal(*(compute(row, arrays, how, backend) for backend in ("hardware", "emulator")), arrays)
+
+
+def keywords(row):
+    """The call that the row carries out."""
+    how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
+    return how | ({"seed": 16, "random_bits": row.random_bits} if row.random_bits else {})
+
+
+def compute(row, arrays, how, backend):
+    call = getattr(fs, row.operation)
+    with fs.context(backend=backend):
+        return call(*arrays, row.result, **how) if row.operation == "convert" else call(*arrays, **how)
+
+
+def check_equal(found, wanted, arrays):
+    same = (found.codes == wanted.codes) | (fs.isnan(found) & fs.isnan(wanted))  # silicon has NaNs of its own
+    assert same.all(), [(a.codes[~same][:5], found.codes[~same][:5], wanted.codes[~same][:5]) for a in arrays]
+
+
+EVERY, AT_ONCE = 1 << 32, 1 << 24
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(os.environ.get("FLOATSIM_EXHAUSTIVE") != "1", reason="takes minutes: set FLOATSIM_EXHAUSTIVE=1")
+@pytest.mark.parametrize("row", [r for r in SCALARS if (r.operation, r.source) == ("convert", fs.FP32)], ids=str)
+def test_a_conversion_of_every_float32(card, row):
+    if not row.runs_on(card.card.capability):
+        pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
+    for start in range(0, EVERY, AT_ONCE):
+        given = fs.from_codes(np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32), fs.FP32)
+        how = keywords(row) | {"offset": start} | dict(zip(("daz", "ftz"), row.flushes[0], strict=True))
+        check_equal(*(compute(row, [given], how, backend) for backend in ("hardware", "emulator")), [given])
+
+
+@pytest.mark.parametrize(
+    "how", ["fp32", "sequential(fp32, fused)", "fp16", "pairwise(fp16, halving)", "strided(fp32, 32)"]
+)
+def test_sums_of_cuda_cores_are_the_emulators(card, how):
+    rng = np.random.default_rng(13)
+    a, b = rng.standard_normal((33, 257)).astype(np.float16), rng.standard_normal((257, 19)).astype(np.float16)
+    found, wanted = (fs.matmul(a, b, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+    assert found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("variant", variants(), ids=str)
+def test_products_are_chains_of_instructions(card, variant):
+    """The kernel of whole products, and promoted sums, where the table knows the instruction."""
+    capability = card.card.capability
+    if not card.can_run(variant) or variant.model(capability) is None or variant.scales is not None:
+        pytest.skip(f"nothing to compare {variant} with on {card.card.name}")
+    rng = np.random.default_rng(14)
+    depth = 5 * variant.k + 3
+    a, b = (fs.from_codes(codes(rng, shape, fmt, "normal"), fmt)
+            for shape, fmt in (((70, depth), variant.a), ((depth, 21), variant.b)))  # fmt: skip
+    unit = fs.TensorCore(architecture_of(capability), variant.name, output=variant.output)
+    for how in (unit, fs.Blocked(unit, 2 * variant.k, variant.output if variant.output != fs.FP16 else fs.FP32)):
+        found, wanted = (fs.matmul(a, b, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+        assert np.array_equal(found.codes, wanted.codes)
+
+
+def test_arrays_of_cupy_come_back_as_such(card):
+    cupy = pytest.importorskip("cupy")
+    x = cupy.asarray(np.random.default_rng(15).standard_normal((8, 8)).astype(np.float16))
+    unit = "fp32"
+    found = fs.matmul(x, x, accumulate=unit, backend="hardware")
+    assert isinstance(found, cupy.ndarray)
+    assert found.get().tobytes() == fs.matmul(x.get(), x.get(), accumulate=unit).tobytes()
+
+
+def test_flushed_sums_of_cuda_cores_are_the_emulators(card):
+    rng = np.random.default_rng(17)
+    x = fs.array(rng.standard_normal((300, 21)) * 4 * fs.FP32.smallest_normal, "fp32")
+    how = "sequential(fp32, daz, ftz)"
+    found, wanted = (fs.sum(x, axis=0, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+    assert np.array_equal(found.codes, wanted.codes)
+
+
+def test_libraries_multiply(card):
+    """Small integers, whose sums are exact in any order: the right elements are in the right places."""
+    from floatsim.hardware.vendor_gemm import PRODUCTS, installed
+
+    rng = np.random.default_rng(18)
+    for row in PRODUCTS:
+        if row.library in installed() and card.card.capability >= row.oldest:
+            a, b = (fs.array(rng.integers(-2, 3, shape), fmt) for shape, fmt in (((48, 32), row.a), ((32, 64), row.b)))
+            found = fs.hardware.library_matmul(a, b, library=row.library, compute=row.compute, format=row.output)
+            assert np.array_equal(found.codes, fs.matmul(a, b, accumulate="exact(fp32)", format=row.output).codes), row
+
+
+def test_it_is_timed(card):
+    found = fs.hardware.bench(repeats=3)
+    for rate in found.rates:
+        assert not rate.error, rate
+        assert rate.share is None or 0.05 < rate.share < 1.3, rate

@@ -1,0 +1,427 @@
+"""The pictures: what is drawn, in which colours, with which words and limits."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm, same_color, to_rgb
+
+import floatsim as fs
+from floatsim import datasets, plot, reference
+from floatsim.plot import heatmaps, slides, style
+
+ROOT = Path(__file__).parents[2]
+X = np.array(
+    [1e-9, 1e-6, 1.0, 1e6, 0.0, np.nan, np.inf]
+)  # FP16: zero, subnormal, normal, overflow; and what is no data
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def words(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def bars(ax, colour):
+    """Heights of the solid bars in that colour (the bands behind are paler)."""
+    return [p.get_height() for p in ax.patches if same_color(p.get_facecolor(), colour) and p.get_alpha() is None]
+
+
+# -- colours -------------------------------------------------------------------------------------------------------
+
+
+def test_every_named_format_has_a_colour_of_its_own():
+    colours = [plot.colour(fmt) for fmt in fs.named_formats()]
+    assert len(set(colours)) == len(colours)
+    assert plot.CUSTOM_COLOUR not in colours
+    assert plot.colour("ieee(6,5)") == plot.CUSTOM_COLOUR
+    assert plot.colour(np.float16) == plot.colour(fs.FloatFormat.ieee(5, 10)) == plot.COLOURS[fs.FP16]
+
+
+def test_the_five_formats_differ_for_the_colour_blind():
+    """Dichromats as Vienot, Brettel and Mollon (1999) simulate them, on linear RGB."""
+    protan = [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]]
+    deutan = [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]]
+    linear = np.array([to_rgb(plot.colour(fmt)) for fmt in plot.FIVE]) ** 2.2
+    for seen_by in (np.eye(3), protan, deutan):
+        seen = np.clip(linear @ np.transpose(seen_by), 0, 1) ** (1 / 2.2)
+        for one, other in itertools.combinations(seen, 2):
+            assert np.abs(one - other).max() > 0.1
+
+
+def test_importing_the_module_draws_nothing_in():
+    code = "import floatsim.plot, sys; assert not {'matplotlib', 'numpy', 'numba'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_plot_is_below_surveys_and_commands():
+    code = (
+        "import floatsim.plot, sys; assert not {'floatsim.analysis.survey.survey', 'floatsim.cli'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+# -- fates ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.E4M3, fs.E5M2, fs.E2M1, fs.E4M3FNUZ], ids=str)
+def test_fates_are_those_of_the_reference(fmt):
+    edges = [
+        fmt.smallest_subnormal / 2,
+        fmt.smallest_subnormal,
+        fmt.smallest_normal,
+        fmt.max,
+        fmt.max * 1.03,
+        fmt.max * 1.2,
+    ]
+    x = np.array([np.nextafter(edge, side) for edge in edges for side in (0, np.inf)] + edges)
+    expected = {"flushed": 0, "subnormal": 0, "normal": 0, "overflowed": 0}
+    for value in x:
+        number = reference.from_text(value.hex())
+        code, events = reference.round_pack(number, fmt, reference.Attributes())
+        result = reference.decode(code, fmt)
+        if events & fs.OVERFLOW:
+            expected["overflowed"] += 1
+        elif result.is_zero:
+            expected["flushed"] += 1
+        else:
+            expected["subnormal" if result.fraction < fmt.smallest_normal else "normal"] += 1
+    assert plot.fates(x, fmt) == plot.Fate(**{name: n / x.size for name, n in expected.items()})
+
+
+def test_fates_ignore_the_ambient_context_and_what_is_no_number():
+    with fs.context(rounding="toward_positive", ftz=True, overflow="saturate_finite"):
+        assert plot.fates(X, "fp16") == plot.Fate(0.25, 0.25, 0.25, 0.25)
+
+
+# -- histograms ----------------------------------------------------------------------------------------------------
+
+
+def test_exponent_histogram_draws_every_share():
+    ax = plot.exponent_histogram(X, ["fp16", "fp32"], title="some numbers")
+    assert isinstance(ax, Axes)
+    assert ax.get_title() == "some numbers"
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["FP16", "FP32"]
+    assert [same_color(label.get_color(), plot.colour(label.get_text())) for label in ax.get_yticklabels()] == [
+        True
+    ] * 2
+    assert words(ax) == ["25 % lost to zero, 25 % overflow, 25 % subnormal", "all normal"]
+    one = max(bars(ax, plot.colour("fp32")))  # each number stands alone in its power of two, so all bars are as high
+    assert sorted(bars(ax, plot.LOST_COLOUR))[-2:] == pytest.approx([one] * 2)
+    assert sum(bars(ax, plot.LOST_COLOUR)) == pytest.approx(2 * one)
+    assert sum(bars(ax, plot.colour("fp16"))) == pytest.approx(one)
+    assert sum(bars(ax, plot.colour("fp32"))) == pytest.approx(4 * one)
+    hatched = [p for p in ax.patches if p.get_hatch() == "//////"]
+    assert sum(p.get_height() for p in hatched) == pytest.approx(one)
+    assert ax.get_xlabel() == "magnitude"
+
+
+def test_exponent_histogram_words_stand_upon_their_own_row():
+    ax = plot.exponent_histogram(X, ["fp32", "fp16"])
+    FigureCanvasAgg(ax.figure).draw()
+    bands = [p.get_window_extent() for p in ax.patches if p.get_alpha() == 0.16]
+    for row, (text, band) in enumerate(zip(ax.texts, bands, strict=True)):
+        box = text.get_window_extent()
+        assert box.y0 >= band.y1 - 1
+        above = ax.bbox.y1 if row == 0 else bands[row - 1].y0
+        assert box.y0 - band.y1 < 0.5 * (above - box.y1)  # clearly nearer to its own row
+
+
+def test_one_format_needs_no_list():
+    assert "".join(words(plot.bit_strip(0.003, "e4m3"))) == "".join(words(plot.bit_strip(0.003, ["e4m3"])))
+    assert words(plot.format_ranges(fs.FP16)) == ["11 bits"]
+    assert len(plot.exponent_histogram(X, np.float16).get_yticklabels()) == 1
+
+
+def test_exponent_histogram_bars_stand_on_their_powers_of_two():
+    ax = plot.exponent_histogram([1.0, 1.5, 4.0], ["fp32"])
+    tall = {p.get_x(): p.get_height() for p in ax.patches if p.get_height() > 0 and p.get_alpha() is None}
+    assert set(tall) == {0, 2}
+    assert tall[0] == pytest.approx(2 * tall[2])
+    low, high = ax.get_xlim()
+    assert low < 0
+    assert high > 3
+
+
+def test_exponent_histogram_shows_the_range():
+    ax = plot.exponent_histogram([1.0], ["e4m3"], limits=(-20, 20))
+    band, zone = (p for p in ax.patches if p.get_alpha() is not None)
+    assert (band.get_x(), band.get_x() + band.get_width()) == (fs.E4M3.emin, fs.E4M3.emax + 1)
+    assert (zone.get_x(), zone.get_x() + zone.get_width()) == (-10, fs.E4M3.emin)  # half the smallest is the end
+    assert ax.get_xlim() == (-20, 20)
+
+
+@pytest.mark.parametrize("draw", [
+    lambda ax: plot.exponent_histogram(X, ax=ax),
+    lambda ax: plot.heatmap({"FP16": {"fp32": 1.0}}, ax=ax),
+    lambda ax: plot.format_ranges(ax=ax),
+    lambda ax: plot.bit_strip(0.1, ax=ax),
+])  # fmt: skip
+def test_draws_into_the_axes_given(draw):
+    _, ax = plt.subplots()
+    assert draw(ax) is ax
+
+
+@pytest.mark.parametrize("empty", [[0.0, np.nan], []])
+def test_nothing_to_draw_is_an_error(empty):
+    with pytest.raises(ValueError, match="no finite non-zero number"):
+        plot.exponent_histogram(empty)
+
+
+@pytest.mark.parametrize("draw", [lambda: plot.exponent_histogram(X, []), lambda: plot.format_ranges([]),
+                                  lambda: plot.bit_strip(1, [])])  # fmt: skip
+def test_no_format_is_an_error(draw):
+    with pytest.raises(ValueError, match="at least one format"):
+        draw()
+
+
+@pytest.mark.parametrize(("share", "text"), [(0, "0 %"), (1, "100 %"), (0.9999, "99.9 %"), (0.995, "99.5 %"),
+                                             (0.0004, "< 0.1 %"), (0.0234, "2.3 %"), (0.41, "41 %")])  # fmt: skip
+def test_shares_in_words_never_claim_all_or_nothing(share, text):
+    assert style.in_percent(share) == text
+
+
+# -- heat maps -----------------------------------------------------------------------------------------------------
+
+
+def test_heatmap_cells():
+    table = {"FP16": {"fp16": 0.02, "fp32": 3e-5}, "E4M3": {"fp16": float("nan"), "fp32": None}}
+    ax = plot.heatmap(table, notes={("FP16", "fp16"): "∞ 3 %"}, title="errors", label="error", limits=(1e-6, 1))
+    assert words(ax) == ["∞ 3 %", "2 %", r"$3\cdot10^{-5}$", "-", "-"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["fp16", "fp32"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["FP16", "E4M3"]
+    cell, note = ax.patches[:2]  # the error keeps its colour; what was lost stands on black, under it
+    assert same_color(cell.get_facecolor(), colormaps["YlOrRd"](LogNorm(1e-6, 1)(0.02)))
+    assert same_color(note.get_facecolor(), plot.LOST_COLOUR)
+    assert cell.get_y() < note.get_y() < ax.texts[0].get_position()[1] < cell.get_y() + cell.get_height()
+    assert same_color(ax.texts[0].get_color(), "white")
+    assert ax.get_title() == "errors"
+    assert (ax.collections[0].norm.vmin, ax.collections[0].norm.vmax) == (1e-6, 1)
+    assert ax.figure.axes[1].get_ylabel() == "error"
+    top, bottom = ax.get_ylim()
+    assert top > bottom  # the first row is on top
+
+
+def test_heatmap_cell_in_which_everything_was_lost_is_black():
+    ax = plot.heatmap({"FP16": {"a": float("nan"), "b": 1e-3}}, notes={("FP16", "a"): "∞ 100 %"})
+    assert words(ax) == ["∞ 100 %", "0.1 %"]
+    assert same_color(ax.patches[0].get_facecolor(), plot.LOST_COLOUR)
+
+
+def test_heatmap_is_darker_where_it_is_worse():
+    ax = plot.heatmap({"FP16": {"a": 1e-6, "b": 1e-3, "c": 1.0}})
+    brightness = [sum(p.get_facecolor()[:3]) for p in ax.patches]
+    assert brightness == sorted(brightness, reverse=True)
+
+
+def test_heatmap_words_can_be_read():
+    """Contrast of 3:1 or better for large text (WCAG 2), whatever the error."""
+
+    def luminance(colour):
+        c = np.array(to_rgb(colour))
+        return np.where(c <= 0.03928, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    ax = plot.heatmap({"r": {str(e): 10.0**e for e in np.arange(-8, 0.1, 0.25)}}, limits=(1e-8, 1))
+    for patch, text in zip(ax.patches, ax.texts, strict=True):
+        light, dark = sorted((luminance(patch.get_facecolor()[:3]), luminance(text.get_color())), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3
+
+
+def test_heatmap_of_one_number_or_of_zeros():
+    assert words(plot.heatmap({"FP16": {"a": 0.0}})) == ["0"]
+    assert words(plot.heatmap({"FP16": {"a": 1e-3}})) == ["0.1 %"]
+    assert words(plot.heatmap({"FP16": {"a": float("inf"), "b": 25.0}})) == ["∞", "2e+01"]
+
+
+def test_heatmap_errors():
+    with pytest.raises(ValueError, match="at least one row"):
+        plot.heatmap({})
+    with pytest.raises(ValueError, match="negative"):
+        plot.heatmap({"a": {"b": -1.0}})
+
+
+# -- formats -------------------------------------------------------------------------------------------------------
+
+
+def test_format_ranges():
+    ax = plot.format_ranges(["fp16", "e8m0"], title="ranges")
+    assert words(ax) == ["11 bits", "1 bit"]
+    assert ax.get_title() == "ranges"
+    normal = next(p for p in ax.patches if same_color(p.get_facecolor(), plot.colour("fp16")))
+    assert (normal.get_x(), normal.get_x() + normal.get_width()) == (-14, 16)
+    low, high = ax.get_xlim()
+    assert low < -127
+    assert high > 128
+
+
+def test_bit_strip():
+    ax = plot.bit_strip("0.1", ["bf16", "e4m3"])
+    assert "".join(words(ax)) == "0011110111001101" + "0.1001" + "00011101" + "0.1016"
+    assert len(ax.patches) == 24
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["BF16", "E4M3"]
+
+
+# -- the slide -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slide():
+    report = fs.survey(limit=1 << 12)
+    return report, plot.survey_figure(report)
+
+
+def test_slide_shows_tensors_above_and_products_below(slide):
+    report, figure = slide
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles[:3] == list(datasets.digits())
+    assert titles[3:6] == [f"{p.name}\n{p.expression}" for p in report.products]
+    assert figure.axes[6].get_ylabel() == "relative error (Frobenius norm)"
+    assert figure.get_suptitle() == report.title
+    width, height = figure.get_size_inches()
+    assert width / height == pytest.approx(16 / 9)
+    assert len({ax.get_xlim() for ax in figure.axes[:3]}) == 1  # one scale, so that tensors can be compared
+    for ax in figure.axes[:6]:
+        assert [label.get_text() for label in ax.get_yticklabels()] == [fmt.name for fmt in report.formats]
+    assert [label.get_text() for label in figure.axes[3].get_xticklabels()] == [
+        "same", "same,\nfused", "fp16", "bf16", "fp32", "exact\n(fp32)",
+    ]  # fmt: skip
+
+
+def test_slide_draws_the_numbers_of_the_report(slide):
+    report, figure = slide
+    for ax, product in zip(figure.axes[3:6], report.products, strict=True):
+        expected = [v for row in report.table("relative_error", product.name).values() for v in row.values()]
+        lost = [v for row in report.table("nonfinite", product.name).values() for v in row.values()]
+        drawn = []
+        for error, share in zip(expected, lost, strict=True):
+            drawn += [f"∞ {style.in_percent(share)}"] if share else []
+            drawn += [] if share == 1 else ["-" if error is None else heatmaps.power(error)]
+        assert words(ax) == drawn
+
+
+def test_slide_can_be_read(slide):
+    """Nothing leaves the slide, no two words overlap, and none is smaller than 9 points."""
+    _, figure = slide
+    FigureCanvasAgg(figure).draw()
+    texts = []
+    for ax in figure.axes:
+        texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
+        low, high = ax.get_xlim()
+        texts += [*ax.get_yticklabels(), *(t for t in ax.get_xticklabels() if low <= t.get_position()[0] <= high)]
+    for holder in (figure, *figure.subfigs):
+        texts += [text for text in (holder._suptitle, holder._supxlabel) if text is not None]
+        texts += [text for legend in holder.legends for text in legend.get_texts()]
+    shown = [t for t in texts if t.get_text().strip() and t.get_visible()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in shown]
+    assert len(boxes) > 120
+    page = figure.bbox
+    for text, box in boxes:
+        assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1, text
+    level = [box for box, text in zip(boxes, shown, strict=True) if text.get_rotation() != 40]  # slanted ones are apart
+    for (one, box), (other, second) in itertools.combinations(level, 2):
+        width = min(box.x1, second.x1) - max(box.x0, second.x0)
+        height = min(box.y1, second.y1) - max(box.y0, second.y0)
+        assert min(width, height) <= 1, f"{one!r} overlaps {other!r}"
+    assert min(t.get_fontsize() for t in texts) >= 9
+
+
+def test_slide_says_what_it_leaves_out():
+    report = fs.survey(np.array([[1.0, np.nan], [np.inf, -np.inf]]), formats="fp16", accumulators="same")
+    assert plot.survey_figure(report).axes[0].get_title(loc="left") == "a (without 1 NaN and 2 infinities)"
+
+
+def test_slide_of_one_matrix(tmp_path):
+    report = fs.survey(np.eye(3), formats=["fp16"], accumulators=["same"])
+    figure = plot.survey_figure(report)
+    assert [ax.get_title(loc="left") for ax in figure.axes[:2]] == ["a", "a.T @ a"]
+    figure.savefig(tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+# -- matrix units ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slide_of_units():
+    report = fs.survey(accumulators="tensorcore", limit=1 << 14)
+    return report, plot.survey_figure(report)
+
+
+def test_slide_of_units_has_a_column_each_and_says_how_unlike_they_are(slide_of_units):
+    report, figure = slide_of_units
+    columns = [label.get_text() for label in figure.axes[3].get_xticklabels()]
+    assert columns == list(fs.tensorcore.ARCHITECTURES)
+    assert figure.axes[6].get_ylabel() == "mean error (ulps of the result)"
+    assert "other bits" in figure.subfigs[1]._supxlabel.get_text()
+    for ax, product in zip(figure.axes[3:6], report.products, strict=True):
+        unlike = report.table("differs", product.name)
+        shown = [text.partition("\n")[2] for text in words(ax)]
+        expected = [share for row in unlike.values() for share in row.values()]
+        assert [bool(text) for text in shown] == [share is not None for share in expected]
+        assert [text == "=" for text in shown] == [share == 0 for share in expected]
+
+
+def test_slide_of_units_can_be_read(slide_of_units):
+    test_slide_can_be_read(slide_of_units)
+
+
+@pytest.mark.parametrize(("ulps", "share", "text"), [
+    (0.0, 0.0, "0\n="), (3.14, 0.414, "3\n≠41%"), (2e7, 1.0, "2e7\n≠100%"), (0.004, 0.0001, "<.01\n≠<1%"),
+    (np.nan, 0.999, "-\n≠99%"), (8466.2, None, "8466"), (9.7, None, "10"), (0.5, None, "0.5"),
+])  # fmt: skip
+def test_cells_of_units(ulps, share, text):
+    cell = ("FP16", "ada")
+    assert slides._unit_texts({cell: ulps}, {} if share is None else {cell: share}) == {cell: text}
+
+
+def test_heatmap_says_what_it_is_told():
+    ax = plot.heatmap({"FP16": {"x": 1e-3, "y": 1e-2}}, texts={("FP16", "x"): "so"})
+    assert words(ax) == ["so", "1 %"]
+
+
+# -- sliders -------------------------------------------------------------------------------------------------------
+
+
+def test_explore_without_a_notebook_draws_the_first_and_says_what_is_missing(capsys):
+    seen = []
+    plot.explore(lambda **chosen: seen.append(chosen), fmt=["fp16", "bf16"], n=(2, 9), flush=True, text="0.1")
+    assert seen == [{"fmt": "fp16", "n": 2, "flush": True, "text": "0.1"}]
+    assert capsys.readouterr().out.startswith("To choose fmt, n, flush, text, run this in a notebook")
+
+
+def test_explore_in_a_notebook_is_interact(monkeypatch, capsys):
+    calls = []
+    shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    widgets = types.SimpleNamespace(interact=lambda draw, **controls: calls.append((draw(fmt="bf16"), controls)))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    drawn = []
+    plot.explore(lambda fmt, ax=None: drawn.append(fmt) or "shown twice", fmt=["fp16", "bf16"])
+    assert (calls, drawn) == ([(None, {"fmt": ["fp16", "bf16"]})], ["bf16"])
+    assert capsys.readouterr().out == ""
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # not installed
+    plot.explore(lambda fmt: drawn.extend([fmt]), fmt=["fp16"])
+    assert drawn == ["bf16", "fp16"]
+    assert "pip install ipywidgets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("controls", "words"), [
+    ({}, "at least one control"), ({"fmt": []}, "control fmt must have at least one value"),
+])  # fmt: skip
+def test_explore_of_nothing_is_an_error(controls, words):
+    with pytest.raises(ValueError, match=words):
+        plot.explore(print, **controls)
