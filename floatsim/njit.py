@@ -57,7 +57,7 @@ from floatsim.formats.rounding import (
     TininessLike,
     as_member,
 )
-from floatsim.formats.value_sets import holds
+from floatsim.formats.value_sets import contains
 
 __all__ = ["Record", "draw", "init", "record"]
 
@@ -122,15 +122,15 @@ def record(
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
-    from floatsim.emulator.params import format_row
+    from floatsim.emulator.params import format_params
 
-    return tuple(int(word) for word in format_row(fmt))
+    return tuple(int(word) for word in format_params(fmt))
 
 
 def _manner_words(attributes: Attributes) -> tuple[int, ...]:
-    from floatsim.emulator.params import manner_row
+    from floatsim.emulator.params import rounding_params
 
-    return tuple(int(word) for word in manner_row(attributes))
+    return tuple(int(word) for word in rounding_params(attributes))
 
 
 def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
@@ -404,7 +404,7 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
         raise TypeError("a and b have different formats")
     fmt = arguments.format(carriers)
     if isinstance(fmt, FloatFormat):
-        if operation.result == "value" and not holds(carrier, fmt):
+        if operation.result == "value" and not contains(carrier, fmt):
             raise TypeError(f"{carrier.name} cannot hold all of {fmt.name}; use float64")
         if fmt.is_scale and operation.entry not in ("quantize", "encode", "decode"):
             raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")

@@ -13,7 +13,7 @@ from floatsim.accumulation.composites import Blocked, SplitK, Strided
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Plan", "count", "partials", "plan", "rows"]
+__all__ = ["Partition", "count", "partials", "partition", "rows"]
 
 Indices: TypeAlias = "NDArray[np.int64]"
 
@@ -47,9 +47,12 @@ def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
     return np.stack([starts, np.full_like(starts, stop), np.full_like(starts, step * how.lanes)], axis=1)
 
 
-class Plan(NamedTuple):
-    """A composite's sub-ranges of all ranges; which of them make each range, and how many do; the number of each within
-    its range."""
+class Partition(NamedTuple):
+    """How a composite cuts ranges of terms.
+
+    `parts` are the sub-ranges of all ranges, one after the other; `groups` says which parts make each range, as
+    ranges of parts; `counts` how many they are; `numbers` the number of each part within its range.
+    """
 
     parts: Indices
     groups: Indices
@@ -58,13 +61,14 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def plan(how: Accumulation, ranges: bytes) -> Plan:
+def partition(how: Accumulation, ranges: bytes) -> Partition:
+    """Return how a composite cuts ranges, which are given as the bytes of an (R, 3) int64 array."""
     cuts = [_cut(how, *map(int, row)) for row in rows(ranges)]
     counts = np.array([len(cut) for cut in cuts], np.int64)
     ends = np.cumsum([0, *counts], dtype=np.int64)
     groups = np.stack([ends[:-1], ends[1:], np.ones(len(cuts), np.int64)], axis=1)
     numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(len(cut), dtype=np.int64) for cut in cuts)])
-    return Plan(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, counts, numbers)
+    return Partition(np.concatenate([np.empty((0, 3), np.int64), *cuts]), groups, counts, numbers)
 
 
 @lru_cache(maxsize=1024)

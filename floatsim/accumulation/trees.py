@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Program", "program"]
+__all__ = ["Program", "program", "stack_depth"]
 
 Order: TypeAlias = "NDArray[np.int32]"
 Merges: TypeAlias = "NDArray[np.int8]"
@@ -103,3 +103,12 @@ def program(tree: str, n: int) -> Program:
     for array in made:
         array.flags.writeable = False
     return made
+
+
+def stack_depth(program: Program) -> int:
+    """Return how many values are on the stack of a tree's program at most.
+
+    >>> stack_depth(program("adjacent", 8))
+    4
+    """
+    return int(np.cumsum(1 - program.merges.astype(np.int64)).max() + program.merges.max())

@@ -19,7 +19,7 @@ from floatsim.arrays.options import How, resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import FLAGS, Attributes, Rounding
-from floatsim.formats.value_sets import holds
+from floatsim.formats.value_sets import contains
 
 __all__ = [
     "array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer", "operand_codes", "quantize",
@@ -389,7 +389,7 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     """
     fmt, manner = as_format(fmt), resolve(how)
     codes, carrier, float_array = read_floats(x, "x")
-    if not holds(carrier, fmt):
+    if not contains(carrier, fmt):
         raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
     wanted = manner.return_flags or recording.recording()
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim import reference
 from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
@@ -44,6 +43,7 @@ from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes, OverflowLike, Rounding, RoundingLike, TininessLike
+from floatsim.reference.random import Site, split_seed
 
 __all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
 
@@ -231,9 +231,6 @@ def _reduced(terms: _Terms, start: Operand | None, fmt: FloatFormat, draws: bool
 
 
 # -- sums of terms, and what is made of them ---------------------------------------------------------------------------
-
-# seeds of what `var` rounds besides its last sum: see `reference.split_seed`
-MEAN, QUOTIENT, DIFFERENCES = 8, 9, 10
 
 
 def _draws(summing: Summing) -> bool:
@@ -504,14 +501,14 @@ def _differences(x: Operand, axis: Axes, where: Any, summing: Summing) -> Operan
     fmt, attributes = _last_leaf(summing)
 
     def manner(number: int) -> Manner:
-        return replace(summing.manner, seed=reference.split_seed(summing.manner.seed, number))
+        return replace(summing.manner, seed=split_seed(summing.manner.seed, number))
 
     terms = _terms(x, axis, True, where)
-    total = _summed("var.mean", terms, None, replace(summing, manner=manner(MEAN)))
+    total = _summed("var.mean", terms, None, replace(summing, manner=manner(Site.MEAN)))
     count = _integers(terms.counts, terms.shape)
-    rounds = replace(manner(QUOTIENT), attributes=attributes)
+    rounds = replace(manner(Site.QUOTIENT), attributes=attributes)
     average = _rounded("divide", "var.mean.result", [total, count], fmt, summing, rounds)
-    rounds = replace(manner(DIFFERENCES), attributes=attributes)
+    rounds = replace(manner(Site.DIFFERENCES), attributes=attributes)
     codes, events = summing.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
     if events is None:
         return codes, fmt

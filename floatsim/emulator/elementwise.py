@@ -9,7 +9,7 @@ import numpy as np
 from floatsim_kernels.elementwise import loops
 
 from floatsim.emulator import elementwise_fast as shortcuts
-from floatsim.emulator.params import format_row, manner_row
+from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes, Rounding
@@ -94,9 +94,9 @@ def elementwise(
         loop, extra = _OPERATIONS[name]
     arguments: list[Any] = []
     for codes, source in zip(flat, sources, strict=True):
-        arguments += [codes, format_row(source)]
+        arguments += [codes, format_params(source)]
     out, events = _results(shape, dtype)
-    loop(*arguments, *extra, out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events)
+    loop(*arguments, *extra, out, format_params(fmt), rounding_params(manner.attributes), _draws(manner), events)
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
 
 
@@ -130,8 +130,8 @@ def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], manner: Manner) 
     shape = np.broadcast_shapes(codes.shape, n.shape)
     out, events = _results(shape, fmt.code_dtype)
     loops.scalb(
-        _flat(codes, shape, fmt.code_dtype), format_row(fmt), _flat(n, shape, np.dtype(np.int64)),
-        out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events,
+        _flat(codes, shape, fmt.code_dtype), format_params(fmt), _flat(n, shape, np.dtype(np.int64)),
+        out, format_params(fmt), rounding_params(manner.attributes), _draws(manner), events,
     )  # fmt: skip
     return out.reshape(shape), events.reshape(shape)
 
@@ -141,8 +141,8 @@ def to_integer(codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], manner: Man
     info = np.iinfo(dtype)
     out, events = _results(codes.shape, _U64)
     loops.to_integer(
-        _flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), np.uint64(-int(info.min)), np.uint64(info.max),
-        out, manner_row(manner.attributes), _draws(manner), events,
+        _flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), np.uint64(-int(info.min)), np.uint64(info.max),
+        out, rounding_params(manner.attributes), _draws(manner), events,
     )  # fmt: skip
     return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
 
@@ -155,7 +155,7 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, manner: Manner) 
     out, events = _results(n.shape, fmt.code_dtype)
     loops.from_integer(
         _flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64),
-        out, format_row(fmt), manner_row(manner.attributes), _draws(manner), events,
+        out, format_params(fmt), rounding_params(manner.attributes), _draws(manner), events,
     )  # fmt: skip
     return out.reshape(n.shape), events.reshape(n.shape)
 
@@ -166,7 +166,7 @@ def compare(a: Operand, b: Operand, daz: bool, signaling: bool) -> tuple[NDArray
     dtype = _working_dtype([a[1], b[1]])
     out, events = _results(shape, np.dtype(np.uint8))
     loops.compare(
-        _flat(a[0], shape, dtype), format_row(a[1]), _flat(b[0], shape, dtype), format_row(b[1]),
+        _flat(a[0], shape, dtype), format_params(a[1]), _flat(b[0], shape, dtype), format_params(b[1]),
         int(daz), int(signaling), out, events,
     )  # fmt: skip
     return out.reshape(shape), events.reshape(shape)
@@ -175,14 +175,14 @@ def compare(a: Operand, b: Operand, daz: bool, signaling: bool) -> tuple[NDArray
 def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Codes, Events]:
     """(codes, events) of next_up or next_down."""
     out, events = _results(codes.shape, fmt.code_dtype)
-    loops.neighbour(_flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), int(daz), int(up), out, events)
+    loops.neighbour(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), int(up), out, events)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
 def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
     """The classes, as the numbers of `FloatClass`."""
     out = np.empty(codes.size, np.uint8)
-    loops.classify(_flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), out)
+    loops.classify(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), out)
     return out.reshape(codes.shape)
 
 
@@ -190,14 +190,14 @@ def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
     """totalOrder(a, b) of two arrays of codes of one format."""
     shape = np.broadcast_shapes(a.shape, b.shape)
     out = np.empty(math.prod(shape), np.bool_)
-    loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_row(fmt), out)
+    loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_params(fmt), out)
     return out.reshape(shape)
 
 
 def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], Events]:
     """(exponents, events)."""
     out, events = np.empty(codes.size, np.int32), np.empty(codes.size, np.uint8)
-    loops.logb(_flat(codes, codes.shape, fmt.code_dtype), format_row(fmt), int(daz), out, events)
+    loops.logb(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), out, events)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 

@@ -15,11 +15,12 @@ from floatsim_kernels.elementwise import quantize as carriers
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
-from floatsim.emulator.proofs import is_narrow_packed
+from floatsim.emulator.proofs import packed_float32_rounds_once
+from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes, Overflow, Rounding
-from floatsim.formats.value_sets import embeds
+from floatsim.formats.value_sets import contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -205,7 +206,7 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
         packed.half(*arguments)
     elif fmt == BF16:
         packed.bfloat(*arguments)
-    elif is_narrow_packed(fmt):
+    elif packed_float32_rounds_once(fmt):
         packed.narrow(*arguments, _narrow_row(fmt))
     else:
         return False
@@ -220,16 +221,15 @@ _UFUNCS: dict[str, Any] = {
 
 def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
     """The result codes of an operation by the processor's own FP32 or FP64, on operands that fit; None if it cannot."""
-    if fmt not in _NATIVE or name not in _UFUNCS or not all(embeds(source, fmt) for _, source in operands):
+    inside = all(contains(fmt, source, specials=False) for _, source in operands)
+    if fmt not in _NATIVE or name not in _UFUNCS or not inside:
         return None
     how = manner.attributes
     if not _is_plain(how) or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
         return None
     if not machine.environment_is_default():
         return None
-    from floatsim.emulator.unpack import widen  # which converts by `elements`, which is above this module
-
-    floats = (widen(codes, source, fmt).reshape(codes.shape) for codes, source in operands)
+    floats = (unpack(codes, source, fmt).reshape(codes.shape) for codes, source in operands)
     with np.errstate(all="ignore"):
         result = np.asarray(_UFUNCS[name](*floats))
     codes = result.view(fmt.code_dtype)

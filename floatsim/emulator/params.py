@@ -1,33 +1,64 @@
-"""Formats and manners of rounding as rows of integers, which is what the kernels know of them."""
+"""Formats and roundings as the parameter vectors that kernels read.
+
+Each kernel module names the fields of its vectors and their order; `pack` builds one from a dict. All functions are
+cached, and their arrays are read-only.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from floatsim_kernels.gemm import float64 as loops
+from floatsim_kernels.elementwise import unpack as unpack_loops
+from floatsim_kernels.gemm import float32_counting as counting_loops
+from floatsim_kernels.gemm import float64 as float64_loops
 from floatsim_kernels.rounding import float32 as steps
-from floatsim_kernels.rounding import integer as rows
+from floatsim_kernels.rounding import integer as integer_rounding
 
-from floatsim import reference
 from floatsim.formats import BF16, FP32, FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.rounding import Attributes, Rounding, Tininess
+from floatsim.formats.value_sets import contains
+from floatsim.reference import NAN, Kind, Number, convert, decode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "NO_GRID", "WIDE_SHIFT", "format_row", "manner_row", "narrow_grid", "narrow_row", "quick_row", "rule_of",
-    "shift_of",
+    "counting_rounding", "fast_float32_rounding", "float32_bits", "float32_rounding", "float64_rounding",
+    "format_params", "overflow_results", "pack", "rounding_params", "scale_exponent", "unpack_params",
 ]  # fmt: skip
 
 
+def pack(layout: tuple[str, ...], fields: Mapping[str, Any], dtype: Any, size: int = 0) -> NDArray[Any]:
+    """Return the fields in the order of a layout, as a read-only vector of at least `size` elements.
+
+    >>> pack(("emin", "max"), {"max": 7, "emin": -2}, np.int64)
+    array([-2,  7])
+    """
+    params = np.zeros(max(size, len(layout)), dtype)
+    params[: len(layout)] = [fields[name] for name in layout]
+    params.flags.writeable = False
+    return params
+
+
+def float32_bits(x: float) -> int:
+    """Return the bits of a number as float32."""
+    return int(np.float32(x).view(np.uint32))
+
+
+def _power(exponent: int) -> float:
+    return math.ldexp(1.0, exponent)
+
+
+# -- integer kernels ---------------------------------------------------------------------------------------------------
+
+
 @functools.lru_cache(maxsize=256)
-def format_row(fmt: FloatFormat) -> NDArray[np.int64]:
-    """The kernels' description of a format."""
+def format_params(fmt: FloatFormat) -> NDArray[np.int64]:
+    """Return a format's parameters for the integer kernels."""
     fields = {
         "precision": fmt.precision,
         "emin": fmt.emin,
@@ -39,12 +70,12 @@ def format_row(fmt: FloatFormat) -> NDArray[np.int64]:
         "signed_zero": int(fmt.has_signed_zero),
         "is_scale": int(fmt.is_scale),
     }
-    return _row(fields, rows.FORMAT_FIELDS)
+    return pack(integer_rounding.FORMAT_FIELDS, fields, np.int64)
 
 
 @functools.lru_cache(maxsize=256)
-def manner_row(attributes: Attributes) -> NDArray[np.int64]:
-    """The kernels' description of a manner of rounding."""
+def rounding_params(attributes: Attributes) -> NDArray[np.int64]:
+    """Return the parameters of a rounding for the integer kernels."""
     fields = {
         "rounding": attributes.rounding.value,
         "overflow": attributes.overflow.value,
@@ -53,169 +84,185 @@ def manner_row(attributes: Attributes) -> NDArray[np.int64]:
         "tiny_before": attributes.tininess.value,
         "random_bits": attributes.random_bits,
     }
-    return _row(fields, rows.MANNER_FIELDS)
+    return pack(integer_rounding.MANNER_FIELDS, fields, np.int64)
 
 
-def _row(fields: dict[str, int], order: tuple[str, ...]) -> NDArray[np.int64]:
-    row = np.array([fields[name] for name in order], dtype=np.int64)
-    row.flags.writeable = False
-    return row
+# -- what overflow becomes ---------------------------------------------------------------------------------------------
 
 
-def _float_bits(x: float) -> int:
-    return int(np.float32(x).view(np.uint32))
+@functools.lru_cache(maxsize=256)
+def overflow_results(fmt: FloatFormat, how: Attributes) -> tuple[float, float, float, float]:
+    """Return what overflow (+, -), an infinite sum, and NaN become in a format, as magnitudes.
+
+    The reference decides; 2**5000 is beyond every format. Infinite sums do not saturate: the overflow policy is of
+    finite sums. NaN stands for NaN.
+    """
+
+    def magnitude(number: Number, how: Attributes) -> float:
+        code, _ = convert(number, fmt, how)
+        result = decode(code, fmt)
+        return math.nan if result.is_nan else math.inf if result.is_infinite else fmt.max
+
+    positive, negative = (magnitude(Number(Kind.FINITE, sign, 1, 5000), how) for sign in (0, 1))
+    exact = Attributes()
+    return positive, negative, magnitude(Number(Kind.INFINITE, 0), exact), magnitude(NAN, exact)
 
 
-def _power(exponent: int) -> float:
-    return math.ldexp(1.0, exponent)
+# -- float32 kernels ---------------------------------------------------------------------------------------------------
 
 
-def _row32(fields: dict[str, int], order: tuple[str, ...]) -> NDArray[np.uint32]:
-    row = np.zeros(steps.GRID_SIZE, np.uint32)
-    row[: len(order)] = [fields[name] for name in order]
-    row.flags.writeable = False
-    return row
+@functools.lru_cache(maxsize=256)
+def float32_rounding(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
+    """Return the parameters of the general rounding from float32: any direction and every number.
 
-
-NO_GRID = np.zeros(steps.GRID_SIZE, np.uint32)
-
-
-def _overflows_to(fmt: FloatFormat, how: Attributes) -> tuple[int, int, int, int]:
-    """What overflow (+, -), an infinite sum, and NaN become: bits of float32 magnitudes."""
-
-    def magnitude(number: reference.Number, how: Attributes) -> int:
-        code, _ = reference.convert(number, fmt, how)
-        return reference.convert(reference.decode(code, fmt), FP32, Attributes())[0] & ~FP32.sign_mask
-
-    positive, negative = (magnitude(reference.Number(reference.Kind.FINITE, sign, 1, 5000), how) for sign in (0, 1))
-    exact = Attributes()  # infinite sums do not saturate
-    infinite = magnitude(reference.Number(reference.Kind.INFINITE, 0), exact)
-    return positive, negative, infinite, magnitude(reference.NAN, exact)
-
-
-def narrow_row(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
-    over, negative_over, infinity, nan = _overflows_to(fmt, how)
+    `proofs.rounds_by_addition` says for which formats.
+    """
+    overflow, negative_overflow, infinity, nan = (float32_bits(x) for x in overflow_results(fmt, how))
     fields = {
-        "emin": _float_bits(_power(fmt.emin)),
-        "limit": _float_bits(_power(fmt.emax + 1)),
+        "emin": float32_bits(_power(fmt.emin)),
+        "limit": float32_bits(_power(fmt.emax + 1)),
         "above": FP32.precision - fmt.precision << FP32.trailing_bits,
-        "max": _float_bits(fmt.max),
-        "overflow": over,
-        "negative_overflow": negative_over,
+        "max": float32_bits(fmt.max),
+        "overflow": overflow,
+        "negative_overflow": negative_overflow,
         "infinity": infinity,
         "nan": nan,
     }
-    return _row32(fields, steps.NARROW_FIELDS)
+    return pack(steps.NARROW_FIELDS, fields, np.uint32, steps.GRID_SIZE)
 
 
-def quick_row(
+@functools.lru_cache(maxsize=256)
+def fast_float32_rounding(
     fmt: FloatFormat, style: int, direction: int, how: Attributes, shift: int = 0
 ) -> NDArray[np.uint32] | None:
-    """What the quick styles need to know; None where they are not for the format."""
+    """Return the parameters of a fast style of rounding from float32, or None where it is not for the format.
+
+    Sums are scaled by 2**shift, such that those which overflow the format overflow float32, too; BF16's by the given
+    shift.
+    """
+    if fmt.precision > 11:
+        return None
     more = FP32.precision - fmt.precision
     factor, low, most, high, infinite = 1.5 * _power(more), -math.inf, math.inf, math.inf, 0
     if style == steps.NEAREST and fmt != BF16:
         shift = FP32.emax + 1 - fmt.emax - more
     elif fmt != BF16:
-        overflow = _overflows_to(fmt, how)[direction == steps.TOWARD_NEGATIVE]
+        positive, negative, _, _ = overflow_results(fmt, how)
+        overflow = float32_bits(negative if direction == steps.TOWARD_NEGATIVE else positive)
         low, most, high = -fmt.max, fmt.max, fmt.max
         if style == steps.UPWARD:
             shift = FP32.emax - fmt.emax - more
-            if overflow != _float_bits(fmt.max):
+            if overflow != float32_bits(fmt.max):
                 factor, high, infinite = _power(more + 1) - 2, _power(fmt.emax + 1), overflow
     if style == steps.INWARD:
         factor = _power(more)
-    if fmt.precision > 11 or abs(shift) > -FP32.emin:
+    if abs(shift) > -FP32.emin:
         return None
     scale = _power(shift)
     sign = -1 if direction == steps.TOWARD_NEGATIVE else 1
     fields = {
-        "emin": _float_bits(_power(max(fmt.emin + shift, FP32.emin))),
-        "factor": _float_bits(_power(more)),
-        "more": _float_bits(factor),
-        "scale": _float_bits(sign * scale),
-        "unscale": _float_bits(sign / scale),
-        "low": _float_bits(low * scale),
-        "most": _float_bits(most * scale),
-        "high": _float_bits(high * scale),
+        "emin": float32_bits(_power(max(fmt.emin + shift, FP32.emin))),
+        "factor": float32_bits(_power(more)),
+        "more": float32_bits(factor),
+        "scale": float32_bits(sign * scale),
+        "unscale": float32_bits(sign / scale),
+        "low": float32_bits(low * scale),
+        "most": float32_bits(most * scale),
+        "high": float32_bits(high * scale),
         "infinite": infinite,
         "zero": FP32.sign_mask if sign < 0 else 0,
         "mask": 2**32 - 2 ** max(32 - how.random_bits, 0),
     }
-    return _row32(fields, steps.QUICK_FIELDS)
-
-
-WIDE_SHIFT = -9  # BF16 sums as low as 2**-133 stay multiples of float32's 2**-149, those below 2**121 are in reach
-
-
-def shift_of(row: NDArray[np.uint32]) -> int:
-    """The exponent of the scale of a row."""
-    return (int(row[steps.SCALE]) >> FP32.trailing_bits & 0xFF) - FP32.bias
-
-
-_RULES = {
-    Rounding.TIES_TO_EVEN: loops.EVEN,
-    Rounding.TIES_TO_AWAY: loops.AWAY,
-    Rounding.TOWARD_ZERO: loops.INWARD,
-    Rounding.TOWARD_POSITIVE: loops.DOWN,  # with all signs turned
-    Rounding.TOWARD_NEGATIVE: loops.DOWN,
-    Rounding.TO_ODD: loops.ODD,
-    Rounding.STOCHASTIC: loops.STOCHASTIC,
-}
-
-
-def _sign(how: Attributes) -> float:
-    """-1 if the kernels round as is asked for when all signs are turned."""
-    return -1.0 if how.rounding is Rounding.TOWARD_POSITIVE else 1.0
+    return pack(steps.QUICK_FIELDS, fields, np.uint32, steps.GRID_SIZE)
 
 
 @functools.lru_cache(maxsize=256)
-def _grid(fmt: FloatFormat, rule: int, how: Attributes) -> NDArray[np.float64]:
-    """What the kernels need to know: see there."""
+def counting_rounding(fmt: FloatFormat, tininess: Tininess) -> NDArray[np.uint32]:
+    """Return the parameters of the kernels that count events while they round to the format, ties to even.
 
-    turned = int(_sign(how) < 0)
+    "tiny" is the least magnitude that is not tiny: 2**emin, or after rounding what rounds up to it with unbounded
+    exponent.
+    """
+    least = fmt.smallest_normal
+    fields = {
+        "emin": float32_bits(least),
+        "limit": fmt.emax + 1 + FP32.bias << FP32.trailing_bits,
+        "above": FP32.precision - fmt.precision << FP32.trailing_bits,
+        "max": float32_bits(fmt.max),
+        "overflow": float32_bits(math.inf if fmt.has_infinity else math.nan),
+        "tiny": float32_bits(least if tininess is Tininess.BEFORE else least * (1 - 2.0 ** -(fmt.precision + 1))),
+        "smallest_normal": float32_bits(least),
+    }
+    return pack(counting_loops.GRID_FIELDS, fields, np.uint32)
 
-    def overflow(sign: int) -> float:
-        code, _ = reference.convert(reference.Number(reference.Kind.FINITE, sign, 1, 5000), fmt, how)
-        number = reference.decode(code, fmt)
-        return float("nan") if number.is_nan else float("inf") if number.is_infinite else fmt.max
 
+def scale_exponent(params: NDArray[np.uint32]) -> int:
+    """Return the exponent of the scale in the parameters of a fast style."""
+    return (int(params[steps.SCALE]) >> FP32.trailing_bits & 0xFF) - FP32.bias
+
+
+@functools.lru_cache(maxsize=64)
+def unpack_params(fmt: FloatFormat) -> NDArray[np.uint32] | None:
+    """Return the parameters that turn codes into float32 and back by shifts; None where that is not exact.
+
+    The shifted exponent field must stay below float32's largest, which holds infinity and NaN: a finite number with all
+    exponent bits set (8 bits, fn, fnuz or finite) would read as one of these. The bits are multiplied by 2**(emin +
+    126) and its inverse, which have to be float32 numbers.
+    """
+    shift = FP32.trailing_bits - fmt.trailing_bits
+    if not contains(FP32, fmt, specials=False) or fmt.bits > 32 or fmt.canonical_nan is None or fmt.is_scale:
+        return None
+    if fmt.emin > 1 or fmt.max_code << shift > FP32.max_code:
+        return None
+    fields = {
+        "sign": fmt.sign_mask,
+        "magnitude": fmt.magnitude_mask,
+        "sign_shift": 32 - fmt.bits,
+        "shift": shift,
+        "scale": float32_bits(_power(fmt.emin - FP32.emin)),
+        "unscale": float32_bits(_power(FP32.emin - fmt.emin)),
+        "max_code": fmt.max_code,
+        "infinity": fmt.infinity_code or 0,  # 0 is above no largest number
+        "nan": fmt.canonical_nan,
+        "infinite_result": fmt.infinity_code or 0,
+        "zero_sign": 0xFFFFFFFF if fmt.has_signed_zero else 0,
+    }
+    return pack(unpack_loops.WIDTH_FIELDS, fields, np.uint32)
+
+
+# -- float64 kernels ---------------------------------------------------------------------------------------------------
+
+_RULES = {
+    Rounding.TIES_TO_EVEN: float64_loops.EVEN,
+    Rounding.TIES_TO_AWAY: float64_loops.AWAY,
+    Rounding.TOWARD_ZERO: float64_loops.INWARD,
+    Rounding.TOWARD_POSITIVE: float64_loops.DOWN,  # with all signs changed
+    Rounding.TOWARD_NEGATIVE: float64_loops.DOWN,
+    Rounding.TO_ODD: float64_loops.ODD,
+    Rounding.STOCHASTIC: float64_loops.STOCHASTIC,
+}
+
+
+@functools.lru_cache(maxsize=256)
+def float64_rounding(fmt: FloatFormat, how: Attributes) -> tuple[int, float, NDArray[np.float64]]:
+    """Return (rule, sign, parameters) of a rounding from float64.
+
+    `sign` is -1 where the kernels round as asked if all signs are changed. `proofs.rounds_in_float64` says for which
+    formats.
+    """
+    rule, sign = _RULES[how.rounding], -1.0 if how.rounding is Rounding.TOWARD_POSITIVE else 1.0
+    positive, negative, _, _ = overflow_results(fmt, how)
+    if sign < 0:
+        positive, negative = negative, positive
     t = fmt.trailing_bits
     fields = {
-        "lowest": 2.0**fmt.emin * (1.5 if rule in loops.BOTH_SIGNS else 1.0),
-        "scale": 2.0 ** (52 - 32 - t if rule == loops.STOCHASTIC else 52 - t),
+        "lowest": 2.0**fmt.emin * (1.5 if rule in float64_loops.BOTH_SIGNS else 1.0),
+        "scale": 2.0 ** (52 - 32 - t if rule == float64_loops.STOCHASTIC else 52 - t),
         "half": 2.0 ** (-t - 1),
         "max": fmt.max,
-        "overflow": overflow(turned),
-        "negative_overflow": overflow(1 - turned),
+        "overflow": positive,
+        "negative_overflow": negative,
         "random_mask": float(2**32 - 2 ** max(32 - how.random_bits, 0)),
         "infinity": float("inf") if fmt.has_infinity else float("nan"),
     }
-    row = np.array([fields[name] for name in loops.GRID_FIELDS])
-    row.flags.writeable = False
-    return row
-
-
-def rule_of(fmt: FloatFormat, how: Attributes) -> tuple[int, float, NDArray[np.float64]]:
-    """(rule, sign, grid) of the kernels for a rounding."""
-    rule = _RULES[how.rounding]
-    return rule, _sign(how), _grid(fmt, rule, how)
-
-
-@lru_cache(maxsize=256)
-def narrow_grid(fmt: FloatFormat) -> NDArray[np.uint32]:
-    """The row that describes a narrow format to the kernels."""
-
-    def bits(x: float) -> int:
-        return int(np.float32(x).view(np.uint32))
-
-    fields = {
-        "emin": bits(fmt.smallest_normal),
-        "limit": fmt.emax + 1 + FP32.bias << FP32.trailing_bits,
-        "above": FP32.precision - fmt.precision << FP32.trailing_bits,
-        "max": bits(fmt.max),
-        "overflow": bits(np.inf if fmt.has_infinity else np.nan),
-    }
-    row = np.array([fields[name] for name in steps.NARROW_GRID_FIELDS], dtype=np.uint32)
-    row.flags.writeable = False
-    return row
+    return rule, sign, pack(float64_loops.GRID_FIELDS, fields, np.float64)

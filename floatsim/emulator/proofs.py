@@ -1,112 +1,199 @@
-"""The conditions under which fast kernels give the same bits as the general ones."""
+"""When a fast kernel returns the bits of the definition: every admissibility theorem of the dispatch, stated once.
+
+Each function decides one hypothesis. Its docstring gives the hypothesis, the claim, the source and the test that tries
+to break it. `python -m tests.exhaustive 'paths-*'` walks both sides of every bound with custom formats. Notation: p and
+P are the precisions of a format and of a carrier, q and Q the exponents of their smallest subnormals.
+"""
 
 from __future__ import annotations
 
-from floatsim.accumulation import ProductLeaf
 from floatsim.formats import BF16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Attributes, Rounding
-from floatsim.formats.value_sets import Terms, quantum
+from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
-    "FARTHEST", "add_exactly", "can_round", "exact_products", "holds", "infinite", "is_narrow", "is_narrow_packed",
-    "nearest_does", "on_grid", "products_do",
+    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "nearest_then_nearest", "on_grid",
+    "packed_float32_rounds_once", "product_rounds_once",    "products_are_not_rounded", "rounds_by_addition",
+    "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
 ]  # fmt: skip
 
+FLOAT64_EXPONENTS = 900
+"""Largest magnitude of exponents that the float64 kernels take. Their constants are at most 2**60 times larger or
+smaller than the numbers they round, so that they stay inside float64's normal range, 2**-1022 to 2**1023."""
 
-def holds(fmt: FloatFormat, terms: Terms) -> bool:
-    """Whether all terms are numbers of the format."""
-    return on_grid(fmt, terms) and terms.highest <= fmt.emax
+
+def double_rounding_is_innocuous(fmt: FloatFormat, carrier: FloatFormat = FP32) -> bool:
+    """Return whether a sum or a product of two values of a format may be rounded to the carrier first, ties to even.
+
+    Hypothesis: 2 p + 2 <= P. Claim: rounding to P bits, then to p bits, equals rounding to p bits. Below 2**emin sums
+    of two values are exact.
+    Source: S. A. Figueroa, "When is double rounding innocuous?", ACM SIGNUM Newsletter 30(3), 1995, theorem for +, *.
+    Test: tests/emulator/test_proofs.py::test_double_rounding; paths-double_rounding_is_innocuous.
+    """
+    return 2 * fmt.precision + 2 <= carrier.precision
 
 
-def on_grid(fmt: FloatFormat, terms: Terms) -> bool:
-    """Whether all terms are numbers of the format, but for its range."""
+def rounds_by_addition(fmt: FloatFormat, carrier: FloatFormat = FP32) -> bool:
+    """Return whether (x + C) - C with C = 2**(e + P - p) rounds a carrier value x of exponent e to the format.
+
+    Hypothesis: p < P, every finite value of the format is one of the carrier's, and C is a carrier number for every e
+    up to emax + 1. Claim: x + C lies in the binade of C, whose quantum is that of p bits at exponent e, in each
+    direction of the hardware. For p = P there is no such C: x + 2**e may lie in the binade above.
+    Source: T. J. Dekker, "A floating-point technique for extending the available precision", 1971, section 5.
+    Test: tests/emulator/test_proofs.py::test_rounding_by_addition; paths-rounds_by_addition.
+    """
+    return (
+        fmt.precision < carrier.precision
+        and contains(carrier, fmt, specials=False)
+        and fmt.emax + 1 + carrier.precision - fmt.precision <= carrier.emax
+    )
+
+
+def products_are_not_rounded(product: FloatFormat | None, terms: TermRange) -> bool:
+    """Return whether the terms of a sum enter exactly, because none is rounded or because rounding changes none.
+
+    Hypothesis: there is no product format, the terms are values, or every product (infinite, NaN and -0 too) is a value
+    of the product format. Without the specials an infinite product would stay infinite where it has to become max.
+    Test: tests/emulator/test_proofs.py::test_exact_products; paths-products_are_not_rounded.
+    """
+    return product is None or terms.b is None or contains(product, terms)
+
+
+def product_rounds_once(terms: TermRange, fmt: FloatFormat) -> bool:
+    """Return whether a product rounded to float32, ties to even, and then to the format is rounded once.
+
+    Hypothesis: the product's bits fit float32's precision, and one of: products are multiples of float32's quantum; the
+    format's smallest midpoint is a normal float32, so that what float32 cannot hold is below it; products have at most
+    16 bits and q >= BF16's, where those of at least the smallest midpoint, 2**-134, are multiples of 2**-149.
+    Claim: the product is exact in float32, or both roundings give the same zero, smallest number or overflow.
+    Test: tests/emulator/test_proofs.py::test_products_in_float32; paths-product_rounds_once.
+    """
+    exact = terms.lowest >= quantum(FP32)
+    lost = quantum(fmt) - 1 >= FP32.emin
+    short = terms.precision <= 16 and quantum(fmt) >= quantum(BF16)
+    return terms.precision <= FP32.precision and (exact or lost or short)
+
+
+def on_grid(fmt: FloatFormat, terms: TermRange) -> bool:
+    """Return whether finite terms are numbers of the format, its range aside."""
     return terms.precision <= fmt.precision and terms.lowest >= quantum(fmt)
 
 
-def add_exactly(terms: Terms) -> bool:
-    """Whether float32 holds the sum of two terms."""
-    return terms.highest + 2 - terms.lowest <= FP32.precision
+def sums_are_exact(terms: TermRange, carrier: FloatFormat = FP32) -> bool:
+    """Return whether the carrier holds the sum of every two terms, each a carrier number.
+
+    Hypothesis: the sum's largest bit and the terms' lowest bit are fewer than P apart. A sum beyond the carrier's range
+    overflows there as in every format inside it.
+    Test: paths-sums_are_exact.
+    """
+    return terms.highest + 2 - terms.lowest <= carrier.precision
 
 
-def products_do(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat) -> bool:
-    """Whether a product rounded to float32, if it is not exact there, still rounds to the same accumulator code."""
-    bits = a.precision + b.precision
-    exact = quantum(a) + quantum(b) >= quantum(FP32)
-    lost = quantum(accumulator) - 1 >= FP32.emin  # what float32 cannot hold is less than half a quantum
-    # 16 bits and at least half of BF16's quantum, 2**-134: a multiple of float32's 2**-149; below that, it is lost
-    short = bits <= 16 and quantum(accumulator) >= quantum(BF16)
-    return bits <= FP32.precision and (exact or lost or short)
+def sums_with_terms_round_once(fmt: FloatFormat, terms: TermRange, both_terms: bool) -> bool:
+    """Return whether sums of a value of the format and an exact term may be rounded to float32 first, ties to even.
+
+    Hypothesis: 2 p + 2 <= 24, terms are float32 numbers of at most p bits; if a sum may be of two terms (`both_terms`),
+    they lie on the format's grid or their sums are exact in float32.
+    Claim: the second rounding is innocuous. Above 2**emin this is Figueroa's theorem. Below it, a midpoint of the
+    subnormals plus or minus a value of the format has at most 2 p + 1 bits and is exact; a smaller term stays away from
+    midpoints. Of two terms off the grid one may be a midpoint and the other too small for float32 beside it.
+    Test: tests/emulator/test_float32.py::test_two_terms_beside_a_midpoint_of_the_subnormals;
+    paths-sums_with_terms_round_once.
+    """
+    return (
+        double_rounding_is_innocuous(fmt)
+        and terms.precision <= fmt.precision
+        and contains(FP32, terms, specials=False)
+        and (not both_terms or on_grid(fmt, terms) or sums_are_exact(terms))
+    )
 
 
-def exact_products(leaf: ProductLeaf, terms: Terms) -> bool:
-    """Whether terms enter as they are: they are not rounded, or their rounding changes none."""
-    fmt = leaf.product
-    return terms.b is None or fmt is None or (holds(fmt, terms) and fmt.has_signed_zero)
+def terms_fit_float64(terms: TermRange) -> bool:
+    """Return whether every finite term is a float64 number with room for the constants of the float64 kernels.
+
+    Test: paths-terms_fit_float64.
+    """
+    return terms.precision <= FP64.precision and terms.lowest >= quantum(FP64) and terms.highest <= FLOAT64_EXPONENTS
 
 
-FARTHEST = 900
-"""Exponents up to which float64 has room for the constants of rounding."""
+def rounds_in_float64(fmt: FloatFormat, how: Attributes) -> bool:
+    """Return whether the float64 kernels round a sum, taken to odd or toward zero in 53 bits, to the format.
 
-
-def can_round(fmt: FloatFormat, how: Attributes) -> bool:
-    """Whether the kernels round to this format so."""
+    Hypothesis: p <= 50 (20 for stochastic rounding: 32 random bits below p), exponents up to 900, NaN exists, neither
+    DAZ nor FTZ. Claim: rounding to odd in 53 bits, then in any way to 51 bits or fewer, is rounding once; so is a
+    directed rounding after the same direction, and a stochastic one whose 32 bits are all kept.
+    Source: S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
+    rounding to odd", IEEE Trans. Computers 57(4), 2008, theorem 1.
+    Test: tests/emulator/test_float64.py; paths-rounds_in_float64.
+    """
     stochastic = how.rounding is Rounding.STOCHASTIC
     return (
         not (how.daz or how.ftz)
         and fmt.has_nan
         and fmt.precision <= (20 if stochastic else 50)
         and how.random_bits <= (32 if stochastic else 64)
-        and quantum(fmt) >= -FARTHEST
-        and fmt.emax <= FARTHEST
+        and quantum(fmt) >= -FLOAT64_EXPONENTS
+        and fmt.emax <= FLOAT64_EXPONENTS
     )
 
 
-def nearest_does(fmt: FloatFormat, terms: Terms, both_terms: bool) -> bool:
-    """Whether sums may be rounded to nearest in float64 before they are to the format; of two terms, too, if told so.
+def nearest_then_nearest(fmt: FloatFormat, terms: TermRange, both_terms: bool) -> bool:
+    """Return whether float64 sums may be rounded to nearest before they are rounded to the format.
 
-    Let x = s + t be inexact in 53 bits, s of the format (p bits), t a term of P bits, and P + p <= 50. Then the smaller
-    one's last bit is far below the larger one's first. If s is the larger, |t| is less than an eighth of its quantum:
-    x and its rounding to 53 bits have s for nearest. If t is, only a tie can go wrong, a midpoint m = t of the format's
-    grid, for every other midpoint is more than |s| away: x is beside m, and rounded to 53 bits it is m if |s| is at
-    most 2**(e(t) - 53). But t is no midpoint if P <= p, and s is larger if the least quantum is; where t is beyond
-    emax, the sum overflows either way. This holds for both kinds of ties.
+    `both_terms`: a sum may be of two terms, not only of a value of the format and a term.
 
-    Of two terms on the format's grid, P <= p, neither is a midpoint.
+    Hypothesis: sums are exact in float64; or, for terms of B bits, B + p <= 50 and p <= 25, and a term cannot be a
+    midpoint of the format beside a value too small for float64: B <= p, or q above e(term) - 53 for every term. Two
+    terms have to lie on the format's grid.
+    Claim: with x = s + t inexact in 53 bits, the last bit of the smaller lies far below the first bit of the larger.
+    If s is the larger, |t| is less than an eighth of its quantum, and x and its rounding have s for nearest. If t is
+    the larger, only a tie can go wrong: a midpoint m = t, because other midpoints are more than |s| away. x, rounded
+    to 53 bits, is m only if |s| <= 2**(e(t) - 53). t is no midpoint if B <= p; s is larger if 2**q is. Beyond emax
+    the sum overflows either way. This holds for both kinds of ties.
+    Test: tests/emulator/test_float64.py::test_nearest_then_nearest; paths-nearest_then_nearest.
     """
     p, bits, least = fmt.precision, terms.precision, quantum(fmt)
     lowest, highest = min(least, terms.lowest), max(fmt.emax + 1, terms.highest)
     if highest + 2 - lowest <= FP64.precision:
-        return True  # the sums are exact
+        return True
     if bits + p > 50 or p > 25:
         return False
     if both_terms:
-        return bits <= p and terms.lowest >= least
+        return on_grid(fmt, terms)
     return bits <= p or least > min(terms.highest, fmt.emax) - FP64.precision
 
 
-def infinite(terms: Terms) -> bool:
-    return any(factor is not None and factor.has_infinity for factor in terms)
+def packed_float32_rounds_once(fmt: FloatFormat) -> bool:
+    """Return whether + - * / and sqrt of two values of a format may be rounded to float32 first, ties to even.
 
-
-def is_narrow_packed(fmt: FloatFormat) -> bool:
-    """Whether float32 holds sums, products and quotients of the format well enough to round them once more."""
-    lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1
+    Hypothesis: 2 p + 2 <= 24, products and quotients of the largest and smallest numbers are normal float32 numbers,
+    the format has -0, and the scale between its exponents and float32's, and its inverse, are float32 numbers.
+    Claim: the second rounding is innocuous, below 2**emin too: no result is subnormal in float32.
+    Source: Figueroa (see `double_rounding_is_innocuous`), for + - * / and sqrt.
+    Test: tests/emulator/test_shortcuts.py; `python -m tests.exhaustive 'pairs-*'`.
+    """
+    lowest, highest = quantum(fmt), fmt.emax + 1
     return (
-        2 * fmt.precision + 2 <= FP32.precision
+        double_rounding_is_innocuous(fmt)
         and min(2 * lowest, lowest - highest) >= FP32.emin
         and max(2 * highest, highest - lowest) <= FP32.emax
-        and fmt.emin <= 0  # the scale between the exponents, and its inverse, are float32 numbers
+        and fmt.emin <= 0
         and fmt.has_signed_zero
         and not fmt.is_scale
     )
 
 
-def is_narrow(fmt: FloatFormat) -> bool:
-    """Whether sums and products of the format, rounded to float32, are rounded right once more, and by addition."""
+def counted_in_float32(fmt: FloatFormat) -> bool:
+    """Return whether the counting kernels round sums and products of a format from float32, ties to even.
+
+    Hypothesis: 2 p + 2 <= 24, rounding is by addition, the smallest midpoint is a normal float32, NaN and -0 exist.
+    Claim: double rounding is innocuous, and each event is decided by the float32 result.
+    Test: tests/emulator/test_counting.py; paths-counted_in_float32.
+    """
     return (
-        2 * fmt.precision + 2 <= FP32.precision
-        and fmt.emin - fmt.trailing_bits - 1 >= FP32.emin
-        and fmt.emax + 1 + FP32.precision - fmt.precision <= FP32.emax
+        double_rounding_is_innocuous(fmt)
+        and rounds_by_addition(fmt)
+        and quantum(fmt) - 1 >= FP32.emin
         and fmt.has_signed_zero
         and fmt.has_nan
         and not fmt.is_scale

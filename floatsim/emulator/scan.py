@@ -9,12 +9,12 @@ import numpy as np
 from floatsim_kernels.reduce import scan as loops
 
 from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled, trees
-from floatsim.emulator.accumulate import FIRST_EVENTS, NEVER
-from floatsim.emulator.dispatch import vector as vectors
-from floatsim.emulator.params import format_row, manner_row
+from floatsim.emulator.dispatch import vector
+from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
+from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.call import Manner
-from floatsim.reference import split_seed
+from floatsim.reference.random import Site, split_seed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +24,6 @@ __all__ = ["Scanned", "multiply_all", "running_sums"]
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
 Operand: TypeAlias = "tuple[Codes, FloatFormat]"
-
-LAST, SEED = 2, 4
-"""Seeds of a start value multiplied last, and of its rounding if it comes first: see `reference.split_seed`."""
 
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
 _MASK = (1 << 64) - 1
@@ -65,15 +62,15 @@ def running_sums(
     codes: Codes, fmt: FloatFormat, how: Sequential | Kahan | Neumaier, manner: Manner, wanted: frozenset[str]
 ) -> Scanned:
     """Sums of the first 1, 2, ... of the rows of codes, (K, columns), each as `accumulate` gives it."""
-    if not wanted and isinstance(how, Sequential):
-        fast = vectors.running_sums(how, np.ascontiguousarray(codes), fmt, manner.attributes)
-        if fast is not None:
-            return Scanned(fast, {}, {})
+    fast = not wanted and isinstance(how, Sequential)
+    if fast and vector.running_sums_refusal(how, fmt, manner.attributes) is None:
+        return Scanned(vector.running_sums(how, np.ascontiguousarray(codes), fmt), {}, {})
     attributes, _ = settled(how, manner.attributes)
     out, events = np.zeros(codes.shape, np.uint64), _Events(bool(wanted), codes.shape[1])
     loops.running_sums(
-        loops.PASSES[_PASSES[type(how)]], isinstance(how, Kahan), codes.astype(np.uint64), format_row(fmt), out,
-        format_row(how.format), manner_row(attributes), np.uint64(manner.seed & _MASK), events.counts, events.first,
+        loops.PASSES[_PASSES[type(how)]], isinstance(how, Kahan), codes.astype(np.uint64), format_params(fmt), out,
+        format_params(how.format), rounding_params(attributes), np.uint64(manner.seed & _MASK), events.counts,
+        events.first,
     )  # fmt: skip
     return events.scanned("sum", out.astype(how.format.code_dtype))
 
@@ -96,14 +93,14 @@ class _Products:
         return _Events(self.wanted, self.columns)
 
     def _common(self, seed: int, events: _Events) -> tuple[Any, ...]:
-        manner = format_row(self.format), manner_row(self.manner.attributes)
+        manner = format_params(self.format), rounding_params(self.manner.attributes)
         return *manner, np.uint64(seed & _MASK), self.base, events.counts, events.first
 
     def chain(self, start: Operand, x: Operand, seed: int, after: int | None = None) -> Operand:
         """start and the rows of x, one after the other; `after`: the k of all its events."""
         out, events = np.zeros((1, self.columns), np.uint64), self.events if after is None else self._new_events()
         loops.running_products(
-            _wide(x), format_row(x[1]), _wide(start), format_row(start[1]), out, *self._common(seed, events)
+            _wide(x), format_params(x[1]), _wide(start), format_params(start[1]), out, *self._common(seed, events)
         )
         if after is not None:
             self.events.add(events, after)
@@ -111,8 +108,7 @@ class _Products:
 
     def tree(self, name: str, x: Operand, seed: int) -> Operand:
         out, program = np.zeros((1, self.columns), np.uint64), trees.program(name, len(x[0]))
-        depth = int(np.cumsum(1 - program.merges.astype(np.int64)).max() + program.merges.max())
-        rows = format_row(x[1]), program.order, program.merges, depth, format_row(FP32)
+        rows = format_params(x[1]), program.order, program.merges, trees.stack_depth(program), format_params(FP32)
         loops.tree_products(_wide(x), *rows, out, *self._common(seed, self.events))
         return out, self.format
 
@@ -137,10 +133,10 @@ def multiply_all(
     if not len(codes) and start is None:
         result = _Products(how.format, products.manner, False, columns, base).chain(one, one, 0)
     elif isinstance(how, Sequential) or not len(codes):
-        first = one if start is None else products.chain(one, start, split_seed(manner.seed, SEED))
+        first = one if start is None else products.chain(one, start, split_seed(manner.seed, Site.START))
         result = products.chain(first, x, manner.seed) if len(codes) else first
     else:
         result = products.tree(how.tree, x, manner.seed)
         if start is not None:
-            result = products.chain(result, start, split_seed(manner.seed, LAST), after=len(codes) - 1)
+            result = products.chain(result, start, split_seed(manner.seed, Site.LAST), after=len(codes) - 1)
     return products.events.scanned("product", result[0][0].astype(how.format.code_dtype))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
-from floatsim.emulator.dispatch import tensorcore_float32 as floats
-from floatsim.emulator.dispatch import tensorcore_float64 as doubles
-from floatsim.emulator.params import format_row, manner_row
+from floatsim.emulator.params import format_params, rounding_params
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
 from floatsim.formats.rounding import Attributes
 from floatsim.tensorcore.instructions import (
@@ -44,7 +43,7 @@ class Record(NamedTuple):
 
 
 def accumulate(
-    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices,
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, kernels: ModuleType | None = None,
     scales: BlockScales | None = None, record: Record | None = None,
 ) -> None:  # fmt: skip
     """Sums of products over each range of k, as the instruction gives them.
@@ -59,13 +58,14 @@ def accumulate(
         Codes of the row's output format, of its own dtype or as uint64, the accumulators: c on entry, D on exit.
     ranges : (ranges, 2 or 3)
         start and stop of each; if there is a step, it is 1. The instructions of a range begin at its start.
+    kernels : module, optional
+        The fast kernels, which bail out of what is not for them; None for the integer kernels.
     scales : BlockScales, optional
         For an instruction that takes them. Ranges must start on a multiple of `every` then.
     record : Record, optional
         Filled in where given.
     """
     ranges = np.ascontiguousarray(ranges)
-    kernels = next((module for module in (floats, doubles) if module.can_do(row)), None) if record is None else None
     if kernels is None:
         wide = out.astype(np.uint64)
         _in_integers(row, a, b, wide, ranges, scales, record)
@@ -102,13 +102,13 @@ def _in_integers(
         record = Record(np.zeros(terms, np.int64), np.zeros((2, 256), np.int64), np.zeros((0, 0, 0, 0), np.int64))
     left, right = as_read(row, a), as_read(row, b)
     common = ranges, *record
-    fd = format_row(row.output)
+    fd = format_params(row.output)
     model = row.model
     bits = left[1].trailing_bits + right[1].trailing_bits
     match model:
         case FmaChain() | ExactBlocks() | FlushedTree():
             kind, manner = _IEEE[type(model)]
-            operands = left[0], format_row(left[1]), right[0], format_row(right[1])
+            operands = left[0], format_params(left[1]), right[0], format_params(right[1])
             integers.ieee(kind, *operands, out, _model_row(row, 0, 0), fd, manner, *common)
         case LateAccumulator():
             integers.late(*decoded(left), *decoded(right), out, _model_row(row, bits, 0), fd, _TO_EVEN, *common)
@@ -125,16 +125,16 @@ def _in_integers(
                     assert scales.of.every == row.block
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
                     of_groups = [*of_rows, *of_columns]
-            rows = _model_row(row, bits, scale_bits), format_row(block.grid), fd
-            manner = manner_row(Attributes(block.rounding))
+            rows = _model_row(row, bits, scale_bits), format_params(block.grid), fd
+            manner = rounding_params(Attributes(block.rounding))
             integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
 
 
-_TO_EVEN = manner_row(Attributes())
+_TO_EVEN = rounding_params(Attributes())
 _IEEE = {
     FmaChain: (integers.CHAIN, _TO_EVEN),
     ExactBlocks: (integers.EXACT, _TO_EVEN),
-    FlushedTree: (integers.FLUSHED_TREE, manner_row(Attributes(ftz=True))),
+    FlushedTree: (integers.FLUSHED_TREE, rounding_params(Attributes(ftz=True))),
 }
 _NO_SCALES = np.zeros((0, 0, 0), np.int64)
 

@@ -8,8 +8,8 @@ import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
 from floatsim.emulator import elementwise as elements
-from floatsim.emulator.params import format_row
-from floatsim.emulator.unpack import widen
+from floatsim.emulator.params import format_params
+from floatsim.emulator.unpack import unpack
 from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
@@ -42,8 +42,8 @@ class BlockScales(NamedTuple):
     b: Codes
     of: Scales
 
-    def turned(self) -> BlockScales:
-        """Those of b.T @ a.T."""
+    def transposed(self) -> BlockScales:
+        """Return the scales of b.T @ a.T."""
         return BlockScales(np.swapaxes(self.b, 1, 2), np.swapaxes(self.a, 1, 2), self.of)
 
 
@@ -51,7 +51,7 @@ def floats_of(x: Matrix) -> NDArray[np.float32]:
     """Its values, C-contiguous."""
     known = x.floats
     if known is None:
-        known = widen(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
+        known = unpack(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
     return np.ascontiguousarray(known)
 
 
@@ -78,7 +78,7 @@ def decoded(operand: tuple[Codes, FloatFormat]) -> tuple[Indices, Indices]:
     codes, fmt = operand
     stack = codes.astype(np.uint64, copy=False).reshape(-1, *codes.shape[-2:])
     significands, exponents = np.empty(stack.shape, np.int64), np.empty(stack.shape, np.int64)
-    integers.significands(stack, format_row(fmt), significands, exponents)
+    integers.significands(stack, format_params(fmt), significands, exponents)
     return significands.reshape(codes.shape), exponents.reshape(codes.shape)
 
 

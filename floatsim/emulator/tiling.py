@@ -1,24 +1,29 @@
-"""How a result is cut into tiles, and the memory that a tile takes."""
+"""How results are cut into tiles, and the scratch memory that the tiles of a thread share."""
 
 from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
-from floatsim.emulator.operands import Tile
-from floatsim.emulator.types import Codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FAST_TILE", "GENERAL_TILE", "MEMORY", "RECORDED_TILE", "WORTH_THREADS", "lies_better_turned", "tiles_of"]
+__all__ = ["LANES", "MEMORY", "WORTH_THREADS", "Tile", "by_vectors", "tile_work", "tiles"]
+
+
+class Tile(NamedTuple):
+    """A piece of the result: matrices, rows and columns; contiguous in the result's memory."""
+
+    batch: slice
+    rows: slice
+    columns: slice
 
 
 class _Memory(threading.local):
-    """A thread's room for partial results, taken again by the next tile: new memory costs as much as sums."""
+    """A thread's memory for partial results, reused by its next tile: new memory costs as much as the sums."""
 
     _MOST = 1 << 23  # bytes of a block worth keeping
 
@@ -27,9 +32,11 @@ class _Memory(threading.local):
         self._taken = 0
 
     def clear(self) -> None:
+        """Start a tile: all blocks can be taken again."""
         self._taken = 0
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return uninitialised memory until the next `clear`."""
         size = math.prod(shape) * dtype.itemsize
         if size > self._MOST:
             return np.empty(shape, dtype)
@@ -43,17 +50,49 @@ class _Memory(threading.local):
 
 
 MEMORY = _Memory()
-FAST_TILE, RECORDED_TILE, GENERAL_TILE = 1 << 26, 1 << 24, 1 << 21  # multiply-adds: some tens of milliseconds
-_PARTIAL_VALUES = 1 << 19  # values of partial results that a tile may hold: they should stay in the cache
+
+_FAST_TILE, _COUNTING_TILE, _INTEGER_TILE = 1 << 26, 1 << 24, 1 << 21
+"""Multiply-adds of a tile: some tens of milliseconds by fast kernels, by counting ones, and by integer ones."""
+_PARTIAL_VALUES = 1 << 19  # values of partial results in a tile: 4 MB of float64, which stay in the caches
+WORTH_THREADS = 1 << 24
+"""Multiply-adds from which a second thread pays."""
+LANES = 16
+"""float32 numbers in a vector register of 512 bits."""
+_FEW, _LONG = 4, 256  # results, and terms of each, from which kernels for single vectors pay
+_LONG_ROW = 32  # terms of a result, together in memory, from which they pay for any number of results
 
 
-def tiles_of(shape: tuple[int, int, int], depth: int, parts: int, work: int, threads: int) -> list[Tile]:
-    """The result in pieces of at most `work` multiply-adds, where rows can be cut so; each contiguous."""
+def tile_work(fast: bool, record: bool) -> int:
+    """Return the multiply-adds of a tile."""
+    if not fast:
+        return _INTEGER_TILE
+    return _COUNTING_TILE if record else _FAST_TILE
+
+
+def by_vectors(results: int, depth: int, together: bool) -> bool:
+    """Return whether kernels for single vectors pay; `together`: the terms of each result lie together in memory."""
+    return (results <= _FEW and depth >= _LONG) or (together and depth >= _LONG_ROW)
+
+
+def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, threads: int) -> list[Tile]:
+    """Return contiguous tiles of a result (batch, M, N).
+
+    Parameters
+    ----------
+    depth : int
+        Terms of each element.
+    partials : int
+        Partial results that an element needs at the same time.
+    work : int
+        Multiply-adds of a tile at most, where rows can be cut that small.
+    threads : int
+        Large results are cut into at least four tiles for each.
+    """
     batch, rows, columns = shape
-    per_cell = max(depth, 1)
-    cells = max(1, min(work // per_cell, max(_PARTIAL_VALUES // parts, 1)))
-    if threads > 1 and batch * rows * columns * per_cell > WORTH_THREADS:
-        cells = min(cells, -(-batch * rows * columns // (4 * threads)))
+    total, per_cell = batch * rows * columns, max(depth, 1)
+    cells = max(1, min(work // per_cell, max(_PARTIAL_VALUES // partials, 1)))
+    if threads > 1 and total * per_cell > WORTH_THREADS:
+        cells = min(cells, -(-total // (4 * threads)))
     if rows * columns <= cells:
         every = max(1, cells // max(1, rows * columns))
         return [
@@ -61,26 +100,14 @@ def tiles_of(shape: tuple[int, int, int], depth: int, parts: int, work: int, thr
         ]
     found = []
     for n in range(batch):
+        matrix = slice(n, n + 1)
         if columns <= cells:
             every = cells // columns
-            found += [
-                Tile(slice(n, n + 1), slice(i, min(i + every, rows)), slice(0, columns)) for i in range(0, rows, every)
-            ]
+            found += [Tile(matrix, slice(i, min(i + every, rows)), slice(0, columns)) for i in range(0, rows, every)]
         else:
             found += [
-                Tile(slice(n, n + 1), slice(i, i + 1), slice(j, min(j + cells, columns)))
+                Tile(matrix, slice(i, i + 1), slice(j, min(j + cells, columns)))
                 for i in range(rows)
                 for j in range(0, columns, cells)
             ]
     return found
-
-
-WORTH_THREADS = 1 << 24
-_LANES = 16  # of a vector register
-
-
-def lies_better_turned(a: Codes, b: Codes) -> bool:
-    """Whether rows of b.T @ a.T, which has the same bits, fill a vector register's lanes and those of a @ b do not."""
-    columns: int = b.shape[2]
-    rows: int = a.shape[1]
-    return columns < min(_LANES, rows)

@@ -1,4 +1,4 @@
-"""What a leaf's terms are, and what a fast kernel for it is: the vocabulary of the modules that choose kernels."""
+"""Which values a format has, and which values the terms of a sum may have: subset tests on exact integers."""
 
 from __future__ import annotations
 
@@ -6,49 +6,113 @@ from typing import NamedTuple
 
 from floatsim.formats.format import FloatFormat
 
-__all__ = ["Terms", "embeds", "holds", "quantum"]
+__all__ = ["TermRange", "contains", "quantum"]
 
 
 def quantum(fmt: FloatFormat) -> int:
-    """Exponent of the quantum of the subnormals."""
+    """Return the exponent of the smallest subnormal: every finite value is a multiple of 2**quantum.
+
+    >>> import floatsim as fs
+    >>> quantum(fs.FP16)
+    -24
+    """
     return fmt.emin - fmt.trailing_bits
 
 
-def embeds(fmt: FloatFormat, carrier: FloatFormat) -> bool:
-    """Whether every finite value of a format is one of the carrier's."""
-    return fmt.precision <= carrier.precision and quantum(fmt) >= quantum(carrier) and fmt.emax <= carrier.emax
+def _largest(fmt: FloatFormat) -> tuple[int, int]:
+    """Return (significand, exponent) of the largest finite number: significand * 2**exponent."""
+    trailing = fmt.max_code & ((1 << fmt.trailing_bits) - 1)
+    return (1 << fmt.trailing_bits) + trailing, fmt.emax - fmt.trailing_bits
 
 
-class Terms(NamedTuple):
-    """The exact terms of a sum: products of a format by another, or values of one."""
+class TermRange(NamedTuple):
+    """The possible terms of a sum: the exact products of values of `a` and `b`, or without `b` the values of `a`.
+
+    >>> import floatsim as fs
+    >>> products = TermRange(fs.E5M2, fs.E5M2)
+    >>> products.precision, products.lowest, products.highest
+    (6, -32, 31)
+    """
 
     a: FloatFormat
     b: FloatFormat | None = None
 
     @property
+    def factors(self) -> tuple[FloatFormat, ...]:
+        """The operands' formats."""
+        return (self.a,) if self.b is None else (self.a, self.b)
+
+    @property
     def precision(self) -> int:
-        """How many bits a term has at most."""
-        return self.a.precision + (self.b.precision if self.b else 0)
+        """The largest number of significand bits of a term."""
+        return sum(factor.precision for factor in self.factors)
 
     @property
     def lowest(self) -> int:
-        """Every term is a multiple of 2**lowest."""
-        return quantum(self.a) + (quantum(self.b) if self.b else 0)
+        """Every finite term is a multiple of 2**lowest."""
+        return sum(quantum(factor) for factor in self.factors)
 
     @property
     def highest(self) -> int:
         """Every finite term is below 2**(highest + 1)."""
-        return self.a.emax + (self.b.emax + 1 if self.b else 0)
+        return sum(factor.emax + 1 for factor in self.factors) - 1
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """(significand, exponent) of the largest finite term."""
+        significand, exponent = _largest(self.a)
+        if self.b is not None:
+            factor, more = _largest(self.b)
+            significand, exponent = significand * factor, exponent + more
+        return significand, exponent
+
+    @property
+    def has_infinity(self) -> bool:
+        """Whether a term can be infinite."""
+        return any(factor.has_infinity for factor in self.factors)
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a term can be NaN: an operand's, or infinity times zero."""
+        return any(factor.has_nan for factor in self.factors)
+
+    @property
+    def has_negative_zero(self) -> bool:
+        """Whether a term can be -0. A product can, even of formats without it: -1 * 0."""
+        return self.b is not None or self.a.has_signed_zero
 
 
-def holds(carrier: FloatFormat, fmt: FloatFormat) -> bool:
-    """Whether every value of `fmt`, its specials included, is a value of `carrier`."""
+def contains(outer: FloatFormat, inner: FloatFormat | TermRange, specials: bool = True) -> bool:
+    """Return whether every value of `inner` is a value of `outer`.
+
+    Parameters
+    ----------
+    outer : FloatFormat
+    inner : FloatFormat or TermRange
+        A format, or the terms of a sum.
+    specials : bool
+        Whether infinities, NaN and -0 count, too. Without them only finite magnitudes are compared.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> contains(fs.FP32, fs.TF32), contains(fs.FP16, fs.BF16), contains(fs.FP32, TermRange(fs.FP16, fs.FP16))
+    (True, False, True)
+    >>> contains(fs.E4M3, fs.E4M3IEEE), contains(fs.E4M3, fs.E4M3IEEE, specials=False)
+    (False, True)
+    """
+    terms = TermRange(inner) if isinstance(inner, FloatFormat) else inner
+    if terms.precision > outer.precision or terms.lowest < quantum(outer):
+        return False
+    (m, e), (most, limit) = terms.largest, _largest(outer)
+    low = min(e, limit)
+    if m << e - low > most << limit - low:
+        return False
+    if not specials:
+        return True
     return (
-        carrier.precision >= fmt.precision
-        and carrier.emin - carrier.trailing_bits <= fmt.emin - fmt.trailing_bits
-        and carrier.max >= fmt.max
-        and carrier.has_infinity >= fmt.has_infinity
-        and carrier.has_nan >= fmt.has_nan
-        and carrier.has_signed_zero >= fmt.has_signed_zero
-        and carrier.signed >= fmt.signed
+        outer.has_infinity >= terms.has_infinity
+        and outer.has_nan >= terms.has_nan
+        and outer.has_signed_zero >= terms.has_negative_zero
+        and outer.signed >= any(factor.signed for factor in terms.factors)
     )

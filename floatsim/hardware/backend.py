@@ -25,7 +25,7 @@ from floatsim.accumulation import (
     leaves,
     settled,
 )
-from floatsim.accumulation import partition as cuts
+from floatsim.accumulation.partition import partition
 from floatsim.arrays import events as recording
 from floatsim.emulator import elementwise as elements
 from floatsim.emulator.accumulate import Sums
@@ -34,7 +34,7 @@ from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes, FloatClass, Overflow, Rounding
-from floatsim.formats.value_sets import holds
+from floatsim.formats.value_sets import contains
 from floatsim.hardware.device import Device
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import find
@@ -88,7 +88,7 @@ def _widened(codes: Codes, source: FloatFormat, fmt: FloatFormat, what: str) -> 
     """The same numbers in another format, on the host; an error where that would round."""
     if source == fmt:
         return codes
-    if not holds(fmt, source):
+    if not contains(fmt, source):
         raise ValueError(f"{what} {source} where a card computes in {fmt}, which does not hold all of its numbers")
     return elements.convert(codes, source, fmt, _EXACT)[0]
 
@@ -112,9 +112,9 @@ def _operand(x: Operand, fmt: FloatFormat, name: str, how: Attributes) -> Codes:
         return codes
     if how.daz:
         why = "with daz=True, as what is subnormal in one is not in the other"
-    elif holds(fmt, source) or codes.size == 1:
+    elif contains(fmt, source) or codes.size == 1:
         same, events = elements.convert(codes, source, fmt, _EXACT)
-        if not events.any() or holds(fmt, source):
+        if not events.any() or contains(fmt, source):
             return same
         why = "which does not hold it"
     else:
@@ -203,16 +203,16 @@ class _Evaluation:
         assert isinstance(how, Blocked | SplitK | Strided)
         if isinstance(how, Blocked) and isinstance(how.inner, TensorCore) and self._is_promoted(how, terms, ranges):
             return self._matrix_unit(how.inner, terms, ranges, start, how.every)
-        plan = cuts.plan(how, ranges.tobytes())
-        inner = self.evaluate(how.inner, terms, plan.parts)
+        parts = partition(how, ranges.tobytes())
+        inner = self.evaluate(how.inner, terms, parts.parts)
         cells = (1, terms.shape[0] * terms.shape[1])
-        partials = np.ascontiguousarray(inner).reshape(len(plan.parts), cells[1])
+        partials = np.ascontiguousarray(inner).reshape(len(parts.parts), cells[1])
         values = _Terms(None, (partials, how.inner.result_format))
         first = None if start is None else (start[0].reshape(cells), start[1])
         if isinstance(how, Strided) and terms.length:
-            found = self._add_last(leaves(how)[-1], self.evaluate(how.outer, values, plan.groups), first)
+            found = self._add_last(leaves(how)[-1], self.evaluate(how.outer, values, parts.groups), first)
         else:
-            found = self.evaluate(how.outer, values, plan.groups, first)
+            found = self.evaluate(how.outer, values, parts.groups, first)
         return found.reshape(len(ranges), *terms.shape)
 
     # -- leaves ------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class _Evaluation:
 
     def _rounded(self, x: Operand, fmt: FloatFormat, how: Attributes) -> Codes:
         codes, source = np.ascontiguousarray(x[0]), x[1]
-        if holds(fmt, source) and not (how.daz or how.ftz):
+        if contains(fmt, source) and not (how.daz or how.ftz):
             return _widened(codes, source, fmt, "c is")
         return _canonical(self.device.convert(codes, source, fmt, how), fmt)
 

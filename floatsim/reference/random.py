@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,37 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GOLDEN", "MIX", "draw", "draw_key", "draw_word", "draws", "split_seed"]
+__all__ = ["GOLDEN", "MIX", "Site", "draw", "draw_key", "draw_word", "draws", "split_seed", "split_seeds"]
+
+
+class Site(enum.IntEnum):
+    """What draws besides the terms of a leaf: each rounding site splits the call's seed by its number.
+
+    Two sites with one number would draw the same random bits for different roundings, which is a bias.
+    """
+
+    RESULT = 1
+    """The conversion of a sum to the result's format."""
+    LAST = 2
+    """The addition of c after the sum."""
+    OUTER = 3
+    """The outer accumulation of a composite."""
+    START = 4
+    """c, where the sum starts."""
+    ALPHA = 5
+    """alpha * acc."""
+    BETA = 6
+    """beta * c."""
+    SCALED_SUM = 7
+    """alpha * acc + beta * c."""
+    MEAN = 8
+    """The mean of a variance."""
+    QUOTIENT = 9
+    """A sum divided by the number of its terms."""
+    DIFFERENCES = 10
+    """The differences from the mean."""
+    PARTS = 16
+    """The first part of a composite; part n has the number 16 + n."""
 
 
 _M32, _M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -29,6 +60,20 @@ MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 def split_seed(seed: int, n: int) -> int:
     """The n-th output of SplitMix64 seeded with `seed`."""
     return _mix64(seed + n * GOLDEN & _M64)
+
+
+def split_seeds(seeds: NDArray[np.uint64], n: NDArray[np.int64] | int) -> NDArray[np.uint64]:
+    """Return `split_seed` of every element.
+
+    >>> split_seeds(np.array([7], np.uint64), 3).item() == split_seed(7, 3)
+    True
+    """
+    with np.errstate(over="ignore"):
+        z = seeds + np.asarray(n).astype(np.uint64) * np.uint64(GOLDEN)
+        for shift, factor in zip((30, 27), MIX, strict=True):
+            z = (z ^ z >> np.uint64(shift)) * np.uint64(factor)
+    split: NDArray[np.uint64] = z ^ z >> np.uint64(31)
+    return split
 
 
 def draw_key(seed: int, site: int, block: int) -> int:

@@ -44,7 +44,7 @@ from floatsim.accumulation import (
 from floatsim.formats import FloatFormat
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Attributes, Rounding
-from floatsim.reference.random import draw, split_seed
+from floatsim.reference.random import Site, draw, split_seed
 from floatsim.reference.scalar import Kind, Number, Result, add, compare, decode, exact_dot, fma, multiply
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import TwoHalves
@@ -53,9 +53,6 @@ __all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulat
 
 NAN = 8
 """A NaN where the accumulator was none. In sums it has the bit of DIVIDE_BY_ZERO, which cannot happen there."""
-
-# Seeds split from a description's; matmul's conversion to the result's format has the first.
-_LAST, _OUTER, _SEED, _SCALED, _PARTS = 2, 3, 4, 5, 16
 
 EVENTS = {
     "invalid": INVALID, "nan": NAN, "overflow": OVERFLOW, "underflow": UNDERFLOW, "flushed": FLUSHED,
@@ -126,7 +123,7 @@ def scaled(
         return scaled(how, terms, manner, alpha, beta, index, None, scales)
     total = accumulate(how, terms, manner, index, None, scales)
     call = _Call(_NO_MANNER if isinstance(how, TensorCore) else manner.attributes, index)
-    first, second, third = (_Run(_outermost(how), split_seed(manner.seed, _SCALED + n), call) for n in range(3))
+    first, second, third = (_Run(_outermost(how), split_seed(manner.seed, Site.ALPHA + n), call) for n in range(3))
     result = first.round(multiply, alpha, Code(total.code, how.result_format), step=0, r=0)
     if c is not None:
         addend = second.round(multiply, beta, c, step=0, r=0)
@@ -145,7 +142,7 @@ def product(
     """
     call = _Call(manner.attributes, index)
     run = _Run(how, manner.seed, call)
-    seed, last = (replace(run, seed=split_seed(run.seed, number)) for number in (_SEED, _LAST))
+    seed, last = (replace(run, seed=split_seed(run.seed, number)) for number in (Site.START, Site.LAST))
     k = itertools.count()
     if not factors or isinstance(how, Sequential):
         acc: Operand = ONE
@@ -206,12 +203,12 @@ def _evaluate(how: Accumulation, terms: _Terms, seed: int, start: Operand | None
     assert isinstance(how, Strided | Blocked | SplitK)
     partials = []
     for t, part in enumerate(_parts(how, terms)):
-        value = _evaluate(how.inner, part, split_seed(seed, _PARTS + t), None, call)
+        value = _evaluate(how.inner, part, split_seed(seed, Site.PARTS + t), None, call)
         partials.append(_Term(value, None, _largest(part)))
     if isinstance(how, Strided) and start is not None and partials:
-        result = _evaluate(how.outer, partials, split_seed(seed, _OUTER), None, call)
+        result = _evaluate(how.outer, partials, split_seed(seed, Site.OUTER), None, call)
         return _add_last(_Run(_outermost(how), seed, call), result, terms, start)
-    return _evaluate(how.outer, partials, split_seed(seed, _OUTER), start, call)
+    return _evaluate(how.outer, partials, split_seed(seed, Site.OUTER), start, call)
 
 
 def _parts(how: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
@@ -316,7 +313,7 @@ class _Run:
         """The accumulator's first value: +0, or c, rounded to the format."""
         if start is None:
             return Code(0, self.leaf.format)
-        run = replace(self, seed=split_seed(self.seed, _SEED))
+        run = replace(self, seed=split_seed(self.seed, Site.START))
         return run.round(_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
 
 
@@ -333,7 +330,7 @@ def _product(a: Number, b: Number) -> Number:
 
 def _add_last(run: _Run, result: Code, terms: _Terms, start: Operand) -> Code:
     """The sum of all terms, and c after them."""
-    last = replace(run, seed=split_seed(run.seed, _LAST))
+    last = replace(run, seed=split_seed(run.seed, Site.LAST))
     return last.round(_onto, result, start, step=0, r=1, k=_largest(terms), old=result)
 
 

@@ -128,7 +128,8 @@ class Unit:
             of = BlockScales(scales.a[:, np.newaxis], scales.b[:, :, np.newaxis], self.scales)
         # a record asks for the kernels in integers, which take the batch at once
         record = Record(np.zeros(length, np.int64), np.zeros((2, 256), np.int64), np.zeros((0, 0, 0, 0), np.int64))
-        accumulate(self.row, Matrix(left, self.a), Matrix(right, self.b), out, np.array([[0, length]]), of, record)
+        operands = Matrix(left, self.a), Matrix(right, self.b)
+        accumulate(self.row, *operands, out, np.array([[0, length]]), None, of, record)
         return out.ravel().astype(self.output.code_dtype)
 
 

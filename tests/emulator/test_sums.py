@@ -14,7 +14,7 @@ from floatsim_kernels.gemm import integer as sums
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
 from floatsim.accumulation import ProductLeaf, trees
-from floatsim.emulator.params import format_row, manner_row
+from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
 from floatsim.reference import sums as reference_sums
@@ -48,18 +48,18 @@ def by_kernel(leaf, a, b, manner, ranges, index, start=None, values=False, recor
     first = np.full((len(sums.FIRST) if record else 0, *shape), NEVER, np.int64)
     seeds = np.full(len(ranges), manner.seed, np.uint64)
     tail = (seeds, index, np.arange(x.shape[2], dtype=np.int64), counts, first)
-    operands = (x, format_row(x_format), y, format_row(y_format), out, format_row(fmt), manner_row(how))
+    operands = (x, format_params(x_format), y, format_params(y_format), out, format_params(fmt), rounding_params(how))
     if isinstance(leaf, fs.Exact):
         formats = (x_format, y_format, *([start[1]] if start else []))
         weight = 2 * min(f.emin - f.precision for f in formats) - 256
         limbs = np.zeros((2 * max(f.emax for f in formats) + 40 - weight) // 32 + 6, np.int64)
         c, c_format = start or (np.empty((0, 0, 0), np.uint64), fmt)
-        sums.exact(*operands, ranges, *tail, limbs, weight, c, format_row(c_format))
+        sums.exact(*operands, ranges, *tail, limbs, weight, c, format_params(c_format))
     else:
         if start is not None and not isinstance(leaf, fs.Pairwise):
             out[:] = start[0]
         keep_exact = leaf.product is None or values
-        rows = (np.zeros(9, np.int64) if keep_exact else format_row(leaf.product), manner_row(products))
+        rows = (np.zeros(9, np.int64) if keep_exact else format_params(leaf.product), rounding_params(products))
         if isinstance(leaf, fs.Pairwise):
             lengths = [len(range(*map(int, row))) for row in ranges]
             programs = [trees.program(leaf.tree, n) for n in lengths]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from floatsim.emulator.dispatch.matrix_units import fast_kernels
 from floatsim.emulator.tensorcore import Record, accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
 from floatsim.formats import FP32, FloatFormat
@@ -132,7 +133,8 @@ def compare(
     found = []
     for recording in (record, None):
         got = c.copy()
-        accumulate(case.row, Matrix(a, case.a), Matrix(b, case.b), got, np.array([[0, k]]), scales, recording)
+        kernels = None if recording else fast_kernels(case.row)
+        accumulate(case.row, Matrix(a, case.a), Matrix(b, case.b), got, np.array([[0, k]]), kernels, scales, recording)
         for i, j in np.argwhere(got[0, 0] != expected):
             terms = a[0, i], b[0, :, j], c[0, 0, i, j]
             found.append(Difference(str(case), style, terms, int(expected[i, j]), int(got[0, 0, i, j])))

@@ -13,6 +13,7 @@ import floatsim as fs
 from floatsim.emulator import tensorcore as emulator
 from floatsim.emulator.dispatch import tensorcore_float32 as floats
 from floatsim.emulator.dispatch import tensorcore_float64 as doubles
+from floatsim.emulator.dispatch.matrix_units import fast_kernels
 from floatsim.emulator.tensorcore import accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
 from floatsim.tensorcore.architectures import as_architecture, select
@@ -46,7 +47,7 @@ def both_ways(case: Case, style: str, m: int, k: int, n: int, ranges, seed: int 
         scales = BlockScales(left, right, case.scales)
     ranges = np.array(ranges, np.int64)
     quick, general, alone = out.copy(), out.copy(), out[:, 0].copy()
-    accumulate(case.row, a, b, quick, ranges, scales)
+    accumulate(case.row, a, b, quick, ranges, fast_kernels(case.row), scales)
     emulator._in_integers(case.row, a, b, general, ranges, scales, None)
     module = floats if floats.can_do(case.row) else doubles
     one = BlockScales(scales.a[0], scales.b[0], scales.of) if scales else None
@@ -98,7 +99,7 @@ def test_nothing_to_do():
     for m, k, n in ((0, 16, 4), (4, 16, 0), (4, 0, 4)):
         a, b = (Matrix(np.zeros(shape, np.uint64), fs.FP16) for shape in ((1, m, k), (1, k, n)))
         out = np.full((1, 1, m, n), 0x80000000, np.uint64)
-        accumulate(row, a, b, out, np.array([[0, k]]))
+        accumulate(row, a, b, out, np.array([[0, k]]), fast_kernels(row))
         assert (out == 0x80000000).all(), "without terms c stays as it is"
 
 
@@ -124,7 +125,7 @@ def test_silicon_by_the_kernels(path, key):
         shape = (len(a) // size, size, size)
         left, right = a.reshape(*shape[:2], -1), np.swapaxes(b.reshape(*shape[:2], -1), 1, 2)
         out = np.broadcast_to(c.reshape(*shape[:2], 1), shape).astype(np.uint64)[np.newaxis].copy()
-        accumulate(row, Matrix(left, fmt), Matrix(right, fmt), out, np.array([[0, a.shape[1]]]))
+        accumulate(row, Matrix(left, fmt), Matrix(right, fmt), out, np.array([[0, a.shape[1]]]), fast_kernels(row))
         assert np.array_equal(np.diagonal(out[0], axis1=1, axis2=2).ravel(), d)
 
 

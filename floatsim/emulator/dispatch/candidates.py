@@ -1,35 +1,64 @@
-"""Which kernel sums a leaf: the fastest that gives the same bits, or none but the general integer kernels."""
+"""The kernel candidates, in the order in which they are asked: the most specific first, the integer kernels last."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from floatsim.accumulation import Accumulation, Blocked, Leaf, SplitK, Strided, TensorCore, settled
-from floatsim.emulator.dispatch import exact as expansions
-from floatsim.emulator.dispatch import float32 as singles
-from floatsim.emulator.dispatch import float64 as doubles
-from floatsim.emulator.dispatch.kernel import FastLeaf
-from floatsim.formats.rounding import Attributes
-from floatsim.formats.value_sets import Terms
+from floatsim.emulator.dispatch.composite import CompositeCandidate
+from floatsim.emulator.dispatch.counting import Counting
+from floatsim.emulator.dispatch.exact import ExactInFloat64
+from floatsim.emulator.dispatch.float32 import Float32, Native, StochasticBF16
+from floatsim.emulator.dispatch.float64 import Float64
+from floatsim.emulator.dispatch.integer import IntegerCandidate
+from floatsim.emulator.dispatch.kernel import Candidate
+from floatsim.emulator.dispatch.matrix_units import TensorCoreFloat32, TensorCoreFloat64, TensorCoreInteger
+from floatsim.emulator.dispatch.vector import Vectors
 
-__all__ = ["is_fast", "leaf_kernel"]
+__all__ = ["CANDIDATES", "allowed", "only"]
+
+CANDIDATES: tuple[Candidate, ...] = (
+    Vectors(),
+    CompositeCandidate(),
+    TensorCoreFloat32(),
+    TensorCoreFloat64(),
+    TensorCoreInteger(),
+    Counting(),
+    Native(),
+    StochasticBF16(),
+    Float32(),
+    Float64(),
+    ExactInFloat64(),
+    IntegerCandidate(),
+)
+"""Every candidate. A fast kernel is added by one entry in front of those that it is faster than."""
+
+_ALWAYS = frozenset({"parts", "integer", "tensorcore integer"})
+_allowed: frozenset[str] | None = None
 
 
-@lru_cache(maxsize=1024)
-def leaf_kernel(leaf: Leaf, terms: Terms, call: Attributes) -> FastLeaf | None:
-    """The fast kernel of a leaf on these terms, if there is one: on float32 values, or else on float64 ones."""
-    how, products = settled(leaf, call)
-    for chooser in _CHOOSERS:
-        if (found := chooser(leaf, terms, how, products)) is not None:
-            return found
-    return None
+def allowed() -> frozenset[str] | None:
+    """Return the names of the candidates that plans may use, or None for all."""
+    return _allowed
 
 
-_CHOOSERS = (singles.leaf_kernel, doubles.leaf_kernel, expansions.leaf_kernel)
+@contextmanager
+def only(*names: str) -> Iterator[None]:
+    """Let plans use these candidates alone, with the integer kernels for what they refuse. For tests.
 
+    It holds for the whole process, worker threads included.
 
-def is_fast(how: Accumulation, terms: Terms, call: Attributes) -> bool:
-    """Whether fast kernels sum all the terms; the adding of parts aside."""
-    if isinstance(how, Blocked | SplitK | Strided):
-        return is_fast(how.inner, terms, call)
-    return isinstance(how, TensorCore) or (isinstance(how, Leaf) and leaf_kernel(how, terms, call) is not None)
+    >>> import floatsim as fs
+    >>> with only("integer"):
+    ...     fs.matmul([[1.0]], [[2.0]], accumulate="fp16")
+    array([[2.]], dtype=float16)
+    """
+    global _allowed  # noqa: PLW0603  # worker threads see it, unlike a ContextVar
+    known = {candidate.name for candidate in CANDIDATES}
+    if unknown := set(names) - known:
+        raise ValueError(f"unknown candidate {min(unknown)!r}; known are {', '.join(sorted(known))}")
+    before, _allowed = _allowed, _ALWAYS | frozenset(names)
+    try:
+        yield
+    finally:
+        _allowed = before

@@ -1,24 +1,29 @@
-"""When events of a leaf are counted by kernels on float32, and how: sequential sums of rounded products, ties to even.
+"""Sequential sums of rounded products in float32 whose events are counted on the way.
 
-Overflows and NaNs stay in the sums, and underflow is of products alone: where no more is asked for, the sums are
-computed as if nothing were recorded, tiny products are looked for where there can be some, and only rows with an
-infinite or NaN result are computed again with everything recorded.
+Overflows and NaNs stay in the sums, and only products underflow. If no more is asked for, the sums are computed as if
+nothing were counted, tiny products are searched where there can be some, and only rows with an infinite or NaN result
+are computed again with everything counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from floatsim_kernels.gemm import float32_counting as gemm_recorded
-from floatsim_kernels.rounding import float32 as single_steps
+from floatsim_kernels.gemm import float32_counting as loops
+from floatsim_kernels.rounding import float32 as steps
 
-from floatsim.accumulation import Leaf, Sequential
-from floatsim.emulator.params import narrow_grid, quick_row
-from floatsim.emulator.proofs import is_narrow
-from floatsim.formats import BF16, FP32, FloatFormat
+from floatsim.accumulation import Sequential
+from floatsim.emulator.dispatch.integer import IntegerKernel
+from floatsim.emulator.dispatch.kernel import NEVER, Case, FloatKernel, LeafKernel, Planned, Work, by_range
+from floatsim.emulator.operands import Operand, Partials, Source
+from floatsim.emulator.params import counting_rounding, fast_float32_rounding
+from floatsim.emulator.proofs import counted_in_float32
+from floatsim.emulator.types import Codes, Floats, Indices, Seeds
+from floatsim.emulator.unpack import unpack
+from floatsim.formats import BF16, FP32
 from floatsim.formats.rounding import (
     ABSORBED,
     FLUSHED,
@@ -27,36 +32,31 @@ from floatsim.formats.rounding import (
     OVERFLOW,
     SUBNORMAL,
     UNDERFLOW,
-    Attributes,
     Overflow,
     Rounding,
-    Tininess,
 )
-from floatsim.formats.value_sets import Terms, embeds
+from floatsim.formats.value_sets import contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STICKY", "Recorder", "recorder"]
-
-Floats: TypeAlias = "NDArray[np.float32]"
-Indices: TypeAlias = "NDArray[np.int64]"
+__all__ = ["STICKY", "Counting", "CountingKernel", "EventCounter"]
 
 STICKY = frozenset({"overflow", "invalid", "nan", "underflow", "flushed"})
-"""Events that need no look at every sum."""
+"""Events that the result or the products show, so that the sums need not be watched."""
 
 _FLAGS = {
     "inexact": INEXACT, "underflow": UNDERFLOW, "overflow": OVERFLOW, "flushed": FLUSHED, "subnormal": SUBNORMAL,
     "absorbed": ABSORBED, "invalid": INVALID,
 }  # fmt: skip
 _SITES = ("product", "sum")
-_BITS = [(_SITES.index(site), name) for site, name in (event.split() for event in gemm_recorded.EVENTS)]
+_BITS = [(_SITES.index(site), name) for site, name in (event.split() for event in loops.EVENTS)]
 _OF_PRODUCTS = ("underflow", "flushed")
-_LATE, _NEVER = np.iinfo(np.int32).max, np.iinfo(np.int64).max
+_LATE = np.iinfo(np.int32).max
 
 
-class Recorder(NamedTuple):
-    """What the kernels need to know of the format."""
+class EventCounter(NamedTuple):
+    """The counting kernels' arguments for a format, and their calls."""
 
     bfloat: bool
     terms: int
@@ -64,8 +64,8 @@ class Recorder(NamedTuple):
     quick: NDArray[np.uint32]
     exact: bool  # whether all products are in float32; else those are that are not below its normal numbers
 
-    def takes(self, a: Floats, b: Floats) -> bool:
-        """Whether the numbers are such that this is right: finite, and their products exact."""
+    def accepts(self, a: Floats, b: Floats) -> bool:
+        """Return whether the numbers are finite and their products exact in float32."""
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             return False
         return self.exact or _smallest(a) * _smallest(b) >= float(FP32.smallest_normal)
@@ -90,10 +90,10 @@ class Recorder(NamedTuple):
             start = out.copy()
             fast()
             if products := self.wanted(events & frozenset(_OF_PRODUCTS)):
-                tiny_products = gemm_recorded.tiny_products(self.bfloat)
+                tiny_products = loops.tiny_products(self.bfloat)
                 tiny_products(a, b, ranges, where, products, tally, places, self.grid)
             self._again(a, b, out, start, ranges, where, self.wanted(events - frozenset(_OF_PRODUCTS)), tally, places)
-        np.minimum(first, np.where(places == _LATE, np.int64(_NEVER), places), out=first)
+        np.minimum(first, np.where(places == _LATE, np.int64(NEVER), places), out=first)
         for (site, name), number in zip(_BITS, tally, strict=True):
             if name in _FLAGS:
                 counts[site, _FLAGS[name]] += number
@@ -105,7 +105,7 @@ class Recorder(NamedTuple):
             )
 
     def _sum(self, *arguments: Any) -> None:
-        gemm_recorded.recorded(self.bfloat, self.terms)(*arguments, self.grid, self.quick)
+        loops.recorded(self.bfloat, self.terms)(*arguments, self.grid, self.quick)
 
     def _again(
         self, a: Floats, b: Floats, out: Floats, start: Floats, ranges: Indices, where: Indices, wanted: np.uint32,
@@ -128,32 +128,71 @@ def _smallest(x: Floats) -> float:
     return float(np.min(sizes, where=sizes > 0, initial=np.inf))
 
 
-@lru_cache(maxsize=256)
-def _grid(fmt: FloatFormat, tininess: Tininess) -> NDArray[np.uint32]:
-    least = fmt.smallest_normal
-    # after rounding: what is not rounded up to it with unbounded exponent
-    tiny = least if tininess is Tininess.BEFORE else least * (1 - 2.0 ** -(fmt.precision + 1))
-    row = np.concatenate([narrow_grid(fmt), np.array([tiny, least], np.float32).view(np.uint32)])
-    row.flags.writeable = False
-    return row
+class CountingKernel(LeafKernel):
+    """A leaf whose events are counted in float32, or by the integer kernel where the numbers are not for that."""
+
+    def __init__(self, case: Case, plan: Callable[[Case], Planned], counter: EventCounter) -> None:
+        super().__init__(case, plan)
+        self._counter, self._integer = counter, IntegerKernel(case, plan)
+        fast = plan(replace(case, events=frozenset(), by_vectors=False)).kernel
+        self._fast = fast.kernel if isinstance(fast, FloatKernel) and fast.carrier == FP32 else None
+
+    def sum(
+        self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None, term: Operand | None
+    ) -> Partials:
+        operands = source.floats(FP32)
+        if not all(self._counter.accepts(a, b) for a, b, _ in operands):
+            return self._integer.sum(work, source, ranges, seeds, start, term)
+        batch, rows, columns = source.shape
+        out = np.zeros((batch, len(ranges), rows, columns), np.float32)
+        if start is not None:
+            out[...] = unpack(start.astype(self.leaf.format.code_dtype), self.leaf.format, FP32).reshape(out.shape)
+        first = work.first.reshape(len(work.first), *source.shape)
+        for n, (a, b, index) in enumerate(operands):
+
+            def fast(a: Floats = a, b: Floats = b, n: int = n, index: Indices = index) -> None:
+                assert self._fast is not None
+                self._fast(a, b, out[n], ranges, index, seeds, start is None)
+
+            self._counter.record(
+                a, b, out[n], ranges, source.where, work.events, work.counts, first[:, n],
+                None if self._fast is None else fast,
+            )  # fmt: skip
+        return Partials(self.leaf.format, floats=(FP32, by_range(out)))
 
 
-def recorder(leaf: Leaf, terms: Terms, how: Attributes, products: Attributes) -> Recorder | None:
-    """What records the events of this leaf, if not the general kernels."""
-    fmt = leaf.format
-    if not isinstance(leaf, Sequential) or leaf.product != fmt or terms.b is None or products != how:
-        return None
-    if how.rounding is not Rounding.TIES_TO_EVEN or how.overflow is not Overflow.INFINITY or how.ftz or how.daz:
-        return None
-    if terms.precision > FP32.precision or not (embeds(terms.a, FP32) and embeds(terms.b, FP32)):
-        return None
-    if fmt != BF16 and not is_narrow(fmt):
-        return None
-    quick = quick_row(fmt, single_steps.NEAREST, single_steps.TIES_TO_EVEN, how)
-    exact = terms.lowest >= FP32.emin and terms.highest <= FP32.emax
-    shares = fmt == BF16 and all(factor.precision <= fmt.precision for factor in (terms.a, terms.b))
-    enter = single_steps.ROUNDED if shares else single_steps.CLAMPED
-    return Recorder(fmt == BF16, enter, _grid(fmt, how.tininess), _NOT_QUICK if quick is None else quick, exact)
+class Counting:
+    """Counts the events of sequential sums of rounded products, ties to even, in float32."""
+
+    name = "counting float32"
+    takes = (Sequential,)
+
+    def refusal(self, case: Case) -> str | None:
+        leaf, terms, how = case.accumulation, case.terms, case.sums
+        assert isinstance(leaf, Sequential)
+        fmt = leaf.format
+        if not case.events:
+            return "no events are counted"
+        if not case.cpu.keeps_subnormals:
+            return "this thread's floating-point environment flushes subnormals or does not round to nearest"
+        if leaf.product != fmt or terms.b is None or case.products != how:
+            return "only products that are rounded as the sums"
+        if how.rounding is not Rounding.TIES_TO_EVEN or how.overflow is not Overflow.INFINITY or how.ftz or how.daz:
+            return "only ties to even, without saturation, FTZ and DAZ"
+        inside = all(contains(FP32, factor, specials=False) for factor in terms.factors)
+        if terms.precision > FP32.precision or not inside:
+            return "float32 does not hold every operand and the bits of every product"
+        return None if fmt == BF16 or counted_in_float32(fmt) else f"float32 does not round to {fmt} once"
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> CountingKernel:
+        fmt, terms, how = case.accumulation.result_format, case.terms, case.sums
+        fast = fast_float32_rounding(fmt, steps.NEAREST, steps.TIES_TO_EVEN, how)
+        exact = terms.lowest >= FP32.emin and terms.highest <= FP32.emax
+        rounds_bits = fmt == BF16 and all(factor.precision <= fmt.precision for factor in terms.factors)
+        products = steps.ROUNDED if rounds_bits else steps.CLAMPED
+        params = counting_rounding(fmt, how.tininess)
+        counter = EventCounter(fmt == BF16, products, params, _NOT_FAST if fast is None else fast, exact)
+        return CountingKernel(case, plan, counter)
 
 
-_NOT_QUICK = np.zeros(single_steps.GRID_SIZE, np.uint32)
+_NOT_FAST = np.zeros(steps.GRID_SIZE, np.uint32)

@@ -1,37 +1,37 @@
-"""When exact sums in float64 give the same bits as the general ones, and how they are called."""
+"""Exact sums in float64: every sum is split into levels of a few bits, each of which adds without rounding."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from floatsim_kernels.gemm import exact as gemm_exact
-from floatsim_kernels.gemm import float64 as gemm_doubles
-from floatsim_kernels.gemm import integer as sums
-from floatsim_kernels.runtime import simd as passes
+from floatsim_kernels.gemm import exact as loops
+from floatsim_kernels.gemm import float64 as float64_loops
+from floatsim_kernels.gemm import integer
+from floatsim_kernels.runtime import simd
 
-from floatsim.accumulation import Exact, Leaf
-from floatsim.emulator.dispatch import float64 as doubles
-from floatsim.emulator.dispatch.kernel import FastLeaf
-from floatsim.emulator.params import format_row, manner_row, rule_of
-from floatsim.emulator.proofs import can_round
-from floatsim.emulator.unpack import widen
-from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.accumulation.leaves import Exact
+from floatsim.emulator.dispatch.float64 import rows_of, work_rows
+from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
+from floatsim.emulator.params import float64_rounding, format_params, rounding_params
+from floatsim.emulator.proofs import FLOAT64_EXPONENTS, rounds_in_float64
+from floatsim.emulator.unpack import unpack
+from floatsim.formats.format import FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Attributes, Rounding
-from floatsim.formats.value_sets import Terms
+from floatsim.formats.value_sets import TermRange
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["leaf_kernel"]
+__all__ = ["ExactInFloat64"]
+
 
 _KEPT = 51
 """How many bits of a sum are known, at least, before it is rounded."""
-_FARTHEST = 900
-"""The exponents of terms that leave room for the constants of the first and of the last level."""
 
-_NO_RULE = gemm_doubles.EXACT, 1.0, np.zeros(len(gemm_doubles.GRID_FIELDS))
+_NO_RULE = float64_loops.EXACT, 1.0, np.zeros(len(float64_loops.GRID_FIELDS))
 _NO_DIGITS = np.empty((0, 0))
 _NO_TERM = np.empty((0, 0, 0), np.uint64)
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
@@ -45,7 +45,7 @@ class _Range(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        return self.low >= -_FARTHEST and self.high <= _FARTHEST
+        return self.low >= -FLOAT64_EXPONENTS and self.high <= FLOAT64_EXPONENTS
 
 
 class _Levels(NamedTuple):
@@ -74,13 +74,13 @@ def _extent(x: NDArray[np.float64]) -> tuple[int, int]:
     if not numbers.size:
         return 0, 0
     least, largest = (int(end) >> FP64.trailing_bits for end in (numbers.min(), numbers.max()))
-    return (least - FP64.bias if least else -2 * _FARTHEST), largest - FP64.bias
+    return (least - FP64.bias if least else -2 * FLOAT64_EXPONENTS), largest - FP64.bias
 
 
-class _Sums(NamedTuple):
+class ExactSums(NamedTuple):
     """Exact sums of terms to a format, called as the kernels of `gemm_doubles` are."""
 
-    terms: Terms
+    terms: TermRange
     fmt: FloatFormat
     attributes: Attributes
 
@@ -89,7 +89,7 @@ class _Sums(NamedTuple):
         """Whether the last rounding is done in float64, too."""
         stochastic = self.attributes.rounding is Rounding.STOCHASTIC
         needed = self.fmt.precision + 2 + (32 if stochastic else 0)
-        return needed <= _KEPT and can_round(self.fmt, self.attributes)
+        return needed <= _KEPT and rounds_in_float64(self.fmt, self.attributes)
 
     @property
     def _one(self) -> int:
@@ -108,20 +108,20 @@ class _Sums(NamedTuple):
         index: NDArray[np.int64], seeds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
         span, split = self._range(a, b), self.terms.precision > FP64.precision
-        if not span.fits or (split and not passes.HAS_MULTIPLY_ADD):
+        if not span.fits or (split and not simd.HAS_MULTIPLY_ADD):
             codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
             whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
             out[...] = self._by_integers(*codes, whole, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]
             return
         most_terms = int(((ranges[:, 1] - ranges[:, 0]) // ranges[:, 2]).max(initial=0)) + 1
         levels = _levels(span, most_terms * (1 + split))
-        rule, sign, grid = rule_of(self.fmt, self.attributes) if self.in_floats else _NO_RULE
+        rule, sign, grid = float64_rounding(self.fmt, self.attributes) if self.in_floats else _NO_RULE
         shape = (len(ranges), len(a), levels.number, b.shape[1])
         digits = _NO_DIGITS if self.in_floats else np.empty((math.prod(shape[:3]), shape[3]))
-        gemm_exact.exact(
-            a, b, doubles.rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
+        loops.exact(
+            a, b, rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
             span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
-            np.empty(gemm_exact.NOTES, np.int64), doubles.work_rows(gemm_exact.rows_of_work(levels.number), index),
+            np.empty(loops.NOTES, np.int64), work_rows(loops.rows_of_work(levels.number), index),
         )  # fmt: skip
         if not self.in_floats:
             self._add_digits(digits.reshape(shape), span, out, index, seeds)
@@ -148,16 +148,27 @@ class _Sums(NamedTuple):
         codes = np.empty((len(ranges), *shape), np.uint64)
         lowest = span.low - 240  # what a window of 128 bits needs below
         limbs = np.zeros((span.high + 31 - lowest) // 32 + 8, np.int64)  # of 2**31 terms
-        sums.exact(
-            a, format_row(a_format), b, format_row(FP64), codes, format_row(self.fmt), manner_row(self.attributes),
-            ranges, seeds, index, np.zeros(a.shape[2], np.int64), np.zeros((2, 256), np.int64),
-            np.empty((0, *shape), np.int64), limbs, lowest, _NO_TERM, format_row(self.fmt),
+        integer.exact(
+            a, format_params(a_format), b, format_params(FP64), codes, format_params(self.fmt),
+            rounding_params(self.attributes), ranges, seeds, index, np.zeros(a.shape[2], np.int64),
+            np.zeros((2, 256), np.int64), np.empty((0, *shape), np.int64), limbs, lowest, _NO_TERM,
+            format_params(self.fmt),
         )  # fmt: skip
-        return widen(codes.astype(self.fmt.code_dtype), self.fmt, FP64).astype(np.float64, copy=False)
+        return unpack(codes.astype(self.fmt.code_dtype), self.fmt, FP64).astype(np.float64, copy=False)
 
 
-def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
-    """The kernel of an exact sum; None with DAZ."""
-    if not isinstance(leaf, Exact) or attributes.daz:
-        return None
-    return FastLeaf(FP64, _Sums(terms, leaf.format, attributes))
+class ExactInFloat64:
+    """Exact sums in float64, rounded once."""
+
+    name = "exact float64"
+    takes = (Exact,)
+
+    def refusal(self, case: Case) -> str | None:
+        if reason := case.float_refusal():
+            return reason
+        if case.c is not None:
+            return "c is one more exact term"
+        return "DAZ" if case.sums.daz else None
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
+        return FloatKernel(case, plan, FP64, ExactSums(case.terms, case.accumulation.result_format, case.sums))

@@ -1,29 +1,34 @@
-"""When kernels on float32 give the same bits as the general ones, and how they are called."""
+"""Leaves summed by hardware arithmetic: in the accumulator's own format, or in float32 with a second rounding.
+
+The matrix kernels of `floatsim_kernels.gemm.float32` have a *style*, the way a sum is rounded, and a way in which
+*products* enter. The fast styles bail out of rows whose numbers are not for them; a chain of fallbacks ends with a
+kernel that takes every number.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.gemm import float32 as loops
-from floatsim_kernels.gemm import float32_stochastic as gemm_stochastic
+from floatsim_kernels.gemm import float32_stochastic
 from floatsim_kernels.rounding import float32 as steps
-from floatsim_kernels.runtime import cpu as machine
 
-from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf, Sequential
-from floatsim.emulator.dispatch import float64 as doubles
-from floatsim.emulator.dispatch.kernel import FastLeaf
-from floatsim.emulator.params import NO_GRID, WIDE_SHIFT, narrow_row, quick_row, shift_of
-from floatsim.emulator.proofs import add_exactly, exact_products, holds, on_grid, products_do
-from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Attributes, Overflow, Rounding
-from floatsim.formats.value_sets import Terms, embeds, quantum
+from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf, Sequential
+from floatsim.emulator import proofs
+from floatsim.emulator.dispatch.float64 import Float64, float64_kernel
+from floatsim.emulator.dispatch.kernel import Case, FloatKernel, MatrixKernel, Planned
+from floatsim.emulator.params import fast_float32_rounding, float32_rounding, scale_exponent
+from floatsim.formats import BF16, FP16, FP32, FP64
+from floatsim.formats.rounding import Overflow, Rounding
+from floatsim.formats.value_sets import contains, quantum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Tiled", "leaf_kernel"]
+__all__ = ["Float32", "Float32Kernel", "Native", "StochasticBF16"]
 
 _DIRECTIONS = {
     Rounding.TIES_TO_EVEN: steps.TIES_TO_EVEN,
@@ -31,21 +36,22 @@ _DIRECTIONS = {
     Rounding.TOWARD_POSITIVE: steps.TOWARD_POSITIVE,
     Rounding.TOWARD_NEGATIVE: steps.TOWARD_NEGATIVE,
 }
+"""The directions that the hardware has."""
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
-_ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 16, 512, 32  # of scratch: it stays in the caches
+_ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 16, 512, 32  # of scratch: 512 float32 columns of 64 rows stay in L2
 _LANES, _LINE = 16, 64
 
 
 class _Scratch(threading.local):
-    """A thread's room to compute in, for one kernel after the other: new memory costs more than small products."""
+    """A thread's scratch memory, used by one kernel after the other: new memory costs more than small products."""
 
     def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
 
     def take(self, heights: tuple[int, int], width: int, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Arrays of zeros whose rows start on cache lines; `width` is a multiple of the lanes."""
+        """Return two arrays of zeros whose rows start on cache lines; `width` is a multiple of the lanes."""
         row: int = width * dtype.itemsize
         size = sum(heights) * row
         if self._memory.size < size:
@@ -59,221 +65,331 @@ class _Scratch(threading.local):
 _SCRATCH = _Scratch()
 
 
-class _InDoubles(NamedTuple):
-    """A kernel on float64, called with float32 operands."""
+class Float64Fallback(NamedTuple):
+    """A float64 kernel, called with float32 operands."""
 
-    fast: FastLeaf
+    kernel: MatrixKernel
 
     def __call__(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *arguments: Any) -> None:
-        with np.errstate(invalid="ignore"):  # a signaling NaN's conversion raises the flag, and is meant
+        with np.errstate(invalid="ignore"):  # the conversion of a signaling NaN raises the flag
             a, b, wide = (x.astype(np.float64) for x in (a, b, out))
-        self.fast.kernel(a, b, wide, *arguments, *self.fast.extra)
+        self.kernel(a, b, wide, *arguments)
         out[...] = wide
 
 
-class Tiled(NamedTuple):
-    """A kernel of `gemm_singles` with its scratch, and what computes the rows that it leaves alone."""
+class Float32Kernel(NamedTuple):
+    """A kernel of `floatsim_kernels.gemm.float32` with its scratch, and the fallback for the rows it bails out of."""
 
     kernel: Any
     direction: int
-    grid: NDArray[np.uint32]
+    params: NDArray[np.uint32]
     scratch: Any = np.dtype(np.float32)
-    rest: Rest = None
-    scratch_rows: int = 1  # for each row of the result; 0: as many as a tree needs
+    fallback: Fallback = None
+    scratch_rows: int = 1
+    """Scratch rows for each row of the result; 0: as many as a tree's stack needs."""
 
     def __call__(
         self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], ranges: NDArray[Any], index: NDArray[Any],
         seeds: NDArray[Any], *more: Any,
     ) -> None:  # fmt: skip
-        """`more` is whether sums in order are fresh, or a tree's programs."""
         parts, rows, columns = out.shape
         across = -(-columns // _COLUMNS)
         width = -(-columns // max(across, 1) // _LANES) * _LANES
-        failed = np.zeros((parts, rows, across), np.bool_)
+        bailed_out = np.zeros((parts, rows, across), np.bool_)
         if self.scratch_rows:
             heights = self.scratch_rows * min(rows, _ROWS), _DEPTH
         else:
             heights = more[-1] * min(rows, _TREE_ROWS), 4
         scratch = _SCRATCH.take(heights, width, self.scratch)
-        self.kernel(*scratch, failed, a, b, out, ranges, index, seeds, *more, self.direction, self.grid)
-        if self.rest is None or not failed.any():
+        self.kernel(*scratch, bailed_out, a, b, out, ranges, index, seeds, *more, self.direction, self.params)
+        if self.fallback is not None and bailed_out.any():
+            self._fall_back(bailed_out, width, a, b, out, ranges, index, seeds, *more)
+
+    def _fall_back(
+        self, bailed_out: NDArray[np.bool_], width: int, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any],
+        ranges: NDArray[Any], index: NDArray[Any], seeds: NDArray[Any], *more: Any,
+    ) -> None:  # fmt: skip
+        """Compute the rows that the kernel bailed out of, in column tiles of `width`."""
+        assert self.fallback is not None
+        if bailed_out.all():
+            self.fallback(a, b, out, ranges, index, seeds, *more)
             return
-        if failed.all():
-            self.rest(a, b, out, ranges, index, seeds, *more)
-            return
-        for part, c in np.argwhere(failed.any(axis=1)):
+        for part, c in np.argwhere(bailed_out.any(axis=1)):
             j = slice(c * width, (c + 1) * width)
-            columns_of_b = np.ascontiguousarray(b[:, j])
-            for i in _runs(failed[part, :, c]):
-                some = np.ascontiguousarray(out[part, i, j])[np.newaxis]
+            columns = np.ascontiguousarray(b[:, j])
+            for i in _runs(bailed_out[part, :, c]):
+                tile = np.ascontiguousarray(out[part, i, j])[np.newaxis]
                 first = np.array([index[0] + i.start * index[1] + j.start * index[2], *index[1:]])
-                these = slice(part, part + 1)
-                self.rest(a[i], columns_of_b, some, ranges[these], first, seeds[these], *more)
-                out[part, i, j] = some[0]
+                one = slice(part, part + 1)
+                self.fallback(a[i], columns, tile, ranges[one], first, seeds[one], *more)
+                out[part, i, j] = tile[0]
 
 
 def _runs(marks: NDArray[np.bool_]) -> list[slice]:
-    """Where the true ones lie."""
+    """Return the runs of true elements."""
     edges = np.flatnonzero(np.diff(marks, prepend=False, append=False))
     return [slice(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-Rest: TypeAlias = "Tiled | _InDoubles | None"
+Fallback: TypeAlias = "Float32Kernel | Float64Fallback | None"
 
 _DTYPES = {loops.HALF: np.dtype(np.uint16), loops.SINGLE: np.dtype(np.float32), loops.DOUBLE: np.dtype(np.float64)}
 
 
-# -- which kernel ------------------------------------------------------------------------------------------------------
+def _tiled(
+    leaf: ProductLeaf, style: int, products: int, direction: int, params: NDArray[np.uint32],
+    scratch: Any = loops.SINGLE, fallback: Fallback = None,
+) -> Float32Kernel:  # fmt: skip
+    """Return the kernel of a leaf's own loop."""
+    dtype = _DTYPES[scratch]
+    if isinstance(leaf, Kahan | Neumaier):
+        kernel = loops.compensated(style, products, scratch, isinstance(leaf, Neumaier))
+        return Float32Kernel(kernel, direction, params, dtype, fallback, 2)
+    if isinstance(leaf, Pairwise):
+        return Float32Kernel(loops.in_tree(style, products, scratch), direction, params, dtype, fallback, 0)
+    return Float32Kernel(loops.in_order(style, products, scratch), direction, params, dtype, fallback)
 
 
-def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
-    """The kernel that sums a leaf in float32, or in the accumulator's own format if that is FP64; or None."""
-    if not isinstance(leaf, ProductLeaf) or attributes.daz or attributes.ftz:
-        return None
-    fmt, draws = leaf.format, attributes.rounding is Rounding.STOCHASTIC
-    direction = steps.TOWARD_ZERO if draws else _DIRECTIONS.get(attributes.rounding)
-    exact = exact_products(leaf, terms)
-    if direction is None or not (exact or (leaf.product == fmt and product_attributes == attributes)):
-        return None
-    carrier = FP64 if fmt == FP64 else FP32
-    case = _Case(leaf, terms, attributes, direction, exact)
-    if not all(embeds(factor, carrier) for factor in case.factors):
-        return None
-    in_doubles = doubles.leaf_kernel(leaf, terms, attributes, product_attributes)
-    rest = None if in_doubles is None else _InDoubles(in_doubles)
-    found = case.stochastic(rest) if draws else case.plain() or case.rounded(rest)
-    return None if found is None else FastLeaf(carrier, found)
+# -- what the candidates have in common --------------------------------------------------------------------------------
 
+
+def _enters_exactly(case: Case) -> bool:
+    leaf = case.accumulation
+    assert isinstance(leaf, ProductLeaf)
+    return proofs.products_are_not_rounded(leaf.product, case.terms)
+
+
+def _adds_products(case: Case) -> bool:
+    """Whether a product is added in one rounding, whatever its bits: by a fused multiply-add."""
+    return isinstance(case.accumulation, Sequential) and case.cpu.has_fma
+
+
+def _common_refusal(case: Case) -> str | None:
+    """Return why hardware floats of the accumulator's carrier are not for a case."""
+    leaf = case.accumulation
+    assert isinstance(leaf, ProductLeaf)
+    if reason := case.float_refusal():
+        return reason
+    if case.sums.daz or case.sums.ftz:
+        return "DAZ or FTZ"
+    if not _enters_exactly(case) and not (leaf.product == leaf.format and case.products == case.sums):
+        return "products are rounded to another format, or in another way, than sums"
+    carrier = FP64 if leaf.format == FP64 else FP32
+    for factor in case.terms.factors:
+        if not contains(carrier, factor, specials=False):
+            return f"{carrier} does not hold every value of {factor}"
+    return None
+
+
+def _no_direction(case: Case) -> str | None:
+    rounding = case.sums.rounding
+    return None if rounding in _DIRECTIONS else f"the hardware has no rounding direction {rounding.name.lower()}"
+
+
+# -- in the accumulator's own format -----------------------------------------------------------------------------------
+
+
+class Native:
+    """Hardware arithmetic in the accumulator's own format: FP32, FP64, or FP16 where the processor has it."""
+
+    name = "native"
+    takes = (ProductLeaf,)
+
+    def refusal(self, case: Case) -> str | None:
+        if self._scratch(case) is None:
+            return f"the processor has no arithmetic in {case.accumulation.result_format} for these operands"
+        if reason := _common_refusal(case) or _no_direction(case):
+            return reason
+        if case.sums.overflow is not Overflow.INFINITY:
+            return "sums saturate"
+        if self._fused(case) and not _adds_products(case):
+            return "exact products need a fused multiply-add, and sums in order"
+        return None
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
+        leaf = case.accumulation
+        assert isinstance(leaf, ProductLeaf)
+        products = steps.EXACT if self._fused(case) else steps.ROUNDED
+        direction = _DIRECTIONS[case.sums.rounding]
+        kernel = _tiled(leaf, steps.PLAIN, products, direction, _NO_PARAMS, self._scratch(case))
+        return FloatKernel(case, plan, FP64 if leaf.format == FP64 else FP32, kernel)
+
+    def _scratch(self, case: Case) -> Any:
+        """Return the type that sums are computed in, or None."""
+        fmt = case.accumulation.result_format
+        if fmt == FP16 and case.cpu.has_half_arithmetic:
+            inside = all(contains(FP16, factor, specials=False) for factor in case.terms.factors)
+            return loops.HALF if inside else None
+        return {FP32: loops.SINGLE, FP64: loops.DOUBLE}.get(fmt)
+
+    def _fused(self, case: Case) -> bool:
+        """Whether exact products enter that are no numbers of the accumulator's format."""
+        return _enters_exactly(case) and not contains(case.accumulation.result_format, case.terms, specials=False)
+
+
+_NO_PARAMS = np.zeros(steps.GRID_SIZE, np.uint32)
+
+
+# -- stochastic sums in BF16 -------------------------------------------------------------------------------------------
+
+
+class StochasticBF16:
+    """Stochastic sums in BF16: float32 decides most of them, float64 those whose first 16 random bits tie."""
+
+    name = "stochastic bf16"
+    takes = (ProductLeaf,)
+
+    def refusal(self, case: Case) -> str | None:
+        leaf = case.accumulation
+        assert isinstance(leaf, ProductLeaf)
+        if leaf.format != BF16 or case.sums.rounding is not Rounding.STOCHASTIC:
+            return "only stochastic sums in BF16"
+        if not isinstance(leaf, Sequential | Pairwise):
+            return "only Sequential and Pairwise"
+        if reason := _common_refusal(case):
+            return reason
+        if case.terms.precision > FP32.precision:
+            return f"float32 does not hold terms of {case.terms.precision} bits"
+        if case.sums.overflow is not Overflow.INFINITY:
+            return "sums saturate"
+        return None if Float64().refusal(case) is None else "float64 cannot decide the draws that tie"
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
+        params = fast_float32_rounding(BF16, steps.INWARD, steps.TOWARD_ZERO, case.sums)
+        products = steps.EXACT if _enters_exactly(case) else steps.ROUNDED
+        tree = isinstance(case.accumulation, Pairwise)
+        loop = float32_stochastic.in_tree(products) if tree else float32_stochastic.in_order(products)
+        fallback = Float64Fallback(float64_kernel(case))
+        assert params is not None
+        kernel = Float32Kernel(loop, steps.TOWARD_ZERO, params, fallback=fallback, scratch_rows=0 if tree else 2)
+        return FloatKernel(case, plan, FP32, kernel)
+
+
+# -- in float32, with a second rounding --------------------------------------------------------------------------------
 
 _STEADY = 9
-"""Bits of formats whose sums, rounded upward over and over, do not soon rise to the largest number."""
+"""Precision from which sums in order, all rounded upward, do not soon rise to the format's largest binade."""
+_WIDE_SHIFT = -9
+"""BF16 sums as low as 2**-133 stay multiples of float32's 2**-149, and sums below 2**121 stay below its largest."""
 
 
-class _Case(NamedTuple):
-    """A leaf, its terms, and how they are rounded."""
+class Float32:
+    """Sums in float32, each rounded once more to the accumulator's format."""
 
-    leaf: ProductLeaf
-    terms: Terms
-    how: Attributes
-    direction: int
-    exact: bool
+    name = "float32"
+    takes = (ProductLeaf,)
 
-    @property
-    def factors(self) -> list[FloatFormat]:
-        return [factor for factor in self.terms if factor is not None]
+    def refusal(self, case: Case) -> str | None:
+        if reason := _common_refusal(case) or _no_direction(case):
+            return reason
+        if reason := _rounded_twice(case):
+            return reason
+        return None if _float32_kernel(case) is not None else "float32 does not round to this format in this way"
 
-    @property
-    def adds_products(self) -> bool:
-        """Whether terms are added to sums in one rounding, whatever they are."""
-        return isinstance(self.leaf, Sequential) and machine.has_fma()
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
+        kernel = _float32_kernel(case)
+        assert kernel is not None
+        return FloatKernel(case, plan, FP32, kernel)
 
-    def tiled(
-        self, style: int, enter: int, direction: int, grid: NDArray[np.uint32], scratch: Any = loops.SINGLE,
-        rest: Rest = None,
-    ) -> Tiled:  # fmt: skip
-        dtype = _DTYPES[scratch]
-        if isinstance(self.leaf, Kahan | Neumaier):
-            kernel = loops.compensated(style, enter, scratch, isinstance(self.leaf, Neumaier))
-            return Tiled(kernel, direction, grid, dtype, rest, 2)
-        if isinstance(self.leaf, Pairwise):
-            return Tiled(loops.in_tree(style, enter, scratch), direction, grid, dtype, rest, 0)
-        return Tiled(loops.in_order(style, enter, scratch), direction, grid, dtype, rest)
 
-    def plain(self) -> Tiled | None:
-        """In arithmetic of the accumulator's own format."""
-        fmt = self.leaf.format
-        scratch = {FP32: loops.SINGLE, FP64: loops.DOUBLE}.get(fmt)
-        if fmt == FP16 and machine.has_half_arithmetic() and all(embeds(factor, FP16) for factor in self.factors):
-            scratch = loops.HALF
-        fused = self.exact and not holds(fmt, self.terms)
-        if scratch is None or self.how.overflow is not Overflow.INFINITY or (fused and not self.adds_products):
-            return None
-        return self.tiled(steps.PLAIN, steps.EXACT if fused else steps.ROUNDED, self.direction, NO_GRID, scratch)
+def _rounded_twice(case: Case) -> str | None:
+    """Return why sums or products that are rounded to float32 first would be rounded twice; None if they would not."""
+    leaf, terms, exact = case.accumulation, case.terms, _enters_exactly(case)
+    assert isinstance(leaf, ProductLeaf)
+    fmt, to_even = leaf.format, case.sums.rounding is Rounding.TIES_TO_EVEN
+    compensated = isinstance(leaf, Kahan | Neumaier)
+    if compensated and not to_even:
+        return "compensated sums in a directed rounding"
+    if compensated and exact:
+        inside = proofs.on_grid(fmt, terms) and contains(FP32, terms, specials=False)
+        fine = proofs.double_rounding_is_innocuous(fmt) and inside
+        return None if fine else f"exact terms of a compensated sum are not all numbers of {fmt} and of float32"
+    if not to_even:  # one direction after the other, on nested grids
+        fine = not exact or contains(FP32, terms, specials=False) or _adds_products(case)
+        return None if fine else "float32 does not hold every exact term"
+    if fmt == BF16 and exact and fmt.precision < terms.precision <= FP32.precision:
+        return None  # to odd, then to even
+    if not proofs.double_rounding_is_innocuous(fmt):
+        return f"2 p + 2 = {2 * fmt.precision + 2} > 24: sums would be rounded twice"
+    if exact:
+        fine = proofs.sums_with_terms_round_once(fmt, terms, both_terms=isinstance(leaf, Pairwise))
+        return None if fine else "sums with exact terms would be rounded twice"
+    return None if proofs.product_rounds_once(terms, fmt) else "products would be rounded twice"
 
-    def rounded(self, rest: Rest) -> Tiled | None:
-        """In float32, rounded to the accumulator's format. `rest` is a kernel on float64."""
-        fmt, terms = self.leaf.format, self.terms
-        compensated = isinstance(self.leaf, Kahan | Neumaier)
-        if not self.innocuous() or (compensated and self.direction != steps.TIES_TO_EVEN):
-            return None
-        if fmt == BF16 and self.how.overflow is Overflow.INFINITY and rest is not None:
-            return self.bfloat(rest)
-        if fmt == BF16 or not embeds(fmt, FP32) or fmt.emax + 1 + FP32.precision - fmt.precision > FP32.emax:
-            return None
-        if not compensated:
-            if self.how.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
-                return None  # what saturates must not be infinite before
-            enter = steps.EXACT if self.exact else steps.ROUNDED
-            rest = self.tiled(steps.NARROW, enter, self.direction, narrow_row(fmt, self.how))
-        enter = steps.CLAMPED
-        if self.exact:
-            enter = steps.EXACT_CLAMPED if terms.lowest < quantum(fmt) else steps.EXACT
-        row = quick_row(fmt, _style(self.direction), self.direction, self.how)
-        overflows = self.exact and isinstance(self.leaf, Pairwise)  # before the terms are added
-        if row is None or (overflows and terms.highest + shift_of(row) >= FP32.emax):
-            return rest if isinstance(rest, Tiled) else None
-        if rest is None:
-            return None
-        found = self.quick(enter, row, rest)
-        rises = self.direction in (steps.TOWARD_POSITIVE, steps.TOWARD_NEGATIVE) and isinstance(self.leaf, Sequential)
-        if rises and fmt.precision >= _STEADY:
-            return self.tiled(steps.RISING, enter, steps.TOWARD_POSITIVE, row, rest=found)
-        return found
 
-    def stochastic(self, rest: Rest) -> Tiled | None:
-        if not isinstance(self.leaf, Sequential | Pairwise) or self.leaf.format != BF16 or rest is None:
-            return None
-        if self.terms.precision > FP32.precision or self.how.overflow is not Overflow.INFINITY:
-            return None
-        row = quick_row(BF16, steps.INWARD, self.direction, self.how)
-        assert row is not None
-        enter = steps.EXACT if self.exact else steps.ROUNDED
-        if isinstance(self.leaf, Pairwise):
-            return Tiled(gemm_stochastic.in_tree(enter), self.direction, row, rest=rest, scratch_rows=0)
-        return Tiled(gemm_stochastic.in_order(enter), self.direction, row, rest=rest, scratch_rows=2)
+def _float32_kernel(case: Case) -> Float32Kernel | None:
+    """Return the kernel with its fallbacks, or None if there is none for the format."""
+    leaf = case.accumulation
+    assert isinstance(leaf, ProductLeaf)
+    fallback = Float64Fallback(float64_kernel(case)) if Float64().refusal(case) is None else None
+    if leaf.format != BF16:
+        return _any_format(case, fallback)
+    if case.sums.overflow is not Overflow.INFINITY or fallback is None:
+        return None
+    return _bfloat16(case, fallback)
 
-    def innocuous(self) -> bool:
-        """Whether products and sums may be rounded to float32 first."""
-        fmt, terms = self.leaf.format, self.terms
-        if isinstance(self.leaf, Kahan | Neumaier) and self.exact:
-            return 2 * fmt.precision + 2 <= FP32.precision and on_grid(fmt, terms) and holds(FP32, terms)
-        if self.direction != steps.TIES_TO_EVEN:  # one direction after the other on nested grids
-            return not self.exact or holds(FP32, terms) or self.adds_products
-        if fmt == BF16 and self.exact and fmt.precision < terms.precision <= FP32.precision:
-            return True  # with the last bit set of what is inexact; see ODD
-        if 2 * fmt.precision + 2 > FP32.precision:
-            return False
-        if self.exact:
-            # of two terms, one may be a midpoint of the subnormals' grid, and the other too small for float32 beside it
-            of_terms = isinstance(self.leaf, Pairwise) and not on_grid(fmt, terms)
-            return holds(FP32, terms) and terms.precision <= fmt.precision and (not of_terms or add_exactly(terms))
-        assert terms.b is not None
-        return products_do(terms.a, terms.b, fmt)
 
-    def quick(self, enter: int, row: NDArray[np.uint32], rest: Rest) -> Tiled:
-        style = _style(self.direction)
-        hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else self.direction
-        return self.tiled(style, enter, hardware, row, rest=rest)
+def _any_format(case: Case, fallback: Fallback) -> Float32Kernel | None:
+    """Return the fast kernel of a format that float32 holds with margin; else the general one; else None."""
+    leaf, terms, how, exact = case.accumulation, case.terms, case.sums, _enters_exactly(case)
+    assert isinstance(leaf, ProductLeaf)
+    fmt, direction = leaf.format, _DIRECTIONS[how.rounding]
+    if not proofs.rounds_by_addition(fmt):
+        return None
+    if not isinstance(leaf, Kahan | Neumaier):
+        if how.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
+            return None  # a sum that saturates must not become infinite in float32 first
+        products = steps.EXACT if exact else steps.ROUNDED
+        fallback = _tiled(leaf, steps.NARROW, products, direction, float32_rounding(fmt, how))
+    style = _style(direction)
+    params = fast_float32_rounding(fmt, style, direction, how)
+    scaled_terms_overflow = exact and isinstance(leaf, Pairwise)  # they are scaled before they are added
+    if params is None or (scaled_terms_overflow and terms.highest + scale_exponent(params) >= FP32.emax):
+        return fallback if isinstance(fallback, Float32Kernel) else None
+    if fallback is None:
+        return None
+    products = steps.CLAMPED
+    if exact:
+        products = steps.EXACT_CLAMPED if terms.lowest < quantum(fmt) else steps.EXACT
+    fast = _fast(leaf, products, direction, params, fallback)
+    upward = direction in (steps.TOWARD_POSITIVE, steps.TOWARD_NEGATIVE)
+    if upward and isinstance(leaf, Sequential) and fmt.precision >= _STEADY:
+        return _tiled(leaf, steps.RISING, products, steps.TOWARD_POSITIVE, params, fallback=fast)
+    return fast
 
-    def bfloat(self, rest: Rest) -> Tiled:
-        style, terms = _style(self.direction), self.terms
-        row = quick_row(BF16, style, self.direction, self.how)
-        assert row is not None
-        shares = style == steps.INWARD  # subnormals lose the same bits of the code
-        if self.exact:
-            if style == steps.NEAREST and terms.precision > BF16.precision:
-                return self.tiled(steps.ODD, steps.EXACT, steps.TOWARD_ZERO, row, rest=rest)
-            clamps = terms.lowest < quantum(BF16) and not shares
-            return self.quick(steps.EXACT_CLAMPED if clamps else steps.EXACT, row, rest)
-        if not shares and any(factor.precision > BF16.precision for factor in self.factors):
-            return self.quick(steps.CLAMPED, row, rest)
-        if style == steps.NEAREST and isinstance(self.leaf, Sequential):
-            wide = quick_row(BF16, style, self.direction, self.how, WIDE_SHIFT)
-            assert wide is not None
-            rest = self.quick(steps.WIDE, wide, rest)
-        return self.quick(steps.ROUNDED, row, rest)
+
+def _bfloat16(case: Case, fallback: Fallback) -> Float32Kernel:
+    """Return the kernel of a BF16 accumulator, whose exponents are float32's."""
+    leaf, terms, exact = case.accumulation, case.terms, _enters_exactly(case)
+    assert isinstance(leaf, ProductLeaf)
+    direction = _DIRECTIONS[case.sums.rounding]
+    style = _style(direction)
+    params = fast_float32_rounding(BF16, style, direction, case.sums)
+    assert params is not None
+    truncates = style == steps.INWARD  # subnormals lose the same bits of the code as normal numbers
+    if exact:
+        if style == steps.NEAREST and terms.precision > BF16.precision:
+            return _tiled(leaf, steps.ODD, steps.EXACT, steps.TOWARD_ZERO, params, fallback=fallback)
+        clamps = terms.lowest < quantum(BF16) and not truncates
+        return _fast(leaf, steps.EXACT_CLAMPED if clamps else steps.EXACT, direction, params, fallback)
+    if not truncates and any(factor.precision > BF16.precision for factor in terms.factors):
+        return _fast(leaf, steps.CLAMPED, direction, params, fallback)
+    if style == steps.NEAREST and isinstance(leaf, Sequential):
+        wide = fast_float32_rounding(BF16, style, direction, case.sums, _WIDE_SHIFT)
+        assert wide is not None
+        fallback = _fast(leaf, steps.WIDE, direction, wide, fallback)
+    return _fast(leaf, steps.ROUNDED, direction, params, fallback)
 
 
 def _style(direction: int) -> int:
     style: int = {steps.TIES_TO_EVEN: steps.NEAREST, steps.TOWARD_ZERO: steps.INWARD}.get(direction, steps.UPWARD)
     return style
+
+
+def _fast(
+    leaf: ProductLeaf, products: int, direction: int, params: NDArray[np.uint32], fallback: Fallback
+) -> Float32Kernel:
+    """Return the kernel of the direction's fast style. Toward negative is toward positive with all signs changed."""
+    style = _style(direction)
+    hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else direction
+    return _tiled(leaf, style, products, hardware, params, fallback=fallback)

@@ -1,86 +1,124 @@
-"""When kernels on float64 give the same bits as the general ones, and how they are called.
-
-They take any format that float64 holds with margin, in all roundings.
-"""
+"""Leaves summed in float64: any format that float64 holds with margin, in every rounding."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from floatsim_kernels.gemm import float64 as loops
 
-from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, ProductLeaf
-from floatsim.emulator.dispatch.kernel import FastLeaf
-from floatsim.emulator.params import rule_of
-from floatsim.emulator.proofs import FARTHEST, can_round, infinite, nearest_does
-from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding
-from floatsim.formats.value_sets import Terms, quantum
+from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf
+from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
+from floatsim.emulator.params import float64_rounding
+from floatsim.emulator.proofs import (
+    nearest_then_nearest,
+    products_are_not_rounded,
+    rounds_in_float64,
+    terms_fit_float64,
+)
+from floatsim.formats import FP32, FP64
+from floatsim.formats.rounding import Rounding
+from floatsim.formats.value_sets import TermRange, contains, quantum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["leaf_kernel", "rows_of", "work_rows"]
-
+__all__ = ["Float64", "Float64Kernel", "float64_kernel", "work_rows"]
 
 _HEIGHT = 96
-"""Of trees: 64, or NumPy's: up to 64 halvings, 16 terms one after the other, 3 levels and 7 terms more."""
+"""Height of the tallest tree: 64 levels; or NumPy's, 64 halvings, 16 terms in order, 3 levels and 7 more terms."""
 
 
-def _holds(fmt: FloatFormat, terms: Terms) -> bool:
-    """Whether all terms are numbers of the format."""
-    return (
-        terms.precision <= fmt.precision
-        and terms.lowest >= quantum(fmt)
-        and terms.highest <= fmt.emax
-        and fmt.has_signed_zero
-        and (fmt.has_infinity or not infinite(terms))
-    )
+class Float64:
+    """Sums in float64, rounded to the accumulator's format by a second operation."""
+
+    name = "float64"
+    takes = (ProductLeaf,)
+
+    def refusal(self, case: Case) -> str | None:
+        leaf, terms = case.accumulation, case.terms
+        assert isinstance(leaf, ProductLeaf)
+        fmt, product = leaf.format, _rounded_product(leaf, terms)
+        if reason := case.float_refusal():
+            return reason
+        if not terms_fit_float64(terms):
+            exponents = f"exponents {terms.lowest} to {terms.highest}"
+            return f"float64 does not hold every term: {terms.precision} bits, {exponents}"
+        if _to_single(case):
+            how = case.sums
+            if not contains(FP32, terms) or how.random_bits > 32 or how.daz or how.ftz:
+                return "stochastic sums in FP32 need FP32 terms, at most 32 random bits, and neither DAZ nor FTZ"
+        elif not rounds_in_float64(fmt, case.sums):
+            return f"float64 does not round to {fmt} in this way"
+        if product is not None:
+            if not rounds_in_float64(product, case.products):
+                return f"float64 does not round products to {product} in this way"
+            if terms.has_infinity and not product.has_infinity:
+                return f"products can be infinite, and {product} has no infinity"
+            if fmt.has_signed_zero and not product.has_signed_zero:
+                return f"products can be -0, and {product} has no -0"
+        entering = TermRange(product) if product is not None else terms
+        if entering.has_infinity and not fmt.has_infinity:
+            return f"terms can be infinite, and {fmt} has no infinity"
+        return None
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
+        return FloatKernel(case, plan, FP64, float64_kernel(case))
 
 
-def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attributes: Attributes) -> FastLeaf | None:
-    """The kernel that sums a leaf in float64, or None."""
-    if not isinstance(leaf, ProductLeaf):
-        return None
-    fmt, product = leaf.format, leaf.product
-    if terms.b is None or product is None or _holds(product, terms):
-        product = None
-    # products are exact in float64
-    if terms.precision > FP64.precision or terms.lowest < quantum(FP64) or terms.highest > FARTHEST:
-        return None
-    to_single = fmt == FP32 and attributes.rounding is Rounding.STOCHASTIC and not product
-    if to_single:
-        if not _holds(fmt, terms) or attributes.random_bits > 32 or attributes.daz or attributes.ftz:
-            return None
-    elif not can_round(fmt, attributes) or (product and not can_round(product, product_attributes)):
-        return None
-    # what is infinite stays so, and zeros keep their signs
-    if product and ((infinite(terms) and not product.has_infinity) or (fmt.has_signed_zero > product.has_signed_zero)):
-        return None
-    if (product.has_infinity if product else infinite(terms)) and not fmt.has_infinity:
-        return None
-    rule, sign, grid = rule_of(fmt, attributes)
-    rule = loops.STOCHASTIC_SINGLE if to_single else rule
-    product_rule, turn, product_grid, least = loops.EXACT, 1.0, grid, fmt.precision
-    if product:
-        product_rule, product_sign, product_grid = rule_of(product, product_attributes)
+def _rounded_product(leaf: ProductLeaf, terms: TermRange) -> Any:
+    """Return the format that products are rounded to, or None if they enter exactly."""
+    return None if products_are_not_rounded(leaf.product, terms) else leaf.product
+
+
+def _to_single(case: Case) -> bool:
+    """Whether the case is a stochastic sum of exact terms in FP32, which has a kernel of its own."""
+    leaf = case.accumulation
+    assert isinstance(leaf, ProductLeaf)
+    stochastic = leaf.format == FP32 and case.sums.rounding is Rounding.STOCHASTIC
+    return stochastic and _rounded_product(leaf, case.terms) is None
+
+
+class Float64Kernel(NamedTuple):
+    """A matrix kernel of `floatsim_kernels.gemm.float64`, and its arguments behind those of every matrix kernel."""
+
+    call: Callable[..., None]
+    arguments: tuple[Any, ...]
+
+    def __call__(self, *arguments: Any) -> None:
+        self.call(*arguments, *self.arguments)
+
+
+def float64_kernel(case: Case) -> Float64Kernel:
+    """Return the matrix kernel of a case that `Float64` does not refuse."""
+    leaf, terms = case.accumulation, case.terms
+    assert isinstance(leaf, ProductLeaf)
+    fmt, product = leaf.format, _rounded_product(leaf, terms)
+    rule, sign, params = float64_rounding(fmt, case.sums)
+    if _to_single(case):
+        rule = loops.STOCHASTIC_SINGLE
+    product_rule, turn, product_params, least = loops.EXACT, 1.0, params, fmt.precision
+    if product is not None:
+        product_rule, product_sign, product_params = float64_rounding(product, case.products)
         turn = sign * product_sign if product_rule == loops.DOWN else 1.0
         least = min(least, product.precision)
-    if rule == loops.EVEN and not nearest_does(fmt, Terms(product) if product else terms, isinstance(leaf, Pairwise)):
-        rule = loops.EVEN_FROM_ODD
-    # one rounding multiplies by at most 1 + 2**(1 - p) or adds a least quantum; and the bound itself is rounded
     tree = isinstance(leaf, Pairwise)
+    entering = terms if product is None else TermRange(product)
+    if rule == loops.EVEN and not nearest_then_nearest(fmt, entering, both_terms=tree):
+        rule = loops.EVEN_FROM_ODD
+    # A bound of sums without overflow: one rounding multiplies by at most 1 + 2**(1 - p), or adds a smallest subnormal;
+    # the factor 1 + 2**-40 covers the rounding of the bound itself.
     growth = (1 + 2.0 ** (1 - least)) ** ((_HEIGHT if tree else loops.DEPTH) + 1) * (1 + 2.0**-40)
     slack = (1 if tree else loops.DEPTH) * sum(2.0 ** quantum(f) for f in (fmt, product or fmt))
     rules = np.array([rule, product_rule], np.int64)
-    extra = (rules, sign, turn, grid, product_grid, growth, slack)
+    arguments = (rules, sign, turn, params, product_params, growth, slack)
     if tree:
-        return FastLeaf(FP64, _tree, extra)
+        return Float64Kernel(_tree, arguments)
     if isinstance(leaf, Kahan | Neumaier):
-        return FastLeaf(FP64, _compensated, (int(isinstance(leaf, Neumaier)), *extra))
-    return FastLeaf(FP64, _sequential, extra)
+        return Float64Kernel(_compensated, (int(isinstance(leaf, Neumaier)), *arguments))
+    return Float64Kernel(_sequential, arguments)
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -88,13 +126,13 @@ def leaf_kernel(leaf: Leaf, terms: Terms, attributes: Attributes, product_attrib
 
 @functools.lru_cache(maxsize=64)
 def _numbers(stride: int) -> NDArray[np.uint32]:
-    """The row NUMBERS."""
+    """Return the row NUMBERS of the kernels' scratch."""
     numbers = (np.arange(loops.WIDTH, dtype=np.int64) * stride).astype(np.uint32)
     return numbers.reshape(-1, 2, 8).swapaxes(1, 2).reshape(-1)
 
 
 def work_rows(n: int, index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """n rows for a kernel to work in. They begin at a cache line: vectors that lie across two cost twice."""
+    """Return n rows of scratch that start on a cache line: vectors across two lines cost twice."""
     memory = np.zeros(n * loops.WIDTH + 8)
     skip = -memory.__array_interface__["data"][0] // 8 % 8
     work = memory[skip : skip + n * loops.WIDTH].reshape(n, loops.WIDTH)
@@ -103,7 +141,7 @@ def work_rows(n: int, index: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def rows_of(out: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The results (ranges, M, N) as one matrix."""
+    """Return the results (ranges, M, N) as one matrix."""
     return out.reshape(out.shape[0] * out.shape[1], out.shape[2])
 
 

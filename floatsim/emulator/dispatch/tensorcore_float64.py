@@ -43,10 +43,10 @@ WIDTH = loops.WIDTH
 
 
 def can_do(row: Instruction) -> bool:
-    """Whether the kernels on float64 are for such sums, and may run in this thread."""
+    """Whether the kernels on float64 are for such sums."""
     if not isinstance(row.model, GroupedBlocks | LateAccumulator | ExactBlocks | FlushedTree | FmaChain):
         return False
-    return bool((machine.has_fma() or not isinstance(row.model, FmaChain)) and machine.environment_is_default())
+    return not isinstance(row.model, FmaChain) or bool(machine.has_fma())
 
 
 def accumulate(

@@ -1,54 +1,51 @@
-"""Sums of one long vector by kernels that read its packed codes, where each description has a loop of its own.
+"""Sums of single long vectors by kernels that read packed codes, with a loop for each accumulation.
 
-The kernels of matrices take a sum's lanes from many results at once; a single result has none to offer. Here lanes come
-from the description itself, from neighbouring blocks, or from many terms that may be added at once without a change.
+The matrix kernels sum many results at the same time, one in each lane of a vector register. A single result has no
+lanes to offer. Here lanes come from the accumulation itself, from neighbouring blocks, or from many terms whose
+additions do not depend on their order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from floatsim_kernels.reduce import vector as loops
-from floatsim_kernels.runtime import cpu as machine
+from floatsim_kernels.runtime import cpu
 
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
+    Composite,
     Leaf,
     Pairwise,
     ProductLeaf,
     Sequential,
     SplitK,
     Strided,
-    leaves,
     settled,
 )
-from floatsim.emulator.unpack import narrow, widen
+from floatsim.emulator.dispatch.kernel import Case, Planned, Work
+from floatsim.emulator.operands import Operand, Partials, Source, Values
+from floatsim.emulator.proofs import product_rounds_once
+from floatsim.emulator.types import Codes, Floats, Indices, Seeds
+from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Attributes, Overflow, Rounding
-from floatsim.formats.value_sets import Terms
+from floatsim.formats.value_sets import TermRange, contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["running_sums", "vector_dot", "vector_sums"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
-Floats: TypeAlias = "NDArray[np.floating[Any]]"
+__all__ = ["VectorKernel", "Vectors", "running_sums", "running_sums_refusal"]
 
 _GRIDS: dict[FloatFormat, Any] = {
     FP16: loops.HalfGrid(), BF16: loops.BfloatGrid(), FP32: loops.SingleGrid(), FP64: loops.DoubleGrid(),
 }  # fmt: skip
-
-
-def _holds(fmt: FloatFormat, terms: Terms) -> bool:
-    """Whether every term is a number of the format, or beyond its largest in no case but infinity."""
-    own = Terms(fmt)
-    return terms.precision <= own.precision and terms.lowest >= own.lowest and terms.highest <= own.highest
 
 
 # -- vectors as the kernels want to see them ---------------------------------------------------------------------------
@@ -68,9 +65,6 @@ class _Values:
     def __getitem__(self, part: slice) -> _Values:
         return _Values(self.data[part], self.format)
 
-    def terms(self, leaf: Leaf) -> Terms | None:
-        return Terms(self.format)
-
     def source(self, leaf: Leaf) -> Any:
         data = np.ascontiguousarray(self.data)
         if data.dtype.kind == "f":
@@ -79,12 +73,12 @@ class _Values:
             return loops.Floats(data.view(f"f{data.itemsize}"))
         if self.format == BF16:
             return loops.Bfloats(data)
-        if self.format == FP16 and machine.has_f16c():
+        if self.format == FP16 and cpu.has_f16c():
             return loops.Halves(data)
         carrier = _carrier(self.format)
         if self.format.bits <= 8:
             return loops.Listed(data, _all_values(self.format, carrier))
-        return loops.Floats(widen(data, self.format, carrier))
+        return loops.Floats(unpack(data, self.format, carrier))
 
 
 @dataclass(frozen=True)
@@ -101,21 +95,6 @@ class _Products:
     def __getitem__(self, part: slice) -> _Products:
         return _Products(self.a[part], self.b[part])
 
-    def terms(self, leaf: Leaf) -> Terms | None:
-        """None where the kernels' products would be rounded twice, or otherwise than the leaf says."""
-        assert isinstance(leaf, ProductLeaf)
-        exact, carrier = Terms(self.a.format, self.b.format), _carrier(leaf.format)
-        if not all(_holds(carrier, Terms(x.format)) for x in (self.a, self.b)):
-            return None
-        if leaf.product is None:
-            return exact if _holds(carrier, exact) else None
-        if leaf.product not in _GRIDS or _carrier(leaf.product) != carrier or not _readable(leaf.product):
-            return None
-        # BF16's subnormals are few bits above float32's: wide products among them would be rounded twice
-        double = leaf.product == BF16 and exact.precision > 16 and exact.lowest < Terms(FP32).lowest
-        twice = leaf.product != carrier and (exact.precision > carrier.precision or double)
-        return None if twice else Terms(leaf.product)
-
     def source(self, leaf: Leaf) -> Any:
         assert isinstance(leaf, ProductLeaf)
         grid = _GRIDS[_carrier(leaf.format) if leaf.product is None else leaf.product]
@@ -127,15 +106,15 @@ _Vector: TypeAlias = _Values | _Products
 
 @lru_cache(maxsize=64)
 def _all_values(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    return widen(fmt.codes(), fmt, carrier)
+    return unpack(fmt.codes(), fmt, carrier)
 
 
 def _carrier(fmt: FloatFormat) -> FloatFormat:
-    return FP32 if _holds(FP32, Terms(fmt)) else FP64
+    return FP32 if contains(FP32, fmt, specials=False) else FP64
 
 
 def _readable(fmt: FloatFormat) -> bool:
-    return fmt != FP16 or machine.has_f16c()
+    return fmt != FP16 or cpu.has_f16c()
 
 
 # -- leaves ------------------------------------------------------------------------------------------------------------
@@ -237,97 +216,133 @@ def _columns(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 # -- descriptions ------------------------------------------------------------------------------------------------------
 
-_PLAIN = Attributes()
 
-
-def _can_add(leaf: Leaf, vector: _Vector, attributes: Attributes) -> bool:
-    if type(leaf) not in (Sequential, Pairwise) or leaf.format not in _GRIDS or not _readable(leaf.format):
-        return False
-    for how in settled(leaf, attributes):
+def _leaf_refusal(leaf: Accumulation, terms: TermRange, call: Attributes) -> str | None:
+    """Return why these kernels do not sum the terms by a leaf."""
+    if not isinstance(leaf, Sequential | Pairwise):
+        return "only Sequential, Pairwise, and composites of these"
+    fmt = leaf.format
+    if fmt not in _GRIDS or not _readable(fmt):
+        return f"no vector kernel for {fmt} on this processor"
+    for how in settled(leaf, call):
         if how.rounding is not Rounding.TIES_TO_EVEN or how.ftz or how.daz or how.overflow is not Overflow.INFINITY:
-            return False
-    terms = vector.terms(leaf)
-    return terms is not None and _holds(leaf.format, terms)
-
-
-def _sums(how: Accumulation, vector: _Vector, length: int, attributes: Attributes) -> Floats | None:
-    """The sums of rows of `length` terms, one after the other in the vector; None where there is no fast way."""
-    if isinstance(how, Leaf):
-        return _Call(how, vector).blocks(length) if _can_add(how, vector, attributes) else None
-    inner = how.inner if isinstance(how, Strided | Blocked | SplitK) else None
-    if not isinstance(inner, Leaf) or not _can_add(inner, vector, attributes):
-        return None
-    call = _Call(inner, vector)
-    if isinstance(how, Strided):
-        if not isinstance(inner, Sequential):
-            return None
-        parts, number = call.lanes(how.lanes, length), min(how.lanes, length)
+            return "only ties to even, without saturation, FTZ and DAZ"
+    if terms.b is None:
+        entering: TermRange | None = terms
     else:
-        assert isinstance(how, Blocked | SplitK)
-        every = min(how.every, length) if isinstance(how, Blocked) else -(-length // how.parts)
+        entering = _entering(leaf, terms)
+        if entering is None:
+            return "products would be rounded twice, or in another format"
+    if not contains(fmt, entering, specials=False):
+        return f"terms are not all numbers of {fmt}"
+    return None
+
+
+def _entering(leaf: ProductLeaf, terms: TermRange) -> TermRange | None:
+    """Return the terms after the rounding of products, or None where the kernels round them otherwise."""
+    carrier = _carrier(leaf.format)
+    if not all(contains(carrier, factor, specials=False) for factor in terms.factors):
+        return None
+    product = leaf.product
+    if product is None:
+        return terms
+    if product not in _GRIDS or _carrier(product) != carrier or not _readable(product):
+        return None
+    return TermRange(product) if product == carrier or product_rounds_once(terms, product) else None
+
+
+def _refusal(accumulation: Accumulation, terms: TermRange, call: Attributes) -> str | None:
+    if not isinstance(accumulation, Composite):
+        return _leaf_refusal(accumulation, terms, call)
+    inner, outer = accumulation.inner, accumulation.outer
+    if isinstance(accumulation, Strided) and not isinstance(inner, Sequential):
+        return "lanes are summed by Sequential only"
+    if isinstance(inner, Composite):
+        return "parts of parts"
+    return _leaf_refusal(inner, terms, call) or _refusal(outer, TermRange(inner.result_format), call)
+
+
+def _sums(accumulation: Accumulation, vector: _Vector, length: int) -> Floats:
+    """Return the sums of rows of `length` terms, one after the other in the vector."""
+    if isinstance(accumulation, Leaf):
+        return _Call(accumulation, vector).blocks(length)
+    assert isinstance(accumulation, Composite)
+    inner = accumulation.inner
+    assert isinstance(inner, Leaf)
+    call = _Call(inner, vector)
+    if isinstance(accumulation, Strided):
+        parts, number = call.lanes(accumulation.lanes, length), min(accumulation.lanes, length)
+    else:
+        assert isinstance(accumulation, Blocked | SplitK)
+        blocked = isinstance(accumulation, Blocked)
+        every = min(accumulation.every, length) if blocked else -(-length // accumulation.parts)
         number = -(-length // every)
         if length % every == 0 or vector.size == length:
             parts = call.blocks(every)
         else:  # the last block of every row is short
             rows = range(0, vector.size, length)
             parts = np.concatenate([_Call(inner, vector[i : i + length]).blocks(every) for i in rows])
-    return _sums(how.outer, _Values(parts, inner.format), number, attributes)
+    return _sums(accumulation.outer, _Values(parts, inner.format), number)
 
 
-def _codes(how: Accumulation, vector: _Vector, length: int, attributes: Attributes) -> Codes | None:
-    if not machine.environment_is_default():
-        return None
-    sums = _sums(how, vector, length, attributes)
-    fmt = how.result_format
-    return None if sums is None else narrow(sums, _carrier(fmt), fmt)
+class VectorKernel:
+    """An accumulation of rows of codes, or of the products of a row and a column, each for itself."""
+
+    fast: ClassVar[bool] = True
+
+    def __init__(self, case: Case) -> None:
+        self._accumulation, self._format = case.accumulation, case.accumulation.result_format
+        self._terms = case.terms
+
+    def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
+        """Return the sums over the whole range; there is no c."""
+        if not source.length:
+            return Partials(self._format, np.zeros((1, math.prod(source.shape)), self._format.code_dtype))
+        if isinstance(source, Values):
+            rows = np.ascontiguousarray(source.values.codes.T)
+            vector: _Vector = _Values(rows.reshape(-1), self._terms.a)
+            sums = _sums(self._accumulation, vector, source.length)
+        else:
+            a, b = self._terms
+            assert b is not None
+            pairs = [_Products(_Values(x, a), _Values(y, b)) for x, y in source.vectors()]
+            sums = np.concatenate([_sums(self._accumulation, pair, source.length) for pair in pairs])
+        return Partials(self._format, pack(sums, _carrier(self._format), self._format).reshape(1, -1))
 
 
-def vector_sums(how: Accumulation, codes: Codes, fmt: FloatFormat, attributes: Attributes) -> Codes | None:
-    """The sums of the rows of codes, (rows, K), as described, in the call's manner; None where there is no fast way.
+class Vectors:
+    """Few results of many terms each: FP16, BF16, FP32 and FP64, ties to even, without events and c."""
 
-    No events and no c. Ties to even, the default overflow, and neither FTZ nor DAZ have fast ways, in FP16, BF16, FP32
-    and FP64, for Sequential, Pairwise, Strided lanes of Sequential, and blocks of either.
+    name = "vectors"
+    takes = (Sequential, Pairwise, Composite)
 
-    >>> from floatsim.accumulation import parse
-    >>> ones = np.full((1, 4096), 0x3C00, np.uint16)
-    >>> [hex(vector_sums(parse(text), ones, FP16, Attributes())[0]) for text in ("fp16", "strided(fp16, 8)")]
-    ['0x6800', '0x6c00']
-    """
-    rows, length = codes.shape
-    if not codes.size:
-        return np.zeros(rows, how.result_format.code_dtype)
-    return _codes(how, _Values(codes.reshape(-1), fmt), length, attributes)
+    def refusal(self, case: Case) -> str | None:
+        if not case.by_vectors:
+            return "many results, few terms for each, events, or c"
+        return case.float_refusal() or _refusal(case.accumulation, case.terms, case.rounding)
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> VectorKernel:
+        return VectorKernel(case)
 
 
-def vector_dot(
-    how: Accumulation, a: Codes, a_format: FloatFormat, b: Codes, b_format: FloatFormat, attributes: Attributes
-) -> int | None:
-    """As `vector_sums`, of the products of two vectors' elements.
-
-    >>> from floatsim.accumulation import parse
-    >>> ones = np.full(4096, 0x3C00, np.uint16)
-    >>> hex(vector_dot(parse("pairwise(fp16)"), ones, FP16, ones, FP16, Attributes()))
-    '0x6c00'
-    """
-    if not all(isinstance(leaf, ProductLeaf) for leaf in leaves(how)):
-        return None
-    if not len(a):
-        return 0
-    codes = _codes(how, _Products(_Values(a, a_format), _Values(b, b_format)), len(a), attributes)
-    return None if codes is None else int(codes[0])
+# -- running sums ------------------------------------------------------------------------------------------------------
 
 
-def running_sums(how: Sequential, codes: Codes, fmt: FloatFormat, attributes: Attributes) -> Codes | None:
-    """The sums of the first 1, 2, ... elements of each column, (K, columns); None where there is no fast way.
+def running_sums_refusal(accumulation: Sequential, fmt: FloatFormat, call: Attributes) -> str | None:
+    """Return why `running_sums` does not carry out a scan of values of a format."""
+    if not cpu.environment_is_default():
+        return "this thread's floating-point environment flushes subnormals or does not round to nearest"
+    return _leaf_refusal(accumulation, TermRange(fmt), call)
+
+
+def running_sums(accumulation: Sequential, codes: Codes, fmt: FloatFormat) -> Codes:
+    """Return the sums of the first 1, 2, ... elements of each column of codes, (K, columns).
 
     >>> ones = np.full((4, 1), 0x3C00, np.uint16)
-    >>> [hex(code) for code in running_sums(Sequential(FP16), ones, FP16, Attributes())[:, 0]]
+    >>> [hex(code) for code in running_sums(Sequential(FP16), ones, FP16)[:, 0]]
     ['0x3c00', '0x4000', '0x4200', '0x4400']
     """
-    vector = _Values(codes.reshape(-1), fmt)
-    if not machine.environment_is_default() or not _can_add(how, vector, attributes):
-        return None
-    call = _Call(how, vector)
+    call = _Call(accumulation, _Values(codes.reshape(-1), fmt))
     out = call.new(*codes.shape)
     call.run(loops.running, call.new(codes.shape[1]), out)
-    return narrow(out, _carrier(how.format), how.format)
+    return pack(out, _carrier(accumulation.format), accumulation.format)

@@ -1,0 +1,110 @@
+"""Sums of matrix units: instructions on float32 or float64 where these give the bits, or on integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from floatsim.accumulation import Sequential, TensorCore
+from floatsim.emulator import tensorcore
+from floatsim.emulator.dispatch import tensorcore_float32, tensorcore_float64
+from floatsim.emulator.dispatch.kernel import Case, Planned, StartValue, Work
+from floatsim.emulator.operands import Operand, Partials, Products, Source
+from floatsim.emulator.types import Indices, Seeds
+from floatsim.formats import FP32
+from floatsim.formats.rounding import Attributes
+from floatsim.tensorcore.instructions import Instruction
+
+__all__ = ["TensorCoreFloat32", "TensorCoreFloat64", "TensorCoreInteger", "TensorCoreKernel", "fast_kernels"]
+
+
+def fast_kernels(row: Instruction) -> ModuleType | None:
+    """Return the module of kernels on hardware floats that computes an instruction, or None if there is none."""
+    return next((module for module in (tensorcore_float32, tensorcore_float64) if module.can_do(row)), None)
+
+
+def _instruction(case: Case) -> Instruction:
+    """Return the row of the table that a case's operands, output and scales select."""
+    unit, (a, b) = case.accumulation, case.terms
+    assert isinstance(unit, TensorCore)
+    assert b is not None
+    return unit.row(a, b, unit.output, case.scales)
+
+
+class TensorCoreKernel:
+    """Every range by a chain of instructions. c is rounded to the output's format, ties to even.
+
+    `floats` is the module of fast kernels, or None for the integer kernels.
+    """
+
+    fast: ClassVar[bool] = True
+
+    def __init__(self, case: Case, plan: Callable[[Case], Planned], floats: ModuleType | None) -> None:
+        self._row, self._floats = _instruction(case), floats
+        if case.c is not None:
+            plain = replace(case, rounding=Attributes())
+            self._start = StartValue(Sequential(self._row.output), plain, plan)
+
+    def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
+        """Return the results of every range; `start` is c."""
+        assert isinstance(source, Products)
+        (a, b), scales, row = source.matrices(), source.scales(), self._row
+        out = np.zeros((len(ranges), *source.shape), row.output.code_dtype)
+        if start is not None:
+            out[...] = self._start(work, source, seeds, start).codes.reshape(out.shape)
+        if source.length:
+            record = None
+            if work.record:
+                first = work.first.reshape(len(work.first), *source.shape)
+                record = tensorcore.Record(source.where, work.counts, first)
+            tensorcore.accumulate(row, a, b, out, ranges, self._floats, scales, record)
+        codes = out.reshape(len(ranges), math.prod(source.shape))
+        return Partials(row.output, codes, (FP32, codes.view(np.float32)) if row.output == FP32 else None)
+
+
+class _FloatCandidate:
+    """Instructions whose sums fit hardware floats."""
+
+    name: str
+    takes = (TensorCore,)
+    floats: Any
+    carrier: str
+
+    def refusal(self, case: Case) -> str | None:
+        if reason := case.float_refusal():
+            return reason
+        row = _instruction(case)
+        return None if self.floats.can_do(row) else f"{row.name} is not computed in {self.carrier}"
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> TensorCoreKernel:
+        return TensorCoreKernel(case, plan, self.floats)
+
+
+class TensorCoreFloat32(_FloatCandidate):
+    """Fused blocks of few bits, sixteen columns at a time in float32 and int32."""
+
+    name, floats, carrier = "tensorcore float32", tensorcore_float32, "float32"
+
+
+class TensorCoreFloat64(_FloatCandidate):
+    """The other models, in float64 and int64."""
+
+    name, floats, carrier = "tensorcore float64", tensorcore_float64, "float64"
+
+
+class TensorCoreInteger:
+    """Instructions on integers. Never refuses."""
+
+    name = "tensorcore integer"
+    takes = (TensorCore,)
+
+    def refusal(self, case: Case) -> str | None:
+        return None
+
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> TensorCoreKernel:
+        return TensorCoreKernel(case, plan, None)
