@@ -1,69 +1,102 @@
-"""One call of a sum: its description, context and seeds, resolved."""
+"""One call of a sum: its accumulation, options and backend, resolved from keywords, context and defaults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from floatsim import reference
-from floatsim.accumulation import Accumulation, AccumulationLike, Sequential, as_accumulation, rounds_stochastically
+from floatsim.accumulation import (
+    Accumulation,
+    AccumulationLike,
+    Sequential,
+    as_accumulation,
+    fitted,
+    rounds_stochastically,
+)
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.conversion import Codes
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import CURRENT_CONTEXT, How, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Overflow, Rounding, RoundingLike, as_member
+from floatsim.reference.random import Site, split_seed
+from floatsim.tensorcore.instructions import Scales
 
-__all__ = ["ALPHA", "BETA", "BOTH", "RESULT", "Summing", "finished", "settle"]
+__all__ = ["AccumulationCall", "convert_result", "resolve_call"]
 
 
 @dataclass(frozen=True)
-class Summing:
-    """A call's description of its sums, its manner, and what becomes of the results."""
+class AccumulationCall:
+    """A call's accumulation and options, and the conversion of the sums to the result's format."""
 
-    how: Accumulation
+    accumulation: Accumulation
     manner: Manner
     result: Manner
+    """The options of the conversion to `format`."""
     format: FloatFormat
+    """The result's format."""
+    converts: bool
+    """Whether the sums are rounded once more, to the result's format or its range."""
     backend: ModuleType
 
     @property
-    def converts(self) -> bool:
-        """Whether the sums are rounded once more, to the result's format or its range."""
-        saturates = self.result.attributes.overflow is Overflow.SATURATE_FINITE
-        return self.format != self.how.result_format or saturates
+    def draws(self) -> bool:
+        """Whether a rounding inside the sums is stochastic."""
+        return rounds_stochastically(self.accumulation) or self.manner.attributes.rounding is Rounding.STOCHASTIC
 
 
-def settle(
-    accumulate: AccumulationLike | None, formats: set[FloatFormat], format: FormatLike | None,
-    result_rounding: RoundingLike | None, backend: str | None, keywords: How,
-) -> Summing:  # fmt: skip
-    """Keywords, context and defaults, settled for inputs of these formats."""
-    how = Sequential(FP64 if FP64 in formats else FP32) if accumulate is None else as_accumulation(accumulate)
+_RECENT = IdentityCache()
+
+
+def resolve_call(
+    accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
+    result_rounding: RoundingLike | None, backend: str | None, keywords: How, scales: Scales | None = None,
+) -> AccumulationCall:  # fmt: skip
+    """Return the call for operands of two formats, a TensorCore's instruction for them included.
+
+    Calls without rounding keywords are cached, and found again by the identities of their arguments and of the context.
+    """
+    for value in keywords.values():
+        if value is not None:
+            return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
+    arguments = (accumulate, a, b, format, result_rounding, backend, scales, CURRENT_CONTEXT.get())
+    found: AccumulationCall | None = _RECENT.find(arguments)
+    if found is None:
+        found = _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
+        if not found.draws and found.result.attributes.rounding is not Rounding.STOCHASTIC:
+            _RECENT.keep(arguments, found)
+    return found
+
+
+def _resolved(
+    accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
+    result_rounding: RoundingLike | None, backend: str | None, keywords: How, scales: Scales | None,
+) -> AccumulationCall:  # fmt: skip
+    asked = None if format is None else as_format(format)
+    how = Sequential(FP64 if FP64 in (a, b) else FP32) if accumulate is None else as_accumulation(accumulate)
+    how = fitted(how, a, b, asked, scales)
     direction = None if result_rounding is None else as_member(Rounding, result_rounding, "result_rounding")
     manner = resolve(keywords)
     draws = direction is Rounding.STOCHASTIC or rounds_stochastically(how)
     if draws and manner.attributes.rounding is not Rounding.STOCHASTIC:
-        # whoever draws needs the call's seed, though the call itself may round otherwise
+        # what draws needs the call's seed, though the call itself may round otherwise
         seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
         manner = replace(seeded, attributes=manner.attributes)
     final = manner.attributes if direction is None else replace(manner.attributes, rounding=direction)
-    result = Manner(final, reference.split_seed(manner.seed, RESULT))
-    fmt = how.result_format if format is None else as_format(format)
-    return Summing(how, manner, result, fmt, backends.current(backend))
+    result = Manner(final, split_seed(manner.seed, Site.RESULT))
+    fmt = how.result_format if asked is None else asked
+    converts = fmt != how.result_format or final.overflow is Overflow.SATURATE_FINITE
+    return AccumulationCall(how, manner, result, fmt, converts, backends.current(backend))
 
 
-# seeds of the roundings after the sum: see `reference.split_seed`, and summation.py for those within
-RESULT, ALPHA, BETA, BOTH = 1, 5, 6, 7
-
-
-def finished(operation: str, codes: Codes, summing: Summing) -> Codes:
-    """The sums, rounded to the result's format."""
-    if not summing.converts:
+def convert_result(operation: str, codes: Codes, call: AccumulationCall) -> Codes:
+    """Return the sums, rounded to the result's format."""
+    if not call.converts:
         return codes
-    source = summing.how.result_format
-    converted, events = summing.backend.convert(codes, source, summing.format, summing.result)
-    recording.note(f"{operation}.result", events, [(codes, source)], (converted, summing.format))
+    source = call.accumulation.result_format
+    converted, events = call.backend.convert(codes, source, call.format, call.result)
+    recording.note(f"{operation}.result", events, [(codes, source)], (converted, call.format))
     result: Codes = converted
     return result

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EVENTS", "Counts", "Event", "Log", "note", "note_sums", "record", "recording", "wanted"]
+__all__ = ["ACTIVE_LOGS", "EVENTS", "Counts", "Event", "Log", "note", "note_sums", "record", "recording", "wanted"]
 
 EVENTS = {
     "invalid": INVALID,
@@ -205,17 +205,18 @@ def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, sh
     return float(backends.emulator().decode(np.asarray(np.broadcast_to(codes, shape)[index]), fmt))
 
 
-_ACTIVE: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default=())
+ACTIVE_LOGS: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default=())
 
 
 def recording() -> bool:
     """Whether a `record` is open in this thread or task."""
-    return bool(_ACTIVE.get())
+    return bool(ACTIVE_LOGS.get())
 
 
 def wanted() -> frozenset[str]:
     """The events that the open records ask for; empty where there are none."""
-    return frozenset().union(*(log.events for log in _ACTIVE.get()))
+    logs = ACTIVE_LOGS.get()
+    return logs[0].events if len(logs) == 1 else frozenset().union(*[log.events for log in logs])
 
 
 def _known_events(events: Iterable[str] | None) -> frozenset[str]:
@@ -276,11 +277,11 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
     """
     keep = as_index(keep, "keep", 0, 1 << 31)
     log = Log(keep if as_flag(where, "where") else 0, events=_known_events(events))
-    token = _ACTIVE.set((*_ACTIVE.get(), log))
+    token = ACTIVE_LOGS.set((*ACTIVE_LOGS.get(), log))
     try:
         yield log
     finally:
-        _ACTIVE.reset(token)
+        ACTIVE_LOGS.reset(token)
 
 
 def note(
@@ -292,7 +293,7 @@ def note(
     """Tell the open records what an element-wise operation did."""
     import numpy as np
 
-    logs = _ACTIVE.get()
+    logs = ACTIVE_LOGS.get()
     if not logs:
         return
     histogram = np.bincount(events.ravel(), minlength=256)
@@ -317,7 +318,7 @@ class SumEvents(Protocol):
 
 def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
     """Tell the open records what happened at the rounding sites of a matrix product or reduction."""
-    for log in _ACTIVE.get():
+    for log in ACTIVE_LOGS.get():
         for site, histogram in sums.histograms.items():
             log.add_histogram(f"{operation}.{site}", histogram)
         log.first = FirstSteps({name: k.reshape(shape) for name, k in sums.first.items() if name in log.events})
@@ -325,8 +326,8 @@ def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
 
 @contextmanager
 def _paused() -> Iterator[None]:
-    token = _ACTIVE.set(())
+    token = ACTIVE_LOGS.set(())
     try:
         yield
     finally:
-        _ACTIVE.reset(token)
+        ACTIVE_LOGS.reset(token)

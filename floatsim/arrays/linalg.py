@@ -5,39 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim import reference
 from floatsim.accumulation import (
     AccumulationLike,
     TensorCore,
     as_accumulation,
-    fitted,
     leaves,
     settled,
 )
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
-from floatsim.arrays.accumulation_call import ALPHA, BETA, BOTH, Summing, finished, settle
+from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
 from floatsim.arrays.block_scaling import block_scales
 from floatsim.arrays.conversion import Codes, out_codes, read_floats
-from floatsim.arrays.float_array import implements
+from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import deliver
 from floatsim.arrays.options import How
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.formats.rounding import (
-    Attributes,
-    OverflowLike,
-    RoundingLike,
-    TininessLike,
-)
+from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
+from floatsim.reference.random import Site, split_seed
 
 __all__ = ["dot", "matmul"]
 
@@ -48,7 +41,10 @@ Operand = tuple[Codes, FloatFormat]
 
 
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
-    codes, fmt, float_array = read_floats(x, argument)
+    if type(x) is FloatArray:
+        codes, fmt, float_array = x.codes, x.format, True
+    else:
+        codes, fmt, float_array = read_floats(x, argument)
     if fmt.is_scale:
         raise TypeError(f"{argument} is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
     if codes.ndim == 0:
@@ -70,6 +66,8 @@ _ONE_PAIR = np.zeros((1, 2), np.int64)
 
 def _batches(a: Codes, b: Codes) -> _Batch:
     """By the rules of np.matmul."""
+    if a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[0]:
+        return _Batch(a[np.newaxis], b[np.newaxis], _ONE_PAIR, (a.shape[0], b.shape[1]))
     x = a[np.newaxis, :] if a.ndim == 1 else a
     y = b[:, np.newaxis] if b.ndim == 1 else b
     if x.shape[-1] != y.shape[-2]:
@@ -94,20 +92,16 @@ class _Scale(NamedTuple):
     operand: Operand
 
 
-@lru_cache(maxsize=256)
-def _python_scale(x: int | float) -> _Scale:
-    codes, fmt, _ = read_floats(x, "alpha or beta")
-    return _Scale(float(x), (codes.reshape(()), fmt))
-
-
 def _scale(x: Any, argument: str) -> _Scale:
-    if type(x) in (int, float):
-        return _python_scale(x)
     codes, fmt, _ = read_floats(x, argument)
     if codes.size != 1 or fmt.is_scale:
         raise ValueError(f"{argument} must be one number, not {fmt.name} of shape {codes.shape}")
     operand = codes.reshape(()), fmt
     return _Scale(float(backends.emulator().decode(*operand)), operand)
+
+
+_UNSCALED = 1
+_NO_SCALES = _scale(_UNSCALED, "alpha"), _scale(_UNSCALED, "beta")
 
 
 def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
@@ -125,21 +119,23 @@ def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
 # -- alpha and beta ----------------------------------------------------------------------------------------------------
 
 
-def _scaled(operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, summing: Summing) -> Codes:
+def _scaled(
+    operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, call: AccumulationCall
+) -> Codes:
     """t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and manner."""
-    fmt, attributes = summing.how.result_format, Attributes()  # a matrix unit has no manner of its own
-    if not isinstance(summing.how, TensorCore):
-        attributes, _ = settled(leaves(summing.how)[-1], summing.manner.attributes)
+    fmt, attributes = call.accumulation.result_format, Attributes()  # a matrix unit has no manner of its own
+    if not isinstance(call.accumulation, TensorCore):
+        attributes, _ = settled(leaves(call.accumulation)[-1], call.manner.attributes)
 
     def rounded(name: str, x: Operand, y: Operand, number: int) -> Operand:
-        manner = replace(summing.manner, attributes=attributes, seed=reference.split_seed(summing.manner.seed, number))
-        codes, events = summing.backend.elementwise(name, [x, y], fmt, manner)
+        manner = replace(call.manner, attributes=attributes, seed=split_seed(call.manner.seed, number))
+        codes, events = call.backend.elementwise(name, [x, y], fmt, manner)
         recording.note(f"{operation}.scale", events, [x, y], (codes, fmt))
         return codes, fmt
 
-    result = rounded("multiply", alpha, (acc, fmt), ALPHA)
+    result = rounded("multiply", alpha, (acc, fmt), Site.ALPHA)
     if c is not None:
-        result = rounded("add", result, rounded("multiply", beta, c, BETA), BOTH)
+        result = rounded("add", result, rounded("multiply", beta, c, Site.BETA), Site.SCALED_SUM)
     return result[0]
 
 
@@ -228,41 +224,52 @@ def matmul(
     >>> fs.matmul(a, b, accumulate="blackwell", scale_a=scale_a, scale_b=scale_b).item()  # 16 * 3 + 16 * 3 / 4
     60.0
     """
-    x, x_format, x_float = _matrix_operand(a, "a")
-    y, y_format, y_float = _matrix_operand(b, "b")
+    (x, x_format, x_float), (y, y_format, y_float) = _matrix_operand(a, "a"), _matrix_operand(b, "b")
     keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
                      "random_bits": random_bits, "overflow": overflow}  # fmt: skip
     batch = _batches(x, y)
-    how = None if accumulate is None else as_accumulation(accumulate)
-    block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
-    if how is not None:
-        how = fitted(how, x_format, y_format, None if format is None else as_format(format), block and block.of)
-    summing = settle(how, {x_format, y_format}, format, result_rounding, backend, keywords)
-    scales = _scale(alpha, "alpha"), _scale(beta, "beta")
-    if c is None and scales[1].value != 1:
-        raise ValueError(f"beta={beta!r} scales c, and there is no c")
-    addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
+    block = None
+    if scale_a is not None or scale_b is not None:
+        how = None if accumulate is None else as_accumulation(accumulate)
+        block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
+    call = resolve_call(
+        accumulate, x_format, y_format, format, result_rounding, backend, keywords, None if block is None else block.of
+    )
+    scales, addend, c_float = _NO_SCALES, None, False
+    if c is not None or alpha is not _UNSCALED or beta is not _UNSCALED:  # other numbers that equal 1 are read, too
+        scales = _scale(alpha, "alpha"), _scale(beta, "beta")
+        if c is None and scales[1].value != 1:
+            raise ValueError(f"beta={beta!r} scales c, and there is no c")
+        addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
     if out is not None:
-        out_codes(out, summing.format, batch.shape)
-    codes = _multiply(batch, x_format, y_format, addend, scales, block, summing)
-    return deliver(codes, summing.format, x_float or y_float or c_float, out)
+        out_codes(out, call.format, batch.shape)
+    codes = _multiply(batch, x_format, y_format, addend, scales, block, call)
+    float_array = x_float or y_float or c_float
+    return wrap(codes, call.format, float_array) if out is None else deliver(codes, call.format, float_array, out)
 
 
 def _multiply(
     batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
-    block: BlockScales | None, summing: Summing,
+    block: BlockScales | None, call: AccumulationCall,
 ) -> Codes:  # fmt: skip
-    plain = scales[0].value == 1 and (c is None or scales[1].value == 1)
+    """Return codes of the result's format, of the batch's shape."""
+    alpha, beta = scales
+    plain = alpha.value == 1 and (c is None or beta.value == 1)
     inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
-    sums = summing.backend.accumulate(
+    events = recording.wanted() if recording.ACTIVE_LOGS.get() else _NO_EVENTS
+    sums = call.backend.accumulate(
         (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
-        batch.pairs, summing.how, summing.manner, recording.wanted(), "matmul", scales=block,
+        batch.pairs, call.accumulation, call.manner, events, "matmul", scales=block,
     )  # fmt: skip
-    recording.note_sums("matmul", sums, batch.shape)
-    codes = sums.codes.reshape(batch.shape)
+    if events:
+        recording.note_sums("matmul", sums, batch.shape)
+    codes: Codes = sums.codes.reshape(batch.shape)
     if not plain:
-        codes = _scaled("matmul", codes, scales[0].operand, scales[1].operand, c, summing)
-    return finished("matmul", codes, summing)
+        codes = _scaled("matmul", codes, alpha.operand, beta.operand, c, call)
+    return convert_result("matmul", codes, call) if call.converts else codes
+
+
+_NO_EVENTS: frozenset[str] = frozenset()
 
 
 @stays_on_device

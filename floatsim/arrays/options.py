@@ -24,7 +24,7 @@ from floatsim.formats.rounding import (
     as_member,
 )
 
-__all__ = ["BACKENDS", "Context", "How", "as_backend", "context", "get_context", "resolve"]
+__all__ = ["BACKENDS", "CURRENT_CONTEXT", "Context", "How", "as_backend", "context", "get_context", "resolve"]
 
 BACKENDS = ("emulator", "hardware")
 """Who carries operations out: kernels on this machine's processor, or a GPU."""
@@ -54,7 +54,7 @@ class Context:
         return Attributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
 
-_CURRENT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
+CURRENT_CONTEXT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
 
 
 def get_context() -> Context:
@@ -64,7 +64,7 @@ def get_context() -> Context:
     >>> fs.get_context().rounding.name
     'TIES_TO_EVEN'
     """
-    return _CURRENT.get()
+    return CURRENT_CONTEXT.get()
 
 
 class Defaults(TypedDict, total=False):
@@ -173,11 +173,11 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     ...     fs.quantize([0.999, 1e6], "fp16")
     array([9.98535156e-01, 6.55040000e+04])
     """
-    token = _CURRENT.set(_with(get_context(), dict(defaults), _CONTEXT_KEYWORDS))
+    token = CURRENT_CONTEXT.set(_with(get_context(), dict(defaults), _CONTEXT_KEYWORDS))
     try:
         yield get_context()
     finally:
-        _CURRENT.reset(token)
+        CURRENT_CONTEXT.reset(token)
 
 
 _OF_CALLS = ("offset", "return_flags")
@@ -186,7 +186,10 @@ _OF_CONTEXTS = tuple(name for name in How.__annotations__ if name not in _OF_CAL
 
 def resolve(how: How) -> Manner:
     """Settle a call's keywords against the context; a stochastic rounding without a seed is an error."""
-    if all(value is None and name in _OF_CONTEXTS for name, value in how.items()):
+    for name, value in how.items():
+        if value is not None or name not in _OF_CONTEXTS:
+            break
+    else:
         return _resolve_context(get_context())
     given: dict[str, Any] = dict(how)
     offset = as_index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)

@@ -25,14 +25,12 @@ from floatsim.accumulation import (
     Sequential,
     SplitK,
     Strided,
-    fitted,
     leaves,
-    rounds_stochastically,
     settled,
     tensor_cores,
 )
 from floatsim.arrays import events as recording
-from floatsim.arrays.accumulation_call import Summing, finished, settle
+from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
 from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats
 from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
@@ -42,7 +40,7 @@ from floatsim.arrays.random_stream import SeedLike
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes, OverflowLike, Rounding, RoundingLike, TininessLike
+from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
 __all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
@@ -233,13 +231,9 @@ def _reduced(terms: _Terms, start: Operand | None, fmt: FloatFormat, draws: bool
 # -- sums of terms, and what is made of them ---------------------------------------------------------------------------
 
 
-def _draws(summing: Summing) -> bool:
-    return rounds_stochastically(summing.how) or summing.manner.attributes.rounding is Rounding.STOCHASTIC
-
-
-def _summed(operation: str, terms: _Terms, start: Operand | None, summing: Summing) -> Operand:
+def _summed(operation: str, terms: _Terms, start: Operand | None, call: AccumulationCall) -> Operand:
     """The sums, of the results' shape, in the description's format."""
-    how, wanted = summing.how, recording.wanted()
+    how, wanted = call.accumulation, recording.wanted()
     pair = np.zeros((1, 2), np.int64)
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
@@ -248,30 +242,30 @@ def _summed(operation: str, terms: _Terms, start: Operand | None, summing: Summi
             ones = np.full((1, 1, len(codes)), operand_codes(1.0, terms.format, "one"))
             a, b = (ones, terms.format), (codes[np.newaxis], terms.format)
         c = None if start is None else (start[0].reshape(1, 1, -1), start[1])
-        return summing.backend.accumulate(a, b, c, pair, how, summing.manner, wanted, operation, base)
+        return call.backend.accumulate(a, b, c, pair, how, call.manner, wanted, operation, base)
 
-    sums = _reduced(terms, start, how.result_format, _draws(summing), reduce)
+    sums = _reduced(terms, start, how.result_format, call.draws, reduce)
     recording.note_sums(operation, sums, terms.shape)
     return sums.codes.reshape(terms.shape), how.result_format
 
 
-def _sum_of_squares(operation: str, terms: _Terms, summing: Summing) -> Operand:
+def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Operand:
     """As `_summed`, of each term's product with itself."""
-    how, wanted = summing.how, recording.wanted()
+    how, wanted = call.accumulation, recording.wanted()
     leaf = _leaf_of_terms(how)
-    if not wanted and not _draws(summing) and isinstance(leaf, ProductLeaf) and leaf.product is not None:
-        manner = replace(summing.manner, attributes=settled(leaf, summing.manner.attributes)[1])
+    if not wanted and not call.draws and isinstance(leaf, ProductLeaf) and leaf.product is not None:
+        manner = replace(call.manner, attributes=settled(leaf, call.manner.attributes)[1])
         x = terms.codes.T, terms.format  # as it lies in memory
-        squares, _ = summing.backend.elementwise("multiply", [x, x], leaf.product, manner, False)
-        return _summed(operation, replace(terms, codes=squares.T, format=leaf.product), None, summing)
+        squares, _ = call.backend.elementwise("multiply", [x, x], leaf.product, manner, False)
+        return _summed(operation, replace(terms, codes=squares.T, format=leaf.product), None, call)
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
         rows = np.ascontiguousarray(codes.T)
         pairs = np.stack([np.arange(len(rows))] * 2, axis=1)
         a, b = (rows[:, np.newaxis], terms.format), (rows[:, :, np.newaxis], terms.format)
-        return summing.backend.accumulate(a, b, None, pairs, how, summing.manner, wanted, operation, base)
+        return call.backend.accumulate(a, b, None, pairs, how, call.manner, wanted, operation, base)
 
-    sums = _reduced(terms, None, how.result_format, _draws(summing), reduce)
+    sums = _reduced(terms, None, how.result_format, call.draws, reduce)
     recording.note_sums(operation, sums, terms.shape)
     return sums.codes.reshape(terms.shape), how.result_format
 
@@ -281,18 +275,18 @@ def _leaf_of_terms(how: Accumulation) -> Accumulation:
     return _leaf_of_terms(how.inner) if isinstance(how, Strided | Blocked | SplitK) else how
 
 
-def _last_leaf(summing: Summing) -> tuple[FloatFormat, Attributes]:
+def _last_leaf(call: AccumulationCall) -> tuple[FloatFormat, Attributes]:
     """The outermost accumulator's format and manner."""
-    ends = leaves(summing.how)  # none: a matrix unit, which has no manner of its own
-    manner = settled(ends[-1], summing.manner.attributes)[0] if ends else Attributes()
-    return summing.how.result_format, manner
+    ends = leaves(call.accumulation)  # none: a matrix unit, which has no manner of its own
+    manner = settled(ends[-1], call.manner.attributes)[0] if ends else Attributes()
+    return call.accumulation.result_format, manner
 
 
 def _rounded(
-    name: str, site: str, operands: list[Operand], fmt: FloatFormat, summing: Summing, manner: Manner
+    name: str, site: str, operands: list[Operand], fmt: FloatFormat, call: AccumulationCall, manner: Manner
 ) -> Operand:
     """One operation on all results, told to the records as `site`."""
-    codes, events = summing.backend.elementwise(name, operands, fmt, manner, bool(recording.wanted()))
+    codes, events = call.backend.elementwise(name, operands, fmt, manner, bool(recording.wanted()))
     if events is not None:
         recording.note(site, events, operands, (codes, fmt))
     return codes, fmt
@@ -306,7 +300,7 @@ def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
 # -- keywords ----------------------------------------------------------------------------------------------------------
 
 
-def _settled(fmt: FloatFormat, how: Summation) -> tuple[Summing, Any]:
+def _settled(fmt: FloatFormat, how: Summation) -> tuple[AccumulationCall, Any]:
     """The description and the manner, and `out`."""
     for name in how:
         if name not in Summation.__annotations__:
@@ -314,17 +308,15 @@ def _settled(fmt: FloatFormat, how: Summation) -> tuple[Summing, Any]:
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Summation.__annotations__)}"
             raise TypeError(f"unknown keyword {name!r}; {hint}")
     keywords: Any = {name: value for name, value in how.items() if name not in _OWN}
-    asked = how.get("format")
-    summing = settle(how.get("accumulate"), {fmt}, asked, how.get("result_rounding"), how.get("backend"), keywords)
-    if tensor_cores(summing.how):
-        exact = fitted(summing.how, fmt, fmt, summing.format if asked is not None else None)
-        summing = replace(summing, how=exact, format=summing.format if asked is not None else exact.result_format)
-    return summing, how.get("out")
+    call = resolve_call(
+        how.get("accumulate"), fmt, fmt, how.get("format"), how.get("result_rounding"), how.get("backend"), keywords
+    )
+    return call, how.get("out")
 
 
-def _checked_out(out: Any, summing: Summing, shape: tuple[int, ...]) -> None:
+def _checked_out(out: Any, call: AccumulationCall, shape: tuple[int, ...]) -> None:
     if out is not None:
-        out_codes(out, summing.format, shape)
+        out_codes(out, call.format, shape)
 
 
 def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulation, why: str) -> None:
@@ -384,12 +376,12 @@ def sum(
     (np.float32(4096.0), np.float16(2.048e+03), np.float16(4.096e+03))
     """
     operand, float_array = _read(x)
-    summing, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], how)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     start = _start(initial, terms)
-    _checked_out(out, summing, terms.shape)
-    codes, _ = _summed("sum", terms, start, summing)
-    return deliver(finished("sum", codes, summing), summing.format, float_array, out)
+    _checked_out(out, call, terms.shape)
+    codes, _ = _summed("sum", terms, start, call)
+    return deliver(convert_result("sum", codes, call), call.format, float_array, out)
 
 
 def mean(
@@ -405,12 +397,12 @@ def mean(
     (np.float32(3.0), np.float16(2.0))
     """
     operand, float_array = _read(x)
-    summing, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], how)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
-    _checked_out(out, summing, terms.shape)
-    total = _summed("mean", terms, None, summing)
+    _checked_out(out, call, terms.shape)
+    total = _summed("mean", terms, None, call)
     count = _integers(terms.counts, terms.shape)
-    codes, fmt = _rounded("divide", "mean.result", [total, count], summing.format, summing, summing.result)
+    codes, fmt = _rounded("divide", "mean.result", [total, count], call.format, call, call.result)
     return deliver(codes, fmt, float_array, out)
 
 
@@ -428,11 +420,11 @@ def norm(
     (np.float32(500.0), np.float16(inf), np.float16(inf))
     """
     operand, float_array = _read(x)
-    summing, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], how)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
-    _checked_out(out, summing, terms.shape)
-    total = _sum_of_squares("norm", terms, summing)
-    codes, fmt = _rounded("sqrt", "norm.result", [total], summing.format, summing, summing.result)
+    _checked_out(out, call, terms.shape)
+    total = _sum_of_squares("norm", terms, call)
+    codes, fmt = _rounded("sqrt", "norm.result", [total], call.format, call, call.result)
     return deliver(codes, fmt, float_array, out)
 
 
@@ -472,23 +464,23 @@ def var(
     np.float32(1.6666666)
     """
     operand, float_array = _read(x)
-    summing, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], how)
     delta = as_index(ddof, "ddof", 0, (1 << 53) - 1)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
-    _checked_out(out, summing, terms.shape)
-    _check_squares(summing)
-    differences = _differences(operand, axis, where, summing)
+    _checked_out(out, call, terms.shape)
+    _check_squares(call)
+    differences = _differences(operand, axis, where, call)
     squares = _terms(differences, axis, keepdims, where)
-    total = _sum_of_squares("var", squares, summing)
+    total = _sum_of_squares("var", squares, call)
     count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
-    codes, fmt = _rounded("divide", "var.result", [total, count], summing.format, summing, summing.result)
+    codes, fmt = _rounded("divide", "var.result", [total, count], call.format, call, call.result)
     return deliver(codes, fmt, float_array, out)
 
 
-def _check_squares(summing: Summing) -> None:
+def _check_squares(call: AccumulationCall) -> None:
     """Whether a matrix unit, if there is one, multiplies what its sums are rounded to."""
-    fmt = summing.how.result_format
-    for unit in tensor_cores(summing.how):
+    fmt = call.accumulation.result_format
+    for unit in tensor_cores(call.accumulation):
         if not any(row.takes(fmt, fmt) for row in unit.architecture.instructions if row.name == unit.instruction):
             raise ValueError(
                 f"var squares differences in the accumulator's format, {fmt}, which {unit} does not multiply; take "
@@ -496,20 +488,20 @@ def _check_squares(summing: Summing) -> None:
             )
 
 
-def _differences(x: Operand, axis: Axes, where: Any, summing: Summing) -> Operand:
+def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> Operand:
     """x less its mean along the axes, both rounded in the outermost accumulator's format and manner."""
-    fmt, attributes = _last_leaf(summing)
+    fmt, attributes = _last_leaf(call)
 
     def manner(number: int) -> Manner:
-        return replace(summing.manner, seed=split_seed(summing.manner.seed, number))
+        return replace(call.manner, seed=split_seed(call.manner.seed, number))
 
     terms = _terms(x, axis, True, where)
-    total = _summed("var.mean", terms, None, replace(summing, manner=manner(Site.MEAN)))
+    total = _summed("var.mean", terms, None, replace(call, manner=manner(Site.MEAN)))
     count = _integers(terms.counts, terms.shape)
     rounds = replace(manner(Site.QUOTIENT), attributes=attributes)
-    average = _rounded("divide", "var.mean.result", [total, count], fmt, summing, rounds)
+    average = _rounded("divide", "var.mean.result", [total, count], fmt, call, rounds)
     rounds = replace(manner(Site.DIFFERENCES), attributes=attributes)
-    codes, events = summing.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
+    codes, events = call.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
     if events is None:
         return codes, fmt
     if where is None or where is True:
@@ -537,21 +529,21 @@ def prod(
     (np.float32(900.19226), np.float16(inf), np.float16(900.0))
     """
     operand, float_array = _read(x)
-    summing, out = _settled(operand[1], how)
-    _only("prod", (Sequential, Pairwise), summing.how, "multiplies in order or along a tree")
+    call, out = _settled(operand[1], how)
+    _only("prod", (Sequential, Pairwise), call.accumulation, "multiplies in order or along a tree")
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     start = _start(initial, terms)
-    _checked_out(out, summing, terms.shape)
+    _checked_out(out, call, terms.shape)
     wanted = recording.wanted()
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
         first = None if start is None else (start[0].reshape(1, -1), start[1])
-        return summing.backend.multiply_all(codes, terms.format, first, summing.how, summing.manner, wanted, base)
+        return call.backend.multiply_all(codes, terms.format, first, call.accumulation, call.manner, wanted, base)
 
-    products = _reduced(terms, start, summing.how.result_format, _draws(summing), reduce)
+    products = _reduced(terms, start, call.accumulation.result_format, call.draws, reduce)
     recording.note_sums("prod", products, terms.shape)
-    codes = finished("prod", products.codes.reshape(terms.shape), summing)
-    return deliver(codes, summing.format, float_array, out)
+    codes = convert_result("prod", products.codes.reshape(terms.shape), call)
+    return deliver(codes, call.format, float_array, out)
 
 
 def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
@@ -589,14 +581,14 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
     FloatArray([16.0, 16.0, 16.0, 16.0], E4M3)
     """
     operand, float_array = _read(x)
-    summing, out = _settled(operand[1], how)
-    _only("cumsum", (Sequential, Kahan, Neumaier), summing.how, "adds in order")
+    call, out = _settled(operand[1], how)
+    _only("cumsum", (Sequential, Kahan, Neumaier), call.accumulation, "adds in order")
     codes, fmt = operand
     if axis is None:
         codes, axis = codes.reshape(-1), 0
     (axis,) = _axes(as_index(axis, "axis", -(1 << 31), 1 << 31), codes.ndim)
-    _checked_out(out, summing, codes.shape)
-    found = summing.backend.running_sums(_gather(codes, (axis,)), fmt, summing.how, summing.manner, recording.wanted())
+    _checked_out(out, call, codes.shape)
+    found = call.backend.running_sums(_gather(codes, (axis,)), fmt, call.accumulation, call.manner, recording.wanted())
     kept = [n for i, n in enumerate(codes.shape) if i != axis]
 
     def placed(table: NDArray[Any]) -> NDArray[Any]:
@@ -607,7 +599,7 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
         steps = np.arange(codes.shape[axis])[:, np.newaxis]
         first[event] = placed(np.where(k <= steps, k, -1))
     recording.note_sums("cumsum", _Sums(found.codes, found.histograms, first), codes.shape)
-    return deliver(finished("cumsum", placed(found.codes), summing), summing.format, float_array, out)
+    return deliver(convert_result("cumsum", placed(found.codes), call), call.format, float_array, out)
 
 
 def vdot(a: Any, b: Any, **how: Any) -> Any:

@@ -10,20 +10,25 @@ import numpy as np
 from floatsim_kernels.gemm import integer
 from floatsim_kernels.runtime import cpu
 
-from floatsim.accumulation import Accumulation, rounds_stochastically
+from floatsim.accumulation import Accumulation, Composite, rounds_stochastically
 from floatsim.accumulation.partition import partials
 from floatsim.emulator import parallel
-from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER, Work
+from floatsim.emulator.dispatch import candidates
+from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER, Case, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source, Values
-from floatsim.emulator.plan import Plan, plan_of_call
+from floatsim.emulator.plan import Plan, plan, processor
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.emulator.tiling import LANES, MEMORY, WORTH_THREADS, Tile, by_vectors, tile_work, tiles
+from floatsim.emulator.tiling import LANES, LONG_ROW, MEMORY, WORTH_THREADS, Tile, by_vectors, tiles
 from floatsim.emulator.types import Codes, Indices
 from floatsim.formats import FloatFormat
+from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Rounding
+from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.value_sets import TermRange
 
 if TYPE_CHECKING:
+    from floatsim.tensorcore.instructions import Scales
+
     pass
 
 __all__ = ["Sums", "accumulate", "plan_sums"]
@@ -48,13 +53,15 @@ def _prefers_transpose(rows: int, columns: int, accumulation: Accumulation, mann
     return manner.attributes.rounding is not Rounding.STOCHASTIC and not rounds_stochastically(accumulation)
 
 
+_RECENT = IdentityCache()
+
+
 def plan_sums(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
     pairs: Indices, accumulation: Accumulation, manner: Manner, wanted: frozenset[str], base: int = 0,
     scales: BlockScales | None = None,
 ) -> tuple[Plan, tuple[int, int, int], int]:  # fmt: skip
-    """Return (plan, shape of the result, terms of each element) of a call of `accumulate`, whose arguments these
-    are."""
+    """Return (plan, shape of the result, terms of each element) of a call of `accumulate` with these arguments."""
     codes, fmt = a
     if b is None:
         depth, shape = codes.shape[0], (1, 1, codes.shape[1])
@@ -63,12 +70,26 @@ def plan_sums(
         depth, shape = codes.shape[2], (len(pairs), codes.shape[1], b[0].shape[2])
         together = False
     results = math.prod(shape)
-    plan = plan_of_call(
-        accumulation, fmt, None if b is None else b[1], None if c is None else c[1], manner.attributes, wanted,
-        not wanted and c is None and by_vectors(results, depth, together), None if scales is None else scales.of,
-        base + results > 1 << 32,
+    vectors = not wanted and c is None and depth >= LONG_ROW and by_vectors(results, depth, together)
+    key = (
+        accumulation, fmt, None if b is None else b[1], None if c is None else c[1], manner.attributes, wanted, vectors,
+        None if scales is None else scales.of, base + results > 1 << 32, cpu.environment_is_default(),
+        candidates.allowed,
     )  # fmt: skip
-    return plan, shape, depth
+    found: Plan | None = _RECENT.find(key)
+    if found is None:
+        found = _planned(*key[:-1])
+        _RECENT.keep(key, found)
+    return found, shape, depth
+
+
+def _planned(
+    accumulation: Accumulation, a: FloatFormat, b: FloatFormat | None, c: FloatFormat | None,
+    rounding: Attributes, events: frozenset[str], vectors: bool, scales: Scales | None, many_draws: bool,
+    keeps_subnormals: bool,
+) -> Plan:  # fmt: skip
+    cpu_of_call = processor(keeps_subnormals)
+    return plan(Case(accumulation, TermRange(a, b), rounding, cpu_of_call, c, events, vectors, scales, many_draws))
 
 
 def accumulate(
@@ -98,13 +119,13 @@ def accumulate(
     """
     if b is not None and not wanted and _prefers_transpose(a[0].shape[1], b[0].shape[2], accumulation, manner):
         return _transposed(a, b, c, pairs, accumulation, manner, title, scales)
-    plan, shape, depth = plan_sums(a, b, c, pairs, accumulation, manner, wanted, base, scales)
-    call = _Call(plan, Operand(*a), None if b is None else Operand(*b), c, pairs, shape, depth, manner, base, scales)
+    planned, shape, depth = plan_sums(a, b, c, pairs, accumulation, manner, wanted, base, scales)
+    call = _Call(planned, Operand(*a), None if b is None else Operand(*b), c, pairs, shape, depth, manner, base, scales)
     results = math.prod(shape)
     if results:
         threads = cpu.threads() if results * depth > WORTH_THREADS else 1
-        work = tile_work(plan.kernel.fast, bool(wanted))
-        pieces = tiles(shape, depth, partials(accumulation, depth), work, threads)
+        each = partials(accumulation, depth) if isinstance(accumulation, Composite) else 1
+        pieces = tiles(shape, depth, each, planned.tile_work, threads)
         if len(pieces) == 1:
             call.compute(pieces[0])
         else:
@@ -138,7 +159,7 @@ class _Call:
         self._ranges = np.array([[0, depth, 1]], np.int64)
         self._seeds = np.array([manner.seed & _MASK], np.uint64)
         self._lock = threading.Lock()
-        self._out = np.zeros(shape, plan.case.accumulation.result_format.code_dtype)
+        self._out = np.zeros(shape, plan.code_dtype)
         if self._events:
             self._first = np.full((len(FIRST_EVENTS), *shape), NEVER, np.int64)
             self._histograms = np.zeros((2, 256), np.int64)
@@ -146,7 +167,8 @@ class _Call:
     def compute(self, tile: Tile) -> None:
         """Write one tile of the result."""
         MEMORY.clear()
-        shape = tuple(s.stop - s.start for s in tile)
+        batch, rows, columns = tile
+        shape = batch.stop - batch.start, rows.stop - rows.start, columns.stop - columns.start
         work = Work(self._events, shape, self._draws)
         start = None if self._c is None else Operand(self._c[0][tile], self._c[1])
         found = self._kernel.evaluate(work, self._source(tile), self._ranges, self._seeds, start)

@@ -26,7 +26,7 @@ class Operand:
 
     def __init__(self, codes: Codes, fmt: FloatFormat) -> None:
         self.codes, self.format = codes, fmt
-        self._floats: dict[FloatFormat, Floats] = {}
+        self._floats: dict[int, Floats] = {}  # by the bits of the carrier
         self._lock = threading.Lock()
 
     @cached_property
@@ -37,9 +37,10 @@ class Operand:
     def floats(self, carrier: FloatFormat) -> Floats:
         """Return the values as floats of the carrier, C-contiguous."""
         with self._lock:
-            if carrier not in self._floats:
-                self._floats[carrier] = unpack(self.codes, self.format, carrier)
-            return self._floats[carrier]
+            found = self._floats.get(carrier.bits)
+            if found is None:
+                found = self._floats[carrier.bits] = unpack(self.codes, self.format, carrier)
+            return found
 
 
 class Products:
@@ -50,11 +51,12 @@ class Products:
         scales: BlockScales | None = None,
     ) -> None:  # fmt: skip
         self._a, self._b, self._tile = a, b, tile
-        self.shape = tuple(s.stop - s.start for s in tile)
+        batch, i, j = tile
+        self.shape = batch.stop - batch.start, i.stop - i.start, j.stop - j.start
         _, rows, columns = shape
-        first = base + (tile.batch.start * rows + tile.rows.start) * columns + tile.columns.start
+        first = base + (batch.start * rows + i.start) * columns + j.start
         self.index = np.array([first, rows * columns, columns, 1], np.int64)
-        self._pairs = pairs[tile.batch]
+        self._pairs = pairs[batch]
         self._scales = scales
         self.length = a.codes.shape[2]
 
@@ -68,11 +70,11 @@ class Products:
         a, b = self._cut(self._a.wide, self._b.wide)
         return a, self._a.format, b, self._b.format
 
-    def matrices(self) -> tuple[Matrix, Matrix]:
-        """Return codes of the formats' own dtypes, and the values as float32 where that holds them all."""
+    def matrices(self, floats: bool) -> tuple[Matrix, Matrix]:
+        """Return codes of the formats' own dtypes; with `floats`, the values as float32 where that holds them all."""
         a, b = self._cut(self._a.codes, self._b.codes)
         formats = self._a.format, self._b.format
-        if FP64 in formats:
+        if not floats or FP64 in formats:
             return Matrix(a, formats[0]), Matrix(b, formats[1])
         x, y = self._cut(self._a.floats(FP32), self._b.floats(FP32))
         return Matrix(a, formats[0], x), Matrix(b, formats[1], y)
@@ -145,29 +147,31 @@ class Partials:
         self, fmt: FloatFormat, codes: Codes | None = None, floats: tuple[FloatFormat, Floats] | None = None
     ) -> None:
         self.format = fmt
-        self._codes, self._floats = codes, dict([floats] if floats else [])
+        self._codes, self._floats = codes, floats
 
     @property
     def shape(self) -> tuple[int, int]:
         """(ranges, cells)."""
-        rows, cells = (self._codes if self._codes is not None else next(iter(self._floats.values()))).shape
+        held = self._codes if self._floats is None else self._floats[1]
+        assert held is not None
+        rows, cells = held.shape
         return rows, cells
 
     @property
     def codes(self) -> Codes:
         """The codes, of the format's own dtype or as uint64."""
         if self._codes is None:
-            carrier, floats = next(iter(self._floats.items()))
+            assert self._floats is not None
+            carrier, floats = self._floats
             self._codes = pack(floats, carrier, self.format)
         return self._codes
 
     def floats(self, carrier: FloatFormat) -> Floats:
         """Return the values as floats of a carrier that holds them."""
-        if carrier not in self._floats:
-            other = {FP32: FP64, FP64: FP32}.get(carrier)
-            if other in self._floats and (other == FP32 or contains(FP32, self.format, specials=False)):
-                self._floats[carrier] = self._floats[other].astype(carrier.dtype)
-            else:
-                codes = self.codes.astype(self.format.code_dtype, copy=False)
-                self._floats[carrier] = unpack(codes, self.format, carrier)
-        return self._floats[carrier]
+        if self._floats is not None:
+            held, floats = self._floats
+            if held == carrier:
+                return floats
+            if held == FP32 or contains(FP32, self.format, specials=False):
+                return floats.astype(carrier.dtype)
+        return unpack(self.codes.astype(self.format.code_dtype, copy=False), self.format, carrier)

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from floatsim_kernels.runtime import cpu
 
-from floatsim.accumulation import Accumulation
-from floatsim.emulator.dispatch.candidates import CANDIDATES, allowed
+from floatsim.emulator.dispatch import candidates
 from floatsim.emulator.dispatch.kernel import CPU, Case, Kernel, Refusal
-from floatsim.formats import FloatFormat
-from floatsim.formats.rounding import Attributes
-from floatsim.formats.value_sets import TermRange
+from floatsim.emulator.tiling import tile_work
 
 if TYPE_CHECKING:
-    from floatsim.tensorcore.instructions import Scales
+    import numpy as np
 
-__all__ = ["Plan", "plan", "plan_of_call"]
+
+__all__ = ["Plan", "plan", "processor"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,16 @@ class Plan:
     parts: tuple[Plan, ...] = ()
     """The plans of the inner and outer accumulation, and of c."""
 
+    @cached_property
+    def tile_work(self) -> int:
+        """The multiply-adds of a tile."""
+        return tile_work(self.kernel.fast, bool(self.case.events))
+
+    @cached_property
+    def code_dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """The dtype of the results' codes."""
+        return self.case.accumulation.result_format.code_dtype
+
     def lines(self) -> list[str]:
         """Return the plan as lines of text: the kernel, the refusals, and the plans of the parts."""
         formats = " x ".join(str(factor).lower() for factor in self.case.terms.factors)
@@ -56,7 +65,7 @@ class Plan:
 
 def plan(case: Case) -> Plan:
     """Return the plan of a case: from the cache, or made and kept there."""
-    return _plan(case, allowed())
+    return _plan(case, candidates.allowed)
 
 
 @functools.lru_cache(maxsize=2048)
@@ -68,7 +77,7 @@ def _plan(case: Case, names: frozenset[str] | None) -> Plan:
         parts.append(_plan(part, names))
         return parts[-1]
 
-    for candidate in CANDIDATES:
+    for candidate in candidates.CANDIDATES:
         if not isinstance(case.accumulation, candidate.takes):
             continue
         if names is not None and candidate.name not in names:
@@ -82,35 +91,7 @@ def _plan(case: Case, names: frozenset[str] | None) -> Plan:
     raise AssertionError(f"no candidate takes {case.accumulation}")  # the last ones never refuse
 
 
-# -- the plans of calls ------------------------------------------------------------------------------------------------
-
-_RECENT: dict[tuple[Any, ...], tuple[Plan, tuple[Any, ...]]] = {}
-"""Plans by the identities of what they were made for, which are kept, so that no other object takes their place. Equal
-objects make equal plans; this saves their comparison."""
-_MOST_RECENT = 512
-
-
-def plan_of_call(
-    accumulation: Accumulation, a: FloatFormat, b: FloatFormat | None, c: FloatFormat | None, rounding: Attributes,
-    events: frozenset[str], by_vectors: bool, scales: Scales | None, many_draws: bool,
-) -> Plan:  # fmt: skip
-    """Return the plan of a call of `accumulate`. Its arguments are those of `Case`, but for the CPU."""
-    keeps_subnormals = cpu.environment_is_default()
-    objects = (accumulation, a, b, c, rounding, events, scales, allowed())
-    key = (*map(id, objects), by_vectors, many_draws, keeps_subnormals)
-    found = _RECENT.get(key)
-    if found is not None:
-        return found[0]
-    case = Case(
-        accumulation, TermRange(a, b), rounding, _cpu(keeps_subnormals), c, events, by_vectors, scales, many_draws
-    )
-    made = plan(case)
-    if len(_RECENT) >= _MOST_RECENT:
-        _RECENT.clear()
-    _RECENT[key] = made, objects
-    return made
-
-
 @functools.cache
-def _cpu(keeps_subnormals: bool) -> CPU:
+def processor(keeps_subnormals: bool) -> CPU:
+    """Return what this processor has; the caller says in which floating-point environment its thread is."""
     return CPU(keeps_subnormals, cpu.has_fma(), cpu.has_f16c(), cpu.has_half_arithmetic())

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LANES", "MEMORY", "WORTH_THREADS", "Tile", "by_vectors", "tile_work", "tiles"]
+__all__ = ["LANES", "LONG_ROW", "MEMORY", "WORTH_THREADS", "Tile", "by_vectors", "tile_work", "tiles"]
 
 
 class Tile(NamedTuple):
@@ -59,7 +59,8 @@ WORTH_THREADS = 1 << 24
 LANES = 16
 """float32 numbers in a vector register of 512 bits."""
 _FEW, _LONG = 4, 256  # results, and terms of each, from which kernels for single vectors pay
-_LONG_ROW = 32  # terms of a result, together in memory, from which they pay for any number of results
+LONG_ROW = 32
+"""Terms of a result, together in memory, from which kernels for single vectors pay for any number of results."""
 
 
 def tile_work(fast: bool, record: bool) -> int:
@@ -71,7 +72,7 @@ def tile_work(fast: bool, record: bool) -> int:
 
 def by_vectors(results: int, depth: int, together: bool) -> bool:
     """Return whether kernels for single vectors pay; `together`: the terms of each result lie together in memory."""
-    return (results <= _FEW and depth >= _LONG) or (together and depth >= _LONG_ROW)
+    return (results <= _FEW and depth >= _LONG) or (together and depth >= LONG_ROW)
 
 
 def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, threads: int) -> list[Tile]:
@@ -93,6 +94,8 @@ def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, thr
     cells = max(1, min(work // per_cell, max(_PARTIAL_VALUES // partials, 1)))
     if threads > 1 and total * per_cell > WORTH_THREADS:
         cells = min(cells, -(-total // (4 * threads)))
+    if total <= cells:
+        return [Tile(slice(0, batch), slice(0, rows), slice(0, columns))]
     if rows * columns <= cells:
         every = max(1, cells // max(1, rows * columns))
         return [

@@ -1,18 +1,24 @@
-"""Codes as the hardware floats of a carrier format, and back: exact, for the kernels that compute in a carrier."""
+"""Codes as the hardware floats of a carrier format, and back: exact, for the kernels that compute in a carrier.
+
+Both need the default floating-point environment (`cpu.environment_is_default()`), as these kernels do.
+"""
 
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 from floatsim_kernels.elementwise import loops
 from floatsim_kernels.elementwise import unpack as unpack_loops
-from floatsim_kernels.runtime import cpu
 
 from floatsim.emulator.params import format_params, rounding_params, unpack_params
 from floatsim.emulator.types import Codes, Floats
-from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import Attributes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["pack", "unpack"]
 
@@ -27,6 +33,17 @@ def _converted(codes: Codes, fmt: FloatFormat, target: FloatFormat) -> Codes:
     return out.astype(target.code_dtype).reshape(codes.shape)
 
 
+_PARAMS: dict[int, tuple[FloatFormat, NDArray[np.uint32] | None]] = {}
+"""`unpack_params` by the identity of a format, which each entry keeps: no hash is computed in Python."""
+
+
+def _remember(fmt: FloatFormat) -> tuple[FloatFormat, NDArray[np.uint32] | None]:
+    if len(_PARAMS) >= 256:
+        _PARAMS.clear()
+    entry = _PARAMS[id(fmt)] = fmt, unpack_params(fmt)
+    return entry
+
+
 @functools.lru_cache(maxsize=64)
 def _every_value(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
     """Return the values of a small format by code."""
@@ -38,28 +55,30 @@ def _every_value(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
 def unpack(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
     """Return the values, C-contiguous, in the dtype of the carrier (FP32 or FP64), which must hold them all."""
     assert carrier.dtype is not None
-    if fmt == carrier:
+    if fmt.bits == carrier.bits and fmt == carrier:
         return np.ascontiguousarray(codes).view(carrier.dtype)
-    if fmt == FP32 and carrier == FP64:
+    if fmt is FP32:
         with np.errstate(invalid="ignore"):  # signaling NaNs raise the flag
             return np.ascontiguousarray(codes).view(np.float32).astype(np.float64)
     codes = np.ascontiguousarray(codes)
-    if (params := unpack_params(fmt)) is None or not cpu.environment_is_default():
+    _, params = _PARAMS.get(id(fmt)) or _remember(fmt)
+    if params is None:
         if fmt.bits <= 8:
             return _every_value(fmt, carrier)[codes]
         return _converted(codes, fmt, carrier).view(carrier.dtype)
     single: Floats = np.empty(codes.shape, np.float32)
     unpack_loops.widen(codes.reshape(-1), single.reshape(-1), params)
-    return single if carrier == FP32 else single.astype(carrier.dtype)
+    return single if carrier is FP32 else single.astype(carrier.dtype)
 
 
 def pack(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
     """Return the codes of values on the format's grid: C-contiguous, in the dtype of the carrier."""
-    if (params := unpack_params(fmt)) is None or not cpu.environment_is_default():
+    _, params = _PARAMS.get(id(fmt)) or _remember(fmt)
+    if params is None:
         return _converted(values.view(carrier.code_dtype), carrier, fmt)
     codes: Codes = np.empty(values.shape, fmt.code_dtype)
     single = values
-    if carrier != FP32:
+    if carrier is not FP32:
         with np.errstate(invalid="ignore"):
             single = values.astype(np.float32)
     unpack_loops.narrow(single.reshape(-1), codes.reshape(-1), params)

@@ -34,12 +34,8 @@ CANDIDATES: tuple[Candidate, ...] = (
 """Every candidate. A fast kernel is added by one entry in front of those that it is faster than."""
 
 _ALWAYS = frozenset({"parts", "integer", "tensorcore integer"})
-_allowed: frozenset[str] | None = None
-
-
-def allowed() -> frozenset[str] | None:
-    """Return the names of the candidates that plans may use, or None for all."""
-    return _allowed
+allowed: frozenset[str] | None = None
+"""The names of the candidates that plans may use, or None for all; `only` sets it."""
 
 
 @contextmanager
@@ -53,12 +49,12 @@ def only(*names: str) -> Iterator[None]:
     ...     fs.matmul([[1.0]], [[2.0]], accumulate="fp16")
     array([[2.]], dtype=float16)
     """
-    global _allowed  # noqa: PLW0603  # worker threads see it, unlike a ContextVar
+    global allowed  # noqa: PLW0603  # worker threads see it, unlike a ContextVar
     known = {candidate.name for candidate in CANDIDATES}
     if unknown := set(names) - known:
         raise ValueError(f"unknown candidate {min(unknown)!r}; known are {', '.join(sorted(known))}")
-    before, _allowed = _allowed, _ALWAYS | frozenset(names)
+    before, allowed = allowed, _ALWAYS | frozenset(names)
     try:
         yield
     finally:
-        _allowed = before
+        allowed = before

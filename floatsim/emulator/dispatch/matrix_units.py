@@ -53,7 +53,7 @@ class TensorCoreKernel:
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the results of every range; `start` is c."""
         assert isinstance(source, Products)
-        (a, b), scales, row = source.matrices(), source.scales(), self._row
+        (a, b), scales, row = source.matrices(self._floats is not None), source.scales(), self._row
         out = np.zeros((len(ranges), *source.shape), row.output.code_dtype)
         if start is not None:
             out[...] = self._start(work, source, seeds, start).codes.reshape(out.shape)
