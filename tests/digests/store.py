@@ -41,8 +41,8 @@ def write(path: Path, digests: dict[str, list[str]]) -> None:
 
 
 def _whole(entry: list[str]) -> list[str]:
-    """All four digests: events are "" where none were recorded, and results while recording are the results."""
-    return [*entry, "", entry[1]] if len(entry) == 2 else [*entry, *entry[1:2]][:4]
+    """All four digests. Without a recorded call the last two are ""; without a fourth the results are the same."""
+    return [*entry, "", ""] if len(entry) == 2 else [*entry, entry[1]][:4]
 
 
 def describe_change(stored: list[str] | None, now: list[str]) -> str | None:
@@ -53,5 +53,5 @@ def describe_change(stored: list[str] | None, now: list[str]) -> str | None:
         return None
     before, after = _whole(stored), _whole(now)
     parts = [part for part, x, y in zip(_PARTS, before, after, strict=True) if x != y]
-    agree = "" if after[1] == after[3] else "; results with and without recording differ"
+    agree = "" if len(now) < 4 else "; results with and without recording differ"
     return f"{', '.join(parts)} changed ({now[0]}){agree}"
