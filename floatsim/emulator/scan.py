@@ -62,8 +62,7 @@ def running_sums(
     codes: Codes, fmt: FloatFormat, how: Sequential | Kahan | Neumaier, manner: Manner, wanted: frozenset[str]
 ) -> Scanned:
     """Sums of the first 1, 2, ... of the rows of codes, (K, columns), each as `accumulate` gives it."""
-    fast = not wanted and isinstance(how, Sequential)
-    if fast and vector.running_sums_refusal(how, fmt, manner.attributes) is None:
+    if not wanted and isinstance(how, Sequential) and vector.running_sums_refusal(how, fmt, manner.attributes) is None:
         return Scanned(vector.running_sums(how, np.ascontiguousarray(codes), fmt), {}, {})
     attributes, _ = settled(how, manner.attributes)
     out, events = np.zeros(codes.shape, np.uint64), _Events(bool(wanted), codes.shape[1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from floatsim.accumulation import Composite, Strided, leaves
 from floatsim.accumulation.partition import partition
-from floatsim.emulator.dispatch.kernel import Case, LastAdd, Planned, Work
+from floatsim.emulator.dispatch.kernel import Case, Kernel, LastAdd, Planned, Work
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.types import Indices, Seeds
 from floatsim.formats.value_sets import TermRange
@@ -25,7 +25,8 @@ class CompositeKernel:
         assert isinstance(case.accumulation, Composite)
         self.accumulation = case.accumulation
         inner, outer = parts_of(case)
-        self.inner, self.outer = plan(inner).kernel, plan(outer).kernel
+        self.inner: Kernel = plan(inner).kernel
+        self.outer: Kernel = plan(outer).kernel
         self._add_last = None
         if case.c is not None and isinstance(self.accumulation, Strided):
             self._add_last = LastAdd(leaves(self.accumulation)[-1], case, plan)
@@ -33,7 +34,7 @@ class CompositeKernel:
     @property
     def fast(self) -> bool:
         """Whether the terms are summed by fast kernels; the addition of the parts aside."""
-        return bool(self.inner.fast)
+        return self.inner.fast
 
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the results of every range; `start` is c."""

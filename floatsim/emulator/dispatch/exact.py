@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -77,7 +78,8 @@ def _extent(x: NDArray[np.float64]) -> tuple[int, int]:
     return (least - FP64.bias if least else -2 * FLOAT64_EXPONENTS), largest - FP64.bias
 
 
-class ExactSums(NamedTuple):
+@dataclass(frozen=True)
+class ExactSums:
     """Exact sums of terms to a format, called as the kernels of `gemm_doubles` are."""
 
     terms: TermRange

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels.gemm import float32 as loops
@@ -63,9 +64,11 @@ class _Scratch(threading.local):
 
 
 _SCRATCH = _Scratch()
+_FLOAT32 = np.dtype(np.float32)
 
 
-class Float64Fallback(NamedTuple):
+@dataclass(frozen=True)
+class Float64Fallback:
     """A float64 kernel, called with float32 operands."""
 
     kernel: MatrixKernel
@@ -77,13 +80,14 @@ class Float64Fallback(NamedTuple):
         out[...] = wide
 
 
-class Float32Kernel(NamedTuple):
+@dataclass(frozen=True)
+class Float32Kernel:
     """A kernel of `floatsim_kernels.gemm.float32` with its scratch, and the fallback for the rows it bails out of."""
 
     kernel: Any
     direction: int
     params: NDArray[np.uint32]
-    scratch: Any = np.dtype(np.float32)
+    scratch: np.dtype[Any] = _FLOAT32
     fallback: Fallback = None
     scratch_rows: int = 1
     """Scratch rows for each row of the result; 0: as many as a tree's stack needs."""

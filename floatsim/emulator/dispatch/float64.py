@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels.gemm import float64 as loops
@@ -81,7 +82,8 @@ def _to_single(case: Case) -> bool:
     return stochastic and _rounded_product(leaf, case.terms) is None
 
 
-class Float64Kernel(NamedTuple):
+@dataclass(frozen=True)
+class Float64Kernel:
     """A matrix kernel of `floatsim_kernels.gemm.float64`, and its arguments behind those of every matrix kernel."""
 
     call: Callable[..., None]

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -74,6 +74,9 @@ FIRST_EVENTS = ("invalid", "nan", "overflow", "underflow", "flushed", "absorbed"
 """The events whose first k is kept, in the order of the kernels."""
 NEVER = np.iinfo(np.int64).max
 """The first k of an event that did not happen."""
+
+MatrixKernel: TypeAlias = Callable[..., None]
+"""A kernel on floats for one product of matrices; the module's docstring defines its arguments."""
 
 _WHOLE = np.array([[0, 1, 1]], np.int64)
 
@@ -177,8 +180,9 @@ _NO_FIRST = np.zeros((0, 0, 0, 0), np.int64)
 class Kernel(Protocol):
     """An accumulation with every parameter computed. The module's docstring defines the arguments."""
 
-    fast: ClassVar[bool]
-    """Whether the terms are summed at more than integer speed, so that tiles can be larger."""
+    @property
+    def fast(self) -> bool:
+        """Whether the terms are summed at more than integer speed, so that tiles can be larger."""
 
     def evaluate(
         self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None
@@ -195,13 +199,16 @@ class Planned(Protocol):
 class Candidate(Protocol):
     """One way to carry out accumulations."""
 
-    name: str
-    takes: tuple[type[Accumulation], ...]
-    """The accumulations it is for. It is not asked about others."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def takes(self) -> tuple[type[Accumulation], ...]:
+        """The accumulations it is for. It is not asked about others."""
 
     def refusal(self, case: Case) -> str | None: ...
 
-    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> Kernel: ...
+    def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> Any: ...
 
 
 # -- leaves ------------------------------------------------------------------------------------------------------------
@@ -341,11 +348,3 @@ def by_range(out: Floats) -> Floats:
     batch, parts, m, n = out.shape
     ordered = out if batch == 1 else np.ascontiguousarray(np.moveaxis(out, 1, 0))
     return ordered.reshape(parts, batch * m * n)
-
-
-class MatrixKernel(Protocol):
-    """A kernel on floats for one product of matrices; the module's docstring defines the arguments."""
-
-    def __call__(
-        self, a: Floats, b: Floats, out: Floats, ranges: Indices, index: Indices, seeds: Seeds, *more: Any
-    ) -> None: ...

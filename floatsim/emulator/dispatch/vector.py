@@ -227,12 +227,9 @@ def _leaf_refusal(leaf: Accumulation, terms: TermRange, call: Attributes) -> str
     for how in settled(leaf, call):
         if how.rounding is not Rounding.TIES_TO_EVEN or how.ftz or how.daz or how.overflow is not Overflow.INFINITY:
             return "only ties to even, without saturation, FTZ and DAZ"
-    if terms.b is None:
-        entering: TermRange | None = terms
-    else:
-        entering = _entering(leaf, terms)
-        if entering is None:
-            return "products would be rounded twice, or in another format"
+    entering = terms if terms.b is None else _entering(leaf, terms)
+    if entering is None:
+        return "products would be rounded twice, or in another format"
     if not contains(fmt, entering, specials=False):
         return f"terms are not all numbers of {fmt}"
     return None
@@ -274,8 +271,10 @@ def _sums(accumulation: Accumulation, vector: _Vector, length: int) -> Floats:
         parts, number = call.lanes(accumulation.lanes, length), min(accumulation.lanes, length)
     else:
         assert isinstance(accumulation, Blocked | SplitK)
-        blocked = isinstance(accumulation, Blocked)
-        every = min(accumulation.every, length) if blocked else -(-length // accumulation.parts)
+        if isinstance(accumulation, Blocked):
+            every = min(accumulation.every, length)
+        else:
+            every = -(-length // accumulation.parts)
         number = -(-length // every)
         if length % every == 0 or vector.size == length:
             parts = call.blocks(every)
