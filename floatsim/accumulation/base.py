@@ -139,7 +139,6 @@ class ProductLeaf(Leaf):
         return [value_text(self.format, show), *self._product_texts(show), *self._manner_texts(show)]
 
 
-@dataclass(frozen=True, repr=False, init=False)
 class Composite(Accumulation):
     """A description that adds the results of an inner one by an outer one."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 from floatsim.accumulation.base import Accumulation, Composite, Leaf, ProductLeaf
 from floatsim.accumulation.tensor_core import TensorCore
@@ -60,7 +61,9 @@ def fitted(
         row = how.row(a, b, format, scales)
         return TensorCore(how.arch, row.name, row.output)
     if isinstance(how, Composite) and tensor_cores(how):
-        return dataclasses.replace(how, inner=fitted(how.inner, a, b, None, scales))
+        composite: Any = how  # its classes are dataclasses, their base is none
+        replaced: Accumulation = dataclasses.replace(composite, inner=fitted(how.inner, a, b, None, scales))
+        return replaced
     return how
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import datasets, reference
-from floatsim.analysis.survey import report
+from floatsim.analysis.survey import report as survey_report
 from floatsim.analysis.survey import survey as surveys
 from floatsim.arrays.events import Counts
 from floatsim.formats.rounding import FLUSHED, SUBNORMAL
@@ -30,7 +30,7 @@ def shipped():
 # -- the shipped data is worth looking at ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("stage", "event"), report.EVENT_COLUMNS)
+@pytest.mark.parametrize(("stage", "event"), survey_report.EVENT_COLUMNS)
 def test_every_event_happens_in_some_format(shipped, stage, event):
     assert any(row.share(stage, event) for row in shipped.rows), f"{stage} never {event}"
 
@@ -421,7 +421,7 @@ def test_report_as_json(shipped):
     assert len(data["rows"]) == len(shipped.rows) == 72
     assert len(data["tensors"]) == 15
     row = data["rows"][0]
-    assert set(row) == {"product", "format", "accumulator", "products", "sums", *report.MEASURES}
+    assert set(row) == {"product", "format", "accumulator", "products", "sums", *survey_report.MEASURES}
     assert row["sums"]["elements"] == 512 * 64 * 32
     nothing = next(r for r in data["rows"] if r["format"] == "E4M3" and r["product"] == "gradient of the weights")
     assert nothing["relative_error"] == 1
@@ -433,8 +433,8 @@ def test_report_as_a_tidy_table(shipped):
     table = shipped.to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert len(table) == len(shipped.rows)
-    assert set(table.columns) == {"product", "format", "accumulator", *report.MEASURES,
-                                  *("_".join(column) for column in report.EVENT_COLUMNS)}  # fmt: skip
+    assert set(table.columns) == {"product", "format", "accumulator", *survey_report.MEASURES,
+                                  *("_".join(column) for column in survey_report.EVENT_COLUMNS)}  # fmt: skip
     assert table["sums_absorbed"].between(0, 1).all()
     assert table.loc[table.accumulator == "exact(fp32)", "products_flushed"].isna().all()
 
@@ -501,13 +501,13 @@ def test_table_errors(shipped):
 @pytest.mark.parametrize(("share", "cell"), [(None, "-"), (0, "."), (1, "100"), (0.99999, "99.9"), (1e-9, "<0.1"),
                                              (0.005, "0.5"), (0.4237, "42.4")])  # fmt: skip
 def test_percent_cells_never_claim_all_or_nothing(share, cell):
-    assert report._percent(share) == cell
+    assert survey_report._percent(share) == cell
 
 
 @pytest.mark.parametrize(("value", "cell"), [(math.nan, "-"), (0, "0"), (0.5, "0.50"), (9.96, "10.0"), (99.6, "100"),
                                              (1234.5, "1234"), (99999, "1.0e+05"), (0.01, "1.0e-02")])  # fmt: skip
 def test_number_cells(value, cell):
-    assert report._number(value) == cell
+    assert survey_report._number(value) == cell
 
 
 def test_surveys_draw_nothing():

@@ -13,6 +13,7 @@ import pytest
 import floatsim as fs
 from floatsim import reference
 from floatsim.accumulation import leaves, parse, settled
+from floatsim.arrays import events
 from floatsim.arrays.options import resolve
 from floatsim.emulator import accumulate as summation
 from floatsim.formats.call import Manner
@@ -77,7 +78,7 @@ def counted(sums, site: str) -> dict[str, int]:
         total += one.counts[site]
     return {
         name: sum(n for byte, n in total.items() if byte & bit)
-        for name, bit in fs.recording.EVENTS.items()
+        for name, bit in events.EVENTS.items()
         if name != "divide_by_zero"
     }
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-import floatsim.formats.rounding
 from floatsim.emulator.dispatch import counting as recorded
+from floatsim.formats import rounding
 
 FORMATS = [fs.FP16, fs.BF16, fs.E4M3, fs.E5M2, fs.E4M3IEEE, fs.E3M4, fs.FloatFormat.ieee(6, 4)]
 SETS = (None, ["overflow", "underflow", "nan"], ["flushed", "invalid"], ["absorbed", "overflow"])
@@ -64,16 +64,14 @@ def test_equal_to_the_integer_kernels(seed, monkeypatch):
 def test_what_the_integer_kernels_do():
     """Infinite and NaN operands, products that float32 does not hold, and everything but ties to even."""
     one = np.ones((1, 1), np.float32)
-    recorder = recorded.recorder(
-        fs.Sequential("bf16"), recorded.Terms(fs.BF16, fs.BF16), *[fs.rounding.Attributes()] * 2
-    )
+    recorder = recorded.recorder(fs.Sequential("bf16"), recorded.Terms(fs.BF16, fs.BF16), *[rounding.Attributes()] * 2)
     assert recorder.takes(one, one) and recorder.takes(one * 2.0**-126, one) and recorder.takes(0 * one, one)
     for bad in np.inf, np.nan:
         assert not recorder.takes(one * np.float32(bad), one)
     assert not recorder.takes(one * 2.0**-64, one * 2.0**-63)
     for change in {"rounding": fs.Rounding.TOWARD_ZERO}, {"ftz": True}, {"daz": True}:
-        how = fs.rounding.Attributes(**change)
+        how = rounding.Attributes(**change)
         assert recorded.recorder(fs.Sequential("fp16"), recorded.Terms(fs.FP16, fs.FP16), how, how) is None
-    how = fs.rounding.Attributes()
+    how = rounding.Attributes()
     for leaf in fs.Sequential("fp16", fused=True), fs.Kahan("fp16"), fs.Sequential("tf32"), fs.Sequential("e2m1"):
         assert recorded.recorder(leaf, recorded.Terms(fs.FP16, fs.FP16), how, how) is None

@@ -175,7 +175,7 @@ def test_what_names_no_format(x, error, text):
 
 def test_well_known_names_of_no_single_format():
     """What they say names formats that there are, and none of them is a name of one."""
-    from floatsim import formats
+    from floatsim.formats import format as formats
 
     assert not formats._AMBIGUOUS.keys() & formats._LOOKUP.keys()
     for says in formats._AMBIGUOUS.values():

@@ -6,10 +6,10 @@ and y of one format is exact where r - x == y and r - y == x: the difference fro
 1971). A sum of two numbers of a format is exact where it is tiny, so it neither underflows nor is flushed.
 
 The kernels take steps of whole rows. A step is first taken in the *quick* style of rounding/float32.py, on scaled
-numbers, and counts what is common: what was inexact, and what was absorbed. Where that style may not have been right, or another
-event have happened, because a number of the row is tiny or not finite, the step is taken again on the numbers as they
-are, and writes the event words of the row; these are counted, and places looked for, only where a word has such a bit.
-`tiny_products` tells of underflow alone, without the sums.
+numbers, and counts what is common: what was inexact, and what was absorbed. Where that style may not have been right,
+or another event have happened, because a number of the row is tiny or not finite, the step is taken again on the
+numbers as they are, and writes the event words of the row; these are counted, and places looked for, only where a word
+has such a bit. `tiny_products` tells of underflow alone, without the sums.
 
 a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
 grows by the events; `first` (len(PLACES), M, N), int32, takes the least where[k] of each. `grid`: see GRID_FIELDS;

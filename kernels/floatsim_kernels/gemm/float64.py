@@ -4,7 +4,7 @@ A row of the result is worked on in passes over its columns (runtime/simd.py): a
 sums, x * b[k, j] + c[j]. Products are exact in float64; a sum is taken in float64 in a way that the second rounding, to
 the format, undoes no harm of:
 
-- to nearest, where the double rounding is innocuous (floatsim/emulator/dispatch/float64.py says where);
+- to nearest, where the double rounding is innocuous (floatsim/emulator/proofs.py says where);
 - toward negative and toward zero: the second rounding then has the same direction;
 - to odd in 53 bits, after which every rounding to 51 bits or fewer is that of the exact sum (Boldo and Melquiond,
   "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).

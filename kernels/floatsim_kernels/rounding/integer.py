@@ -1,7 +1,7 @@
 """Unpacking and the one rounding, on integers alone: the same on every machine, whatever the floating-point mode.
 
 A format arrives as a *row* of int64 (see `FORMAT_FIELDS`), the manner of rounding as another (`MANNER_FIELDS`), both
-made by floatsim/emulator/backend.py. A finite non-zero number is unpacked to (sign, e, hi, lo): its magnitude is
+made by floatsim/emulator/params.py. A finite non-zero number is unpacked to (sign, e, hi, lo): its magnitude is
 (hi * 2**64 + lo) * 2**(e - 126) with bit 62 of hi set, so that 2**e <= magnitude < 2**(e+1); the last bit of lo may
 stand for "and something below" (sticky). 126 bits hold every exact intermediate of two operands of at most 53 bits
 well enough to round them to at most 53 bits, stochastically with up to 64 random bits too.
