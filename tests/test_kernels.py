@@ -209,7 +209,7 @@ def test_bits_of_every_code(fmt):
         o.assert_equal_codes(name, fmt, "", (codes,), (getattr(fs, name)(every),), (truth,))
     signed_zero = at.specials != "fnuz"
     is_nan_pattern = d.nan if not signed_zero else np.zeros(len(codes), bool)
-    keep = is_nan_pattern | (~signed_zero & (magnitude == 0) & (codes == 0)) | (at.specials == "scale")
+    keep = is_nan_pattern | ((not signed_zero) & (magnitude == 0) & (codes == 0)) | (at.specials == "scale")
     if not fmt.is_scale:
         flipped = np.where(keep, codes, codes.astype(np.int64) ^ at.sign_bit)
         o.assert_equal_codes("negative", fmt, "", (codes,), (fs.negative(every).codes,), (flipped,))
