@@ -11,6 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parent
 
+# Test files whose results can depend on the versions of Python and of the libraries: compilation by Numba, warnings,
+# pictures, the command line, exchange with other libraries. The examples in the docstrings belong to them.
+VERSION_TESTS = (
+    "test_cli", "test_formats", "test_foreign", "test_hardware_capture", "test_matmul", "test_njit", "test_notebooks",
+    "test_plot", "test_reductions", "test_stochastic", "test_tensorcore_matmul", "test_traps", "test_warnings",
+)  # fmt: skip
+
 
 def own_modules() -> str:
     """Return a regular expression, without a colon, that matches the names of floatsim's own modules.
@@ -48,9 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the examples in the docstrings: together they call every public function once."""
+    """Mark the tests that `make test-pythons` runs."""
     for item in items:
-        if isinstance(item, pytest.DoctestItem):
+        if isinstance(item, pytest.DoctestItem) or item.path.stem in VERSION_TESTS:
             item.add_marker("versions")
 
 

@@ -93,6 +93,18 @@ def test_lowest_versions_are_the_bounds_of_pyproject():
     assert all(len(versions) == 1 for versions in pins.values())
 
 
+def test_version_tests_name_files():
+    """The files that `make test-pythons` runs exist."""
+    conftest = ast.parse((ROOT / "conftest.py").read_text(encoding="utf-8"))
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in conftest.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VERSION_TESTS"
+    )
+    assert names
+    assert set(names) <= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+
+
 def test_import_loads_nothing():
     heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "pandas", "rich", "typer"}
     loaded = json.loads(run_python("import floatsim, json, sys; print(json.dumps(sorted(sys.modules)))"))

@@ -13,8 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.versions
-
 OWN = """
 import warnings
 import library
