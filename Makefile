@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test notebooks notebooks-update test-exhaustive bench lint build clean
+.PHONY: help demo test test-pythons notebooks notebooks-update test-exhaustive bench lint build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
@@ -25,6 +25,9 @@ demo: $(VENV)/.installed ## the main job: survey real matrices in every format, 
 
 test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
 	$(PYTEST) -n 2
+
+test-pythons: ## tests that depend on versions, under every Python here and with the lowest versions
+	tools/test_pythons.sh
 
 notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes
 	$(BIN)/python notebooks/run.py
@@ -47,7 +50,7 @@ build: $(VENV)/.installed ## the wheel, into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .
 
 clean: ## remove .venv, caches and build results
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- the environment -------------------------------------------------------------------------------------------

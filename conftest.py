@@ -1,15 +1,69 @@
-"""What all tests share, the examples in the docstrings among them."""
+"""Fixtures and warning filters of all tests, including the examples in the docstrings."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parent
+
+# Test files whose results can depend on the versions of Python and of the libraries: compilation by Numba, warnings,
+# pictures, the command line, exchange with other libraries. The examples in the docstrings belong to them.
+VERSION_TESTS = (
+    "test_cli", "test_formats", "test_foreign", "test_hardware_capture", "test_matmul", "test_njit", "test_notebooks",
+    "test_plot", "test_reductions", "test_stochastic", "test_tensorcore_matmul", "test_traps", "test_warnings",
+)  # fmt: skip
+
+
+def own_modules() -> str:
+    """Return a regular expression, without a colon, that matches the names of floatsim's own modules.
+
+    pytest imports most files of tests/ under the bare name of the file. The code of a page runs as `docs_page`.
+    """
+    tests = {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    names = {"floatsim", "floatsim_kernels", "benchmarks", "notebooks", "tests", "conftest"} | tests
+    return rf"({'|'.join(map(re.escape, sorted(names)))}|docs_\w+)(\.|$)"
+
+
+def warning_filters(*, strict: bool) -> list[str]:
+    """Return the warning filters of a test run, in pytest's notation. Later lines take precedence.
+
+    A warning that Python attributes to one of floatsim's own modules is an error. Deprecations are excepted: a new
+    version of a dependency can add one at any time, and `stacklevel` attributes it to the caller, floatsim. A strict
+    run makes every warning an error, deprecations and the warnings of third-party modules included. An exception that
+    no code catches, in a thread or in `__del__`, reaches pytest as a warning, and is an error in both.
+    """
+    if strict:
+        return ["error"]
+    deprecations = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
+    uncaught = ("PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
+    return [
+        f"error:::{own_modules()}",
+        *(f"error::pytest.{category}" for category in uncaught),
+        *(f"default::{category}" for category in deprecations),
+    ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the warning filters: strict with FLOATSIM_STRICT_WARNINGS=1, which .ci/run sets for the newest versions."""
+    for line in warning_filters(strict=os.environ.get("FLOATSIM_STRICT_WARNINGS", "0") not in ("", "0")):
+        config.addinivalue_line("filterwarnings", line)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test-pythons` runs."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) or item.path.stem in VERSION_TESTS:
+            item.add_marker("versions")
 
 
 @pytest.fixture(autouse=True)
 def _no_figures_are_left():
-    """pyplot keeps every figure until it is closed, and warns of many."""
+    """Close all figures: pyplot keeps every figure until it is closed, and warns of many."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")

@@ -244,6 +244,18 @@ def test_from_a_forked_and_a_spawned_process(undisturbed):
         assert run(body) == undisturbed
 
 
+def test_disabled_compiler_is_refused():
+    """NUMBA_DISABLE_JIT=1: the first call says that it is not supported, and names the variable."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "kernels")])
+    settings = os.environ | {"PYTHONPATH": path, "NUMBA_DISABLE_JIT": "1"}
+    code = "import floatsim as fs; print(fs.FP16.max); fs.encode([0.1], 'fp16')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=settings, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "65504.0\n")
+    assert done.stderr.splitlines()[-1].startswith("RuntimeError: floatsim does not run with NUMBA_DISABLE_JIT=1")
+
+
 # -- the cache ---------------------------------------------------------------------------------------------------
 
 SMALL = """

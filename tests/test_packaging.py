@@ -82,6 +82,40 @@ def test_one_version_everywhere():
     assert {pyproject, citation[1], changelog[1]} == {fs.__version__}
 
 
+def requirements(lines: list[str], operator: str) -> dict[str, set[str]]:
+    """The versions that follow the operator in "name>=1.2,<3", by name; names without it have none."""
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        name, versions = re.fullmatch(r"([\w.-]+)(?:\[.*?\])?(.*)", line).groups()
+        bounds = {part.removeprefix(operator) for part in versions.split(",") if part.startswith(operator)}
+        found.setdefault(name, set()).update(bounds)
+    return found
+
+
+def test_lowest_versions_are_the_bounds_of_pyproject():
+    """tests/constraints-lowest.txt pins the lower bound of each dependency and of each test tool, and nothing else."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    bounds = requirements([*project["dependencies"], *(line for extra in extras.values() for line in extra)], ">=")
+    text = (ROOT / "tests" / "constraints-lowest.txt").read_text(encoding="utf-8")
+    pins = requirements([line for line in text.splitlines() if line and not line.startswith("#")], "==")
+    assert set(pins) == set(requirements([*project["dependencies"], *extras["test"]], ">="))
+    assert pins == {name: bounds[name] for name in pins}
+    assert all(len(versions) == 1 for versions in pins.values())
+
+
+def test_version_tests_name_files():
+    """The files that `make test-pythons` runs exist."""
+    conftest = ast.parse((ROOT / "conftest.py").read_text(encoding="utf-8"))
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in conftest.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VERSION_TESTS"
+    )
+    assert names
+    assert set(names) <= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+
+
 def test_import_loads_nothing():
     heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "pandas", "rich", "typer"}
     loaded = json.loads(run_python("import floatsim, json, sys; print(json.dumps(sorted(sys.modules)))"))

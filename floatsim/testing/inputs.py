@@ -240,7 +240,7 @@ def _edge(unit: Unit, n: int, draw: _Draws) -> Inputs:
     rows, half = np.arange(n), np.maximum(top - d.trailing_bits, lowest - base) - 1
     several = unit.scale_blocks > 1  # the scales are then what is small
     exponents[rows, places[0]] = top
-    exponents[rows, places[1]] = np.where((draw.below(2, n) == 0) & (rows % 2 == 1) & ~several, half, 1 << 20)
+    exponents[rows, places[1]] = np.where((draw.below(2, n) == 0) & (rows % 2 == 1) & (not several), half, 1 << 20)
     exponents[rows, places[2]] = np.where(several, top - draw.below(3, n), top - below)
     a, b = _powers(exponents, unit.a, unit.b)
     minus = a.dtype.type(unit.a.sign_mask)

@@ -290,7 +290,8 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                     top += 1
                     leaf[top], latest[top] = k + 1, where[k]
                     # pass 0 rounds the product, passes from 1 on add; an only term is added to nothing
-                    for r in range(0 if rounds else 1, 1 + max(np.int64(merges[ranges[part, 3] + t]), terms == 1)):
+                    additions = max(np.int64(merges[ranges[part, 3] + t]), np.int64(terms == 1))
+                    for r in range(0 if rounds else 1, 1 + additions):
                         alone = r == 0 or terms == 1
                         to = top if alone else top - 1
                         k_x, k_y = leaf[to], leaf[top]

@@ -11,6 +11,12 @@ from pathlib import Path
 import numba
 from numba.core.caching import FunctionCache
 
+if numba.config.DISABLE_JIT:
+    raise RuntimeError(
+        "floatsim does not run with NUMBA_DISABLE_JIT=1: its kernels use LLVM instructions and exist only compiled; "
+        "unset NUMBA_DISABLE_JIT"
+    )
+
 
 def source_hash():
     """A hash of every source file of this package."""
