@@ -64,10 +64,10 @@ def _row(fmt: FloatFormat) -> NDArray[np.uint32] | None:
 
 @functools.lru_cache(maxsize=64)
 def _every_value(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    """Of a small format, by code."""
+    """Of a format of at most 8 bits, by code: 256 values, so that every uint8 is an index. Unused bits do not count."""
     assert carrier.dtype is not None
     values: Floats = _converted(fmt.codes(), fmt, carrier).view(carrier.dtype)
-    return values
+    return np.resize(values, 256)
 
 
 def widen(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:

@@ -256,6 +256,8 @@ def exact(
                                 begin = end = 0
                                 if levels > 1:
                                     begin = ((high - above) * inverse) >> 24
+                                    if begin >= levels:
+                                        continue  # rounding errors below half of 2**lowest: all are 0
                                     least = greater(e + notes[_LEAST, d] - 54 if split > half else under, lowest)
                                     end = (greater(unit - least + width - 1, 0) * inverse) >> 24
                                     end = greater(begin, lesser(end, levels - 1))

@@ -1,0 +1,158 @@
+"""The checked build of the kernels: accesses outside an array are reported, and the search finds none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+KERNELS = '''
+import sys
+import numba
+import numpy as np
+from floatsim_kernels import gemm_doubles, gemm_exact, long_sums, tensorcore_floats
+from floatsim_kernels.jit import CHECKED, inline, kernel
+from floatsim_kernels.passes import copy_columns, largest_code
+
+@inline
+def taken(x, i):
+    return x[i]
+
+@kernel
+def index(x, i):
+    return taken(x, i)
+
+@kernel
+def fill(work, width, row):
+    gemm_doubles.fill_row(0, True, work, width, (row,), (2.0,), ())
+
+@kernel
+def classes(work, width, row):
+    gemm_exact._split_by(0, True, work, width, (row, np.int64(0)), (1.0,), ())
+
+@kernel
+def extreme(work, width, row):
+    return largest_code(work, width, row)
+
+@kernel
+def copy(work, i, j, k, l, n):
+    copy_columns(work, i, j, work, k, l, n)
+
+@kernel
+def lanes(values, first, second):
+    return long_sums.eight_lanes(long_sums.SingleGrid(), values, (first, second))
+
+@kernel
+def blocks(va, xa, vb, xb, acc, i, first, blocks):
+    model = np.int64(4), np.int64(24), np.int64(-32000), np.int64(-1), np.int64(0)
+    return tensorcore_floats._blocks(0, va, xa, vb, xb, acc, i, first, blocks, model)
+
+def matrix(rows, columns, dtype=np.float64):
+    return np.zeros((rows, columns), dtype)
+
+def of_blocks(rows=2, terms=8, depth=8, width=32, height=2):
+    return (
+        matrix(rows, terms, np.float32), matrix(rows, terms, np.int32), matrix(depth, width, np.float32),
+        matrix(depth, width, np.int16), matrix(height, width, np.float32),
+    )
+'''
+
+VIOLATIONS = {
+    "index above": "index(np.ones(3), 3)",
+    "index below": "index(np.ones(3), -4)",
+    "pass, row": "fill(matrix(4, 16), 16, 4)",
+    "pass, negative row": "fill(matrix(4, 16), 16, -1)",
+    "pass, columns": "fill(matrix(4, 16), 17, 3)",
+    "pass, row below": "classes(matrix(4, 16), 16, 3)",
+    "extreme": "extreme(matrix(4, 16), 16, 4)",
+    "copy to": "copy(matrix(4, 16), 4, 0, 0, 0, 1)",
+    "copy from": "copy(matrix(4, 16), 0, 0, 4, 0, 1)",
+    "copy, columns": "copy(matrix(4, 16), 0, 8, 0, 0, 9)",
+    "copy, negative": "copy(matrix(4, 16), 1, -1, 0, 0, 1)",
+    "lanes": "lanes(np.ones(39, np.float32), 2, 3)",
+    "lanes, first shorter": "lanes(np.ones(40, np.float32), 3, 2)",
+    "lanes, none": "lanes(np.ones(40, np.float32), 0, 5)",
+    "blocks, row of a": "blocks(*of_blocks(), 1, 0, 2)",
+    "blocks, term of a": "blocks(*of_blocks(), 0, 4, 2)",
+    "blocks, term of b": "blocks(*of_blocks(depth=7), 0, 0, 2)",
+    "blocks, columns": "blocks(*of_blocks(width=31), 0, 0, 2)",
+    "blocks, accumulators": "blocks(*of_blocks(height=1), 0, 0, 2)",
+}
+"""Each one step outside of an array."""
+ALLOWED = (
+    "index(np.ones(3), 2)", "index(np.ones(3), -3)", "fill(matrix(4, 16), 16, 3)", "classes(matrix(4, 16), 16, 2)",
+    "extreme(matrix(4, 16), 16, 3)", "copy(matrix(4, 16), 3, 8, 0, 8, 8)", "copy(matrix(4, 16), 3, 16, 0, 16, 0)",
+    "lanes(np.ones(40, np.float32), 2, 3)", "blocks(*of_blocks(), 0, 0, 2)", "blocks(*of_blocks(), 0, 4, 1)",
+)  # fmt: skip
+"""Each up to the last element."""
+
+
+def run(folder: Path, code: str, checked: bool) -> str:
+    """What a new process prints that imports KERNELS from a module, whose compiled kernels stay in the folder."""
+    (folder / "some_kernels.py").write_text(KERNELS, encoding="utf-8")
+    paths = [str(folder), str(ROOT), str(ROOT / "kernels")]
+    environment = os.environ | {"FLOATSIM_CHECKED": str(int(checked)), "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", "from some_kernels import *\n" + code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_every_kind_of_access_is_checked(tmp_path):
+    """Array indexes and raw pointers, one step outside; and nothing is reported up to the last element."""
+    lines = [f"for name, call in {list(VIOLATIONS.items())!r} + [('allowed', c) for c in {ALLOWED!r}]:"]
+    lines += ["    try: eval(call); print(name, '|')", "    except IndexError as error: print(name, '|', error)"]
+    found = dict(line.split(" |") for line in run(tmp_path, "\n".join(lines), checked=True).splitlines())
+    assert found.pop("allowed") == ""
+    assert set(found) == set(VIOLATIONS)
+    for name, message in found.items():
+        kernel = VIOLATIONS[name].split("(")[0]
+        assert message.startswith(f" kernel some_kernels.{kernel}: ") and "out" in message, (name, message)
+
+
+def test_the_flag_is_part_of_the_cache_key(tmp_path):
+    """A kernel compiled without checks is not taken from the cache by a checked process, nor the other way."""
+    first = run(tmp_path, "print(CHECKED, index(np.ones(3), 0)); print(index.stats.cache_misses.total())", checked=False)
+    assert first.split() == ["False", "1.0", "1"]
+    report = "\ntry: index(np.ones(3), 3)\nexcept IndexError: print(CHECKED, 'reported')\nprint(index.stats.cache_hits.total())"
+    assert run(tmp_path, report, checked=True).split() == ["True", "reported", "0"]
+    assert run(tmp_path, report, checked=True).split() == ["True", "reported", "1"]
+    again = run(tmp_path, "print(CHECKED, index(np.ones(3), 0)); print(index.stats.cache_hits.total())", checked=False)
+    assert again.split() == ["False", "1.0", "1"]
+
+
+SHORT_WORK = """
+import numpy as np
+from floatsim_kernels import gemm_exact
+import floatsim as fs
+
+needed = gemm_exact.rows_of_work
+gemm_exact.rows_of_work = lambda levels: needed(levels) - 1
+a, b = (fs.array(np.full(shape, 2.0**-40), "fp32") for shape in ((16, 40), (40, 20)))
+a.codes[:, 0] = b.codes[0] = 1  # the least number: its square is in the last level
+try:
+    fs.matmul(a, b, accumulate="exact(fp32)")
+except IndexError as error:
+    print(error)
+"""
+
+
+def test_a_kernel_with_too_short_scratch_is_named(tmp_path):
+    """The levels of an exact sum, one row short: the error that this build was made for."""
+    message = run(tmp_path, SHORT_WORK, checked=True)
+    assert message.strip() == "kernel floatsim_kernels.gemm_exact.exact: a row that a pass writes is outside its array"
+
+
+@pytest.mark.parametrize("group", ["elements", "sums", "matmul", "tensorcore"])
+def test_a_sample_of_the_search(group):
+    from tests.exhaustive import checked
+
+    made, violations, examples = checked.in_checked_process(group, 0)
+    assert made == checked.CALLS
+    assert violations == 0, "\n".join(examples)
