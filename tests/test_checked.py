@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
+
+import floatsim as fs
+from floatsim import singles, summation
 
 ROOT = Path(__file__).parents[1]
 
-KERNELS = '''
+KERNELS = """
 import sys
 import numba
 import numpy as np
@@ -61,7 +64,7 @@ def of_blocks(rows=2, terms=8, depth=8, width=32, height=2):
         matrix(rows, terms, np.float32), matrix(rows, terms, np.int32), matrix(depth, width, np.float32),
         matrix(depth, width, np.int16), matrix(height, width, np.float32),
     )
-'''
+"""
 
 VIOLATIONS = {
     "index above": "index(np.ones(3), 3)",
@@ -116,15 +119,19 @@ def test_every_kind_of_access_is_checked(tmp_path):
         assert message.startswith(f" kernel some_kernels.{kernel}: ") and "out" in message, (name, message)
 
 
+USED = "print(CHECKED, index(np.ones(3), 0), index.stats.cache_hits.total())"
+STEPPED_OUTSIDE = """
+try: index(np.ones(3), 3)
+except IndexError: print(CHECKED, 'reported', index.stats.cache_hits.total())
+"""
+
+
 def test_the_flag_is_part_of_the_cache_key(tmp_path):
     """A kernel compiled without checks is not taken from the cache by a checked process, nor the other way."""
-    first = run(tmp_path, "print(CHECKED, index(np.ones(3), 0)); print(index.stats.cache_misses.total())", checked=False)
-    assert first.split() == ["False", "1.0", "1"]
-    report = "\ntry: index(np.ones(3), 3)\nexcept IndexError: print(CHECKED, 'reported')\nprint(index.stats.cache_hits.total())"
-    assert run(tmp_path, report, checked=True).split() == ["True", "reported", "0"]
-    assert run(tmp_path, report, checked=True).split() == ["True", "reported", "1"]
-    again = run(tmp_path, "print(CHECKED, index(np.ones(3), 0)); print(index.stats.cache_hits.total())", checked=False)
-    assert again.split() == ["False", "1.0", "1"]
+    assert run(tmp_path, USED, checked=False).split() == ["False", "1.0", "0"]
+    assert run(tmp_path, STEPPED_OUTSIDE, checked=True).split() == ["True", "reported", "0"]
+    assert run(tmp_path, STEPPED_OUTSIDE, checked=True).split() == ["True", "reported", "1"]
+    assert run(tmp_path, USED, checked=False).split() == ["False", "1.0", "1"]
 
 
 SHORT_WORK = """
@@ -149,10 +156,50 @@ def test_a_kernel_with_too_short_scratch_is_named(tmp_path):
     assert message.strip() == "kernel floatsim_kernels.gemm_exact.exact: a row that a pass writes is outside its array"
 
 
-@pytest.mark.parametrize("group", ["elements", "sums", "matmul", "tensorcore"])
-def test_a_sample_of_the_search(group):
-    from tests.exhaustive import checked
+WIDE_PRODUCTS = """
+import numpy as np
+import floatsim as fs
 
-    made, violations, examples = checked.in_checked_process(group, 0)
-    assert made == checked.CALLS
-    assert violations == 0, "\n".join(examples)
+wide = fs.FloatFormat("wide", 8, 51, specials="fn", bias=127)
+a = fs.array([[-(2.0**-177), -(2.0**-52)], [2.0**-79, 2.0**103]], wide)
+b = fs.array([[-448.0, 1.875], [1.0, 1.0]], "e4m3")
+print(fs.matmul(a, b, accumulate="exact(e5m2)").values.tolist())
+ones = fs.FloatArray(np.ones((16, 40), np.uint64), wide), fs.FloatArray(np.ones((40, 40), np.uint8), fs.E4M3)
+print(set(fs.matmul(*ones, accumulate="exact(fp64)").values.ravel().tolist()) == {40 * 2.0**-177 * 2.0**-9})
+"""
+
+
+def test_exact_sums_of_wide_products(tmp_path):
+    """Products of more than 53 bits: their second halves were added behind the last level."""
+    assert run(tmp_path, WIDE_PRODUCTS, checked=True).splitlines() == ["[[-0.0, -0.0], [inf, inf]]", "True"]
+
+
+def test_scratch_that_threads_keep():
+    """Arrays that are taken again are as large as asked for, apart from each other, and on cache lines where promised."""
+    r = np.random.default_rng(1)
+    memory, scratch = summation._Memory(), singles._Scratch()
+    for _ in range(200):
+        memory.clear()
+        taken = []
+        for _ in range(int(r.integers(1, 5))):
+            shape = tuple(int(n) for n in r.integers(0, 30, int(r.integers(1, 4))))
+            dtype = np.dtype(str(r.choice(["u1", "f4", "f8"])))
+            taken.append(memory.take(shape, dtype))
+            assert taken[-1].shape == shape and taken[-1].dtype == dtype and taken[-1].flags.c_contiguous
+        assert not any(np.shares_memory(x, y) for x, y in itertools.combinations(taken, 2))
+        heights, width = tuple(int(n) for n in r.integers(0, 70, 2)), int(r.integers(1, 33)) * 16
+        first, second = scratch.take(heights, width, np.dtype(str(r.choice(["u2", "f4", "f8"]))))
+        assert (len(first), len(second)) == heights and first.shape[1] == second.shape[1] == width
+        assert not np.shares_memory(first, second) and not first.any() and not second.any()
+        for x in (first, second):
+            assert x.size == 0 or x.__array_interface__["data"][0] % (64 if x.itemsize >= 4 else 32) == 0
+            x[...] = 1
+
+
+def test_codes_with_unused_bits():
+    """A code with bits that its format does not have is no index beyond a table of values."""
+    fmt = fs.FloatFormat("five bits", 3, 1, specials="finite")
+    codes = np.full(300, 0xE9, np.uint8)
+    for how in ("fp32", "exact(fp32)"):
+        found = fs.sum(fs.FloatArray(codes, fmt), accumulate=how)
+        assert found == fs.sum(fs.from_codes(codes & 0x1F, fmt), accumulate=how), how

@@ -47,6 +47,8 @@ class _Naming(CPUDispatcher):
         try:
             return super().__call__(*args, **kws)
         except IndexError as error:
+            if isinstance(error.__cause__, IndexError):
+                raise  # named already: the first call compiles and calls again
             name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
             raise IndexError(f"kernel {name}: {error}") from error
 

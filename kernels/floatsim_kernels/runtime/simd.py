@@ -306,8 +306,7 @@ class Row(NamedTuple):
     start: ir.Value
 
     def check(self, what, column, count, per_element=1):
-        """In the checked build: `count` values from a column on lie in the row, which has `per_element` in an element.
-        """
+        """In the checked build: `count` values from a column on lie in the row, which has `per_element` in an element."""
         matrix = self.matrix
         builder, integer = matrix.builder, self.number.type
         last = builder.sub(matrix.height, integer(1))
@@ -443,9 +442,7 @@ def copy_columns(typingctx, target, i, j, source, k, l, n):  # noqa: E741
         place = Matrix(context, builder, sig.args[3], args[3]).row(args[4])
         to.check("a row that is copied to", args[2], args[6])
         place.check("a row that is copied", args[5], args[6])
-        cgutils.raw_memcpy(
-            builder, builder.gep(to.start, [args[2]]), builder.gep(place.start, [args[5]]), args[6], 8
-        )
+        cgutils.raw_memcpy(builder, builder.gep(to.start, [args[2]]), builder.gep(place.start, [args[5]]), args[6], 8)
         return context.get_dummy_value()
 
     return types.none(target, types.int64, types.int64, source, types.int64, types.int64, types.int64), codegen
