@@ -175,7 +175,7 @@ def test_exact_sums_of_wide_products(tmp_path):
 
 
 def test_scratch_that_threads_keep():
-    """Arrays that are taken again are as large as asked for, apart from each other, and on cache lines where promised."""
+    """Arrays that are taken again have the wanted size, share no memory, and begin at cache lines where promised."""
     r = np.random.default_rng(1)
     memory, scratch = summation._Memory(), singles._Scratch()
     for _ in range(200):

@@ -306,7 +306,7 @@ class Row(NamedTuple):
     start: ir.Value
 
     def check(self, what, column, count, per_element=1):
-        """In the checked build: `count` values from a column on lie in the row, which has `per_element` in an element."""
+        """In the checked build: `count` values from a column on lie in the row, with `per_element` in an element."""
         matrix = self.matrix
         builder, integer = matrix.builder, self.number.type
         last = builder.sub(matrix.height, integer(1))
