@@ -46,10 +46,10 @@ def _remember(fmt: FloatFormat) -> tuple[FloatFormat, NDArray[np.uint32] | None]
 
 @functools.lru_cache(maxsize=64)
 def _every_value(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    """Return the values of a small format by code."""
+    """Return the 256 values of a format of at most 8 bits by code, so that every uint8 is an index."""
     assert carrier.dtype is not None
     values: Floats = _converted(fmt.codes(), fmt, carrier).view(carrier.dtype)
-    return values
+    return np.resize(values, 256)
 
 
 def unpack(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:

@@ -13,7 +13,7 @@ from test_doubles import by_doubles, random_ranges
 from test_sums import by_kernel, by_reference, cancelling, codes_of, operand, settled
 
 import floatsim as fs
-from floatsim import Overflow, Rounding
+from floatsim import Overflow, Rounding, Specials
 from floatsim.emulator.dispatch import exact as expansions
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
@@ -118,6 +118,50 @@ def test_products_of_float64():
                 assert_same(fs.Exact(fmt), (a, fs.FP64), (b, fs.FP64), manner, random_ranges(r, depth))
         c = r.integers(0, 2**32 - 1, (1, 30, 8), dtype=np.uint64)
         assert_same(fs.Exact(fs.FP64), (x[:, :, :30].copy().view(np.uint64), fs.FP64), (c, fs.FP32))
+
+
+WIDE = fs.FloatFormat("wide", 8, 51, Specials.FN, 127)
+WIDE_PAIRS = [
+    (WIDE, fs.E4M3), (fs.E4M3, WIDE), (WIDE, WIDE), (fs.FloatFormat.ieee(8, 52), fs.FloatFormat.ieee(5, 2)),
+    (fs.FloatFormat.ieee(6, 45), fs.FP16), (fs.FloatFormat("steep", 9, 29, Specials.FNUZ), fs.FP32),
+    (fs.FloatFormat("one step", 8, 52, Specials.FINITE), fs.FloatFormat("no subnormals", 4, 0, Specials.FN)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", WIDE_PAIRS, ids=lambda p: f"{p[0].name}-{p[1].name}")
+def test_products_of_more_than_53_bits(pair):
+    """Products that are cut in two, next to the least and the largest number: the second half may be below all levels.
+
+    Each row of the sums has levels of its own, so that an access behind the last one changes the next row's sum.
+    """
+    r = o.rng("exact sums, more than 53 bits", pair[0].name, pair[1].name)
+    assert Terms(*pair).precision > 53
+    for rows, depth, columns in ((2, 2, 2), (17, 5, 9), (3, 40, 33), (5, 1, 8)):
+        for case in range(4):
+            a = at_the_ends(r, pair[0], (rows, depth), (rows, depth), case)
+            b = at_the_ends(r, pair[1], (depth, columns), (depth, 1), case)
+            for fmt in pair[0], fs.FP64, fs.E5M2:
+                manner = Manner(Attributes(Rounding(int(r.integers(6)))))
+                assert_same(fs.Exact(fmt), (a[np.newaxis], pair[0]), (b[np.newaxis], pair[1]), manner)
+
+
+def at_the_ends(r, fmt, shape, together, case):
+    """Codes next to zero; a share of them, none, half, all or a tenth, next to the largest number instead."""
+    low = r.integers(0, 1 << fmt.trailing_bits + 1, shape, dtype=np.uint64)
+    low >>= r.integers(0, fmt.trailing_bits + 2, together).astype(np.uint64)
+    high = np.uint64(fmt.max_code) - np.minimum(low, np.uint64(fmt.max_code))
+    low = np.minimum(low, np.uint64(fmt.max_code))
+    codes = np.where(r.random(together) < (0.0, 0.5, 1.0, 0.1)[case], high, low)
+    return codes | r.integers(0, 2, shape, dtype=np.uint64) << np.uint64(fmt.bits - 1)
+
+
+def test_no_row_writes_to_the_next():
+    """Found with an oracle of big integers: the first row's sums were those of the second, then the process ended."""
+    a = fs.array([[-(2.0**-177), -(2.0**-52)], [2.0**-79, 2.0**103]], WIDE)
+    b = fs.array([[-448.0, 1.875], [1.0, 1.0]], fs.E4M3)
+    with np.errstate(all="raise"):
+        found = fs.matmul(a, b, accumulate="exact(e5m2)").values
+    assert [str(x) for x in found.ravel()] == ["-0.0", "-0.0", "inf", "inf"]
 
 
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16, fs.FP32], ids=lambda f: f.name)

@@ -27,8 +27,9 @@ from tests.tensorcore import arrays as tensorcore_arrays
 from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
-    from . import loops
+    from . import checked, loops
 else:
+    import checked
     import loops
 
 Outcome = tuple[int, int, list[str]]
@@ -341,6 +342,9 @@ def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
     return size * size, len(found), [str(x) for x in found[:EXAMPLES]]
 
 
+_CHECKED_CHUNKS = 200
+
+
 @functools.cache
 def jobs() -> dict[str, Job]:
     """All jobs by name, in the order in which a full run takes them."""
@@ -380,6 +384,9 @@ def jobs() -> dict[str, Job]:
                     add(f"steps-{fmt.name}{kind}-{mode.name}", f"{terms} of {fmt.name}, {mode.name}, fast and not",
                         1 << fmt.bits if fmt.bits <= 8 else (1 << fmt.bits) // _STEP_ROWS,
                         functools.partial(_step, fmt, fs.Sequential(fmt, **fields), mode))  # fmt: skip
+    for group in checked.GROUPS:
+        add(f"checked-{group}", f"{checked.CALLS} random calls a chunk, {group}, with every access to memory checked",
+            _CHECKED_CHUNKS, functools.partial(checked.in_checked_process, group))  # fmt: skip
     for name, cases in tensorcore_cases.groups().items():
         add(f"tensorcore-{name}", "a million dot products as a matrix unit's, by the reference and the kernels",
             1_000_000 // _tile(cases) ** 2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip

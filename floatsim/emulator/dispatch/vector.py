@@ -106,7 +106,8 @@ _Vector: TypeAlias = _Values | _Products
 
 @lru_cache(maxsize=64)
 def _all_values(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    return unpack(fmt.codes(), fmt, carrier)
+    """By code: 256 values, so that every uint8 is an index. Unused bits of a code do not count."""
+    return np.resize(unpack(fmt.codes(), fmt, carrier), 256)
 
 
 def _carrier(fmt: FloatFormat) -> FloatFormat:

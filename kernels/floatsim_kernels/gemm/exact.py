@@ -24,7 +24,7 @@ import numba
 import numpy as np
 
 from ..runtime.intrinsics import bits_from_double, double_from_bits
-from ..runtime.jit import inline, kernel_of
+from ..runtime.jit import CHECKED, inline, kernel_of
 from ..runtime.simd import (
     SIGN,
     Doubles,
@@ -256,9 +256,13 @@ def exact(
                                 begin = end = 0
                                 if levels > 1:
                                     begin = ((high - above) * inverse) >> 24
+                                    if begin >= levels:
+                                        continue  # rounding errors below half of 2**lowest: all are 0
                                     least = greater(e + notes[_LEAST, d] - 54 if split > half else under, lowest)
                                     end = (greater(unit - least + width - 1, 0) * inverse) >> 24
                                     end = greater(begin, lesser(end, levels - 1))
+                                if CHECKED and not 0 <= begin <= end < levels:
+                                    raise IndexError("a level is out of bounds")
                                 if notes[_FIRST, i] == levels:
                                     notes[_FIRST, i], notes[_LAST, i] = begin, begin - 1
                                 while notes[_FIRST, i] > begin:

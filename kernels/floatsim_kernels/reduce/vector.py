@@ -32,10 +32,10 @@ from ..runtime.intrinsics import (
     left32,
     right32,
 )
-from ..runtime.jit import inline, kernel
+from ..runtime.jit import OPTIONS, check, inline, kernel
 
 U = np.uint64
-_INLINED = {"forceinline": True, "error_model": "numpy", "nogil": True}
+_INLINED = {"forceinline": True, "nogil": True, **OPTIONS}
 _16, _LOW = np.uint32(16), np.uint32(0xFFFF)
 
 # -- where terms come from ---------------------------------------------------------------------------------------------
@@ -394,9 +394,15 @@ def eight_lanes(typingctx, grid, values, counts):
     round_vector = _VECTOR_ROUNDINGS.get(grid.instance_class, lambda builder, x: x)
 
     def codegen(context, builder, signature, args):
-        data = context.make_array(values)(context, builder, args[1]).data
+        array = context.make_array(values)(context, builder, args[1])
+        data, (size,) = array.data, cgutils.unpack_tuple(builder, array.shape)
         vector = ir.VectorType(data.type.pointee, _LANES)
         align, lengths = values.dtype.bitwidth // 8, cgutils.unpack_tuple(builder, args[2])
+        stop = size.type(0)
+        for length in lengths:
+            stop = builder.add(stop, builder.mul(length, size.type(_LANES)))
+            pairs = (size.type(1), lengths[0]), (lengths[0], length), (length, size), (stop, size)
+            check(context, builder, "a vector of terms", *pairs)
         starts = [builder.bitcast(data, vector.as_pointer())]
         for length in lengths[:-1]:
             starts.append(builder.gep(starts[-1], [length]))

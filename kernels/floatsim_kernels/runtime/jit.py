@@ -2,14 +2,26 @@
 
 Numba's on-disk cache looks only at the file of the cached function: a kernel keeps the old bits when a function that
 it calls from *another* file has changed. The cache key of our kernels therefore holds a hash of all our sources.
+
+With the environment variable FLOATSIM_CHECKED=1 the kernels are compiled with bounds checks: Numba checks every array
+index, and `check` the accesses through raw pointers. An access outside an array raises IndexError and names the kernel.
+The cache key holds this flag too.
 """
 
 import hashlib
+import os
 import threading
 from pathlib import Path
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.registry import CPUDispatcher
+
+CHECKED = os.environ.get("FLOATSIM_CHECKED", "0") not in ("", "0")
+"""Whether kernels check every access to memory."""
+
+OPTIONS = {"error_model": "numpy", "boundscheck": CHECKED}
+"""Compiler options of every function of this package; never fastmath."""
 
 if numba.config.DISABLE_JIT:
     raise RuntimeError(
@@ -31,13 +43,28 @@ SOURCE_HASH = source_hash()
 
 class _SourceHashedCache(FunctionCache):
     def _index_key(self, sig, codegen):
-        return (*super()._index_key(sig, codegen), SOURCE_HASH)
+        return (*super()._index_key(sig, codegen), SOURCE_HASH, CHECKED)
+
+
+class _Naming(CPUDispatcher):
+    """A kernel whose IndexError names it: Numba's own error does not say where the index was."""
+
+    def __call__(self, *args, **kws):
+        try:
+            return super().__call__(*args, **kws)
+        except IndexError as error:
+            if isinstance(error.__cause__, IndexError):
+                raise  # named already: the first call compiles and calls again
+            name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+            raise IndexError(f"kernel {name}: {error}") from error
 
 
 def kernel(function):
     """Compile a loop over arrays: cached on disk under the package's source hash, without the GIL, never fastmath."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
     dispatcher._cache = _SourceHashedCache(dispatcher.py_func)
+    if CHECKED:
+        dispatcher.__class__ = _Naming
     return dispatcher
 
 
@@ -62,4 +89,16 @@ def kernel_of(signature):
 
 
 # no wrappers for callers outside Numba: nobody calls these, and the wrappers are a good part of the compile time
-inline = numba.njit(forceinline=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inline = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
+
+
+def check(context, builder, what, *pairs):
+    """With CHECKED, emit a check that x <= y for each pair of LLVM integers, both read as unsigned.
+
+    If one fails, the kernel returns with an IndexError. A negative number counts as a large one.
+    """
+    if not CHECKED:
+        return
+    for x, y in pairs:
+        with builder.if_then(builder.icmp_unsigned(">", x, y), likely=False):
+            context.call_conv.return_user_exc(builder, IndexError, (f"{what} is outside its array",))

@@ -12,11 +12,15 @@ The `multiply_add`s are for products that are exact in float64: one rounding, of
 With AVX-512 that is one instruction, elsewhere a TwoSum (Knuth) and the sign of its error.
 """
 
+from typing import NamedTuple
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+
+from .jit import check
 
 LANES = 8
 
@@ -282,39 +286,67 @@ def far_add_odd(a, b, c):
 # -- passes ------------------------------------------------------------------------------------------------------------
 
 
+class Matrix:
+    """A C-contiguous matrix of eight-byte elements in memory, whose rows are read and written."""
+
+    def __init__(self, context, builder, kind, value):
+        array = context.make_array(kind)(context, builder, value)
+        self.context, self.builder, self.data = context, builder, array.data
+        self.height, self.width = cgutils.unpack_tuple(builder, array.shape)
+
+    def row(self, number):
+        return Row(self, number, self.builder.gep(self.data, [self.builder.mul(number, self.width)]))
+
+
+class Row(NamedTuple):
+    """A row of a matrix: its number, and a pointer to its first element."""
+
+    matrix: Matrix
+    number: ir.Value
+    start: ir.Value
+
+    def check(self, what, column, count, per_element=1):
+        """In the checked build: `count` values from a column on lie in the row, with `per_element` in an element."""
+        matrix = self.matrix
+        builder, integer = matrix.builder, self.number.type
+        last = builder.sub(matrix.height, integer(1))
+        width = builder.mul(matrix.width, integer(per_element))
+        stop = builder.add(column, count)
+        pairs = (self.number, last), (column, width), (count, width), (stop, width)
+        check(matrix.context, builder, what, *pairs)
+
+
 class Columns:
     """Where a pass is: it reads and writes columns of rows from here."""
 
-    def __init__(self, builder, column, length):
-        self.builder, self.column, self._length = builder, column, length
+    def __init__(self, builder, column):
+        self.builder, self.column = builder, column
 
     def below(self, row, n):
         """The n-th row after a row."""
-        return self.builder.gep(row, [self.builder.mul(self._length, ir.Constant(_I64, n))])
+        builder, n = self.builder, ir.Constant(_I64, n)
+        return row._replace(
+            number=builder.add(row.number, n), start=builder.gep(row.start, [builder.mul(row.matrix.width, n)])
+        )
 
-    def _place(self, row, skip):
+    def _place(self, what, row, skip):
         column = self.builder.add(self.column, ir.Constant(_I64, skip)) if skip else self.column
-        return self.builder.bitcast(self.builder.gep(row, [column]), ir.PointerType(Doubles.llvm()))
+        row.check(what, column, ir.Constant(_I64, LANES))
+        return self.builder.bitcast(self.builder.gep(row.start, [column]), ir.PointerType(Doubles.llvm()))
 
     def load(self, row, skip=0):
-        return Doubles(self.builder, self.builder.load(self._place(row, skip), align=8))
+        return Doubles(self.builder, self.builder.load(self._place("a row that a pass reads", row, skip), align=8))
 
     def store(self, row, x, skip=0):
-        self.builder.store(x.value, self._place(row, skip), align=8)
+        self.builder.store(x.value, self._place("a row that a pass writes", row, skip), align=8)
 
     def load_shorts(self, row):
         """Sixteen uint32 of a row that holds those."""
         builder = self.builder
-        place = builder.bitcast(row, ir.PointerType(_I32))
+        row.check("a row of uint32 that a pass reads", self.column, ir.Constant(_I64, Shorts.lanes), 2)
+        place = builder.bitcast(row.start, ir.PointerType(_I32))
         place = builder.bitcast(builder.gep(place, [self.column]), ir.PointerType(Shorts.llvm()))
         return Shorts(builder, builder.load(place, align=8))
-
-
-def _row_places(context, builder, kind, matrix, rows):
-    """Pointers to the beginnings of rows of a C-contiguous matrix, and its rows' length."""
-    array = context.make_array(kind)(context, builder, matrix)
-    length = cgutils.unpack_tuple(builder, array.shape)[1]
-    return [builder.gep(array.data, [builder.mul(row, length)]) for row in rows], length
 
 
 def _loop(builder, stop, step, emit):
@@ -328,7 +360,7 @@ def _loop(builder, stop, step, emit):
     j.add_incoming(integer(0), before)
     emit(j)
     following = builder.add(j, integer(step))
-    j.add_incoming(following, again)
+    j.add_incoming(following, builder.block)  # `emit` may have begun other blocks
     branch = builder.cbranch(builder.icmp_signed("<", following, stop), again, after)
     # a loop's metadata begin with themselves (LLVM's language reference, "llvm.loop")
     setting = builder.module.add_metadata(["llvm.loop.unroll.disable"])
@@ -352,11 +384,12 @@ def row_pass(body, lanes=lambda kind: LANES):
 
         def codegen(context, builder, sig, args):
             numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in args[4:])
-            rows, length = _row_places(context, builder, sig.args[2], args[2], numbers)
+            matrix = Matrix(context, builder, sig.args[2], args[2])
+            rows = [matrix.row(number) for number in numbers]
             values = [Doubles.spread(builder, x) for x in values]
 
             def step(j):
-                columns = Columns(builder, j, length)
+                columns = Columns(builder, j)
                 body(kind.literal_value, checked.literal_value, columns, rows, values, words)
 
             _loop(builder, args[3], lanes(kind.literal_value), step)
@@ -374,12 +407,12 @@ def row_extreme(name, body, reduce, neutral):
 
     def typer(typingctx, work, width, row):
         def codegen(context, builder, sig, args):
-            (place,), length = _row_places(context, builder, sig.args[0], args[0], args[2:])
+            place = Matrix(context, builder, sig.args[0], args[0]).row(args[2])
             start = ir.Constant(Words.llvm(), [neutral] * LANES)
             found = cgutils.alloca_once_value(builder, start)
 
             def step(j):
-                x, y = body(Columns(builder, j, length).load(place)), Words(builder, builder.load(found))
+                x, y = body(Columns(builder, j).load(place)), Words(builder, builder.load(found))
                 builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, found)
 
             _loop(builder, args[1], LANES, step)
@@ -405,9 +438,11 @@ def copy_columns(typingctx, target, i, j, source, k, l, n):  # noqa: E741
     """target[i, j : j + n] = source[k, l : l + n], of C-contiguous float64 matrices."""
 
     def codegen(context, builder, sig, args):
-        (to,), _ = _row_places(context, builder, sig.args[0], args[0], args[1:2])
-        (place,), _ = _row_places(context, builder, sig.args[3], args[3], args[4:5])
-        cgutils.raw_memcpy(builder, builder.gep(to, [args[2]]), builder.gep(place, [args[5]]), args[6], 8)
+        to = Matrix(context, builder, sig.args[0], args[0]).row(args[1])
+        place = Matrix(context, builder, sig.args[3], args[3]).row(args[4])
+        to.check("a row that is copied to", args[2], args[6])
+        place.check("a row that is copied", args[5], args[6])
+        cgutils.raw_memcpy(builder, builder.gep(to.start, [args[2]]), builder.gep(place.start, [args[5]]), args[6], 8)
         return context.get_dummy_value()
 
     return types.none(target, types.int64, types.int64, source, types.int64, types.int64, types.int64), codegen

@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from ..runtime.cpu import has_f16c
 from ..runtime.intrinsics import bits_from_float, float_from_bits
-from ..runtime.jit import inline, kernel_of
+from ..runtime.jit import check, inline, kernel_of
 
 WIDTH = 32
 """Columns that are worked on together."""
@@ -241,8 +241,10 @@ class _Tail:
         value = builder.bitcast(builder.fmul(cut, self.unscale), _INTS)
         value = builder.or_(value, builder.and_(sign, _constant(_INTS, -(1 << 31))))
         nothing = builder.icmp_signed("<", self.products, _constant(_INTS, 0))
-        value = builder.select(nothing, self.bits, value)
-        return builder.bitcast(builder.and_(value, self.blocks.kept), _FLOATS)
+        value = builder.and_(builder.select(nothing, self.bits, value), self.blocks.kept)
+        # a zero is positive, also where all bits of a tiny c are cut
+        is_zero = builder.icmp_unsigned("==", builder.and_(value, _constant(_INTS, (1 << 31) - 1)), _constant(_INTS, 0))
+        return builder.bitcast(builder.select(is_zero, _constant(_INTS, 0), value), _FLOATS)
 
     def _to_half(self, cut, inexact, sign):
         builder = self.builder
@@ -270,8 +272,20 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
         # llvmlite knows the plain attributes only, and prints what is in the set
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         arrays = [context.make_array(sig.args[n])(context, builder, args[n]) for n in range(1, 6)]
-        length = cgutils.unpack_tuple(builder, arrays[0].shape)[1]
+        shapes = [cgutils.unpack_tuple(builder, x.shape) for x in arrays]
+        length = shapes[0][1]
         terms, *others = cgutils.unpack_tuple(builder, args[9])
+        count = builder.mul(args[8], terms)
+        last_row, last_term = builder.add(args[6], ir.Constant(_I64, _ROWS)), builder.add(args[7], count)
+        for height, width in (shapes[0], shapes[1], shapes[4]):
+            check(context, builder, "a row of a", (args[6], height), (last_row, height))
+        for height, width in shapes[:2]:
+            pairs = (args[7], width), (count, width), (last_term, width), (length, width)
+            check(context, builder, "a term of a", *pairs)
+        for height, width in shapes[2:4]:
+            check(context, builder, "a term of b", (count, height))
+        for height, width in shapes[2:]:
+            check(context, builder, "a column", (ir.Constant(_I64, WIDTH), width), (width, ir.Constant(_I64, WIDTH)))
         shared = _Blocks(builder, kind, arrays[2].data, arrays[3].data, terms, *others)
         rows = []
         for n in range(_ROWS):
