@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 import floatsim as fs
-from floatsim import singles, summation
 
 ROOT = Path(__file__).parents[1]
 
@@ -177,7 +176,7 @@ def test_exact_sums_of_wide_products(tmp_path):
 def test_scratch_that_threads_keep():
     """Arrays that are taken again have the wanted size, share no memory, and begin at cache lines where promised."""
     r = np.random.default_rng(1)
-    memory, scratch = summation._Memory(), singles._Scratch()
+    memory, scratch = tiling._Memory(), float32._Scratch()
     for _ in range(200):
         memory.clear()
         taken = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -16,7 +17,8 @@ from floatsim_kernels.runtime import cpu as machine
 import floatsim as fs
 from floatsim.emulator import accumulate as summation
 from floatsim.emulator import parallel as tiles
-from floatsim.emulator import tiling
+from floatsim.emulator import plan, tiling
+from floatsim.formats._hashing import IdentityCache
 
 DESCRIPTIONS = (
     "fp16", "sequential(bf16, fused)", "kahan(fp16)", "pairwise(e5m2, halving)", "strided(fp16, 3)",
@@ -34,8 +36,11 @@ def test_the_same_bits_in_every_piece_and_thread(threads, work, monkeypatch):
     monkeypatch.setattr(machine, "threads", lambda: threads)
     monkeypatch.setattr(summation, "WORTH_THREADS", 0)
     monkeypatch.setattr(tiling, "WORTH_THREADS", 0)
-    monkeypatch.setattr(summation, "FAST_TILE", work)
-    monkeypatch.setattr(summation, "GENERAL_TILE", work)
+    for name in "_FAST_TILE", "_COUNTING_TILE", "_INTEGER_TILE":
+        monkeypatch.setattr(tiling, name, work)
+    # plans that know these sizes
+    monkeypatch.setattr(plan, "_plan", functools.lru_cache(plan._plan.__wrapped__))
+    monkeypatch.setattr(summation, "_RECENT", IdentityCache())
     used = set()
     run = tiles.run
     monkeypatch.setattr(tiles, "run", lambda pieces, *rest: (used.add(len(pieces)), run(pieces, *rest)))

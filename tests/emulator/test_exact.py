@@ -9,15 +9,15 @@ import oracles as o
 import pytest
 from floatsim_kernels.gemm import float64 as gemm_doubles
 from floatsim_kernels.runtime import cpu as machine
-from test_doubles import by_doubles, random_ranges
-from test_sums import by_kernel, by_reference, cancelling, codes_of, operand, settled
+from planning import kernel_by
+from test_float64 import by_doubles, random_ranges
+from test_sums import by_kernel, by_reference, cancelling, codes_of, operand
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Specials
-from floatsim.emulator.dispatch import exact as expansions
+from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
-from floatsim.formats.value_sets import Terms
 
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
 
@@ -25,7 +25,8 @@ pytestmark = pytest.mark.skipif(not machine.environment_is_default(), reason="no
 
 
 def kernel_of(leaf, a_format, b_format, attributes):
-    return expansions.leaf_kernel(leaf, Terms(a_format, b_format), *settled(leaf, attributes))
+    found = kernel_by(ExactInFloat64(), leaf, a_format, b_format, attributes)
+    return None if found is None else found.kernel
 
 
 def sums_of(leaf, a, b, manner=None, ranges=None, index=None, by=by_kernel):

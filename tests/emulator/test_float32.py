@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.emulator import accumulate as summation
+from floatsim.emulator.dispatch.candidates import only
 
 FORMATS = [fs.FP16, fs.BF16, fs.E5M2, fs.FloatFormat.ieee(6, 9)]
 LEAVES = [
@@ -34,34 +34,28 @@ def operands(rng, fmt, shape):
     return fs.array(a, fmt), fs.array(b, fmt)
 
 
-def general(monkeypatch):
-    """Let everything be summed by the integer kernels."""
-    monkeypatch.setattr(summation.machine, "environment_is_default", lambda: False)
-
-
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("leaf", LEAVES, ids=NAMES)
-def test_equals_the_integer_kernels(leaf, fmt, monkeypatch):
+def test_equals_the_integer_kernels(leaf, fmt):
     rng = np.random.default_rng(1)
     for rounding in ROUNDINGS:
         a, b = operands(rng, fmt, (70, 9, 530))
         how = {"accumulate": leaf(fmt), "rounding": rounding, "seed": 7}
         quick = fs.matmul(a, b, **how)
-        with monkeypatch.context() as context:
-            general(context)
+        with only("integer"):
             assert np.array_equal(fs.matmul(a, b, **how).codes, quick.codes), rounding
 
 
 @pytest.mark.parametrize("random_bits", [1, 16, 17, 31, 32])
 @pytest.mark.parametrize("fused", [False, True])
-def test_stochastic_sums_whose_draws_tie(random_bits, fused, monkeypatch):
+def test_stochastic_sums_whose_draws_tie(random_bits, fused):
     """Enough sums that the first 16 bits do not decide all of them: some dozens."""
     rng = np.random.default_rng(2)
     a, b = (fs.array(rng.standard_normal((k, n)), fs.BF16) for k, n in ((8, 700), (700, 256)))
     how = {"accumulate": fs.Sequential(fs.BF16, fused=fused), "random_bits": random_bits}
     quick = fs.matmul(a, b, rounding="stochastic", seed=3, **how)
-    general(monkeypatch)
-    assert np.array_equal(fs.matmul(a, b, rounding="stochastic", seed=3, **how).codes, quick.codes)
+    with only("integer"):
+        assert np.array_equal(fs.matmul(a, b, rounding="stochastic", seed=3, **how).codes, quick.codes)
 
 
 @pytest.mark.parametrize(("accumulator", "quantum"), [("e4m3", 2.0**-9), ("fp16", 2.0**-24), ("e5m2", 2.0**-16)])

@@ -7,7 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.emulator import backend as emulator
-from floatsim.emulator import unpack as widening
+from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
 
@@ -30,16 +30,16 @@ def test_there_and_back(fmt, carrier):
         codes = rng.integers(0, 2**fmt.bits - 1, 1 << 16, dtype=np.uint64, endpoint=True)
         edges = [(k + d) % (1 << fmt.bits) for k in (0, fmt.max_code, fmt.sign_mask) for d in range(-3, 4)]
         codes = np.concatenate([codes, np.array(edges, np.uint64)]).astype(fmt.code_dtype)
-    values = widening.widen(codes.reshape(-1, 1)[::-1], fmt, carrier)
+    values = unpack(codes.reshape(-1, 1)[::-1], fmt, carrier)
     assert values.dtype == carrier.dtype and values.flags.c_contiguous
     exact = Manner(Attributes())
     want = emulator.convert(codes[::-1], fmt, carrier, exact)[0].view(carrier.dtype)
     nan = np.isnan(want)
     assert np.array_equal(np.isnan(values.ravel()), nan)
     assert np.array_equal(values.ravel()[~nan].view(carrier.code_dtype), want[~nan].view(carrier.code_dtype))
-    back = widening.narrow(values, carrier, fmt).ravel()
+    back = pack(values, carrier, fmt).ravel()
     canonical = emulator.convert(codes[::-1], fmt, fmt, exact)[0]
     assert np.array_equal(back, canonical)
     if fmt.has_nan:
         negative_nan = np.array([np.nan, -np.nan], carrier.dtype)
-        assert set(widening.narrow(negative_nan, carrier, fmt).tolist()) == {fmt.canonical_nan}
+        assert set(pack(negative_nan, carrier, fmt).tolist()) == {fmt.canonical_nan}

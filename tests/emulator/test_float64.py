@@ -13,16 +13,16 @@ import oracles as o
 import pytest
 from floatsim_kernels.gemm import float64 as gemm_doubles
 from floatsim_kernels.runtime import cpu as machine
-from test_sums import by_kernel, cancelling, operand, settled
+from planning import kernel_by
+from test_sums import by_kernel, cancelling, operand
 
 import floatsim as fs
 from floatsim import Overflow, Rounding
 from floatsim.accumulation import trees
-from floatsim.emulator.dispatch import float64 as doubles
-from floatsim.emulator.unpack import narrow, widen
+from floatsim.emulator.dispatch.float64 import Float64
+from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
-from floatsim.formats.value_sets import Terms
 
 FORMATS = (
     fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E4M3FNUZ, *o.CUSTOM, fs.FloatFormat.ieee(8, 15),
@@ -31,7 +31,8 @@ FORMATS = (
 
 
 def kernel_of(leaf, a_format, b_format, attributes):
-    return doubles.leaf_kernel(leaf, Terms(a_format, b_format), *settled(leaf, attributes))
+    found = kernel_by(Float64(), leaf, a_format, b_format, attributes)
+    return None if found is None else found.kernel
 
 
 def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
@@ -39,11 +40,11 @@ def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
     (x, x_format), (y, y_format) = a, b
     fmt = leaf.format
     left, right = (
-        widen(codes[0].astype(f.code_dtype), f, fs.FP64) for codes, f in ((x, x_format), (y, y_format or fmt))
+        unpack(codes[0].astype(f.code_dtype), f, fs.FP64) for codes, f in ((x, x_format), (y, y_format or fmt))
     )
     out = np.full((len(ranges), left.shape[0], right.shape[1]), np.nan)
     if start is not None:
-        out[:] = widen(start[0][0].astype(fmt.code_dtype), fmt, fs.FP64)
+        out[:] = unpack(start[0][0].astype(fmt.code_dtype), fmt, fs.FP64)
     more = () if isinstance(leaf, fs.Exact) else (start is None,)
     if isinstance(leaf, fs.Pairwise):
         lengths = [len(range(*map(int, row))) for row in ranges]
@@ -51,8 +52,8 @@ def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
         ranges = np.column_stack([ranges, np.cumsum([0, *lengths[:-1]])])
         more = (*(np.concatenate([p[i] for p in made]) for i in (0, 1)), 40)
     seeds = np.full(len(ranges), manner.seed, np.uint64)
-    fast.kernel(left, right, out, ranges, index[[0, 2, 3]], seeds, *more, *fast.extra)
-    return narrow(out, fs.FP64, fmt)[:, np.newaxis].astype(np.uint64)
+    fast(left, right, out, ranges, index[[0, 2, 3]], seeds, *more)
+    return pack(out, fs.FP64, fmt)[:, np.newaxis].astype(np.uint64)
 
 
 def random_ranges(r, depth):
@@ -82,7 +83,7 @@ def compare(r, leaf, a_format, b_format, manner, shape):
     start = None
     if not isinstance(leaf, fs.Pairwise) and r.random() < 0.4:
         codes = operand(r, leaf.format, (1, x.shape[1], columns)).astype(leaf.format.code_dtype)
-        start = narrow(widen(codes, leaf.format, fs.FP64), fs.FP64, leaf.format).astype(np.uint64), leaf.format
+        start = pack(unpack(codes, leaf.format, fs.FP64), fs.FP64, leaf.format).astype(np.uint64), leaf.format
     want, _, _ = by_kernel(leaf, a, b, manner, ranges, index, start, values, record=False)
     got = by_doubles(fast, leaf, a, b, manner, ranges, index, start)
     assert np.array_equal(got, want), (
@@ -143,7 +144,7 @@ def rule_of(leaf, a_format, b_format, **how):
     fast = kernel_of(leaf, a_format, b_format, Attributes(**how))
     if fast is None:
         return None
-    rules = fast.extra[1] if isinstance(leaf, fs.Kahan | fs.Neumaier) else fast.extra[0]
+    rules = fast.arguments[1] if isinstance(leaf, fs.Kahan | fs.Neumaier) else fast.arguments[0]
     return tuple(int(rule) for rule in rules)
 
 
@@ -196,7 +197,7 @@ _PORTABLE = """
 import hashlib, sys
 sys.path[:0] = {path!r}
 import numpy as np
-from test_doubles import by_doubles, kernel_of
+from test_float64 import by_doubles, kernel_of
 from test_sums import operand
 import floatsim as fs
 from floatsim import Rounding

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from planning import kernel_by
 
 import floatsim as fs
-from floatsim.emulator.dispatch import counting as recorded
+from floatsim.emulator.dispatch.candidates import only
+from floatsim.emulator.dispatch.counting import Counting, EventCounter
 from floatsim.formats import rounding
 
 FORMATS = [fs.FP16, fs.BF16, fs.E4M3, fs.E5M2, fs.E4M3IEEE, fs.E3M4, fs.FloatFormat.ieee(6, 4)]
+EVENTS = frozenset({"overflow"})
 SETS = (None, ["overflow", "underflow", "nan"], ["flushed", "invalid"], ["absorbed", "overflow"])
 
 
@@ -35,10 +38,8 @@ def recorded_product(a, b, c, how, tininess, events):
 @pytest.mark.parametrize("seed", range(4))
 def test_equal_to_the_integer_kernels(seed, monkeypatch):
     rng = np.random.default_rng(seed)
-    used, record = [], recorded.Recorder.record
-    monkeypatch.setattr(
-        recorded.Recorder, "record", lambda self, *rest: (used.append(self.bfloat), record(self, *rest))
-    )
+    used, record = [], EventCounter.record
+    monkeypatch.setattr(EventCounter, "record", lambda self, *rest: (used.append(self.bfloat), record(self, *rest)))
     for _ in range(60):
         a_format, b_format, fmt = (FORMATS[i] for i in rng.integers(0, len(FORMATS), 3))
         if rng.random() < 0.5:
@@ -51,8 +52,7 @@ def test_equal_to_the_integer_kernels(seed, monkeypatch):
         tininess = fs.Tininess(int(rng.integers(2)))
         for events in SETS:
             result, counts, first = recorded_product(a, b, c, how, tininess, events)
-            with monkeypatch.context() as patch:
-                patch.setattr(recorded, "recorder", lambda *_: None)
+            with only("integer"):
                 want, want_counts, want_first = recorded_product(a, b, c, how, tininess, events)
             assert np.array_equal(result, want, equal_nan=True)
             assert counts == want_counts, (how, events, a_format, b_format)
@@ -64,14 +64,14 @@ def test_equal_to_the_integer_kernels(seed, monkeypatch):
 def test_what_the_integer_kernels_do():
     """Infinite and NaN operands, products that float32 does not hold, and everything but ties to even."""
     one = np.ones((1, 1), np.float32)
-    recorder = recorded.recorder(fs.Sequential("bf16"), recorded.Terms(fs.BF16, fs.BF16), *[rounding.Attributes()] * 2)
-    assert recorder.takes(one, one) and recorder.takes(one * 2.0**-126, one) and recorder.takes(0 * one, one)
+    kernel = kernel_by(Counting(), fs.Sequential("bf16"), fs.BF16, fs.BF16, events=EVENTS)
+    accepts = kernel._counter.accepts
+    assert accepts(one, one) and accepts(one * 2.0**-126, one) and accepts(0 * one, one)
     for bad in np.inf, np.nan:
-        assert not recorder.takes(one * np.float32(bad), one)
-    assert not recorder.takes(one * 2.0**-64, one * 2.0**-63)
+        assert not accepts(one * np.float32(bad), one)
+    assert not accepts(one * 2.0**-64, one * 2.0**-63)
     for change in {"rounding": fs.Rounding.TOWARD_ZERO}, {"ftz": True}, {"daz": True}:
         how = rounding.Attributes(**change)
-        assert recorded.recorder(fs.Sequential("fp16"), recorded.Terms(fs.FP16, fs.FP16), how, how) is None
-    how = rounding.Attributes()
+        assert kernel_by(Counting(), fs.Sequential("fp16"), fs.FP16, fs.FP16, how, events=EVENTS) is None
     for leaf in fs.Sequential("fp16", fused=True), fs.Kahan("fp16"), fs.Sequential("tf32"), fs.Sequential("e2m1"):
-        assert recorded.recorder(leaf, recorded.Terms(fs.FP16, fs.FP16), how, how) is None
+        assert kernel_by(Counting(), leaf, fs.FP16, fs.FP16, events=EVENTS) is None

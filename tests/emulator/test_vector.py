@@ -7,11 +7,15 @@ import zlib
 import numpy as np
 import oracles
 import pytest
+from planning import kernel_by
 
 import floatsim as fs
 from floatsim.accumulation import parse
-from floatsim.emulator import accumulate as summation
-from floatsim.emulator.dispatch import vector as vectors
+from floatsim.emulator.accumulate import accumulate
+from floatsim.emulator.dispatch import vector
+from floatsim.emulator.dispatch.vector import Vectors
+from floatsim.emulator.operands import Operand, Partials, Products, Values
+from floatsim.emulator.tiling import Tile
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
 
@@ -46,19 +50,38 @@ def draw(kind: str, n: int, fmt: fs.FloatFormat, rng: np.random.Generator) -> np
 
 
 def vector_sum(how, codes: np.ndarray, fmt, attributes=PLAIN) -> int | None:
-    found = vectors.vector_sums(how, codes[np.newaxis], fmt, attributes)
+    found = vector_sums(how, codes[np.newaxis], fmt, attributes)
     return None if found is None else int(found[0])
+
+
+def vector_sums(how, rows: np.ndarray, fmt, attributes=PLAIN) -> np.ndarray | None:
+    """The sums of rows of codes by the candidate for vectors, or None if it refuses."""
+    kernel = kernel_by(Vectors(), how, fmt, rounding=attributes, by_vectors=True)
+    if kernel is None:
+        return None
+    source = Values(Partials(fmt, rows.T), 0, np.arange(rows.shape[1]))
+    return kernel.evaluate(None, source, None, None, None).codes[0]
+
+
+def vector_dot(how, x: np.ndarray, fmt, y: np.ndarray, other) -> int | None:
+    kernel = kernel_by(Vectors(), how, fmt, other, by_vectors=True)
+    if kernel is None:
+        return None
+    a, b = Operand(x[np.newaxis, np.newaxis], fmt), Operand(y[np.newaxis, :, np.newaxis], other)
+    whole = Tile(slice(0, 1), slice(0, 1), slice(0, 1))
+    source = Products(a, b, whole, (1, 1, 1), np.zeros((1, 2), np.int64))
+    return int(kernel.evaluate(None, source, None, None, None).codes.item())
 
 
 def general(how: fs.accumulation.Accumulation, a: np.ndarray, fmt, b: np.ndarray | None = None) -> np.ndarray:
     """By the integer kernels: they run where events are wanted. a, b: (K, cells)."""
     wanted, manner = frozenset(["overflow"]), Manner(PLAIN)
     if b is None:
-        return summation.accumulate((a, fmt), None, None, np.zeros((1, 2), int), how, manner, wanted, "").codes[0, 0]
+        return accumulate((a, fmt), None, None, np.zeros((1, 2), int), how, manner, wanted, "").codes[0, 0]
     pairs = np.stack([np.arange(a.shape[1])] * 2, axis=1)
     left, right = (np.ascontiguousarray(x.T) for x in (a, b))
     operands = (left[:, np.newaxis], fmt), (right[:, :, np.newaxis], fmt)
-    return summation.accumulate(*operands, None, pairs, how, manner, wanted, "").codes[:, 0, 0]
+    return accumulate(*operands, None, pairs, how, manner, wanted, "").codes[:, 0, 0]
 
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 65, 127, 129, 136, 257, 300, 496, 512, 1023, 1100)
@@ -96,7 +119,7 @@ def test_dot_as_the_general_kernels(source, acc):
         for text in texts:
             expected = general(parse(str(text)), a, fmt, b)
             for x, y, want in zip(a.T, b.T, expected, strict=True):
-                got = vectors.vector_dot(parse(str(text)), x, fmt, y, fmt, PLAIN)
+                got = vector_dot(parse(str(text)), x, fmt, y, fmt)
                 fused = "fused" in text and acc != "fp32"
                 assert got == (None if fused else want), (text, n)
 
@@ -120,7 +143,7 @@ def test_rows():
         table = table[:rows].astype(np.uint16)
         for text in [*descriptions("fp16", rng), "strided(fp16, 32, fp32)", "blocked(fp16, 8, fp32)"]:
             expected = general(parse(text), table.T, fs.FP16)
-            found = vectors.vector_sums(parse(text), table, fs.FP16, PLAIN)
+            found = vector_sums(parse(text), table, fs.FP16)
             assert found.tolist() == expected.tolist(), (text, rows, length)
 
 
@@ -209,8 +232,7 @@ def test_leaves_the_rest_to_the_general_kernels(text, source, manner):
     assert vector_sum(parse(text), np.zeros(9, fmt.code_dtype), fmt, Attributes(**manner)) is None
 
 
-def test_the_environment_is_asked(monkeypatch):
-    monkeypatch.setattr(vectors.machine, "environment_is_default", lambda: False)
-    assert vector_sum(parse("fp16"), np.zeros(9, np.uint16), fs.FP16) is None
-    assert vectors.running_sums(parse("fp16"), np.zeros((9, 1), np.uint16), fs.FP16, PLAIN) is None
-    assert fs.sum(np.ones(300, np.float16), accumulate="pairwise(fp16)") == 300
+def test_running_sums_need_the_default_environment(monkeypatch):
+    assert vector.running_sums_refusal(parse("fp16"), fs.FP16, PLAIN) is None
+    monkeypatch.setattr(vector.cpu, "environment_is_default", lambda: False)
+    assert "environment" in vector.running_sums_refusal(parse("fp16"), fs.FP16, PLAIN)
