@@ -18,6 +18,7 @@ from floatsim import Overflow, Rounding, Specials
 from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import Attributes
+from floatsim.formats.value_sets import TermRange
 
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
 
@@ -136,7 +137,7 @@ def test_products_of_more_than_53_bits(pair):
     Each row of the sums has levels of its own, so that an access behind the last one changes the next row's sum.
     """
     r = o.rng("exact sums, more than 53 bits", pair[0].name, pair[1].name)
-    assert Terms(*pair).precision > 53
+    assert TermRange(*pair).precision > 53
     for rows, depth, columns in ((2, 2, 2), (17, 5, 9), (3, 40, 33), (5, 1, 8)):
         for case in range(4):
             a = at_the_ends(r, pair[0], (rows, depth), (rows, depth), case)
