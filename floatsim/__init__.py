@@ -29,7 +29,7 @@ _HOMES = {
         "total_order unordered"
     ),
     ".accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
-    ".arrays.linalg": "dot matmul",
+    ".arrays.linalg": "dot explain_plan matmul",
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",

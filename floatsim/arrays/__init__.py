@@ -7,7 +7,7 @@ from floatsim._lazy import lazy_exports
 _HOMES = {
     ".float_array": "FloatArray from_codes implements load save wrap",
     ".conversion": "array convert decode encode from_integer quantize to_integer",
-    ".linalg": "dot matmul",
+    ".linalg": "dot explain_plan matmul",
     ".options": "Context context get_context",
     ".events": "record",
     ".random_stream": "RandomStream",

@@ -32,7 +32,7 @@ from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
-__all__ = ["dot", "matmul"]
+__all__ = ["dot", "explain_plan", "matmul"]
 
 Operand = tuple[Codes, FloatFormat]
 
@@ -304,6 +304,63 @@ def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
     if len(shape) > 2:
         raise ValueError(f"b {shape} has more than two dimensions; use fs.matmul, which broadcasts stacks of matrices")
     return matmul(a, b, c, **how)
+
+
+def explain_plan(
+    a: Any, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, scale_a: Any = None,
+    scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    daz: bool | None = None, ftz: bool | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+) -> Any:  # fmt: skip
+    """Show which kernel of the emulator computes `matmul(a, b, c)`, or `sum(a)`, and why no faster one does.
+
+    Parameters
+    ----------
+    a : array_like of floats, (..., M, K) or (K,)
+    b : array_like of floats, (..., K, N) or (K,), optional
+        Without b, the plan is that of `fs.sum(a)` over all elements.
+    c, accumulate, scale_a, scale_b, format, rounding, daz, ftz, seed, random_bits
+        Those of `matmul`. Inside `fs.record()` the plan counts the events that the record asks for.
+
+    Returns
+    -------
+    Plan
+        Prints as text: the kernel, the candidates that refused with their reasons, and the plans of the parts. A matrix
+        unit is printed with its instruction. `candidate` and `refused` hold the same as data.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The errors of `matmul` for the same arguments.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([[1.0, 2.0]], "bf16")
+    >>> plan = fs.explain_plan(x, x.T, accumulate="sequential(bf16, overflow=saturate_finite)")
+    >>> plan.candidate, [refusal.candidate for refusal in plan.refused][-1]
+    ('float64', 'float32')
+    """
+    keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "seed": seed, "random_bits": random_bits}
+    emulator, events = backends.emulator(), recording.wanted()
+    x, x_format, _ = _matrix_operand(a, "a")
+    if b is None:
+        call = resolve_call(accumulate, x_format, x_format, format, None, "emulator", keywords)
+        return emulator.plan_sums(
+            (x.reshape(1, -1).T, x_format), None, None, _ONE_PAIR, call.accumulation, call.manner, events
+        )[0]  # fmt: skip
+    y, y_format, _ = _matrix_operand(b, "b")
+    batch, block = _batches(x, y), None
+    if scale_a is not None or scale_b is not None:
+        how = None if accumulate is None else as_accumulation(accumulate)
+        block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
+    call = resolve_call(
+        accumulate, x_format, y_format, format, None, "emulator", keywords, None if block is None else block.of
+    )
+    addend, _ = _addend(c, batch.shape)
+    return emulator.plan_sums(
+        (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, call.accumulation, call.manner, events,
+        scales=block,
+    )[0]  # fmt: skip
 
 
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from floatsim.emulator.accumulate import accumulate
+from floatsim.emulator.accumulate import accumulate, plan_sums
 from floatsim.emulator.elementwise import (
     classify,
     compare,
@@ -21,5 +21,5 @@ from floatsim.emulator.scan import multiply_all, running_sums
 
 __all__ = [
     "accumulate", "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb",
-    "multiply_all", "neighbour", "quantize", "running_sums", "scalb", "to_integer", "total_order",
+    "multiply_all", "neighbour", "plan_sums", "quantize", "running_sums", "scalb", "to_integer", "total_order",
 ]  # fmt: skip

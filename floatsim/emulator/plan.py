@@ -24,13 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "plan", "processor"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """The kernel of a case, and why the candidates before it refused.
 
     >>> import floatsim as fs
-    >>> print(fs.explain_plan(fs.array([[1.0]], "fp16"), fs.array([[1.0]], "fp16"), accumulate="exact(fp32)"))
+    >>> one = fs.array([[1.0]], "fp16")
+    >>> fs.explain_plan(one, one, accumulate="exact(fp32)")
     exact(fp32) of fp16 x fp16: exact float64
+    >>> fs.explain_plan(one, one, accumulate="blocked(hopper, 64, kahan(tf32))")
+    blocked(tensorcore(hopper, wgmma.k16, output=fp32), 64, kahan(tf32)) of fp16 x fp16: parts
+      not vectors: many results, few terms for each, events, or c
+      tensorcore(hopper, wgmma.k16, output=fp32) of fp16 x fp16: tensorcore float32
+      kahan(tf32) of fp32: float64
+        not native: the processor has no arithmetic in TF32 for these operands
+        not stochastic bf16: only stochastic sums in BF16
+        not float32: exact terms of a compensated sum are not all numbers of TF32 and of float32
     """
 
     case: Case
@@ -61,6 +70,8 @@ class Plan:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    __repr__ = __str__
 
 
 def plan(case: Case) -> Plan:
