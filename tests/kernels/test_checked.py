@@ -11,16 +11,20 @@ from pathlib import Path
 import numpy as np
 
 import floatsim as fs
+from floatsim.emulator import tiling
+from floatsim.emulator.dispatch import float32
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 KERNELS = """
 import sys
 import numba
 import numpy as np
-from floatsim_kernels import gemm_doubles, gemm_exact, long_sums, tensorcore_floats
-from floatsim_kernels.jit import CHECKED, inline, kernel
-from floatsim_kernels.passes import copy_columns, largest_code
+from floatsim_kernels.gemm import exact, float64
+from floatsim_kernels.reduce import vector
+from floatsim_kernels.runtime.jit import CHECKED, inline, kernel
+from floatsim_kernels.runtime.simd import copy_columns, largest_code
+from floatsim_kernels.tensorcore import float32
 
 @inline
 def taken(x, i):
@@ -32,11 +36,11 @@ def index(x, i):
 
 @kernel
 def fill(work, width, row):
-    gemm_doubles.fill_row(0, True, work, width, (row,), (2.0,), ())
+    float64.fill_row(0, True, work, width, (row,), (2.0,), ())
 
 @kernel
 def classes(work, width, row):
-    gemm_exact._split_by(0, True, work, width, (row, np.int64(0)), (1.0,), ())
+    exact._split_by(0, True, work, width, (row, np.int64(0)), (1.0,), ())
 
 @kernel
 def extreme(work, width, row):
@@ -48,12 +52,12 @@ def copy(work, i, j, k, l, n):
 
 @kernel
 def lanes(values, first, second):
-    return long_sums.eight_lanes(long_sums.SingleGrid(), values, (first, second))
+    return vector.eight_lanes(vector.SingleGrid(), values, (first, second))
 
 @kernel
 def blocks(va, xa, vb, xb, acc, i, first, blocks):
     model = np.int64(4), np.int64(24), np.int64(-32000), np.int64(-1), np.int64(0)
-    return tensorcore_floats._blocks(0, va, xa, vb, xb, acc, i, first, blocks, model)
+    return float32._blocks(0, va, xa, vb, xb, acc, i, first, blocks, model)
 
 def matrix(rows, columns, dtype=np.float64):
     return np.zeros((rows, columns), dtype)
@@ -135,11 +139,11 @@ def test_the_flag_is_part_of_the_cache_key(tmp_path):
 
 SHORT_WORK = """
 import numpy as np
-from floatsim_kernels import gemm_exact
+from floatsim_kernels.gemm import exact
 import floatsim as fs
 
-needed = gemm_exact.rows_of_work
-gemm_exact.rows_of_work = lambda levels: needed(levels) - 1
+needed = exact.rows_of_work
+exact.rows_of_work = lambda levels: needed(levels) - 1
 a, b = (fs.array(np.full(shape, 2.0**-40), "fp32") for shape in ((16, 40), (40, 20)))
 a.codes[:, 0] = b.codes[0] = 1  # the least number: its square is in the last level
 try:
@@ -152,7 +156,7 @@ except IndexError as error:
 def test_a_kernel_with_too_short_scratch_is_named(tmp_path):
     """The levels of an exact sum, one row short: the error that this build was made for."""
     message = run(tmp_path, SHORT_WORK, checked=True)
-    assert message.strip() == "kernel floatsim_kernels.gemm_exact.exact: a row that a pass writes is outside its array"
+    assert message.strip() == "kernel floatsim_kernels.gemm.exact.exact: a row that a pass writes is outside its array"
 
 
 WIDE_PRODUCTS = """
