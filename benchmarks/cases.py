@@ -37,8 +37,8 @@ class Requirement:
 
 
 REQUIREMENTS = {
-    "quantize": Requirement("quantize float32, ties to even, `out=`, against `np.copyto`: both into an existing array", 0.9),
-    "quantize, new": Requirement("the same against `x.copy()`: both into a new array", 0.9),
+    "quantize": Requirement("quantize float32, ties to even, `out=`, against `np.copyto`: into an existing array", 0.9),
+    "quantize, new": Requirement("the same against `x.copy()`: into a new array", 0.9),
     "quantize, strict": Requirement("the same into a new array against `np.copyto` into an existing one", 0.9),
     "easy and wide": Requirement("the same on easy data against wide data: within 10 %", 1 / 1.1),
     "directed": Requirement("directed rounding modes against ties to even (at most 1.3 times its time)", 1 / 1.3),

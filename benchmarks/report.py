@@ -1,7 +1,7 @@
-"""Write the results of a benchmark run as JSON, as tables in the terminal and in Markdown, and into the documentation.
+"""Write the results of a benchmark run as JSON, as tables (terminal, Markdown), and into the documentation.
 
-`results/<name>.md` has every table. docs/performance.md shows the targets (`summary`), README.md the targets of products
-and sums (`quote`).
+`results/<name>.md` has every table. docs/performance.md shows the targets (`summary`), README.md the
+targets of products and sums (`quote`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def all_checks(run: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def requirements(run: dict[str, Any]) -> Cells:
-    """Return one row for each target of element-wise operations and of start-up: its worst check, and how many checks hold."""
+    """Return one row for each target of element-wise operations and start-up: its worst check, and how many hold."""
     checks = defaultdict(list)
     for check in all_checks(run):
         checks[check["requirement"]].append(check)
@@ -118,7 +118,7 @@ def _times_table(group: list[dict[str, Any]]) -> Cells:
 
 
 def _flags_table(group: list[dict[str, Any]]) -> Cells:
-    """Return one row for each operation: millions of results per second in the slowest rounding mode, for each format."""
+    """Return one row for each operation: millions of results per second in the slowest mode, for each format."""
     rates: dict[str, dict[str, str]] = defaultdict(dict)
     wrong = 0
     for case in group:
