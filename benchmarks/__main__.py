@@ -20,13 +20,13 @@ from tqdm import tqdm  # noqa: E402
 from . import cases, machine, races, report, running, startup, sums  # noqa: E402
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "--quick": {"action": "store_true", "help": "small arrays, few rounds: tries the harness, not the speed"},
-    "--only": {"metavar": "PATTERN", "default": "*", "help": "cases whose name holds PATTERN (* ? as in a shell)"},
+    "--quick": {"action": "store_true", "help": "small arrays, few rounds: tests the harness, not the speed"},
+    "--only": {"metavar": "PATTERN", "default": "*", "help": "cases whose name contains PATTERN (* ? as in a shell)"},
     "--list": {"action": "store_true", "help": "list the cases and stop"},
     "--json": {"action": "store_true", "help": "print JSON in place of tables"},
     "--name": {"help": "write results/NAME.json and .md (default: latest, for a whole run)"},
-    "--merge": {"action": "store_true", "help": "replace in results/NAME only what was measured, and keep the rest"},
-    "--docs": {"action": "store_true", "help": "only put results/NAME.json into docs/performance.md and README.md"},
+    "--merge": {"action": "store_true", "help": "replace only the measured cases in results/NAME, keep the others"},
+    "--docs": {"action": "store_true", "help": "only write results/NAME.json into docs/performance.md and README.md"},
 }
 
 

@@ -37,20 +37,20 @@ class Requirement:
 
 
 REQUIREMENTS = {
-    "quantize": Requirement("quantize float32, ties to even, `out=`, against `np.copyto`: both into an old array", 0.9),
-    "quantize, new": Requirement("the same against `x.copy()`: both into a new array", 0.9),
-    "quantize, strict": Requirement("the same into a new array against `np.copyto` into an old one", 0.9),
-    "easy and wide": Requirement("the same on easy and wide data: within 10 %", 1 / 1.1),
-    "directed": Requirement("directed modes against ties to even (1.3 times its time)", 1 / 1.3),
+    "quantize": Requirement("quantize float32, ties to even, `out=`, against `np.copyto`: into an existing array", 0.9),
+    "quantize, new": Requirement("the same against `x.copy()`: into a new array", 0.9),
+    "quantize, strict": Requirement("the same into a new array against `np.copyto` into an existing one", 0.9),
+    "easy and wide": Requirement("the same on easy data against wide data: within 10 %", 1 / 1.1),
+    "directed": Requirement("directed rounding modes against ties to even (at most 1.3 times its time)", 1 / 1.3),
     "float64": Requirement("quantize float64 against a float64 `np.copyto`", 0.8),
     "stochastic BF16": Requirement("stochastic rounding to BF16 against `np.copyto`", 0.8),
     "stochastic": Requirement("stochastic rounding to any format against `np.copyto`", 0.5),
     "FP16": Requirement("FP16 add, multiply, divide, sqrt against NumPy's float16", 20),
     "BF16": Requirement("BF16 add, multiply, divide, sqrt against ml_dtypes", 5),
     "E4M3": Requirement("E4M3 add, multiply, divide, sqrt against ml_dtypes", 15),
-    "flags": Requirement("every operation but remainder with flags, in every mode", 30, "M/s"),
-    "flags, remainder": Requirement("remainder with flags, in every mode", 2, "M/s"),
-    "import": Requirement("`import floatsim` against `import numpy` (1.3 times its time)", 1 / 1.3),
+    "flags": Requirement("every operation but remainder with flags, in every rounding mode", 30, "M/s"),
+    "flags, remainder": Requirement("remainder with flags, in every rounding mode", 2, "M/s"),
+    "import": Requirement("`import floatsim` against `import numpy` (at most 1.3 times its time)", 1 / 1.3),
     "first call": Requirement("first call with a warm cache, Numba's import included, against 0.45 s", 1),
     "compile": Requirement("any one kernel compiled cold, against 1 s", 1),
 }

@@ -1,4 +1,8 @@
-"""What a run found, as JSON and as tables: in the terminal, beside the JSON, in docs/performance.md and README.md."""
+"""Write the results of a benchmark run as JSON, as tables (terminal, Markdown), and into the documentation.
+
+`results/<name>.md` has every table. docs/performance.md shows the targets (`summary`), README.md the
+targets of products and sums (`quote`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ BEGIN, END = "<!-- results: begin (python -m benchmarks --docs) -->", "<!-- resu
 
 Cells = list[list[str]]
 Tables = list[tuple[str, Cells]]
-"""Titles and rows of text; the first row is the head."""
+"""Pairs of a title and rows of text. The first row is the table's head."""
 
 
 def _number(x: float | None) -> str:
@@ -40,7 +44,7 @@ def all_checks(run: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def requirements(run: dict[str, Any]) -> Cells:
-    """One line for each target: how many of its checks hold, and the worst of them."""
+    """Return one row for each target of element-wise operations and start-up: its worst check, and how many hold."""
     checks = defaultdict(list)
     for check in all_checks(run):
         checks[check["requirement"]].append(check)
@@ -61,7 +65,7 @@ def requirements(run: dict[str, Any]) -> Cells:
 
 
 def _both(row: dict[str, Any], cell: Callable[[dict[str, Any]], str]) -> str:
-    """A cell that holds something for easy and for wide data."""
+    """Return a cell with one value for easy data and one for wide data."""
     return " / ".join(cell(row[data]) for data in DATA)
 
 
@@ -77,7 +81,7 @@ def _ratio(row: dict[str, Any], own: dict[str, Any]) -> str:
 
 
 def _verdicts(case: dict[str, Any], label: str) -> str:
-    """What the checks of a row say, in words."""
+    """Return the results of a row's checks as text."""
     found = []
     for check in case["checks"]:
         if check["row"] == label:
@@ -114,7 +118,7 @@ def _times_table(group: list[dict[str, Any]]) -> Cells:
 
 
 def _flags_table(group: list[dict[str, Any]]) -> Cells:
-    """One line for each operation: millions of results a second in its slowest mode, for each format."""
+    """Return one row for each operation: millions of results per second in the slowest mode, for each format."""
     rates: dict[str, dict[str, str]] = defaultdict(dict)
     wrong = 0
     for case in group:
@@ -125,7 +129,7 @@ def _flags_table(group: list[dict[str, Any]]) -> Cells:
         rates[operation][fmt] = f"{rate:.0f}{mode}"
         wrong += sum((row[data].get("differs") or [0])[0] for row in case["rows"] for data in DATA)
     formats = list(dict.fromkeys(fmt for row in rates.values() for fmt in row))
-    lines = [["M results/s, slowest mode", *formats]]
+    lines = [["M results/s, slowest rounding mode", *formats]]
     lines += [[operation, *(row.get(fmt, "") for fmt in formats)] for operation, row in rates.items()]
     return [*lines, ["results or flags other than the reference's", str(wrong), *[""] * (len(formats) - 1)]]
 
@@ -143,7 +147,7 @@ def _limit(unit: str, limit: float) -> str:
 
 
 def sum_targets(run: dict[str, Any]) -> Cells:
-    """One line for each target of products and sums: the worst of its rows, and how many hold."""
+    """Return one row for each target of products and sums: its worst measurement, and how many measurements hold."""
     lines = [["target", "must", "aim", "worst", "by fastest rounds", "where", "holds"]]
     for name, target in TARGETS.items():
         rows = [row for row in run["sums"] if row["target"] == name]
@@ -163,7 +167,7 @@ def sum_targets(run: dict[str, Any]) -> Cells:
 
 
 def _call_cells(call: dict[str, Any]) -> list[str]:
-    """Size, ns and other bits of a call; a shape smaller than what was asked for is marked."""
+    """Return size, nanoseconds and differing bits of a call. A shape smaller than the requested one is marked."""
     if "note" in call:
         return [call["note"], "", "", ""]
     shape = " x ".join(map(str, call["shape"])) + " (smaller)" * (call["shape"] != call["wanted"])
@@ -173,7 +177,7 @@ def _call_cells(call: dict[str, Any]) -> list[str]:
 
 
 def _sums_table(rows: list[dict[str, Any]]) -> Cells:
-    """Each call once, and what its rows say."""
+    """Return one row for each call, with the results of all its comparisons."""
     said: dict[str, list[str]] = defaultdict(list)
     calls: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -186,7 +190,7 @@ def _sums_table(rows: list[dict[str, Any]]) -> Cells:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    """What was measured of a row, and what that says of its target."""
+    """Return the measured ratio of a comparison, and whether it meets its target."""
     target = TARGETS.get(row["target"] or "")
     unit = target.unit if target else FASTER
     other = f" than {row['against']['what']}" if row["against"] else ""
@@ -200,7 +204,7 @@ def _verdict(row: dict[str, Any]) -> str:
 
 
 def _rates_table(groups: dict[str, list[dict[str, Any]]]) -> Cells:
-    """Terms a nanosecond: a line for each shape, a column for each description."""
+    """Return terms per nanosecond: one row for each shape, one column for each description."""
     names = list(dict.fromkeys(row["work"]["what"] for rows in groups.values() for row in rows))
     lines = [["M x N x K, billions of terms a second", *names]]
     for group, rows in groups.items():
@@ -248,25 +252,29 @@ def tables(run: dict[str, Any]) -> Tables:
         head = ["kernel", "argument types", "seconds, cold"]
         rows = [[row["kernel"], row["types"], f"{row['seconds']:.2f}"] for row in startup["compiling"]["rows"]]
         found.append(("kernels compiled cold", [head, *rows]))
-    return found
+    return [*found, ("runs", runs(run))]
 
 
 def describe(run: dict[str, Any]) -> str:
-    """One paragraph: when, the machine, the versions, how busy it was."""
+    """Return one paragraph with the machine and the versions."""
     machine, versions = run["machine"], run["versions"]
     facts = ", ".join(f"{name} {version or 'not installed'}" for name, version in versions.items())
-    quick = "A quick run, whose times mean nothing. " if run["quick"] else ""
+    quick = "A quick run: the timings are not meaningful. " if run["quick"] else ""
     return (
-        f"{quick}{'; '.join(map(_part, run['parts']))}. {machine['cpu']} ({machine['llvm']}), "
-        f"{machine['cores']} cores, {machine['os']}, {machine['features']}; huge pages: {machine['huge pages']}. "
-        f"{facts}."
+        f"{quick}{machine['cpu']} ({machine['llvm']}), {machine['cores']} cores, {machine['os']}, "
+        f"{machine['features']}; huge pages: {machine['huge pages']}. {facts}."
     )
 
 
-def _part(part: dict[str, Any]) -> str:
-    what = "" if part["pattern"] == "*" else f", only {part['pattern']!r}"
-    before, after = part["load"]
-    return f"{part['date']}, floatsim commit {part['commit']}{what}, load before and after: {before:.2f}, {after:.2f}"
+def runs(run: dict[str, Any]) -> Cells:
+    """Return one row for each part of a merged run: date, commit, cases, and the load of the machine."""
+    head = ["date", "floatsim commit", "cases", "load before", "load after"]
+    rows = [
+        [part["date"], part["commit"], "all" if part["pattern"] == "*" else f"`{part['pattern']}`",
+         *(f"{load:.2f}" for load in part["load"])]
+        for part in run["parts"]
+    ]  # fmt: skip
+    return [head, *rows]
 
 
 def _markdown_table(cells: Cells) -> str:
@@ -276,10 +284,33 @@ def _markdown_table(cells: Cells) -> str:
 
 
 def markdown(run: dict[str, Any]) -> str:
-    parts = [describe(run)]
-    for title, cells in tables(run):
+    """Return all tables of a run."""
+    return _markdown(describe(run), tables(run))
+
+
+def _markdown(text: str, found: Tables) -> str:
+    parts = [text]
+    for title, cells in found:
         parts += [f"### {title[0].upper()}{title[1:]}", _markdown_table(cells)]
     return "\n\n".join(parts)
+
+
+def _columns(cells: Cells, names: dict[str, str]) -> Cells:
+    """Return some columns of a table, under new names."""
+    places = [cells[0].index(name) for name in names]
+    return [list(names.values()), *([row[n] for n in places] for row in cells[1:])]
+
+
+def summary(run: dict[str, Any]) -> str:
+    """Return the targets of a run, as docs/performance.md shows them."""
+    found: Tables = []
+    if run["cases"] or run["startup"]:
+        names = {"target": "target", "at least": "at least", "worst": "worst of several runs", "where": "case"}
+        found.append(("Element-wise operations and start-up", _columns(requirements(run), names | {"holds": "met"})))
+    if len(targets := sum_targets(run)) > 1:
+        names = {"target": "target", "must": "limit", "worst": "worst of several runs", "where": "case", "holds": "met"}
+        found.append(("Matrix products and sums", _columns(targets, names)))
+    return _markdown(describe(run), [*found, ("runs", runs(run))])
 
 
 _LEFT = ("who", "where", "target")
@@ -287,7 +318,7 @@ _LEFT = ("who", "where", "target")
 
 def show(run: dict[str, Any]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
-    for title, (head, *rows) in reversed(tables(run)):  # the targets last: that is where the eye is
+    for title, (head, *rows) in reversed(tables(run)):  # the targets last, where a terminal shows them
         table = Table(title=title, title_justify="left")
         for n, name in enumerate(head):
             table.add_column(name, justify="left" if n == 0 or name in _LEFT else "right")
@@ -312,7 +343,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def merged(name: str, run: dict[str, Any]) -> dict[str, Any]:
-    """The recorded run `name`, if there is one, with what `run` measured in the place of its own."""
+    """Return the stored run `name` with the measurements of `run` in place of its own, or `run` if none is stored."""
     if not (RESULTS / f"{name}.json").exists():
         return run
     old = load(name)
@@ -327,20 +358,20 @@ def merged(name: str, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def quote(run: dict[str, Any]) -> str:
-    """What README.md shows: the targets of products and sums, and where they were measured."""
+    """Return the targets of products and sums, and the machine, as README.md shows them."""
     head, *rows = sum_targets(run)
     columns = [head.index(name) for name in ("target", "must", "worst", "holds")]
     found = ([row[n] for n in columns] for row in rows)
     cells = [[target, must, f"{worst}, missed" if "**" in holds else worst] for target, must, worst, holds in found]
-    table = _markdown_table([["one thread, 512 x 512 x 512", "wanted", "measured, the worst"], *cells])
+    table = _markdown_table([["one thread, 512 x 512 x 512", "target", "worst of several runs"], *cells])
     part = run["parts"][-1]
     return f"{table}\n\n{run['machine']['cpu']}, {part['date']}, commit {part['commit']}."
 
 
 def write_docs(name: str) -> None:
-    """Put a run's tables between the markers of docs/performance.md, and a summary between those of README.md."""
+    """Write the targets of a run between the markers of docs/performance.md and of README.md."""
     run = load(name)
-    for page, text in ((DOCS, markdown(run)), (README, quote(run))):
+    for page, text in ((DOCS, summary(run)), (README, quote(run))):
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

@@ -138,7 +138,7 @@ def test_docs_show_a_recorded_run():
     """The blocks in docs/performance.md and README.md are what --docs writes."""
     if (report.RESULTS / "latest.json").exists():
         run = report.load("latest")
-        for page, text in (report.DOCS, report.markdown(run)), (report.README, report.quote(run)):
+        for page, text in (report.DOCS, report.summary(run)), (report.README, report.quote(run)):
             block = page.read_text(encoding="utf-8").partition(report.BEGIN)[2].partition(report.END)[0]
             assert block.strip() == text, "run `python -m benchmarks --docs`"
 

@@ -1,4 +1,4 @@
-"""The documentation is true: its Python runs, its commands print what it shows, its links lead somewhere.
+"""Test the documentation: run its Python, compare the output of its commands, resolve its links.
 
 Every ```python block of a page is executed, in order, in one namespace a page; where a block is written with
 `>>>`, the output shown is compared (doctest). Of the ```console blocks, each line `$ floatsim ...` is run; where
@@ -88,11 +88,54 @@ def test_console(command, shown, tmp_path):
         assert strip == shown
 
 
+def anchors(path: Path) -> set[str]:
+    """The fragments that GitHub makes of a page's headings."""
+    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", LINK.sub("", heading).lower()).replace(" ", "-") for heading in headings}
+
+
+def links(path: Path) -> set[tuple[Path, str]]:
+    """(file, fragment) of each link of a page that leads to a file of the project."""
+    targets = [target for target in LINK.findall(path.read_text(encoding="utf-8")) if not re.match("[a-z]+:", target)]
+    split = [target.partition("#") for target in targets]
+    return {((path.parent / name).resolve() if name else path, fragment) for name, _, fragment in split}
+
+
 @page
 def test_links(page):
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
-        if not re.match(r"[a-z]+:|#", target):
-            assert (page.parent / target.partition("#")[0]).exists(), f"{page.name} links to {target}"
+    for target, fragment in links(page):
+        assert target.exists(), f"{page.name} links to {target}"
+        if fragment:
+            assert fragment in anchors(target), f"{page.name} links to {target.name}#{fragment}, which is no heading"
+
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+TERMS = """
+    floating-point format, code, significand, trailing significand, precision, bias, emin and emax, normal number,
+    subnormal, signed zero, infinity, nan, ulp, machine epsilon, unit roundoff, rounding mode, correctly rounded, ties,
+    guard bit, sticky bit, double rounding, round to odd, stochastic rounding, seed, overflow, saturation, underflow,
+    flush to zero, daz, exception flag, accumulator, accumulation, leaf and composite, term, absorption, cancellation,
+    fused multiply-add, summation order, summation tree, order fingerprint, compensated summation, split-k, matrix unit,
+    tensor core, instruction, block, alignment, promotion, block scale, mixed precision, master weights, loss scaling,
+    quantization, conversion losses, reference, oracle, kernel, fast path, fast-path condition, bail out, tile,
+    carrier format, pack and unpack, backend, capture, test vector
+"""
+
+
+def entries() -> dict[str, str]:
+    """The text of each entry of the glossary, by its fragment."""
+    text = GLOSSARY.read_text(encoding="utf-8")
+    found = re.findall(r"^### (.*)\n((?:(?!#).*\n)*)", text, re.MULTILINE)
+    return {head.lower().replace(" ", "-"): body.strip() for head, body in found}
+
+
+@pytest.mark.parametrize("term", [" ".join(term.split()) for term in TERMS.split(",")])
+def test_glossary(term):
+    """The term has a short entry, and another page links to it."""
+    fragment = term.replace(" ", "-")
+    assert 40 < len(LINK.sub("", entries()[fragment])) < 400
+    assert any((GLOSSARY, fragment) in links(path) for path in PAGES if path != GLOSSARY)
 
 
 def test_every_page_is_in_the_index():
@@ -115,20 +158,20 @@ def formats_table() -> str:
     return table(rows)
 
 
-# Text form, and what it does; the table has what comes of it beside them.
+# Text form and definition. The table computes its other columns.
 ACCUMULATIONS = {
     "bf16": "one accumulator, k ascending, each product rounded; short for `sequential(bf16)`",
     "sequential(bf16, fused)": "a chain of fused multiply-adds",
-    "pairwise(bf16)": "a tree: neighbours, then their sums; `halving` and `numpy` are other trees",
-    "kahan(bf16)": "compensated: what one addition lost is added to the next term",
-    "neumaier(bf16)": "compensated also where the term is larger than the sum",
+    "pairwise(bf16)": "a tree: neighbours, then their sums; other trees are `halving` and `numpy`",
+    "kahan(bf16)": "compensated: the error of each addition is subtracted from the next term",
+    "neumaier(bf16)": "compensated, also where the term is larger than the sum",
     "strided(bf16, 32)": "32 lanes, each sums every 32nd term; then a tree",
     "blocked(bf16, 128, fp32)": "blocks of 128 terms; their results are added in FP32",
     "splitk(4, bf16, fp32)": "four parts of K; their results are added in FP32",
     "exact(bf16)": "the exact sum, rounded once",
-    "fp32": "one accumulator again, wider: what `fs.matmul` takes if nothing is said (of FP64 `fp64`)",
-    "hopper": "as the matrix unit of that name adds; short for `tensorcore(hopper)`",
-    "blocked(volta, 128, fp32)": "descriptions nest",
+    "fp32": "one FP32 accumulator: the default (for FP64 inputs `fp64`)",
+    "hopper": "the sum of Hopper's matrix unit; short for `tensorcore(hopper)`",
+    "blocked(volta, 128, fp32)": "blocks of 128 terms on Volta's matrix unit, added in FP32",
 }
 
 
@@ -137,7 +180,7 @@ def accumulations_table() -> str:
     a, b = rng.random((16, 4096)).astype(np.float16), rng.random((4096, 16)).astype(np.float16)
     exact = fs.matmul(a, b, accumulate="exact(fp64)")
     ones = np.ones(1000, np.float16)
-    rows = [["`accumulate=`", "what it does", "1000 ones", "error"], ["---", "---", "---:", "---:"]]
+    rows = [["`accumulate=`", "definition", "1000 ones", "error"], ["---", "---", "---:", "---:"]]
     for text, what in ACCUMULATIONS.items():
         error = np.max(np.abs(fs.matmul(a, b, accumulate=text).astype(np.float64) - exact) / exact)
         rows.append([f"`{text}`", what, f"{fs.dot(ones, ones, accumulate=text).item():g}", f"{error:.1e}"])

@@ -109,7 +109,9 @@ class Blocked(Composite):
 class SplitK(Composite):
     """K cut into `parts` of ceil(K / parts) terms each; otherwise as `Blocked`. Parts without a term are skipped.
 
-    As CUTLASS's split-K kernels, which reduce the parts' results in a second pass.
+    A second pass adds the parts' results. CUTLASS's split-K kernels cut K at multiples of their tile, into parts of
+    ceil(ceil(K / tile) / parts) * tile terms: with a tile of 32, K = 600 in 4 parts is 160, 160, 160, 120. Describe
+    that as `Blocked` with `every=160`.
 
     Parameters
     ----------

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -412,10 +414,22 @@ def save(file: str | Path | IO[bytes], array: Any) -> None:
     np.savez(file, codes=codes, format=np.array(description))
 
 
+# What NumPy, zipfile and json raise for damaged files; RuntimeError: a flag says that a part is encrypted.
+_DAMAGED = (ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
 def load(file: str | Path | IO[bytes]) -> FloatArray:
     """Load what `save` wrote, as a FloatArray.
 
-    Raises ValueError if the file holds something else.
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or `save` did not write it.
+    OSError
+        If the file cannot be opened.
+
+    Examples
+    --------
 
     >>> import floatsim as fs, io
     >>> file = io.BytesIO()
@@ -425,14 +439,17 @@ def load(file: str | Path | IO[bytes]) -> FloatArray:
     """
     try:
         contents = np.load(file, allow_pickle=False)
-    except ValueError:
-        contents = None
+    except _DAMAGED as error:
+        raise ValueError(f"file {file!r} is damaged, or was not written by fs.save: {error}") from error
     names = set(getattr(contents, "files", ()))
-    if contents is None or names != {"codes", "format"}:
+    if names != {"codes", "format"}:
         found = f"it holds {', '.join(sorted(names))}" if names else "it is no .npz file"
         raise ValueError(f"file {file!r} was not written by fs.save: {found}")
     with contents:
-        return from_codes(contents["codes"], FloatFormat(**json.loads(str(contents["format"]))))
+        try:
+            return from_codes(contents["codes"], FloatFormat(**json.loads(str(contents["format"]))))
+        except _DAMAGED as error:
+            raise ValueError(f"file {file!r} is damaged: {error}") from error
 
 
 def native(array: NDArray[Any]) -> NDArray[Any]:

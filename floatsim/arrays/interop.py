@@ -55,8 +55,8 @@ def _from_dlpack(x: Any) -> NDArray[Any] | None:
             cupy = importlib.import_module("cupy")
         except ImportError:
             raise TypeError(
-                f"an array of {_library(x)} is on a GPU, from where it is read by CuPy, which is not installed: "
-                "pip install 'floatsim[cuda13x]', or bring the array to the host"
+                f"an array of {_library(x)} is on a GPU, and reading it needs CuPy, which is not installed: "
+                "pip install '.[cuda13x]' in a checkout of floatsim, or copy the array to the host"
             ) from None
         array: NDArray[Any] = cupy.from_dlpack(x).get()
         return array

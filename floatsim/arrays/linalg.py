@@ -205,8 +205,8 @@ def matmul(
 
     Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums (with exact products
     there are only the latter), and `log.first` has, for every result element, the first k of each event.
-    Stochastic rounding draws for the flat index of the result's element (batch, i, j); docs/conventions.md has the
-    sites. Neither threads nor tiles nor memory layout change a bit.
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j); the
+    page "Sums" of the documentation has the sites. Neither threads nor tiles nor memory layout change a bit.
 
     Examples
     --------

@@ -369,7 +369,7 @@ _NAMED = (
 _FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
 _FP6 = "FP6 is E3M2 or E2M3"
 _FP4 = "FP4 is E2M1"
-_MX = "{} is no format of single numbers: {}; docs/how-to.md multiplies such"
+_MX = "{} is no format of single numbers: {}; fs.matmul multiplies it with scale_a= and scale_b="
 _TOO_WIDE = "formats here have at most 64 bits"
 
 _AMBIGUOUS: dict[str, str] = {

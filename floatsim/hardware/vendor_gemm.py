@@ -129,7 +129,7 @@ def find_product(
 # -- what must be installed --------------------------------------------------------------------------------------------
 
 _NEEDS = {
-    "cupy": {"cupy": "pip install 'floatsim[cuda13x]' ('floatsim[cuda12x]' where the driver is for CUDA 12)"},
+    "cupy": {"cupy": "pip install '.[cuda13x]' in a checkout of floatsim ('.[cuda12x]' for a CUDA 12 driver)"},
     "nvmath": {
         "nvmath.linalg.advanced": "pip install 'nvmath-python[cu13]' ('nvmath-python[cu12]' for CUDA 12)",
         "torch": "pip install torch: nvmath takes FP8 as torch's tensors",

@@ -7,7 +7,8 @@ does all rounding, overflow, tininess and flags. The kernels are held equal to t
 Every operation returns `(code, events)`: the five IEEE flags and the three events of `floatsim.formats.rounding`.
 `random` is the draw of stochastic rounding, an integer of `random_bits` bits (see `draw`).
 
-Source: IEEE 754-2019 clauses 4, 5, 7 and 9.6; the choices the standard leaves open are in docs/conventions.md.
+Source: IEEE 754-2019 clauses 4, 5, 7 and 9.6; the page "Conventions" of the
+documentation lists the choices that the standard leaves open.
 
 >>> import floatsim as fs
 >>> from floatsim import reference

@@ -200,6 +200,23 @@ def test_load_refuses_other_files(tmp_path):
             fs.load(tmp_path / name)
 
 
+def test_load_of_a_damaged_file():
+    """Every truncation and every changed byte gives the array or a ValueError."""
+    file = io.BytesIO()
+    fs.save(file, fs.array([1.5, -2.0], "e5m2"))
+    whole = file.getvalue()
+    damaged = [whole[:n] for n in range(len(whole))]
+    places = ((n, mask) for n in range(len(whole)) for mask in (1, 64, 255))
+    damaged += [whole[:n] + bytes([whole[n] ^ mask]) + whole[n + 1 :] for n, mask in places]
+    refused = 0
+    for contents in damaged:
+        try:
+            assert fs.load(io.BytesIO(contents)).tolist() == [1.5, -2.0]
+        except ValueError:
+            refused += 1
+    assert refused > len(damaged) / 2
+
+
 def test_copies(x):
     for other in pickle.loads(pickle.dumps(x)), copy.deepcopy(x), x.copy(), x.astype("fp32").astype("fp16"):
         assert same(other, x) and other is not x

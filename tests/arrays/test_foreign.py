@@ -128,7 +128,7 @@ def test_dlpack_from_a_gpu(monkeypatch, kind):
     assert fs.add(OnTheGpu(x, kind), x).tolist() == [2, 4, 6]
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
-        TypeError, match=r"an array of other is on a GPU, .*CuPy, which is not installed: pip install 'f"
+        TypeError, match=r"an array of other is on a GPU, .*CuPy, which is not installed: pip install '\.\[cuda13x\]'"
     ):
         fs.add(OnTheGpu(x, kind), x)
 

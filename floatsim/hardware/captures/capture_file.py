@@ -3,7 +3,7 @@
 A recording of `capture` is an `.npz` file of one instruction: `header`, a text in JSON that says which it is, what it
 was asked and by which card it was answered; `d`, the codes of the results; and, if it was asked for, `a`, `b`, `c`,
 `scale_a` and `scale_b`, the codes of the inputs. Without these they are made again from the header's seed, and must
-have the header's SHA-256. docs/hardware.md lists the header.
+have the header's SHA-256. The page "Checking a GPU" of the documentation lists the header.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Recording:
     inputs : Inputs
     d : (n,) codes
     header : mapping
-        Everything else that is known: see docs/hardware.md. Empty for published outputs.
+        Everything else that is known: see "Checking a GPU" in the documentation. Empty for published outputs.
     """
 
     path: Path

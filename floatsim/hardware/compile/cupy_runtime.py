@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Cuda", "UnavailableError"]
 
 _NO_CUPY = (
-    "backend='hardware' needs CuPy, which is not installed: pip install 'floatsim[cuda13x]', or 'floatsim[cuda12x]' "
-    "where the driver is for CUDA 12"
+    "backend='hardware' needs CuPy, which is not installed: pip install '.[cuda13x]' in a checkout of floatsim "
+    "('.[cuda12x]' for a CUDA 12 driver)"
 )
 
 

@@ -29,8 +29,8 @@ __all__ = ["CompileError", "Compiler", "build", "compilers", "source"]
 
 _OPTIONS = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
 _MISSING = (
-    "no CUDA compiler was found: install NVRTC (`pip install nvidia-cuda-nvrtc`; the extras floatsim[cuda13x] and "
-    "floatsim[cuda12x] bring it), or put nvcc on the PATH"
+    "no CUDA compiler was found: install NVRTC (`pip install nvidia-cuda-nvrtc`, or `pip install '.[cuda13x]'` in a "
+    "checkout of floatsim), or put nvcc on the PATH"
 )
 
 

@@ -2,7 +2,7 @@
 
 NVIDIA's data sheets often give the rate with sparsity, or that of eight cards; here it is divided down to one card and
 dense matrices. Rates are at the boost clock, which a card under load need not reach. Not all numbers have been looked
-up a second time: docs/hardware.md says which have.
+up a second time: the page "Checking a GPU" of the documentation says which have.
 """
 
 from __future__ import annotations
