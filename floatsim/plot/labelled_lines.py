@@ -18,7 +18,7 @@ __all__ = ["DASHES", "format_of", "label_ends", "line_colours"]
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
 """Line styles, in the order in which lines of one format take them."""
 
-_SHADES = {False: (("#14083f", 0.8), ("#ffdd33", 0.62)), True: (("#4a5cff", 0.55), ("#fff3a0", 0.75))}
+_SHADES = {False: (("#000000", 0.75), ("#ffe44d", 0.6)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
 """The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
 
 
@@ -37,8 +37,8 @@ def format_of(accumulation: Any) -> FloatFormat | None:
 def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> list[tuple[str, int]]:
     """For each line its colour and its number among the lines of its format; None stands for ink.
 
-    One line has the format's colour. Several lines of a format have shades of it, from dark (bluish) to light
-    (yellowish), so that they differ in lightness for every reader.
+    One line has the format's colour. Several lines of a format have shades of it, from dark to light and yellowish, so
+    that they differ in lightness for every reader.
     """
     counts, seen = Counter(formats), Counter[FloatFormat | None]()
     found = []

@@ -47,8 +47,8 @@ def exponent_histogram(
 
     There is one row per format. The heights are the same in each: the share of the finite non-zero numbers in each
     power of two. Solid: normal numbers. Hatched: subnormal, so rounded to fewer bits. Black (white on a dark
-    background): flushed to zero (left) or beyond the largest number (right). The band behind is the format's range. Rounding is
-    ties to even.
+    background): flushed to zero (left) or beyond the largest number (right). The band behind is the format's range.
+    Rounding is ties to even.
 
     Parameters
     ----------

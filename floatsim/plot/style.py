@@ -53,7 +53,7 @@ INK, PALE = "#222222", "#f1f1f1"
 HEADING: dict[str, Any] = {"loc": "left", "fontweight": "bold"}
 """The style of titles above pictures of sums and of matrix units."""
 
-_LEAST_CONTRAST = 3.5  # of a format's colour with a dark background; WCAG 2 asks for 3 where shapes are large
+_LEAST_CONTRAST = 4.5  # of a colour with a dark background, as WCAG 2 asks for text
 _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
