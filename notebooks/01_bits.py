@@ -77,8 +77,8 @@ for place in reversed(range(16)):
 # ## Why one tenth cannot be written
 #
 # A significand is a sum of halves, quarters, eighths and so on: fractions whose denominators are powers of two. The
-# binary digits of one half, three quarters and 6.5 end. Those of one tenth do not end, as the decimal digits of one third
-# do not. This is the division, digit by digit, with exact fractions:
+# binary digits of one half, three quarters and 6.5 end. Those of one tenth do not end, as the decimal digits of one
+# third do not. This is the division, digit by digit, with exact fractions:
 
 
 # %%
@@ -128,9 +128,9 @@ for fmt in FORMATS:
     print(f"{fmt.name:8} {float(stored)!s:32} {float(stored / Fraction(1, 10) - 1):+.2e}")
 
 # %% [markdown]
-# FP32 is "single precision", the format of most numerical programs. FP16 and BF16 ("brain float") have half as many bits.
-# E4M3 and E5M2 are the two FP8 formats of the Open Compute Project (OCP), made for neural networks. The fields of each
-# (a *normal* number has a significand between 1 and 2; smaller numbers follow below):
+# FP32 is "single precision", the format of most numerical programs. FP16 and BF16 ("brain float") have half as many
+# bits. E4M3 and E5M2 are the two FP8 formats of the Open Compute Project (OCP), made for neural networks. The fields of
+# each (a *normal* number has a significand between 1 and 2; smaller numbers follow below):
 
 # %%
 print("format  bits = sign + exponent + significand   largest number   smallest normal   decimal digits")
@@ -140,8 +140,8 @@ for fmt in FORMATS:
 
 # %% [markdown]
 # FP16 and BF16 have the same number of bits. FP16 has more significand bits and is more precise. BF16 has more exponent
-# bits and a larger range, nearly that of FP32. E4M3 and E5M2 differ in the same way with eight bits. Their names give the
-# number of bits of the exponent and of the stored significand (the "mantissa").
+# bits and a larger range, nearly that of FP32. E4M3 and E5M2 differ in the same way with eight bits. Their names give
+# the number of bits of the exponent and of the stored significand (the "mantissa").
 #
 # Try other numbers. Which of them are the same in all rows?
 
@@ -151,8 +151,8 @@ plot.explore(plot.bit_strip, value=["0.1", "0.5", "0.2", "0.3", "3.14159", "1", 
 # %% [markdown]
 # ## All numbers of a format on one page
 #
-# Eight bits have 256 [codes](../docs/glossary.md#code), few enough to show them all. The row is the first four bits, the
-# column the last four, each as one hexadecimal digit. This is E4M3 of the OCP standard:
+# Eight bits have 256 [codes](../docs/glossary.md#code), few enough to show them all. The row is the first four bits,
+# the column the last four, each as one hexadecimal digit. This is E4M3 of the OCP standard:
 
 # %%
 ax = plot.code_grid("e4m3")
@@ -160,14 +160,14 @@ ax = plot.code_grid("e4m3")
 # %% [markdown]
 # What it shows:
 #
-# - Two tints alternate: each stripe is one exponent. The numbers of one stripe are evenly spaced. From one plain stripe to
-#   the next, every number **doubles**.
+# - Two tints alternate: each stripe is one exponent. The numbers of one stripe are evenly spaced. From one plain stripe
+#   to the next, every number **doubles**.
 # - The lower half is the upper half with a minus sign, zero included: there is a -0.
-# - **Hatched**: the [*subnormal*](../docs/glossary.md#subnormal) numbers, whose exponent field is 0. They have no hidden
-#   1, so they continue to zero with the gaps of the next stripe, and doubling them does not give that stripe.
+# - **Hatched**: the [*subnormal*](../docs/glossary.md#subnormal) numbers, whose exponent field is 0. They have no
+#   hidden 1, so they continue to zero with the gaps of the next stripe, and doubling them does not give that stripe.
 #   [Notebook 3](03_ends.ipynb) is about them.
-# - **Black**: codes that are not numbers. E4M3 has only two codes for [NaN](../docs/glossary.md#nan) ("not a number"), and
-#   no infinity.
+# - **Black**: codes that are not numbers. E4M3 has only two codes for [NaN](../docs/glossary.md#nan) ("not a number"),
+#   and no infinity.
 #
 # E5M2 has one more exponent bit and one significand bit less. It uses the whole last exponent for infinity and NaN, as
 # IEEE 754, the standard for floating point, defines:
@@ -185,16 +185,16 @@ ax = plot.number_line(["e2m1", "e3m2", "e5m2", "e4m3", "fp16"], limits=(0, 8))
 
 # %% [markdown]
 # Numbers are dense near zero, and their gaps double at every power of two: between 4 and 8 they are twice as wide as
-# between 2 and 4. The *relative* gap stays about the same; this is the meaning of "floating". The next picture shows the
-# gap against the size of the numbers. Each format is a staircase with one step per power of two. The flat parts at the
-# left are the subnormal numbers:
+# between 2 and 4. The *relative* gap stays about the same; this is the meaning of "floating". The next picture shows
+# the gap against the size of the numbers. Each format is a staircase with one step per power of two. The flat parts at
+# the left are the subnormal numbers:
 
 # %%
 ax = plot.spacing(limits=(-28, 20))
 
 # %% [markdown]
-# A lower line means smaller gaps. FP16 is below BF16 wherever both have normal numbers. But its range is smaller: its line
-# ends near 2^16 at the right and 2^-24 at the left. The lines of BF16 and FP32 continue far beyond the picture.
+# A lower line means smaller gaps. FP16 is below BF16 wherever both have normal numbers. But its range is smaller: its
+# line ends near 2^16 at the right and 2^-24 at the left. The lines of BF16 and FP32 continue far beyond the picture.
 #
 # One tenth lies between two numbers of each format:
 
@@ -218,7 +218,8 @@ for fmt in [fs.FP64, *FORMATS]:
 
 # %% [markdown]
 # Where the two sides differ, they are neighbours or nearly so. Python is correct: it rounds as IEEE 754 defines. So
-# results are compared by their distance, not by equality. `fs.ulp_distance` counts the steps from one number to the next:
+# results are compared by their distance, not by equality. `fs.ulp_distance` counts the steps from one number to the
+# next:
 
 # %%
 total = fs.add(fs.array(["0.1"], "fp64"), fs.array(["0.2"], "fp64"))
@@ -295,8 +296,8 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # <details>
 # <summary>Solution 3</summary>
 #
-# Between two powers of two, a format has 2^t numbers, where t is the number of stored significand bits. The last interval
-# has one number less, because its highest code is NaN.
+# Between two powers of two, a format has 2^t numbers, where t is the number of stored significand bits. The last
+# interval has one number less, because its highest code is NaN.
 #
 # ```python
 # >>> values = fs.decode(fs.E4M3.codes(), "e4m3")

@@ -11,9 +11,9 @@
 # %% [markdown]
 # # 2. Which rounding modes are biased?
 #
-# A number that a format does not have lies between two numbers that it has. A
-# [*rounding mode*](../docs/glossary.md#rounding-mode) chooses one of them. One choice has little effect, but a computation
-# makes millions of them. This notebook shows seven rounding modes, finds out which of them are biased, and ends with
+# A number that a format does not have lies between two numbers that it has. A [*rounding
+# mode*](../docs/glossary.md#rounding-mode) chooses one of them. One choice has little effect, but a computation makes
+# millions of them. This notebook shows seven rounding modes, finds out which of them are biased, and ends with
 # stochastic rounding, which is correct on average.
 #
 # It follows [notebook 1](01_bits.ipynb) about the numbers of a format.
@@ -35,8 +35,8 @@ except ModuleNotFoundError as missing:
 # %% [markdown]
 # ## A weight that does not change
 #
-# Training a network is a long series of small steps: a weight near 1 changes by a thousandth, again and again. Here it is
-# stored in BF16, and rounded after each step in the default mode of IEEE 754, to the nearest number:
+# Training a network is a long series of small steps: a weight near 1 changes by a thousandth, again and again. Here it
+# is stored in BF16, and rounded after each step in the default mode of IEEE 754, to the nearest number:
 
 # %%
 steps = 1000
@@ -50,8 +50,8 @@ Markdown(
 )
 
 # %% [markdown]
-# No step changed the weight. Every result is correct: it is the nearest number. The end of this notebook gives a remedy.
-# First, the rounding modes.
+# No step changed the weight. Every result is correct: it is the nearest number. The end of this notebook gives a
+# remedy. First, the rounding modes.
 #
 # ## Six rounding modes
 #
@@ -66,8 +66,8 @@ for ax, rounding in zip(axes.flat, list(fs.Rounding)[:6], strict=True):
 # %% [markdown]
 # - **Ties to even** and **ties to away** take the *nearest* number. Their steps lie around the dashed line. They differ
 #   only at the dots.
-# - **Toward zero** truncates: it drops the digits that do not fit. Its steps lie below the line on the right and above it
-#   on the left, so every magnitude decreases.
+# - **Toward zero** truncates: it drops the digits that do not fit. Its steps lie below the line on the right and above
+#   it on the left, so every magnitude decreases.
 # - **Toward positive** always rounds up, **toward negative** always rounds down.
 # - **[To odd](../docs/glossary.md#round-to-odd)** takes the neighbour whose last bit is 1. Exercise 1 shows its use.
 #
@@ -86,9 +86,9 @@ plot.explore(
 # %% [markdown]
 # ## Ties
 #
-# A [tie](../docs/glossary.md#ties) lies exactly half-way, so both neighbours are nearest. At school, a half is rounded up
-# or away from zero. A bank that rounds all half cents in one direction gains or loses money. *Ties to even* takes the
-# neighbour whose last bit is 0, which is alternately the upper and the lower one:
+# A [tie](../docs/glossary.md#ties) lies exactly half-way, so both neighbours are nearest. At school, a half is rounded
+# up or away from zero. A bank that rounds all half cents in one direction gains or loses money. *Ties to even* takes
+# the neighbour whose last bit is 0, which is alternately the upper and the lower one:
 
 # %%
 ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5])
@@ -138,8 +138,8 @@ ax = plot.rounding_errors(x, "bf16")
 # positive numbers are negative, up to a whole ulp, and half an ulp **on average**. Errors of rounding to odd and of
 # stochastic rounding are also up to a whole ulp, but their mean is near zero.
 #
-# Truncation and rounding to nearest differ in the same way. Dropping the lower half of an FP32 number gives a BF16 number.
-# This is cheap, and some texts claim that it has no disadvantage:
+# Truncation and rounding to nearest differ in the same way. Dropping the lower half of an FP32 number gives a BF16
+# number. This is cheap, and some texts claim that it has no disadvantage:
 
 # %%
 x = rng.standard_normal(1_000_000).astype(np.float32)
@@ -181,8 +181,8 @@ ax.spines[["top", "right"]].set_visible(False)
 ax.spines["bottom"].set_bounds(0, n)
 
 # %% [markdown]
-# The errors of the directed modes grow, with opposite signs. Interval arithmetic uses this: a sum rounded down and a sum
-# rounded up are bounds of the exact sum (exercise 3). [Notebook 4](04_orders.ipynb) is about sums.
+# The errors of the directed modes grow, with opposite signs. Interval arithmetic uses this: a sum rounded down and a
+# sum rounded up are bounds of the exact sum (exercise 3). [Notebook 4](04_orders.ipynb) is about sums.
 #
 # ## Stochastic rounding
 #
@@ -205,8 +205,8 @@ for x in (0.1, 0.25, 0.7, 1.3, 2.9):
 
 # %% [markdown]
 # The `seed` fixes every random draw: the same seed gives the same results, on any machine and in any order. This is
-# floatsim's definition, see [Conventions](../docs/conventions.md#stochastic-rounding). Hardware differs: by NVIDIA's PTX
-# documentation, its stochastic conversions (`cvt.rs`) take the random bits as an operand.
+# floatsim's definition, see [Conventions](../docs/conventions.md#stochastic-rounding). Hardware differs: by NVIDIA's
+# PTX documentation, its stochastic conversions (`cvt.rs`) take the random bits as an operand.
 #
 # ## The weight with stochastic rounding
 #
@@ -253,12 +253,12 @@ gap = fs.ulp(1.0, "bf16").item()
 share = step.values[0] / gap
 Markdown(
     f"The gap above 1 is {gap} in BF16, and a step is {share:.3f} of it. That is less than half, so the nearest number "
-    f"is always the present weight. Stochastic rounding moves the weight about once in {1 / share:.0f} steps, by a whole gap."
+    f"is always the present weight. Stochastic rounding moves the weight about once in {1 / share:.0f} steps, by one gap."
 )
 
 # %% [markdown]
-# The more common remedy is to keep the weights in FP32 beside the BF16 ones
-# ([master weights](../docs/glossary.md#master-weights)). It does **not** help to multiply all numbers by a common factor,
+# The more common remedy is to keep the weights in FP32 beside the BF16 ones ([master
+# weights](../docs/glossary.md#master-weights)). It does **not** help to multiply all numbers by a common factor,
 # because the gaps grow by the same factor.
 #
 # ## What to remember
@@ -276,8 +276,8 @@ Markdown(
 # **Exercise 1.** Rounding twice can differ from rounding once. Find a number whose E4M3 result changes when it is first
 # rounded to FP16. Does it help if the first rounding is *to odd*?
 #
-# **Exercise 2.** Which modes are symmetric, so that rounding -x gives minus the rounded x? Guess from the pictures, then
-# verify.
+# **Exercise 2.** Which modes are symmetric, so that rounding -x gives minus the rounded x? Guess from the pictures,
+# then verify.
 #
 # **Exercise 3.** Enclose the sum 1 + 1/2 + 1/3 + ... + 1/100 between two FP16 numbers, using FP16 operations only.
 
@@ -285,8 +285,9 @@ Markdown(
 # <details>
 # <summary>Solution 1</summary>
 #
-# Take a number very close to a tie of E4M3, which FP16 rounds *to* the tie. The second rounding cannot know on which side
-# it was. Rounding to odd never gives a tie for a number that is not one: its last bit 1 records that bits were lost.
+# Take a number very close to a tie of E4M3, which FP16 rounds *to* the tie. The second rounding cannot know on which
+# side it was. Rounding to odd never gives a tie for a number that is not one: its last bit 1 records that bits were
+# lost.
 #
 # ```python
 # >>> x = 1 + 1 / 16 + 2**-20

@@ -35,14 +35,14 @@ except ModuleNotFoundError as missing:
 # ## Gradients that become zero
 #
 # Training minimises a *loss*, a number that measures the network's errors. The *backward pass* computes the derivative
-# of the loss with respect to every intermediate result, from the last layer to the first. The array here is one of these
-# derivatives: of the loss with respect to the *pre-activations* of the middle layer, the sums before its activation
-# function, for 512 training images. The gradient of the layer's weights is computed from it:
-# `activations.T @ gradients`.
+# of the loss with respect to every intermediate result, from the last layer to the first. The array here is one of
+# these derivatives: of the loss with respect to the *pre-activations* of the middle layer, the sums before its
+# activation function, for 512 training images. The gradient of the layer's weights is computed from it: `activations.T
+# @ gradients`.
 #
-# The values are small, because the network has memorised its training images: after 300 epochs it classifies all of them
-# correctly (and 87 % of new images). Gradients early in training are larger. The next cell converts the array to E4M3,
-# and counts the values that are not zero:
+# The values are small, because the network has memorised its training images: after 300 epochs it classifies all of
+# them correctly (and 87 % of new images). Gradients early in training are larger. The next cell converts the array to
+# E4M3, and counts the values that are not zero:
 
 # %%
 gradients = datasets.digits()["gradients"]
@@ -62,26 +62,26 @@ ax = plot.exponent_histogram(gradients, limits=(-46, 20),
                              title="Gradients of the loss by pre-activations, in five formats")  # fmt: skip
 
 # %% [markdown]
-# The heights are the same in each row. Solid: normal numbers. Hatched: subnormal numbers, with fewer bits. Black: flushed
-# to zero, which means that the result is zero. The band behind is the format's range, up to its largest number at the
-# right.
+# The heights are the same in each row. Solid: normal numbers. Hatched: subnormal numbers, with fewer bits. Black:
+# flushed to zero, which means that the result is zero. The band behind is the format's range, up to its largest number
+# at the right.
 #
 # The range of E4M3 is to the right of all these gradients. In FP16, more than a third become zero. In BF16, none does:
 # BF16 has as many bits as FP16, but more of them are exponent bits.
 #
 # ## The small end: subnormal numbers
 #
-# A [normal number](../docs/glossary.md#normal-number) has a hidden 1 before the point, so the smallest one is
-# 1.000 × 2^emin, where emin is the smallest exponent. Without other numbers there would be a gap from there to zero. The
-# [*subnormal* numbers](../docs/glossary.md#subnormal) fill it: their exponent field is 0, and they have no hidden 1. This
-# is a subnormal number of FP16:
+# A [normal number](../docs/glossary.md#normal-number) has a hidden 1 before the point, so the smallest one is 1.000 ×
+# 2^emin, where emin is the smallest exponent. Without other numbers there would be a gap from there to zero. The
+# [*subnormal* numbers](../docs/glossary.md#subnormal) fill it: their exponent field is 0, and they have no hidden 1.
+# This is a subnormal number of FP16:
 
 # %%
 ax = plot.anatomy(1e-6, "fp16")
 
 # %% [markdown]
-# On the number line, they have short ticks. Their gaps are those of the smallest normal numbers. The second picture is the
-# same format without them:
+# On the number line, they have short ticks. Their gaps are those of the smallest normal numbers. The second picture is
+# the same format without them:
 
 # %%
 figure, axes = plt.subplots(2, 1, figsize=(10, 2.6), layout="constrained")
@@ -106,8 +106,8 @@ for x in (1e-4, 1e-5, 1e-6, 1e-7, 3e-8, 2.9e-8):
 
 # %% [markdown]
 # Some texts say that FP16 loses everything below its smallest *normal* number. The table shows that only precision is
-# lost there, one bit per power of two. Results become zero only below half the smallest subnormal number. The next picture
-# shows the largest relative error for each power of two. The dashed line is FP16 without subnormal numbers:
+# lost there, one bit per power of two. Results become zero only below half the smallest subnormal number. The next
+# picture shows the largest relative error for each power of two. The dashed line is FP16 without subnormal numbers:
 
 # %%
 formats = ["bf16", "fp16", "e5m2", "e4m3"]
@@ -116,16 +116,16 @@ ax = plot.worst_error(["fp16"], limits=(-32, 18), ftz=True, ax=ax)
 
 # %% [markdown]
 # Where a line is flat, the largest relative error does not depend on the size of the number. At the left, the lines of
-# FP16, E5M2 and E4M3 rise step by step to 1, an error of 100 %. BF16 is flat in the whole picture: its subnormal numbers
-# begin below 2^-126. With flushing to zero, the error is 1 at once.
+# FP16, E5M2 and E4M3 rise step by step to 1, an error of 100 %. BF16 is flat in the whole picture: its subnormal
+# numbers begin below 2^-126. With flushing to zero, the error is 1 at once.
 #
 # ## Flush to zero
 #
 # Subnormal numbers make hardware more expensive, and some hardware can switch them off.
 # [*FTZ*](../docs/glossary.md#flush-to-zero) ("flush to zero") replaces subnormal results by zero.
 # [*DAZ*](../docs/glossary.md#daz) ("denormals are zero") reads subnormal operands as zero. On x86 both are bits of the
-# control register MXCSR (Intel's manual). NVIDIA's compiler has `-ftz=true` for FP32, which `-use_fast_math` implies (its
-# documentation). In floatsim both are arguments, False by default. `fs.record` counts the events of converting the
+# control register MXCSR (Intel's manual). NVIDIA's compiler has `-ftz=true` for FP32, which `-use_fast_math` implies
+# (its documentation). In floatsim both are arguments, False by default. `fs.record` counts the events of converting the
 # gradients to FP16:
 
 # %%
@@ -136,8 +136,8 @@ for ftz in (False, True):
     print(f"ftz={ftz!s:6} subnormal {counts.subnormal:5}   flushed to zero {counts.flushed:5}   of {alive.size}")
 
 # %% [markdown]
-# Without FTZ, x - y is zero only if x equals y. Programs rely on this when they test x != y before they divide by x - y.
-# With FTZ it is false:
+# Without FTZ, x - y is zero only if x equals y. Programs rely on this when they test x != y before they divide by x -
+# y. With FTZ it is false:
 
 # %%
 x, y = fs.array([0.0176], "e4m3"), fs.array([0.0156], "e4m3")
@@ -148,9 +148,9 @@ for ftz in (False, True):
 # %% [markdown]
 # ## The large end: overflow policies
 #
-# The largest number of E4M3 is 448, so 500 *overflows*. There are two usual policies. In IEEE 754, the result is infinity,
-# which makes the overflow visible; a format without infinity has NaN instead. Machine learning often uses the largest
-# number, which is called [*saturation*](../docs/glossary.md#saturation). The steps around the largest number:
+# The largest number of E4M3 is 448, so 500 *overflows*. There are two usual policies. In IEEE 754, the result is
+# infinity, which makes the overflow visible; a format without infinity has NaN instead. Machine learning often uses the
+# largest number, which is called [*saturation*](../docs/glossary.md#saturation). The steps around the largest number:
 
 # %%
 figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
@@ -159,8 +159,8 @@ for row, (fmt, limits) in zip(axes, [("e4m3", (380, 520)), ("e5m2", (44_000, 72_
         plot.staircase(fmt, overflow=overflow, limits=limits, ax=ax, title=f"{fmt.upper()}, overflow={overflow!r}")
 
 # %% [markdown]
-# Overflow begins half a gap beyond the largest number, because smaller numbers round to the largest one. The policies also
-# differ for infinite inputs:
+# Overflow begins half a gap beyond the largest number, because smaller numbers round to the largest one. The policies
+# also differ for infinite inputs:
 
 # %%
 inputs = np.array([448.0, 464.0, 465.0, 1e6, np.inf, np.nan])
@@ -187,12 +187,11 @@ print("inf / inf =", fs.divide(infinity, infinity).values[0])
 #
 # ## Both ends at once: loss scaling
 #
-# The gradients are too small for the range of E4M3, but a factor can move them into the range.
-# [*Loss scaling*](../docs/glossary.md#loss-scaling) multiplies the **loss** by 2^k before the backward pass. Derivatives
-# are linear, so every gradient of the backward pass is then multiplied by 2^k, before it is rounded. The finished
-# gradients of the weights, which are in a wider format, are divided by 2^k. A power of two only changes exponents, so the
-# scaling itself has no rounding error. (Scaling finished gradients would be too late: those that have become zero stay
-# zero.)
+# The gradients are too small for the range of E4M3, but a factor can move them into the range. [*Loss
+# scaling*](../docs/glossary.md#loss-scaling) multiplies the **loss** by 2^k before the backward pass. Derivatives are
+# linear, so every gradient of the backward pass is then multiplied by 2^k, before it is rounded. The finished gradients
+# of the weights, which are in a wider format, are divided by 2^k. A power of two only changes exponents, so the scaling
+# itself has no rounding error. (Scaling finished gradients would be too late: those that have become zero stay zero.)
 #
 # Each column of the next picture is one factor:
 
@@ -213,8 +212,8 @@ plot.explore(
 # %% [markdown]
 # The purpose of this array is the gradient of the weights. The next cell computes this part of the backward pass. Its
 # seed is the derivative of the scaled loss with respect to the pre-activations, which is rounded to the format. The
-# product with the activations is exact up to float64 rounding, and is divided by 2^k. The error of the weights' gradient,
-# for each factor and both policies:
+# product with the activations is exact up to float64 rounding, and is divided by 2^k. The error of the weights'
+# gradient, for each factor and both policies:
 
 # %%
 activations = datasets.digits()["activations"].astype(np.float64)
@@ -256,16 +255,16 @@ ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# Where a curve is flat, the error comes from the few bits of the significand. There FP16 is best, and E4M3, with one bit
-# more, is better than E5M2, although some small gradients are zero. At the right, the first overflow makes the result NaN
-# with one policy. With the other (dashed), the result stays finite, and its error grows without a signal. Training
-# recipes choose the factor automatically. FP16 training usually has one factor for the whole network (loss scaling), FP8
-# training one per tensor or block.
+# Where a curve is flat, the error comes from the few bits of the significand. There FP16 is best, and E4M3, with one
+# bit more, is better than E5M2, although some small gradients are zero. At the right, the first overflow makes the
+# result NaN with one policy. With the other (dashed), the result stays finite, and its error grows without a signal.
+# Training recipes choose the factor automatically. FP16 training usually has one factor for the whole network (loss
+# scaling), FP8 training one per tensor or block.
 #
 # ## What to remember
 #
-# - There are three limits at the small end: the smallest normal number, the smallest subnormal number, and half of that.
-#   Between the first two, precision decreases. Only below the last one do results become zero.
+# - There are three limits at the small end: the smallest normal number, the smallest subnormal number, and half of
+#   that. Between the first two, precision decreases. Only below the last one do results become zero.
 # - With FTZ, all results below the smallest normal number become zero.
 # - At the large end, the result depends on the policy: infinity, NaN, or the largest number.
 # - A power of two moves a tensor along the range without rounding errors. It does not make the range wider.
@@ -286,8 +285,8 @@ ax.spines[["top", "right"]].set_visible(False)
 # <details>
 # <summary>Solution 1</summary>
 #
-# Half the smallest subnormal number is a tie, and is rounded to zero, the even neighbour. The next larger float64 number
-# is not.
+# Half the smallest subnormal number is a tie, and is rounded to zero, the even neighbour. The next larger float64
+# number is not.
 #
 # ```python
 # >>> half = fs.FP16.smallest_subnormal / 2
