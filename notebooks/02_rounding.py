@@ -253,7 +253,8 @@ gap = fs.ulp(1.0, "bf16").item()
 share = step.values[0] / gap
 Markdown(
     f"The gap above 1 is {gap} in BF16, and a step is {share:.3f} of it. That is less than half, so the nearest number "
-    f"is always the present weight. Stochastic rounding moves the weight about once in {1 / share:.0f} steps, by one gap."
+    "is always the present weight. Stochastic rounding moves the weight about once in "
+    f"{1 / share:.0f} steps, by one gap."
 )
 
 # %% [markdown]
