@@ -391,10 +391,8 @@ if fp8:
     print(f"{found.card} returned 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
 for each in on_hopper:
     if "FP16 x FP16 to FP32" in str(each.unit):
-        print(
-            f"{each.card} compared with the model of Ampere: {each.compare('ampere').mismatches} of {len(each.d)} dot products "
-            "differ"
-        )
+        mismatches = each.compare("ampere").mismatches
+        print(f"{each.card} compared with the model of Ampere: {mismatches} of {len(each.d)} dot products differ")
 if not on_hopper:
     print("No outputs of a Hopper GPU were found.")
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import base64
 import doctest
+import io
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from typing import Any
 
 import jupytext
 import nbformat
+from PIL import Image
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
@@ -170,7 +172,18 @@ def result(path: Path) -> tuple[Any, list[str]]:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = whole(kept for output in cell.outputs for kept in without_widget(output))
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):
+                    output.data["image/png"] = compressed(output.data["image/png"])
     return notebook, printed
+
+
+def compressed(png: str) -> str:
+    """The picture, base64-encoded, with a palette of 256 colours: about a third of the size, and no visible change."""
+    picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    small = io.BytesIO()
+    picture.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return base64.b64encode(small.getvalue()).decode("ascii")
 
 
 def without_widget(output: Any) -> list[Any]:

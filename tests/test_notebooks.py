@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import struct
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 jupytext = pytest.importorskip("jupytext")
 
@@ -227,6 +230,17 @@ def test_controls_leave_their_static_part_and_progress_bars_nothing(tmp_path):
     assert (run.texts(notebook), printed) == ([["a picture of fp16", note]], [])
     assert all(output.metadata == {} and run.WIDGET not in output.data for output in notebook.cells[0].outputs)
     assert notebook.cells[0].metadata == {}
+
+
+def test_pictures_are_compressed_and_look_the_same():
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[:, :20] = 200, 30, 90
+    pixels[10:20] += 40
+    stored = io.BytesIO()
+    Image.fromarray(pixels).save(stored, "PNG", compress_level=0)
+    small = base64.b64decode(run.compressed(base64.b64encode(stored.getvalue()).decode()))
+    assert len(small) < len(stored.getvalue()) / 10
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(small)).convert("RGB")), pixels)
 
 
 def test_printed_text_is_one_piece():
