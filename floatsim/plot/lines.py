@@ -224,7 +224,8 @@ def spacing(
         gaps = np.log2(ulp(np.ldexp(1.0, exponents), fmt))
         ax.step([*exponents, last], [*gaps, gaps[-1]], where="post", color=colours.format(fmt), lw=2)
         ax.annotate(fmt.name, (last, gaps[-1]), (4, 0), textcoords="offset points", va="center",
-                    color=colours.format(fmt), fontweight="bold", annotation_clip=False, bbox=_box(colours))  # fmt: skip
+                    color=colours.format(fmt), fontweight="bold", annotation_clip=False,
+                    bbox=_box(colours))  # fmt: skip
     ax.set(xlim=(low, high), xlabel="size of the number", ylabel="gap to the next number")
     powers_of_two(ax)
     ax.yaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
@@ -297,7 +298,8 @@ def worst_error(
         ax.step([*places, places[-1] + 1], [*heights, heights[-1]], where="post", color=colours.format(fmt), lw=2,
                 ls="--" if ftz else "-")  # fmt: skip
         ax.annotate(fmt.name, (places[-1] + 1, heights[-1]), (4, 0), textcoords="offset points", va="center",
-                    color=colours.format(fmt), fontweight="bold", annotation_clip=False, bbox=_box(colours))  # fmt: skip
+                    color=colours.format(fmt), fontweight="bold", annotation_clip=False,
+                    bbox=_box(colours))  # fmt: skip
     ax.set_yscale("log", base=2)
     ax.set(xlim=(low, high), xlabel="size of the number", ylabel="largest relative error")
     powers_of_two(ax)

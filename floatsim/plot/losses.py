@@ -161,7 +161,7 @@ def scale_sweep(
             at = int(np.median(np.flatnonzero(inner >= 0.9 * inner.max()))) + (layer.size - inner.size) // 2
             box = {"boxstyle": "round,pad=0.2", "facecolor": colours.background, "edgecolor": "none"}
             looks = {"bbox": box, "color": colours.ink} if "hatch" in style else {"color": colours.on(style["color"])}
-            ax.text(scales[at], float((top - layer / 2)[at]), word, ha="center", va="center", **looks)
+            ax.text(scales[at], float((top - layer / 2)[at]), word, ha="center", va="center", zorder=4, **looks)
     if mark is not None:
         ax.axvline(mark, color=colours.background, lw=3)
         ax.axvline(mark, color=colours.ink, lw=1.2, ls=(0, (4, 2)))
