@@ -34,6 +34,7 @@ _HOMES = {
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",
     ".analysis.explain": "explain_rounding",
+    ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES, modules="hardware njit plot reference tensorcore")

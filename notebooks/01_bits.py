@@ -11,9 +11,10 @@
 # %% [markdown]
 # # 1. What do the bits mean, and why is 0.1 not 0.1?
 #
-# A computer has no numbers. It has switches, on or off, and an agreement on what a row of switches means. This page
-# takes one such agreement apart, shows it for five formats that today's machines use, and answers the question above.
-# You need no knowledge of floating point; arithmetic from school will do.
+# A computer stores bits, each 0 or 1, and a *format* defines which number a row of bits stands for. This notebook
+# explains floating-point formats, shows five that machines use today, and answers the question above. It needs no
+# knowledge of floating point. Each term is explained where it first appears, and again in the
+# [glossary](../docs/glossary.md).
 
 # %%
 try:
@@ -30,40 +31,37 @@ except ModuleNotFoundError as missing:
     ) from None
 
 # %% [markdown]
-# ## It starts with a surprise
+# ## A sum that is not equal
 #
-# Python's own numbers are FP64, "double precision". Ask them:
+# Python's numbers are FP64, also called "double precision":
 
 # %%
 print("0.1 + 0.2        =", 0.1 + 0.2)
 print("0.1 + 0.2 == 0.3 :", 0.1 + 0.2 == 0.3)
-print("what 0.1 is      =", Decimal.from_float(0.1))  # every digit of the number that is stored
+print("0.1 is stored as =", Decimal.from_float(0.1))  # every digit of the stored number
 
 # %% [markdown]
-# So `0.1` is not one tenth. It is a number close by, and nobody has made a mistake. To see why it must be so, look at
-# the switches.
+# So `0.1` is not one tenth. It is a number close to it, and this is not an error. The bits show why.
 #
-# ## One number, taken apart
+# ## The fields of one number
 #
-# You know scientific notation: the distance to the sun is 1.5 × 10⁸ km. A sign, a *significand* between 1 and 10, and
-# a power of ten. A floating-point number is the same with two in place of ten: **sign × significand × 2^exponent**,
-# with a significand between 1 and 2. Three fields of bits hold the three parts. This is six and a half in FP16,
-# sixteen bits:
+# In scientific notation, the distance to the sun is 1.5 × 10⁸ km: a sign, a *significand* between 1 and 10, and a power
+# of ten. A floating-point number has the same parts, with two instead of ten: **sign × significand × 2^exponent**, with
+# a significand between 1 and 2. Three fields of bits hold the three parts. This is 6.5 in FP16, a format of 16 bits:
 
 # %%
 ax = plot.anatomy(6.5, "fp16")
 
 # %% [markdown]
-# Read it from left to right.
+# From left to right:
 #
 # - **Sign**, one bit: 0 is plus, 1 is minus.
-# - **Exponent**, five bits: a whole number in binary. Exponents may be negative, so a fixed number, the *bias*, is
-#   subtracted.
-# - **Significand**, ten bits: halves, quarters, eighths... A significand between 1 and 2 always starts with 1, so
-#   that 1 is not stored: eleven bits for the price of ten.
+# - **Exponent**, five bits: a whole number in binary. Exponents can be negative, so a fixed number, the
+#   [bias](../docs/glossary.md#bias), is subtracted.
+# - **[Significand](../docs/glossary.md#significand)**, ten bits: halves, quarters, eighths and so on. A significand
+#   between 1 and 2 always starts with 1, so this 1 is not stored. The significand has eleven bits, and ten are stored.
 #
-# What changes if one switch is flipped depends on where it stands. Here is the same number with each of its bits
-# flipped in turn:
+# The effect of flipping one bit depends on its place. This is the same number with each of its bits flipped in turn:
 
 # %%
 code = int(fs.encode(6.5, "fp16"))
@@ -73,13 +71,14 @@ for place in reversed(range(16)):
     print(f"{field:12} {fs.decode(code ^ 1 << place, 'fp16'):<12g}")
 
 # %% [markdown]
-# A flipped exponent bit moves the point by many places; a flipped significand bit hardly shows.
+# A flipped exponent bit multiplies or divides the number by a power of two: by 2 for the last bit of the field, by 2^16
+# for its first bit. A flipped significand bit changes the number by half or less.
 #
 # ## Why one tenth cannot be written
 #
-# The significand counts halves, quarters, eighths: sums of fractions whose denominators are powers of two. One half,
-# three quarters, 6.5: all of these end. One tenth does not, as one third does not end in decimals. This is the
-# division, digit by digit, done with exact fractions:
+# A significand is a sum of halves, quarters, eighths and so on: fractions whose denominators are powers of two. The
+# binary digits of one half, three quarters and 6.5 end. Those of one tenth do not end, as the decimal digits of one
+# third do not. This is the division, digit by digit, with exact fractions:
 
 
 # %%
@@ -97,8 +96,17 @@ for numerator, denominator in [(1, 2), (3, 4), (1, 10), (1, 3)]:
     print(f"{numerator}/{denominator:<3} = 0.{binary_digits(Fraction(numerator, denominator), 48)}...")
 
 # %% [markdown]
-# The last two repeat a few digits for ever. A format keeps as many as it has room for, and rounds there.
-# `explain_rounding` shows the steps:
+# The last two repeat the same digits for ever. A format keeps a fixed number of digits, and *rounds*: it takes a
+# neighbouring number that it has. `explain_rounding` shows the steps for BF16. Its output uses these terms:
+#
+# - *p*, the [precision](../docs/glossary.md#precision): the number of bits of the significand, the leading 1 included.
+# - [*guard bit*](../docs/glossary.md#guard-bit): the first bit that is not kept. It tells whether the rest is at least
+#   half of the gap to the next number.
+# - [*sticky*](../docs/glossary.md#sticky-bit): 1 if any later bit is 1. It tells a rest of exactly one half from a
+#   larger one.
+# - [*ties to even*](../docs/glossary.md#ties): the rule for a rest of exactly one half. [Notebook 2](02_rounding.ipynb)
+#   compares such rules.
+# - [*flags*](../docs/glossary.md#exception-flag): signals of an operation; *inexact* means that the result was rounded.
 
 # %%
 print(fs.explain_rounding("0.1", "bf16"))
@@ -106,34 +114,36 @@ print(fs.explain_rounding("0.1", "bf16"))
 # %% [markdown]
 # ## One tenth in five formats
 #
-# More bits do not make it right, only closer. Dark squares are the exponent, pale ones the significand:
+# More bits give a closer number, but never one tenth. Dark cells are the exponent, pale cells the significand:
 
 # %% tags=["picture"]
 ax = plot.bit_strip("0.1")
-_ = ax.set_title("One tenth is in none of them: sign, exponent, significand, and (rounded for print) what they make")
+_ = ax.set_title("0.1 in five formats: sign, exponent and significand bits, and the value to a few digits")
 
 # %%
-print("format   stored value                     off by, relative to 1/10")
-for fmt in plot.FIVE:
+FORMATS = [fs.as_format(name) for name in plot.DEFAULT_FORMATS]
+print("format   stored value                     relative error")
+for fmt in FORMATS:
     stored = Fraction(float(fs.decode(fs.encode("0.1", fmt), fmt)))
     print(f"{fmt.name:8} {float(stored)!s:32} {float(stored / Fraction(1, 10) - 1):+.2e}")
 
 # %% [markdown]
-# FP32 is "single precision", what most programs compute in; FP16 and BF16 (the "brain float") halve it; E4M3 and E5M2
-# are the two FP8 formats of the Open Compute Project (OCP), made for neural networks. What each spends its bits on:
+# FP32 is "single precision", the format of most numerical programs. FP16 and BF16 ("brain float") have half as many
+# bits. E4M3 and E5M2 are the two FP8 formats of the Open Compute Project (OCP), made for neural networks. The fields of
+# each (a *normal* number has a significand between 1 and 2; smaller numbers follow below):
 
 # %%
 print("format  bits = sign + exponent + significand   largest number   smallest normal   decimal digits")
-for fmt in plot.FIVE:
+for fmt in FORMATS:
     fields = f"{fmt.bits:4} = {1:4} + {fmt.exponent_bits:8} + {fmt.trailing_bits:11}"
     print(f"{fmt.name:6} {fields}   {fmt.max:14.6g}   {fmt.smallest_normal:15.3g}   {log10(2**fmt.precision):14.1f}")
 
 # %% [markdown]
-# Look at the pairs. FP16 and BF16 have the same number of bits and spend them differently: FP16 on the significand
-# (closer), BF16 on the exponent (a larger range, nearly that of FP32). E4M3 and E5M2, with eight bits, do the same on
-# a smaller scale; their names say how many bits the exponent and the stored significand (the "mantissa") have.
+# FP16 and BF16 have the same number of bits. FP16 has more significand bits and is more precise. BF16 has more exponent
+# bits and a larger range, nearly that of FP32. E4M3 and E5M2 differ in the same way with eight bits. Their names give
+# the number of bits of the exponent and of the stored significand (the "mantissa").
 #
-# Try other numbers. Which ones are the same in all rows?
+# Try other numbers. Which of them are the same in all rows?
 
 # %%
 plot.explore(plot.bit_strip, value=["0.1", "0.5", "0.2", "0.3", "3.14159", "1", "100", "65504", "448", "1e-6"])
@@ -141,24 +151,26 @@ plot.explore(plot.bit_strip, value=["0.1", "0.5", "0.2", "0.3", "3.14159", "1", 
 # %% [markdown]
 # ## All numbers of a format on one page
 #
-# Eight bits make 256 codes, few enough to look at each. The row is the first four bits, the column the last four,
-# both written as one hexadecimal digit. E4M3 of the OCP standard:
+# Eight bits have 256 [codes](../docs/glossary.md#code), few enough to show them all. The row is the first four bits,
+# the column the last four, each as one hexadecimal digit. This is E4M3 of the OCP standard:
 
 # %%
 ax = plot.code_grid("e4m3")
 
 # %% [markdown]
-# Things to find in it:
+# What it shows:
 #
-# - Two tints take turns: each stripe is one exponent. In the next stripe every number is **twice** as large. Within a
-#   stripe numbers are evenly spaced.
+# - Two tints alternate: each stripe is one exponent. The numbers of one stripe are evenly spaced. From one plain stripe
+#   to the next, every number **doubles**.
 # - The lower half is the upper half with a minus sign, zero included: there is a -0.
-# - **Hatched** are the *subnormal* numbers, whose exponent field is 0. They have no hidden 1, go down to zero in even
-#   steps, and are the subject of [notebook 3](03_ends.ipynb).
-# - **Black** is what is no number. E4M3 gives up only two codes for NaN ("not a number"), and has no infinity.
+# - **Hatched**: the [*subnormal*](../docs/glossary.md#subnormal) numbers, whose exponent field is 0. They have no
+#   hidden 1, so they continue to zero with the gaps of the next stripe, and doubling them does not give that stripe.
+#   [Notebook 3](03_ends.ipynb) is about them.
+# - **Black**: codes that are not numbers. E4M3 has only two codes for [NaN](../docs/glossary.md#nan) ("not a number"),
+#   and no infinity.
 #
-# E5M2 has one more exponent bit, one significand bit less, and keeps the whole last exponent for infinity and NaN as
-# IEEE 754, the standard for floating point, has it:
+# E5M2 has one more exponent bit and one significand bit less. It uses the whole last exponent for infinity and NaN, as
+# IEEE 754, the standard for floating point, defines:
 
 # %%
 ax = plot.code_grid("e5m2")
@@ -166,80 +178,82 @@ ax = plot.code_grid("e5m2")
 # %% [markdown]
 # ## The number line
 #
-# Where do the numbers stand? One tick is one number:
+# Each tick is one number. A format with very many numbers is a band:
 
 # %%
 ax = plot.number_line(["e2m1", "e3m2", "e5m2", "e4m3", "fp16"], limits=(0, 8))
 
 # %% [markdown]
-# Crowded near zero, and sparser at every power of two: between 4 and 8 the gaps are twice as wide as between 2 and 4.
-# This is what "floating" means: the point moves, and the *relative* gap stays about the same. Drawn as size against
-# gap, each format is a staircase, one step up for each power of two. Flat beginnings are the subnormal numbers:
+# Numbers are dense near zero, and their gaps double at every power of two: between 4 and 8 they are twice as wide as
+# between 2 and 4. The *relative* gap stays about the same; this is the meaning of "floating". The next picture shows
+# the gap against the size of the numbers. Each format is a staircase with one step per power of two. The flat parts at
+# the left are the subnormal numbers:
 
 # %%
-ax = plot.spacing(limits=(-20, 20))
+ax = plot.spacing(limits=(-28, 20))
 
 # %% [markdown]
-# The lower the line, the closer the numbers; FP16 lies below BF16 wherever both have normal numbers. But it ends
-# earlier, left and right.
+# A lower line means smaller gaps. FP16 is below BF16 wherever both have normal numbers. But its range is smaller: its
+# line ends near 2^16 at the right and 2^-24 at the left. The lines of BF16 and FP32 continue far beyond the picture.
 #
-# Now the surprise can be seen. Between which two numbers does one tenth lie?
+# One tenth lies between two numbers of each format:
 
 # %%
 ax = plot.number_line(["bf16", "e4m3", "e5m2"], limits=(0.092, 0.112), mark="0.1")
 
 # %% [markdown]
-# The dots are the nearest numbers, and are what is stored. None stands on the dashed line, in any format, ever.
+# The dots are the nearest numbers, which are stored. No binary format has a number on the dashed line.
 #
 # ## And 0.1 + 0.2?
 #
-# Three roundings happen: of one tenth, of two tenths, and of their sum. Compared is the result with three tenths,
-# rounded once. Sometimes the errors cancel, sometimes they do not:
+# There are three roundings: of one tenth, of two tenths, and of their sum. The result is compared with three tenths,
+# which is rounded once. In some formats the errors cancel:
 
 # %%
 print("format   0.1 + 0.2              0.3                    equal?")
-for fmt in ["fp64", *plot.FIVE]:
+for fmt in [fs.FP64, *FORMATS]:
     a, b, c = (fs.array([text], fmt) for text in ("0.1", "0.2", "0.3"))
     total = fs.add(a, b)
-    print(f"{fs.as_format(fmt).name:8} {total.values[0]!s:22} {c.values[0]!s:22} {bool(fs.equal(total, c)[0])}")
+    print(f"{fmt.name:8} {total.values[0]!s:22} {c.values[0]!s:22} {bool(fs.equal(total, c)[0])}")
 
 # %% [markdown]
-# Where the answer is no, the two sides are neighbours or nearly so; elsewhere they happen to agree. It was no flaw of
-# Python, then. It is why one compares with the distance in mind, which `fs.ulp_distance` counts in numbers:
+# Where the two sides differ, they are neighbours or nearly so. Python is correct: it rounds as IEEE 754 defines. So
+# results are compared by their distance, not by equality. `fs.ulp_distance` counts the steps from one number to the
+# next:
 
 # %%
 total = fs.add(fs.array(["0.1"], "fp64"), fs.array(["0.2"], "fp64"))
-print("numbers from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["0.3"], "fp64"))[0])
+print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["0.3"], "fp64"))[0])
 
 # %% [markdown]
 # ## What to remember
 #
-# - Bits are sign, exponent, significand; a format says how many of each.
-# - Only fractions whose denominator is a power of two can be written. The rest is rounded to a neighbour.
-# - Gaps double at each power of two: significand bits buy precision, exponent bits buy range.
-# - A name is not enough: there are four formats called E4M3, see [Which E4M3?](../docs/formats.md#which-e4m3)
+# - A number has a sign, an exponent and a significand. The format defines the number of bits of each.
+# - A format has only fractions whose denominator is a power of two. Other numbers are rounded to a neighbour.
+# - Gaps double at each power of two. Significand bits give precision, exponent bits give range.
+# - A name can be ambiguous: four formats are called E4M3, see [Which E4M3?](../docs/formats.md#which-e4m3)
 #
-# Next: [2. Who rounds, and who is biased?](02_rounding.ipynb)
+# Next: [2. Which rounding modes are biased?](02_rounding.ipynb)
 
 # %% [markdown]
 # ## Exercises
 #
-# Try them in new cells here. Solutions unfold; they continue from this page's imports.
+# Try them in new cells. The solutions unfold, and use the imports of this notebook.
 #
-# **Exercise 1.** Which of 0.5, 0.2, 0.75, 1/3 and 0.1 can FP16 hold exactly? Find a rule that needs no computer, then
-# let the computer check it. (`fs.encode` takes a `Fraction`, and rounds it once.)
+# **Exercise 1.** Which of 0.5, 0.2, 0.75, 1/3 and 0.1 are numbers of FP16? Find a rule that needs no computer, then
+# verify it with a program. (`fs.encode` takes a `Fraction`, and rounds it once.)
 #
-# **Exercise 2.** Every format has a first whole number that it cannot hold. Find it for E5M2, E4M3, BF16, FP16 and
-# FP32. What does it have to do with the number of significand bits?
+# **Exercise 2.** For every format there is a smallest positive whole number that it does not have. Find it for E5M2,
+# E4M3, BF16, FP16 and FP32. How does it depend on the number of significand bits?
 #
-# **Exercise 3.** How many numbers has E4M3 between 1 and 2, between 64 and 128, and between 256 and its largest
+# **Exercise 3.** How many numbers does E4M3 have between 1 and 2, between 64 and 128, and between 256 and its largest
 # number? Why is the last count different?
 
 # %% [markdown]
 # <details>
 # <summary>Solution 1</summary>
 #
-# In lowest terms the denominator must be a power of two, small enough for the format.
+# In lowest terms, the denominator must be a power of two, and small enough for the format.
 #
 # ```python
 # >>> def is_exact(x, fmt):
@@ -259,8 +273,8 @@ print("numbers from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(
 # <details>
 # <summary>Solution 2</summary>
 #
-# Round all whole numbers, and see which is the first that does not come back. With p significant bits (the hidden one
-# included) all whole numbers up to 2^p are there; the next one would need one bit more.
+# Round all whole numbers, and find the first one that changes. With p significant bits (the hidden one included) a
+# format has all whole numbers up to 2^p. The next one needs one bit more.
 #
 # ```python
 # >>> import numpy as np
@@ -282,8 +296,8 @@ print("numbers from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(
 # <details>
 # <summary>Solution 3</summary>
 #
-# Each full power of two holds as many numbers as the significand's bits can count. The last one is cut short: its
-# highest code is NaN, so the largest number is one step lower.
+# Between two powers of two, a format has 2^t numbers, where t is the number of stored significand bits. The last
+# interval has one number less, because its highest code is NaN.
 #
 # ```python
 # >>> values = fs.decode(fs.E4M3.codes(), "e4m3")

@@ -9,13 +9,14 @@
 # ---
 
 # %% [markdown]
-# # 2. Who rounds, and who is biased?
+# # 2. Which rounding modes are biased?
 #
-# A number that a format does not have lies between two that it has. Somebody must choose. A single choice hardly
-# matters; a habit does, because a computation makes millions of choices. This page shows the habits that there are,
-# finds out which of them are fair, and ends with one that throws dice and is right on average.
+# A number that a format does not have lies between two numbers that it has. A [*rounding
+# mode*](../docs/glossary.md#rounding-mode) chooses one of them. One choice has little effect, but a computation makes
+# millions of them. This notebook shows seven rounding modes, finds out which of them are biased, and ends with
+# stochastic rounding, which is correct on average.
 #
-# It follows [notebook 1](01_bits.ipynb), which tells what the numbers of a format are.
+# It follows [notebook 1](01_bits.ipynb) about the numbers of a format.
 
 # %%
 try:
@@ -32,10 +33,10 @@ except ModuleNotFoundError as missing:
     ) from None
 
 # %% [markdown]
-# ## A learner that does not learn
+# ## A weight that does not change
 #
-# Training a network is a long series of small steps: a weight near 1 moves by a thousandth, again and again. Here it
-# is stored in BF16, and rounded after each step as IEEE 754 has it by default, to the nearest number:
+# Training a network is a long series of small steps: a weight near 1 changes by a thousandth, again and again. Here it
+# is stored in BF16, and rounded after each step in the default mode of IEEE 754, to the nearest number:
 
 # %%
 steps = 1000
@@ -49,13 +50,13 @@ Markdown(
 )
 
 # %% [markdown]
-# Not a single step was taken. No step was *wrong*, either: each time the nearest number was chosen. The end of this
-# page repairs it. First, the choices.
+# No step changed the weight. Every result is correct: it is the nearest number. The end of this notebook gives a
+# remedy. First, the rounding modes.
 #
-# ## Six habits, as staircases
+# ## Six rounding modes
 #
-# E2M1 has so few numbers that all can be seen. Along the bottom, every number; up the side, what it becomes. A dot
-# marks where exactly the step begins or ends, and the dashed line is no rounding at all.
+# E2M1 has so few numbers that a picture shows them all. The x axis is the number, the y axis the rounded result. A dot
+# marks the result where a step begins or ends. The dashed line is the number without rounding.
 
 # %%
 figure, axes = plt.subplots(2, 3, figsize=(12, 7.6), layout="constrained")
@@ -63,17 +64,17 @@ for ax, rounding in zip(axes.flat, list(fs.Rounding)[:6], strict=True):
     plot.staircase("e2m1", rounding=rounding, limits=(-3, 3), ax=ax)
 
 # %% [markdown]
-# - **Ties to even** and **ties to away** go to the *nearest* number. Their steps lie around the dashed line; they
-#   differ in the dots only.
-# - **Toward zero** cuts digits off. Its steps lie below the line on the right, and above it on the left: everything
-#   shrinks.
-# - **Toward positive** always goes up, **toward negative** always down.
-# - **To odd** goes to the neighbour whose last bit is 1. It looks odd, and has one use, which exercise 1 shows.
+# - **Ties to even** and **ties to away** take the *nearest* number. Their steps lie around the dashed line. They differ
+#   only at the dots.
+# - **Toward zero** truncates: it drops the digits that do not fit. Its steps lie below the line on the right and above
+#   it on the left, so every magnitude decreases.
+# - **Toward positive** always rounds up, **toward negative** always rounds down.
+# - **[To odd](../docs/glossary.md#round-to-odd)** takes the neighbour whose last bit is 1. Exercise 1 shows its use.
 #
-# IEEE 754 (2019, section 4.3) names the first five and makes ties to even the default for binary formats. RTN, which
-# one meets in code, is short for *toward negative*; it is not "round to nearest".
+# IEEE 754 (2019, section 4.3) defines the first five, with ties to even as the default for binary formats. RTN, an
+# abbreviation in much code, means *toward negative*, not "to nearest".
 #
-# Other formats, other habits:
+# The same for other formats and modes:
 
 # %%
 plot.explore(
@@ -85,9 +86,9 @@ plot.explore(
 # %% [markdown]
 # ## Ties
 #
-# A tie lies exactly half-way, so "nearest" does not decide. At school a half goes up, or away from zero; a bank that
-# rounds all its half cents in one direction moves money. *Ties to even* takes the neighbour whose last bit is 0,
-# which is up one time and down the next:
+# A [tie](../docs/glossary.md#ties) lies exactly half-way, so both neighbours are nearest. At school, a half is rounded
+# up or away from zero. A bank that rounds all half cents in one direction gains or loses money. *Ties to even* takes
+# the neighbour whose last bit is 0, which is alternately the upper and the lower one:
 
 # %%
 ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5])
@@ -97,8 +98,8 @@ for rounding in ("ties_to_even", "ties_to_away", "toward_zero"):
     print(f"{rounding:12}", *(f"{x:6}" for x in rounded), f"  {np.sum(rounded - ties):+}")
 
 # %% [markdown]
-# Ties are not rare. Add two numbers of a format, and the result often needs just one bit more than there is: a tie.
-# All sums of two positive E4M3 numbers, and of two random FP16 numbers:
+# Ties are frequent. The sum of two numbers of a format often needs exactly one bit more than the format has: a tie. The
+# next cell counts them among all sums of two positive E4M3 numbers, and among sums of two random FP16 numbers:
 
 # %%
 values = fs.decode(fs.E4M3.codes(), "e4m3")
@@ -119,130 +120,131 @@ cases = [("two E4M3 numbers", sums, "e4m3"), ("two FP16 numbers between 1 and 2"
 for name, x, fmt in cases:
     inexact = fs.quantize(x, fmt) != x
     tie = is_tie(x, fmt)
-    print(
-        f"sums of {name}: {inexact.mean():.1%} must be rounded, and of these {tie.sum() / inexact.sum():.1%} are ties"
-    )
+    print(f"sums of {name}: {inexact.mean():.1%} are inexact, and of these {tie.sum() / inexact.sum():.1%} are ties")
 
 # %% [markdown]
 # ## Bias
 #
-# Round many numbers and look at the errors, in *ulps*: the gap between neighbours at that place. An unbiased habit
-# errs as often up as down. Twenty thousand numbers between 1 and 2, to BF16:
+# The next picture shows the errors of many roundings in [*ulps*](../docs/glossary.md#ulp): the unit is the gap between
+# neighbouring numbers. The mean error of an unbiased mode is zero. These are twenty thousand numbers between 1 and 2,
+# rounded to BF16:
 
 # %%
 x = rng.uniform(1, 2, 20_000)
 ax = plot.rounding_errors(x, "bf16")
 
 # %% [markdown]
-# To the nearest, errors stay within half an ulp and have mean zero, or nearly (a sample is a sample). Toward zero,
-# they reach a whole ulp and are half an ulp **on average**, always in the same direction. To odd and stochastic
-# rounding make errors as large, but the mean is zero again.
+# To nearest, errors are at most half an ulp and their mean is near zero (this is a sample). Toward zero, errors of
+# positive numbers are negative, up to a whole ulp, and half an ulp **on average**. Errors of rounding to odd and of
+# stochastic rounding are also up to a whole ulp, but their mean is near zero.
 #
-# This is the difference between cutting and rounding. An FP32 number can be made a BF16 one by cutting its lower half
-# off, which is cheap, and is sometimes said to cost nothing:
+# Truncation and rounding to nearest differ in the same way. Dropping the lower half of an FP32 number gives a BF16
+# number. This is cheap, and some texts claim that it has no disadvantage:
 
 # %%
 x = rng.standard_normal(1_000_000).astype(np.float32)
 x = x[x != 0]
 exact = x.astype(np.float64)
-for name, rounding in [("cut off", "toward_zero"), ("rounded", "ties_to_even")]:
+for name, rounding in [("truncated", "toward_zero"), ("rounded to nearest", "ties_to_even")]:
     y = fs.quantize(x, "bf16", rounding=rounding).astype(np.float64)
     relative = (np.abs(y) - np.abs(exact)) / np.abs(exact)
-    print(f"{name}: largest error {np.abs(relative).max():.3%}, mean change of the size {relative.mean():+.4%}")
-cut, near = (fs.quantize(x, "bf16", rounding=rounding) for rounding in ("toward_zero", "ties_to_even"))
-print(f"results that differ: {np.mean(cut != near):.1%}")
+    print(f"{name}: largest error {np.abs(relative).max():.3%}, mean change of the magnitude {relative.mean():+.4%}")
+truncated, near = (fs.quantize(x, "bf16", rounding=rounding) for rounding in ("toward_zero", "ties_to_even"))
+print(f"results that differ: {np.mean(truncated != near):.1%}")
 
 # %% [markdown]
-# Cutting doubles the largest error and makes every number a little smaller; rounding does not.
+# Truncation doubles the largest error, and makes the magnitudes smaller on average. Rounding to nearest does not.
 #
-# ## What a bias does in the long run
+# ## The effect of a bias in long sums
 #
-# Errors that go up and down partly cancel; errors in one direction add up. Round a running total of random numbers
-# after each addition, and compare with the exact total:
+# Errors of both signs partly cancel, errors of one sign add up. Here the sum of random numbers is rounded after each
+# addition, and compared with the exact sum:
 
 # %%
 n = 2000
 terms = fs.array(rng.uniform(0, 1, n), "fp16")
 exact = np.cumsum(terms.values)  # exact in float64: few bits each
 figure, ax = plt.subplots(figsize=(9, 4), layout="constrained")
-habits = {"ties_to_even": "-", "toward_positive": "--", "toward_zero": "-."}
-for rounding, line in habits.items():
+styles = {"ties_to_even": "-", "toward_positive": "--", "toward_zero": "-."}
+for rounding, line in styles.items():
     total, path = fs.array([0.0], "fp16"), []
     for term in terms:
         total = fs.add(total, term, rounding=rounding)
         path.append(total.values[0])
     ax.plot(np.array(path) - exact, line, color=plot.colour("fp16"), lw=2)
     ax.annotate(rounding.replace("_", " "), (n, path[-1] - exact[-1]), (5, 0), textcoords="offset points", va="center")
-ax.plot([0, n], [0, 0], color="black", lw=0.8)
-ax.set(xlim=(0, n * 1.2), ylabel="error of the FP16 total")
+ax.plot([0, n], [0, 0], color=plt.rcParams["text.color"], lw=0.8)
+ax.set(xlim=(0, n * 1.2), ylabel="error of the FP16 sum")
 ax.set_xlabel("numbers added", x=0.5 / 1.2)  # below the middle of the line, which ends before the words
 ax.set_xticks(range(0, n + 1, n // 4))
 ax.spines[["top", "right"]].set_visible(False)
 ax.spines["bottom"].set_bounds(0, n)
 
 # %% [markdown]
-# The directed habits drift away, on opposite sides. Interval arithmetic turns that to use: a total rounded down and
-# one rounded up are proof of where the true one lies (exercise 3). [Notebook 4](04_orders.ipynb) is about sums.
+# The errors of the directed modes grow, with opposite signs. Interval arithmetic uses this: a sum rounded down and a
+# sum rounded up are bounds of the exact sum (exercise 3). [Notebook 4](04_orders.ipynb) is about sums.
 #
-# ## Dice
+# ## Stochastic rounding
 #
-# *Stochastic* rounding chooses the upper neighbour with a probability that is the fraction of the way to it. A number
-# three quarters of the way up goes up three times out of four. Here, darker is more probable:
+# [*Stochastic* rounding](../docs/glossary.md#stochastic-rounding) takes the upper neighbour with a probability that
+# depends on the distance. A number three quarters of the way up is rounded up with probability 3/4. In the picture, the
+# stronger colour is more probable:
 
 # %%
 ax = plot.staircase("e2m1", rounding="stochastic", limits=(0, 3))
 
 # %% [markdown]
-# Each result is worse than the nearest number, or as good. The **mean** of many is right, even between the numbers of
+# No result is better than the nearest number. But the **mean** of many results is correct, also between the numbers of
 # the format:
 
 # %%
 print("x       nearest   mean of 100,000 stochastic roundings to E2M1")
 for x in (0.1, 0.25, 0.7, 1.3, 2.9):
-    dice = fs.quantize(np.full(100_000, x), "e2m1", rounding="stochastic", seed=1)
-    print(f"{x:<7} {fs.quantize(x, 'e2m1'):<9} {dice.mean():.4f}")
+    results = fs.quantize(np.full(100_000, x), "e2m1", rounding="stochastic", seed=1)
+    print(f"{x:<7} {fs.quantize(x, 'e2m1'):<9} {results.mean():.4f}")
 
 # %% [markdown]
-# The dice are loaded with a `seed`: the same seed gives the same results, on any machine and in any order. That is
-# floatsim's definition, written in [Conventions](../docs/conventions.md#stochastic-rounding); hardware differs: by
-# NVIDIA's PTX documentation, its stochastic conversions (`cvt.rs`) take the random bits as an operand, from whoever
-# wrote the program.
+# The `seed` fixes every random draw: the same seed gives the same results, on any machine and in any order. This is
+# floatsim's definition, see [Conventions](../docs/conventions.md#stochastic-rounding). Hardware differs: by NVIDIA's
+# PTX documentation, its stochastic conversions (`cvt.rs`) take the random bits as an operand.
 #
-# ## The learner, repaired
+# ## The weight with stochastic rounding
 #
-# The weight from the beginning, once to the nearest and twenty times with dice:
+# The weight from the beginning, once to nearest and twenty times with stochastic rounding. A `RandomStream` gives new
+# draws to each step:
 
 # %% tags=["picture"]
 runs = 20
-nearest, dice = fs.array([1.0], "bf16"), fs.array(np.ones(runs), "bf16")
+nearest, random = fs.array([1.0], "bf16"), fs.array(np.ones(runs), "bf16")
 stream = fs.RandomStream(2)
-paths = [(nearest.values[0], dice.values)]
+paths = [(nearest.values[0], random.values)]
 for _ in range(steps):
     nearest = fs.add(nearest, step)
-    dice = fs.add(dice, step, rounding="stochastic", seed=stream)
-    paths.append((nearest.values[0], dice.values))
+    random = fs.add(random, step, rounding="stochastic", seed=stream)
+    paths.append((nearest.values[0], random.values))
 flat, random = (np.array(part) for part in zip(*paths, strict=True))
-wanted = 1 + np.arange(steps + 1) * step.values[0]
+exact = 1 + np.arange(steps + 1) * step.values[0]
 
 figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
 ax.plot(random, color=plot.colour("bf16"), lw=1, alpha=0.35)
 ax.plot(random.mean(axis=1), color=plot.colour("bf16"), lw=3)
-ax.plot(flat, color=plot.LOST_COLOUR, lw=3)
-ax.plot(wanted, color="black", lw=1.2, ls=(0, (4, 3)))
+ink = plt.rcParams["text.color"]
+ax.plot(flat, color=ink, lw=3)
+ax.plot(exact, color=ink, lw=1.2, ls=(0, (4, 3)))
 ends = [
     (random[-1].mean(), f"stochastic: {runs} runs,\nthick: their mean"),
-    (flat[-1], "to the nearest:\nno step was ever taken"),
-    (wanted[-1], "dashed: exact"),
+    (flat[-1], "to nearest:\nno step changes it"),
+    (exact[-1], "dashed: exact"),
 ]
 for y, words in ends:
-    up = words == "dashed: exact" and wanted[-1] >= random[-1].mean()
+    up = words == "dashed: exact" and exact[-1] >= random[-1].mean()
     ax.annotate(
         words, (steps, y), (8, 12 if up else -12 if "thick" in words else 0), textcoords="offset points", va="center"
     )
 ax.set(xlim=(0, steps * 1.25), ylabel="weight, in BF16")
 ax.set_xlabel("steps", x=0.5 / 1.25)  # below the middle of the line, which ends before the words
 ax.set_xticks(range(0, steps + 1, steps // 5))
-ax.set_title(f"The same step of {step.values[0]:.6f}, {steps} times: who rounds decides whether anything is learned")
+ax.set_title(f"The same step of {step.values[0]:.6f}, {steps} times, with two rounding modes")
 ax.spines[["top", "right"]].set_visible(False)
 ax.spines["bottom"].set_bounds(0, steps)
 
@@ -251,30 +253,32 @@ gap = fs.ulp(1.0, "bf16").item()
 share = step.values[0] / gap
 Markdown(
     f"The gap above 1 is {gap} in BF16, and a step is {share:.3f} of it. That is less than half, so the nearest number "
-    f"is always where one stands. With dice a step is taken about once in {1 / share:.0f} times, a whole gap at once."
+    "is always the present weight. Stochastic rounding moves the weight about once in "
+    f"{1 / share:.0f} steps, by one gap."
 )
 
 # %% [markdown]
-# Keeping the weights in FP32 beside the BF16 ones ("master weights") is the other, more common repair. What does
-# **not** help is to make all numbers larger by a common factor: the gap grows with them.
+# The more common remedy is to keep the weights in FP32 beside the BF16 ones ([master
+# weights](../docs/glossary.md#master-weights)). It does **not** help to multiply all numbers by a common factor,
+# because the gaps grow by the same factor.
 #
 # ## What to remember
 #
-# - To the nearest, ties to even: small errors, no bias. The default, for good reason.
-# - Cutting off is biased by half an ulp, every time, towards zero.
-# - Up and down make bounds.
-# - Stochastic rounding has larger errors and no bias: on average, small steps count for what they are.
+# - To nearest, ties to even: small errors, no bias. It is the default.
+# - Truncation has a bias of half an ulp toward zero.
+# - Rounding up and rounding down give bounds.
+# - Stochastic rounding has larger errors and no bias: on average, small steps have their full effect.
 #
 # Next: [3. What happens at both ends?](03_ends.ipynb)
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1.** Rounding twice is not rounding once. Find a number that becomes one E4M3 number when it is rounded
-# directly, and another when it is first rounded to FP16. Does it help if the first rounding is *to odd*?
+# **Exercise 1.** Rounding twice can differ from rounding once. Find a number whose E4M3 result changes when it is first
+# rounded to FP16. Does it help if the first rounding is *to odd*?
 #
-# **Exercise 2.** Which habits treat positive and negative numbers alike, so that rounding -x gives minus the rounded
-# x? Guess from the staircases, then check.
+# **Exercise 2.** Which modes are symmetric, so that rounding -x gives minus the rounded x? Guess from the pictures,
+# then verify.
 #
 # **Exercise 3.** Enclose the sum 1 + 1/2 + 1/3 + ... + 1/100 between two FP16 numbers, using FP16 operations only.
 
@@ -282,20 +286,20 @@ Markdown(
 # <details>
 # <summary>Solution 1</summary>
 #
-# Take a number just beside a tie of E4M3, so near that FP16 rounds it *onto* the tie; then the second rounding has
-# forgotten on which side it was. To odd never lands on a tie from outside: it leaves a last bit 1 as a note that
-# something was lost.
+# Take a number very close to a tie of E4M3, which FP16 rounds *to* the tie. The second rounding cannot know on which
+# side it was. Rounding to odd never gives a tie for a number that is not one: its last bit 1 records that bits were
+# lost.
 #
 # ```python
 # >>> x = 1 + 1 / 16 + 2**-20
 # >>> once = fs.quantize(x, "e4m3")
 # >>> twice = fs.quantize(fs.quantize(x, "fp16"), "e4m3")
-# >>> with_a_note = fs.quantize(fs.quantize(x, "fp16", rounding="to_odd"), "e4m3")
-# >>> print(once, twice, with_a_note)
+# >>> odd_first = fs.quantize(fs.quantize(x, "fp16", rounding="to_odd"), "e4m3")
+# >>> print(once, twice, odd_first)
 # 1.125 1.0 1.125
 # ```
 #
-# Now for many numbers, next to all ties between 1 and 2:
+# The same for numbers beside all ties between 1 and 2:
 #
 # ```python
 # >>> near = (1 + (2 * np.arange(8) + 1) / 16)[:, None] + np.array([-1, 1]) * 2.0**-20
@@ -313,8 +317,8 @@ Markdown(
 # <details>
 # <summary>Solution 2</summary>
 #
-# All but the two that know up from down. (Stochastic rounding rounds the magnitude, so with the same dice it does,
-# too.)
+# All except the two that depend on the sign. (Stochastic rounding rounds the magnitude, so with the same draws it is
+# symmetric.)
 #
 # ```python
 # >>> x = np.random.default_rng(3).uniform(-5, 5, 10_000)
@@ -336,7 +340,7 @@ Markdown(
 # <details>
 # <summary>Solution 3</summary>
 #
-# Every operation of the lower bound rounds down, the divisions too; every one of the upper bound rounds up.
+# Every operation of the lower bound rounds down, including the divisions. Every operation of the upper bound rounds up.
 #
 # ```python
 # >>> def harmonic(rounding):

@@ -11,9 +11,9 @@
 # %% [markdown]
 # # 3. What happens at both ends?
 #
-# A format has a smallest number and a largest. Beyond the first lies zero; what lies beyond the second is a matter of
-# policy. This page goes to both ends with numbers from life: the gradients of a small network that has learned to
-# read digits. They travel with floatsim; where they come from stands in [data](../data/digits/README.md).
+# A format has a smallest positive number and a largest number. Results below the first become zero. Results beyond the
+# second depend on the overflow policy. This notebook shows both ends with real data: gradients of a small network that
+# reads digits. The data is part of floatsim; [data](../data/digits/README.md) describes its origin.
 #
 # It follows [notebook 1](01_bits.ipynb) (numbers) and [notebook 2](02_rounding.ipynb) (rounding).
 
@@ -32,47 +32,56 @@ except ModuleNotFoundError as missing:
     ) from None
 
 # %% [markdown]
-# ## All gone
+# ## Gradients that become zero
 #
-# A gradient tells each weight in which direction to move. Late in training, gradients are small. Convert these to
-# E4M3, and count how many are left:
+# Training minimises a *loss*, a number that measures the network's errors. The *backward pass* computes the derivative
+# of the loss with respect to every intermediate result, from the last layer to the first. The array here is one of
+# these derivatives: of the loss with respect to the *pre-activations* of the middle layer, the sums before its
+# activation function, for 512 training images. The gradient of the layer's weights is computed from it: `activations.T
+# @ gradients`.
+#
+# The values are small, because the network has memorised its training images: after 300 epochs it classifies all of
+# them correctly (and 87 % of new images). Gradients early in training are larger. The next cell converts the array to
+# E4M3, and counts the values that are not zero:
 
 # %%
 gradients = datasets.digits()["gradients"]
 alive = np.abs(gradients[gradients != 0])
 left = np.count_nonzero(fs.quantize(gradients, "e4m3"))
 Markdown(
-    f"{alive.size:,} gradients are not zero, from {alive.min():.1e} to {alive.max():.1e}. "
-    f"In E4M3, **{left}** of them are left."
+    f"{alive.size:,} gradients are not zero; their magnitudes are from {alive.min():.1e} to {alive.max():.1e}. "
+    f"In E4M3, **{left}** of them are not zero."
 )
 
 # %% [markdown]
-# A network that is given only zeros learns nothing. Why all, and what about other formats? Draw how many gradients
-# there are of each size (every bar is a power of two), against the range that each format has:
+# With a gradient of zeros, the weights do not change. The next picture shows the reason, also for other formats: the
+# number of gradients of each size (one bar per power of two) against the range of each format:
 
 # %% tags=["picture"]
-ax = plot.exponent_histogram(gradients, plot.FIVE, limits=(-46, 20),
-                             title="Gradients of a trained network: what five formats do to them")  # fmt: skip
+ax = plot.exponent_histogram(gradients, limits=(-46, 20),
+                             title="Gradients of the loss by pre-activations, in five formats")  # fmt: skip
 
 # %% [markdown]
-# The bars are the same in each row. Solid: kept. Hatched: kept, with fewer bits than usual. Black: rounded to zero.
-# The band behind is the format's range, which ends at the right at its largest number.
+# The heights are the same in each row. Solid: normal numbers. Hatched: subnormal numbers, with fewer bits. Black:
+# flushed to zero, which means that the result is zero. The band behind is the format's range, up to its largest number
+# at the right.
 #
-# E4M3's range lies wholly to the right of the gradients. FP16 loses a good part. BF16 loses nothing, although it has
-# no more bits than FP16: it spends them on the exponent.
+# The range of E4M3 is to the right of all these gradients. In FP16, more than a third become zero. In BF16, none does:
+# BF16 has as many bits as FP16, but more of them are exponent bits.
 #
 # ## The small end: subnormal numbers
 #
-# The hatched part needs a closer look. A normal number has a hidden 1 before the point, so with the smallest exponent
-# the smallest normal number is 1.000 × 2^emin. Without anything else, there would be a hole from there down to zero.
-# The *subnormal* numbers fill it: exponent field 0, no hidden 1. This is one of FP16:
+# A [normal number](../docs/glossary.md#normal-number) has a hidden 1 before the point, so the smallest one is 1.000 ×
+# 2^emin, where emin is the smallest exponent. Without other numbers there would be a gap from there to zero. The
+# [*subnormal* numbers](../docs/glossary.md#subnormal) fill it: their exponent field is 0, and they have no hidden 1.
+# This is a subnormal number of FP16:
 
 # %%
 ax = plot.anatomy(1e-6, "fp16")
 
 # %% [markdown]
-# On the number line they are the short ticks, as far apart as the smallest normal numbers are. The second row is the
-# same format without them:
+# On the number line, they have short ticks. Their gaps are those of the smallest normal numbers. The second picture is
+# the same format without them:
 
 # %%
 figure, axes = plt.subplots(2, 1, figsize=(10, 2.6), layout="constrained")
@@ -83,7 +92,7 @@ for ax in axes:
     ax.title.set_fontsize("medium")
 
 # %% [markdown]
-# So three borders lie at the small end, not one. For FP16:
+# So there are three limits at the small end. For FP16:
 
 # %%
 fp16 = fs.FP16
@@ -96,9 +105,9 @@ for x in (1e-4, 1e-5, 1e-6, 1e-7, 3e-8, 2.9e-8):
     print(f"{x:7.1e} becomes {y:.6e}, off by {abs(y - x) / x:.2%}")
 
 # %% [markdown]
-# It is often said that FP16 loses everything below its smallest *normal* number. The table says otherwise: there only
-# precision is lost, a bit for each power of two. Numbers vanish much later. The largest relative error, size by size;
-# dashed, what happens without subnormal numbers:
+# Some texts say that FP16 loses everything below its smallest *normal* number. The table shows that only precision is
+# lost there, one bit per power of two. Results become zero only below half the smallest subnormal number. The next
+# picture shows the largest relative error for each power of two. The dashed line is FP16 without subnormal numbers:
 
 # %%
 formats = ["bf16", "fp16", "e5m2", "e4m3"]
@@ -106,15 +115,18 @@ ax = plot.worst_error(formats, limits=(-32, 18))
 ax = plot.worst_error(["fp16"], limits=(-32, 18), ftz=True, ax=ax)
 
 # %% [markdown]
-# A flat line is a promise: whatever the size, the same relative error at most. At the left each format breaks it,
-# gradually: a staircase up to 1, which means "all of it". Flushing to zero turns the stairs into a cliff.
+# Where a line is flat, the largest relative error does not depend on the size of the number. At the left, the lines of
+# FP16, E5M2 and E4M3 rise step by step to 1, an error of 100 %. BF16 is flat in the whole picture: its subnormal
+# numbers begin below 2^-126. With flushing to zero, the error is 1 at once.
 #
 # ## Flush to zero
 #
-# Subnormal numbers cost hardware effort, and some of it may leave them out: *FTZ* makes subnormal results zero, *DAZ*
-# ("denormals are zero") reads subnormal operands as zero. On x86 both are bits of the control register MXCSR (Intel's
-# manual); NVIDIA's compiler has `-ftz=true` for FP32, which `-use_fast_math` implies (its documentation). In floatsim
-# it is an argument, off unless asked for. `fs.record` counts what happens to the gradients on their way to FP16:
+# Subnormal numbers make hardware more expensive, and some hardware can switch them off.
+# [*FTZ*](../docs/glossary.md#flush-to-zero) ("flush to zero") replaces subnormal results by zero.
+# [*DAZ*](../docs/glossary.md#daz) ("denormals are zero") reads subnormal operands as zero. On x86 both are bits of the
+# control register MXCSR (Intel's manual). NVIDIA's compiler has `-ftz=true` for FP32, which `-use_fast_math` implies
+# (its documentation). In floatsim both are arguments, False by default. `fs.record` counts the events of converting the
+# gradients to FP16:
 
 # %%
 for ftz in (False, True):
@@ -124,8 +136,8 @@ for ftz in (False, True):
     print(f"ftz={ftz!s:6} subnormal {counts.subnormal:5}   flushed to zero {counts.flushed:5}   of {alive.size}")
 
 # %% [markdown]
-# FTZ also takes away something one relies on without noticing: that x - y is zero only if x equals y. Guards against
-# division by zero are written like that.
+# Without FTZ, x - y is zero only if x equals y. Programs rely on this when they test x != y before they divide by x -
+# y. With FTZ it is false:
 
 # %%
 x, y = fs.array([0.0176], "e4m3"), fs.array([0.0156], "e4m3")
@@ -134,11 +146,11 @@ for ftz in (False, True):
     print(f"ftz={ftz!s:6} x == y: {bool(fs.equal(x, y)[0])}   x - y = {difference.values[0]}")
 
 # %% [markdown]
-# ## The large end: a matter of policy
+# ## The large end: overflow policies
 #
-# What is 500 in E4M3, whose largest number is 448? There are two schools. IEEE 754 says: infinity, so that everybody
-# can see that something happened; a format without infinity takes NaN instead. Machine learning often says: the
-# largest number, and go on. The second is called *saturating*. The steps around the largest number:
+# The largest number of E4M3 is 448, so 500 *overflows*. There are two usual policies. In IEEE 754, the result is
+# infinity, which makes the overflow visible; a format without infinity has NaN instead. Machine learning often uses the
+# largest number, which is called [*saturation*](../docs/glossary.md#saturation). The steps around the largest number:
 
 # %%
 figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
@@ -147,8 +159,8 @@ for row, (fmt, limits) in zip(axes, [("e4m3", (380, 520)), ("e5m2", (44_000, 72_
         plot.staircase(fmt, overflow=overflow, limits=limits, ax=ax, title=f"{fmt.upper()}, overflow={overflow!r}")
 
 # %% [markdown]
-# Look where the cliff is: not at the largest number, but half a gap further. What rounds back to it has not
-# overflowed. The policies differ in what they do with infinities, too:
+# Overflow begins half a gap beyond the largest number, because smaller numbers round to the largest one. The policies
+# also differ for infinite inputs:
 
 # %%
 inputs = np.array([448.0, 464.0, 465.0, 1e6, np.inf, np.nan])
@@ -157,11 +169,10 @@ for policy in fs.Overflow:
     print(f"{policy.name.lower():18}", *(f"{x!s:>8}" for x in fs.quantize(inputs, "e4m3", overflow=policy)))
 
 # %% [markdown]
-# Which one does hardware have? By NVIDIA's PTX documentation, its conversions to E4M3 and E5M2 exist only with
-# `.satfinite`, which is the second row. Software differs from version to version; floatsim always takes the first
-# unless asked.
+# In NVIDIA's PTX documentation, the conversions to E4M3 and E5M2 exist only with `.satfinite`, which is the second row.
+# Software differs from version to version. The default of floatsim is the first row.
 #
-# Infinity is loud because it spreads, and soon turns into NaN, which no later operation removes:
+# Infinity is easy to notice: operations propagate it, and turn it into NaN, which no later operation removes:
 
 # %%
 infinity, zero, two = (fs.array([x], "fp16") for x in (np.inf, 0.0, 2.0))
@@ -171,22 +182,25 @@ print("inf * 0   =", fs.multiply(infinity, zero).values[0])
 print("inf / inf =", fs.divide(infinity, infinity).values[0])
 
 # %% [markdown]
-# A saturated number is quiet: the result is finite, plausible, and wrong. Loud or quiet is a choice, and neither is
-# right for everything.
+# A saturated result is hard to notice: it is finite and plausible, but its error can be large. Which policy is better
+# depends on the program.
 #
-# ## Both ends at once: scaling
+# ## Both ends at once: loss scaling
 #
-# If the gradients lie left of the range, move them: multiply by a power of two before the conversion, divide
-# afterwards. That costs no precision, since only the exponent changes. How far? Each column of the picture is one
-# factor:
+# The gradients are too small for the range of E4M3, but a factor can move them into the range. [*Loss
+# scaling*](../docs/glossary.md#loss-scaling) multiplies the **loss** by 2^k before the backward pass. Derivatives are
+# linear, so every gradient of the backward pass is then multiplied by 2^k, before it is rounded. The finished gradients
+# of the weights, which are in a wider format, are divided by 2^k. A power of two only changes exponents, so the scaling
+# itself has no rounding error. (Scaling finished gradients would be too late: those that have become zero stay zero.)
+#
+# Each column of the next picture is one factor:
 
 # %%
 ax = plot.scale_sweep(gradients, "e4m3", exponents=(-2, 34))
 
 # %% [markdown]
-# From the left, black recedes: more and more numbers are saved from zero. From the right, black comes back: the
-# largest ones overflow. Between them lies the valley in which one wants to be. E4M3 is too narrow to save all of
-# these gradients at once; E5M2 is not:
+# With a larger factor, fewer gradients become zero (bottom), but more overflow (top). A good factor lies between. The
+# range of E4M3 is too narrow for all of these gradients, that of E5M2 is not:
 
 # %%
 plot.explore(
@@ -196,58 +210,68 @@ plot.explore(
 )
 
 # %% [markdown]
-# What counts in the end is what the gradients are for. Multiplied with the activations they give the step of the
-# weights. Its error, for each factor and both policies:
+# The purpose of this array is the gradient of the weights. The next cell computes this part of the backward pass. Its
+# seed is the derivative of the scaled loss with respect to the pre-activations, which is rounded to the format. The
+# product with the activations is exact up to float64 rounding, and is divided by 2^k. The error of the weights'
+# gradient, for each factor and both policies:
 
 # %%
 activations = datasets.digits()["activations"].astype(np.float64)
-wanted = activations.T @ gradients.astype(np.float64)
+exact = activations.T @ gradients.astype(np.float64)
 exponents = np.arange(0, 34)
 
 
-def error_of_step(k, fmt, overflow):
-    """Relative error of the weights' step if the gradients are scaled by 2**k on their way through `fmt`."""
-    scaled = np.ldexp(gradients.astype(np.float64), k)
-    with np.errstate(invalid="ignore"):  # infinity times 0 is NaN, as it should be
-        step = activations.T @ np.ldexp(fs.quantize(scaled, fmt, overflow=overflow), -k)
-    return np.linalg.norm(step - wanted) / np.linalg.norm(wanted)
+def weight_gradient(seed, fmt, overflow):
+    """The gradient of the layer's weights; `seed` is the derivative of the loss by the pre-activations."""
+    with np.errstate(invalid="ignore"):  # infinity times 0 is NaN
+        return activations.T @ fs.quantize(seed, fmt, overflow=overflow)
+
+
+def error(k, fmt, overflow):
+    """The relative error of the weights' gradient if the loss is multiplied by 2**k."""
+    seed_of_scaled_loss = np.ldexp(gradients.astype(np.float64), k)
+    unscaled = np.ldexp(weight_gradient(seed_of_scaled_loss, fmt, overflow), -k)
+    return np.linalg.norm(unscaled - exact) / np.linalg.norm(exact)
 
 
 figure, ax = plt.subplots(figsize=(9, 4), layout="constrained")
-for fmt, named_at in [("e4m3", 9), ("e5m2", 2)]:
+for fmt, named_at in [("e4m3", 9), ("e5m2", 2), ("fp16", 1)]:
     for overflow, line in [("saturate_finite", "--"), ("infinity", "-")]:
-        errors = np.array([error_of_step(k, fmt, overflow) for k in exponents])
+        errors = np.array([error(k, fmt, overflow) for k in exponents])
         finite = np.isfinite(errors)
         ax.plot(exponents[finite], errors[finite], line, color=plot.colour(fmt), lw=2)
         if not finite.all():
             last = exponents[finite][-1]
             ax.plot(last, errors[finite][-1], "X", color=plot.colour(fmt), ms=9)
             ax.annotate("beyond: NaN", (last, errors[finite][-1]), (10, -2), textcoords="offset points", va="center")
-    ax.annotate(fmt.upper(), (named_at, error_of_step(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
+    ax.annotate(fmt.upper(), (named_at, error(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
-ax.set(xlabel="gradients multiplied by $2^k$", ylabel="relative error of the step", xlim=(0, 33), ylim=(0.02, 1.3))
-errors_named = [0.02, 0.05, 0.1, 0.2, 0.5, 1]
-ax.set_yticks(errors_named, [f"{100 * error:g} %" for error in errors_named])
+ax.set(
+    xlabel="loss multiplied by $2^k$", ylabel="relative error of the weights' gradient", xlim=(0, 33), ylim=(1e-4, 1.3)
+)
+labels = [1e-4, 1e-3, 0.01, 0.1, 1]
+ax.set_yticks(labels, [f"{100 * label:g} %" for label in labels])
 ax.set_yticks([], minor=True)
 ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# In the valley the error is that of the significand's few bits, and E4M3, with one bit more, is the better format
-# although some gradients are still lost: they were small. To the right, one policy ends in NaN at the first number
-# that overflows. The other (dashed) goes on, and gets worse without saying so. Choosing the factor by rule is what
-# *loss scaling* and the scaling recipes of FP8 training do.
+# Where a curve is flat, the error comes from the few bits of the significand. There FP16 is best, and E4M3, with one
+# bit more, is better than E5M2, although some small gradients are zero. At the right, the first overflow makes the
+# result NaN with one policy. With the other (dashed), the result stays finite, and its error grows without a signal.
+# Training recipes choose the factor automatically. FP16 training usually has one factor for the whole network (loss
+# scaling), FP8 training one per tensor or block.
 #
 # ## What to remember
 #
-# - Three borders at the small end: smallest normal, smallest subnormal, and half of that. Between the first two,
-#   precision fades; only below the last do numbers vanish.
-# - FTZ moves the place where numbers vanish up to the smallest normal number.
-# - At the large end ask for the policy: infinity, NaN, or the largest number.
-# - A power of two moves a tensor along the range for free. It widens nothing.
+# - There are three limits at the small end: the smallest normal number, the smallest subnormal number, and half of
+#   that. Between the first two, precision decreases. Only below the last one do results become zero.
+# - With FTZ, all results below the smallest normal number become zero.
+# - At the large end, the result depends on the policy: infinity, NaN, or the largest number.
+# - A power of two moves a tensor along the range without rounding errors. It does not make the range wider.
 #
-# Next: [4. Why do two right kernels differ?](04_orders.ipynb)
+# Next: [4. Why do two correct kernels return different bits?](04_orders.ipynb)
 
 # %% [markdown]
 # ## Exercises
@@ -255,8 +279,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # **Exercise 1.** Find the smallest positive number that FP16 does *not* round to zero (ties to even). How does it
 # compare with the smallest normal and the smallest subnormal number? What changes under `rounding="toward_positive"`?
 #
-# **Exercise 2.** Which power of two, multiplied to the gradients, loses the fewest of them in E4M3, counting both
-# ends? And in E5M2?
+# **Exercise 2.** Which power of two makes the fewest gradients zero or infinite in E4M3? And in E5M2?
 #
 # **Exercise 3.** Count all pairs of positive E4M3 numbers x > y for which x - y is zero, with and without FTZ.
 
@@ -264,8 +287,8 @@ ax.spines[["top", "right"]].set_visible(False)
 # <details>
 # <summary>Solution 1</summary>
 #
-# Half the smallest subnormal number is a tie, and goes to zero, the even neighbour. The next larger float64 number
-# does not.
+# Half the smallest subnormal number is a tie, and is rounded to zero, the even neighbour. The next larger float64
+# number is not.
 #
 # ```python
 # >>> half = fs.FP16.smallest_subnormal / 2
@@ -276,7 +299,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # 2047.9999999999995 1.9999999999999996
 # ```
 #
-# Toward positive, nothing positive is ever rounded to zero:
+# Toward positive, no positive number is rounded to zero:
 #
 # ```python
 # >>> print(fs.quantize(5e-324, "fp16", rounding="toward_positive"))
@@ -289,12 +312,12 @@ ax.spines[["top", "right"]].set_visible(False)
 # <details>
 # <summary>Solution 2</summary>
 #
-# `plot.fates` gives the shares that the picture draws.
+# `fs.conversion_losses` returns the shares that the picture draws.
 #
 # ```python
 # >>> def lost(k, fmt):
-# ...     fate = plot.fates(np.ldexp(gradients.astype(np.float64), k), fmt)
-# ...     return fate.flushed + fate.overflowed
+# ...     losses = fs.conversion_losses(np.ldexp(gradients.astype(np.float64), k), fmt)
+# ...     return losses.flushed + losses.overflowed
 # >>> for fmt in ["e4m3", "e5m2"]:
 # ...     best = min(range(40), key=lambda k: lost(k, fmt))
 # ...     print(f"{fmt}: 2^{best} loses {lost(best, fmt):.2%}, 2^0 loses {lost(0, fmt):.2%}")
@@ -302,8 +325,8 @@ ax.spines[["top", "right"]].set_visible(False)
 # e5m2: 2^26 loses 0.00%, 2^0 loses 87.69%
 # ```
 #
-# The fewest lost need not be the smallest error: the largest gradients matter most, and an overflow is not a small
-# thing.
+# The factor with the fewest losses need not have the smallest error: the largest gradients have the largest effect, and
+# they are the ones that overflow.
 #
 # </details>
 

@@ -9,18 +9,18 @@
 # ---
 
 # %% [markdown]
-# # 4. Why do two right kernels differ?
+# # 4. Why do two correct kernels return different bits?
 #
-# Two kernels multiply the same matrices. Neither has a bug, and many of their results have different bits. This
-# notebook shows where the difference comes from, how large it may be, and how to tell it from a bug:
+# Two [kernels](../docs/glossary.md#kernel) multiply the same matrices. Neither has a bug, but many of their results
+# have different bits. This notebook shows the cause of the differences, their size, and how to tell them from a bug:
 #
 # 1. [A sum that stops growing](#A-sum-that-stops-growing)
-# 2. [Who agrees with whom](#Who-agrees-with-whom)
-# 3. [What an order looks like](#What-an-order-looks-like)
-# 4. [Where along K it happens](#Where-along-K-it-happens)
-# 5. [My kernel differs: order or bug?](#My-kernel-differs:-order-or-bug?)
+# 2. [Equal bits of correct kernels](#Equal-bits-of-correct-kernels)
+# 3. [Fingerprints of summation orders](#Fingerprints-of-summation-orders)
+# 4. [The first event along K](#The-first-event-along-K)
+# 5. [A kernel differs: order or bug?](#A-kernel-differs:-order-or-bug?)
 #
-# Everything is computed here, bit for bit as the descriptions say (`docs/sums.md`); no GPU is needed.
+# All results are computed here, bit for bit as [Sums](../docs/sums.md) defines them. No GPU is needed.
 
 # %%
 try:
@@ -45,20 +45,25 @@ def table(head, rows):
 # %% [markdown]
 # ## A sum that stops growing
 #
-# Add ones, one after the other, and round after every addition. The accumulator grows, and with it the distance to its
-# next number; once a one is half that distance or less, it changes nothing any more. It is *absorbed*.
+# This sum adds ones, one after the other, and rounds after every addition. The
+# [accumulator](../docs/glossary.md#accumulator) grows, and so does the gap to its next number. When a one is half that
+# gap or less, it does not change the sum any more. It is [*absorbed*](../docs/glossary.md#absorption).
 
 # %%
 ones = np.ones(4096, np.float32)
-ways = ["fp32", "fp16", "bf16", "e4m3", "e5m2", "kahan(bf16)", "pairwise(bf16)", "blocked(bf16, 64, fp32)"]
-ax = plot.running_sums(ones, [*ways, "sequential(bf16, rounding=stochastic)"], title="The sum of 4096 ones")
+accumulations = [
+    "fp32", "fp16", "bf16", "e4m3", "e5m2",
+    "kahan(bf16)", "pairwise(bf16)", "blocked(bf16, 64, fp32)", "sequential(bf16, rounding=stochastic)",
+]  # fmt: skip
+ax = plot.running_sums(ones, accumulations, title="The sum of 4096 ones")
 
 # %% [markdown]
-# Each line has the colour of the format in which it adds. Of those that add in BF16, one alone gets stuck: what saves
-# the others is not a wider format but another *order* (in pairs, in blocks), a second number that remembers what was
-# lost (Kahan), or dice (stochastic rounding, right on average).
+# Each line has the colour of the format in which it adds; the five BF16 lines have shades from dark to light. Only the
+# plain BF16 sum stops at 256. The other four do not use a wider format. They use another *order* (in pairs, in blocks),
+# a second number for the lost part (Kahan's [compensated sum](../docs/glossary.md#compensated-summation)), or
+# stochastic rounding, which is correct on average.
 #
-# Where does a plain sum stop? `fs.record` knows: it counts what was absorbed, and at which k that first happened.
+# `fs.record` counts the absorbed terms, and reports the first k at which a term was absorbed:
 
 # %%
 rows = []
@@ -71,10 +76,9 @@ for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
 table(("accumulator", "bits of precision p", "stops at", "first absorbed, k", "absorbed in all"), rows)
 
 # %% [markdown]
-# The sum stops at 2 to the power p: from there on the numbers are 2 apart, and ties go to the even neighbour, which is
-# where the sum already is.
+# The sum stops at 2^p. From there on the gap is 2, so adding 1 gives a tie, and the even neighbour is the present sum.
 #
-# In FP32 the same happens, only later. It need not be ones: three numbers are enough for a sum to depend on its order.
+# In FP32 the same happens at 2^24. Three numbers are enough to make a sum depend on its order:
 
 # %%
 tiny = np.float32(2**-24)
@@ -82,28 +86,28 @@ one_first = fs.sum(np.float32([1, tiny, tiny]), accumulate="fp32")
 one_last = fs.sum(np.float32([tiny, tiny, 1]), accumulate="fp32")
 Markdown(
     f"For t = 2**-24 in FP32, 1 + t + t = {one_first!s}, but t + t + 1 = {one_last!s}: "
-    f"{fs.ulp_distance(one_first, one_last)} number apart. Both were rounded as IEEE 754 says, at every step."
+    f"neighbouring numbers (distance {fs.ulp_distance(one_first, one_last)}). Both are rounded as IEEE 754 defines."
 )
 
 # %% [markdown]
-# ## Who agrees with whom
+# ## Equal bits of correct kernels
 #
-# Real numbers: the gradient of a layer's weights, activations.T @ gradients, of a small network that learns to read
-# digits (`data/digits`). The operands are BF16, the accumulators FP32, as in most training. One product, and many right
-# ways to add it up:
+# The next product is the gradient of a layer's weights, activations.T @ gradients, of a small network that reads digits
+# ([data](../data/digits/README.md); `gradients` is the derivative of the loss by the layer's pre-activations). The
+# operands are BF16 and the accumulators FP32, as in most training. There are many correct summation orders:
 
 # %%
 digits = datasets.digits()
 a, b = fs.array(digits["activations"].T, "bf16"), fs.array(digits["gradients"], "bf16")
 K = a.shape[1]
 ORDERS = {
-    "one after the other": "fp32",
+    "sequential": "fp32",
     "fused multiply-adds": "sequential(fp32, fused)",
     "blocks of 64": "blocked(fp32, 64, fp32)",
     "split-K, 4 parts": "splitk(4, fp32, fp32)",
     "in pairs": "pairwise(fp32)",
     "first half + second half": "pairwise(fp32, halving)",
-    "a warp: 32 lanes, then pairs": "strided(fp32, 32)",
+    "32 lanes (a warp), then pairs": "strided(fp32, 32)",
     "compensated (Kahan)": "kahan(fp32)",
     "exact, rounded once": "exact(fp32)",
     "Ampere's Tensor Cores": "ampere",
@@ -114,7 +118,7 @@ results = {name: fs.matmul(a, b, accumulate=how) for name, how in ORDERS.items()
 
 # %% tags=["picture"]
 ax = plot.equality_matrix(
-    results, title=f"One product, {len(results)} right results: share of elements whose bits are equal"
+    results, title=f"One product, {len(results)} correct results: share of elements with equal bits"
 )
 
 # %% jupyter={"source_hidden": true}
@@ -123,20 +127,20 @@ names = list(results)
 off = shares[~np.eye(len(names), dtype=bool)]
 whole = [f"{names[i]} and {names[j]}" for i, j in np.argwhere(np.triu(shares == 1, 1))]
 Markdown(
-    f"Of {a.shape[0]} x {b.shape[1]} sums of {K} products, two right kernels have the same bits in "
-    f"{off.min():.0%} to {off.max():.0%}. Equal throughout: {'; '.join(whole)}. That pair must be: a product of two "
-    "BF16 numbers has 16 bits, so that FP32 rounds nothing off it, fused or not."
+    f"Of {a.shape[0]} x {b.shape[1]} sums of {K} products, two correct kernels have the same bits in "
+    f"{off.min():.0%} to {off.max():.0%}. Always equal: {'; '.join(whole)}. The reason: a product of two BF16 numbers "
+    "has at most 16 bits, so it is exact in FP32, fused or not."
 )
 
 # %% [markdown]
-# The three matrix units are in the picture because they are what most kernels run on. They do not add in IEEE steps,
-# and what is said of them here is the emulator's word; [notebook 5](05_tensor_cores.ipynb) says what that rests on.
+# Most kernels run on [matrix units](../docs/glossary.md#matrix-unit) such as these three. They do not add in IEEE
+# steps. Their results here are floatsim's emulation; [notebook 5](05_tensor_cores.ipynb) says how it was verified.
 #
-# So "is it equal?" is the wrong question to ask of two kernels. How far are they from the exact sums?
+# So two correct kernels need not be equal. A better measure is the distance from the exact sums:
 
 # %%
 exact = fs.matmul(a, b, accumulate="exact(fp64)").values
-mass = np.abs(a.values) @ np.abs(b.values)  # the sum of |a·b|: what the terms are worth before they cancel
+mass = np.abs(a.values) @ np.abs(b.values)  # the sum of |a·b|, without cancellation
 u = fs.FP32.unit_roundoff
 
 
@@ -154,42 +158,44 @@ for name, result in results.items():
          f"{np.max(error[exact != 0] / np.abs(exact[exact != 0])):.1e}", f"{scaled(result):.1f}")
     )  # fmt: skip
 table(
-    ("order", "description", "all bits right", "farthest off, in numbers of FP32", "relative to the result",
+    ("order", "description", "correctly rounded", "largest error, in ulps", "relative to the result",
      "relative to u times the sum of abs(a·b)"), rows,
 )  # fmt: skip
 
 # %% [markdown]
-# Read the last columns together. Counted in numbers (ulps), or relative to the result, a right kernel can look
-# terrible: where positive and negative terms cancel, little is left to be relative to. Relative to what went *in*, the
-# sum of |a·b|, the same errors are a few roundings. That is the measure with a theorem behind it: in whatever order n
-# terms are added, each addition rounded to nearest, the error is at most (n - 1) u times the sum of |a·b|, to first
-# order in the unit roundoff u (N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition, SIAM 2002,
-# section 4.2). Matrix units cut instead of rounding to nearest; for them allow a small multiple of it.
+# In ulps, or relative to the result, the error of a correct kernel can be very large: where positive and negative terms
+# [cancel](../docs/glossary.md#cancellation), the result is small. Relative to the sum of |a·b|, the same errors are a
+# few roundings. There is a theorem about this measure: in every order of n terms, with each addition rounded to
+# nearest, the error is at most (n - 1) u times the sum of |a·b|, to first order in the [unit
+# roundoff](../docs/glossary.md#unit-roundoff) u (N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd
+# edition, SIAM 2002, section 4.2). Matrix units truncate instead of rounding to nearest; their bound is a small
+# multiple.
 #
-# And rounded to the format that the kernel really stores?
+# Kernels often store their results in a narrower format:
 
 # %%
 stored = {fmt: plot.equal_shares({name: fs.convert(x, fmt) for name, x in results.items()}) for fmt in ("fp16", "bf16")}
 Markdown(
-    "Least share of equal elements between any two: "
+    "Smallest share of equal elements of two results: "
     + ", ".join(f"{fs.as_format(fmt)} {s.min():.2%}" for fmt, s in {"fp32": shares, **stored}.items())
-    + ". Storing the result in fewer bits hides nearly all of the order: only sums that lie next to a rounding "
-    "boundary "
-    "can still fall on two sides of it. (These gradients are small: "
-    f"{plot.fates(exact, 'fp16').subnormal:.0%} of those that are not zero are subnormal in FP16, with fewer bits yet.)"
+    + ". In a narrower format, nearly all differences disappear: two sums differ only if a rounding boundary lies "
+    "between them. (These gradients are small: "
+    f"{fs.conversion_losses(exact, 'fp16').subnormal:.0%} of those that are not zero are subnormal in FP16, with even "
+    "fewer bits.)"
 )
 
 # %% [markdown]
-# ## What an order looks like
+# ## Fingerprints of summation orders
 #
-# An order can be seen from outside, without the source, with nothing but dot products (the method is
-# [FPRev](https://www.usenix.org/conference/atc25)'s, P. Xie et al., USENIX ATC 2025). Make all products one small unit,
-# but for +M at i and -M at j, with M so large that units added to it vanish. The units that are left at the end are
-# those that were added after i and j had met. Do so for every pair:
+# Dot products reveal the order of a kernel without its source code. (The method is
+# [FPRev](https://www.usenix.org/conference/atc25), P. Xie et al., USENIX ATC 2025.) All products are one small unit,
+# except +M at i and -M at j, where M is so large that it absorbs units. The result counts the units that are added
+# after i and j have met. The counts of all pairs are the [fingerprint](../docs/glossary.md#order-fingerprint) of the
+# order:
 
 # %%
 shown = {
-    "one after the other": ORDERS["one after the other"],
+    "sequential": ORDERS["sequential"],
     "in pairs": "pairwise(fp32)",
     "8 lanes, then pairs": "strided(fp32, 8)",
     "split-K, 4 parts": "splitk(4, fp32, fp32)",
@@ -199,14 +205,14 @@ shown = {
 figure, axes = plt.subplots(2, 3, figsize=(9.6, 6), layout="constrained")
 for ax, (name, how) in zip(axes.flat, shown.items(), strict=True):
     plot.order_map(fs.reveal_order(how, 32), ax=ax, title=name, colorbar=False)
-bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms that survive when i and j cancel", shrink=0.7)
+bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i and j have met", shrink=0.7)
 
 # %% [markdown]
-# The last two have no shading inside their squares: 8 products on Ampere and 16 on Hopper enter *at once*, there is no
-# order among them. (Ampere's instruction takes 16, and adds them in two goes.)
+# The squares of the last two have one shade each: 8 products on Ampere and 16 on Hopper are added *at once*, without an
+# order among them. (Ampere's instruction takes 16, and adds 8 at a time.)
 #
-# `fs.reveal_order` takes a kernel of your own just as well: any function of two vectors that returns a number. NumPy's
-# matrix product belongs to the BLAS that it was linked with, and its order to that; a sum has one that is written down:
+# `fs.reveal_order` also takes a function of two vectors that returns a number, such as your own kernel. The order of
+# NumPy's matrix product depends on its BLAS library. NumPy's sum has a documented order:
 
 
 # %%
@@ -215,17 +221,17 @@ def numpy_dot(x, y):
 
 
 mine = fs.reveal_order(numpy_dot, 64)
-found = [how for how in [*ORDERS.values(), "pairwise(fp32, numpy)", "strided(fp32, 8)", "blocked(fp32, 16, fp32)"]
-         if np.array_equal(mine, fs.reveal_order(how, 64))]  # fmt: skip
-Markdown(f"`np.sum` of FP32 products has the print of: {', '.join(f'`{how}`' for how in found)}.")
+found = [each for each in [*ORDERS.values(), "pairwise(fp32, numpy)", "strided(fp32, 8)", "blocked(fp32, 16, fp32)"]
+         if np.array_equal(mine, fs.reveal_order(each, 64))]  # fmt: skip
+Markdown(f"`np.sum` of FP32 products has the fingerprint of: {', '.join(f'`{each}`' for each in found)}.")
 
 # %% [markdown]
-# ## Where along K it happens
+# ## The first event along K
 #
-# For every element of a product, `log.first` has the first k at which something happened on the way to it. Two
-# accumulators that are too narrow, in two ways: FP16 ends at 65504, BF16 has 8 bits. The matrix is the layer's second
-# moments, activations.T @ activations, on the left with activations 16 times as large, which is about what pixels from
-# 0 to 255 would have made of them (these images have 0 to 16).
+# For every element of a product, `log.first` has the first k at which an event occurred in its sum. The two
+# accumulators here are too narrow: the largest number of FP16 is 65504, and BF16 has 8 bits of precision. The matrix is
+# the layer's second moments, activations.T @ activations. On the left, the activations are 16 times as large, as for
+# images with pixels from 0 to 255 (these images have 0 to 16).
 
 # %%
 act = digits["activations"]
@@ -241,16 +247,17 @@ for ax, ((event, how), (left, right)) in zip(axes, runs.items(), strict=True):
     plot.first_map(log.first[event], K, ax=ax, title=f"{event} in {fs.as_format(how)}: {hit:.0%} of the elements")
 
 # %% [markdown]
-# The pale stripes are activations that are zero, or small, for all images. An overflow is final: the element is
-# infinite from that k on, whatever comes. An absorbed term is the beginning of the end, as with the ones above. Stripes
-# point to *inputs*, a row of the one operand or a column of the other; a kernel that loses a tile would show as a
-# rectangle, one that fails in its last split in one dark colour.
+# The stripes without events are activations that are zero, or small, for all images. After an overflow, the element
+# stays infinite or becomes NaN. After the first absorbed term, the sum loses more terms, as with the ones above.
+# Stripes come from the *inputs*: a row of one operand or a column of the other. A kernel with a wrong tile would show a
+# rectangle.
 
 # %% [markdown]
-# ## My kernel differs: order or bug?
+# ## A kernel differs: order or bug?
 #
-# A split-K kernel in NumPy, as it might have been written for a GPU: four parts, each from its own zero, all in FP32.
-# And two versions of it with a bug: one forgets the last term of every part, one keeps the partial sums in BF16.
+# The next cell has a [split-K](../docs/glossary.md#split-k) kernel in NumPy, with the order of a GPU kernel: four
+# parts, each with its own sum, all in FP32. Two versions have a bug: one omits the last term of every part, and one
+# keeps the partial sums in BF16.
 
 
 # %%
@@ -261,39 +268,40 @@ def part(x, y, ks):
     return total
 
 
-def split_k(x, y, parts=4, forget=0, partials="fp32"):
+def split_k(x, y, parts=4, omit=0, partials="fp32"):
     x, y = x.values.astype(np.float32), y.values.astype(np.float32)
     n = -(-x.shape[1] // parts)
     total = np.zeros((x.shape[0], y.shape[1]), np.float32)
     for p in range(parts):
-        total += fs.quantize(part(x, y, range(p * n, min((p + 1) * n, x.shape[1]) - forget)), partials)
+        total += fs.quantize(part(x, y, range(p * n, min((p + 1) * n, x.shape[1]) - omit)), partials)
     return total
 
 
 kernels = {
-    "right": split_k,
-    "forgets the last k of each part": lambda x, y: split_k(x, y, forget=1),
+    "correct": split_k,
+    "omits the last k of each part": lambda x, y: split_k(x, y, omit=1),
     "partial sums in BF16": lambda x, y: split_k(x, y, partials="bf16"),
 }
 
 # %% [markdown]
-# Four ways to judge them:
+# Four tests of them:
 #
-# - **A tolerance**, `np.allclose(ours, reference, rtol=1e-2, atol=1e-2)`: the kind that is chosen until the right
-#   kernel passes.
-# - **Inputs on which no order can matter.** Integers, small enough that every partial sum, in any order, is an exact
-#   integer of the accumulator: below 2**24 in FP32. Then *every* right kernel gives the same bits, split or not, fused
-#   or not, atomics or not, and any difference is a bug. They should use many bits, or narrow partial sums pass.
-# - **The order, named.** If the kernel's order is known (or read with `reveal_order`), a description reproduces it bit
-#   by bit on real data: `fs.hardware.compare(a, b, accumulate="splitk(4, fp32, fp32)", against=ours)`.
-# - **No order known?** The theorem above: more than (K - 1) u times the sum of |a·b| is no rounding.
+# - **A tolerance**, `np.allclose(ours, reference, rtol=1e-2, atol=1e-2)`. Such tolerances are often increased until the
+#   correct kernel passes.
+# - **Integer inputs.** If every partial sum, in every order, is an integer that the accumulator has (below 2^24 in
+#   FP32), then *every* correct kernel returns the same bits, split or not, fused or not, with or without atomics. Every
+#   difference is a bug. The integers should use many bits, because narrow partial sums can pass with few.
+# - **The same order.** If the kernel's order is known (or found with `reveal_order`), a description reproduces its
+#   results bit by bit on real data: `fs.hardware.compare(a, b, accumulate="splitk(4, fp32, fp32)", against=ours)`.
+# - **The error bound.** If the order is not known, the theorem above helps: an error of more than (K - 1) u times the
+#   sum of |a·b| is a bug.
 
 # %%
 rng = np.random.default_rng(4)
 whole = [fs.array(rng.integers(-127, 128, shape), "bf16") for shape in (a.shape, b.shape)]
 most = np.max(np.abs(whole[0].values) @ np.abs(whole[1].values))
 assert most < 2**24  # so all partial sums are exact in FP32
-reference = results["one after the other"].values
+reference = results["sequential"].values
 rows = []
 for name, kernel in kernels.items():
     ours = kernel(a, b)
@@ -307,19 +315,19 @@ for name, kernel in kernels.items():
          f"{say[report.equal]} ({report.share_equal:.1%} equal)", f"{say[error <= K - 1]} ({error:,.0f})")
     )  # fmt: skip
 table(
-    ("kernel", "bits equal to `fp32`", "`allclose`, 1e-2", "integers", "against `splitk(4, fp32, fp32)`",
+    ("kernel", "bits equal to `fp32`", "`allclose`, 1e-2", "integers", "compared with `splitk(4, fp32, fp32)`",
      f"within K - 1 = {K - 1} roundings"), rows,
 )  # fmt: skip
 
 # %% [markdown]
-# The share of equal bits says little: the right kernel differs from the plain sum nearly as often as a wrong one. The
-# tolerance passes everything, because these gradients are smaller than its `atol`. The other three tell right from
-# wrong, and the second needs no reference but integer arithmetic.
+# The share of equal bits does not separate the kernels: the correct one differs from the plain sum nearly as often as a
+# wrong one. All pass the tolerance, because these gradients are smaller than its `atol`. The other three tests find the
+# bugs, and the second one needs only integer arithmetic as its reference.
 #
-# What a description cannot vouch for is an order that changes from run to run, as with `atomicAdd`: see exercise 2.
+# A description cannot reproduce an order that changes from run to run, such as with `atomicAdd`: see exercise 2.
 #
-# Move the sliders to see how the share of equal results depends on the length of the sums and on how much they cancel
-# (`mean` 0: normally distributed terms of both signs; larger: ever more of one sign).
+# The controls below change the length of the sums and the cancellation (`mean` 0: normally distributed factors of both
+# signs; a larger mean: more terms of one sign). The picture shows the share of equal results.
 
 
 # %%
@@ -339,14 +347,14 @@ plot.explore(
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1.** Where does a sum of ones stop in a format with 5 bits of precision? And a sum of threes? Say it first,
-# then let `fs.FloatFormat.ieee(8, 4)` decide.
+# **Exercise 1.** Where does a sum of ones stop in a format with 5 bits of precision? And a sum of threes? Predict it,
+# then verify it with `fs.FloatFormat.ieee(8, 4)`.
 #
 # <details>
 # <summary>Solution</summary>
 #
-# Ones stop at 2 to the power p. Threes stop where the numbers are 8 apart, for 3 is less than half of that; where they
-# are 4 apart, 3 is rounded up to 4, and the sum grows too fast.
+# Ones stop at 2^p. Threes stop where the gap is 8, because 3 is less than half of it. Where the gap is 4, 3 is rounded
+# up to 4, and the sum grows too fast.
 #
 # ```python
 # >>> narrow = fs.FloatFormat.ieee(8, 4)
@@ -356,9 +364,9 @@ plot.explore(
 #
 # </details>
 #
-# **Exercise 2.** A kernel adds eight partial sums with `atomicAdd`, in whatever order its blocks come to an end. Model
-# it: permute the eight blocks of K, twenty times. How many elements have the same bits in all runs? And after the
-# result is stored in BF16?
+# **Exercise 2.** A kernel adds eight partial sums with `atomicAdd`, in the order in which its blocks finish. Model it:
+# permute the eight blocks of K, twenty times. How many elements have the same bits in all runs? And after the result is
+# stored in BF16?
 #
 # <details>
 # <summary>Solution</summary>
@@ -374,13 +382,13 @@ plot.explore(
 # ('76.3%', '41.1%', '100.0%')
 # ```
 #
-# That is for two runs, for all twenty, and for all twenty in BF16. Compare such a kernel on integers, where all runs
-# must agree, or by the size of its error; never run against run.
+# These are the shares for two runs, for all twenty, and for all twenty in BF16. Test such a kernel on integers, where
+# all runs must agree, or by the size of its error. Do not compare one run with another.
 #
 # </details>
 #
-# **Exercise 3.** Here is a kernel whose source you have lost. What is its order? Find a description that gives all its
-# bits.
+# **Exercise 3.** What is the order of this kernel? Find it without reading the source: find a description that returns
+# the same bits.
 #
 # ```python
 # def mystery(x, y):
@@ -392,8 +400,8 @@ plot.explore(
 # <details>
 # <summary>Solution</summary>
 #
-# `plot.order_map(fs.reveal_order(mystery, 16))` shows stripes, every fourth term: four lanes. The lanes 0 and 2 meet
-# first, so the outer order halves:
+# `plot.order_map(fs.reveal_order(mystery, 16))` shows stripes at every fourth term: four lanes. Lanes 0 and 2 meet
+# first, so the outer order adds the first half to the second half:
 #
 # ```python
 # >>> def mystery(x, y):

@@ -11,25 +11,26 @@
 # %% [markdown]
 # # 5. What does a Tensor Core really add up?
 #
-# Not what IEEE 754 describes. A Tensor Core multiplies exactly, aligns a whole block of products to the largest of
-# them, *cuts off* what lies too far below, and adds the rest at once. Where it cuts, and how many products make a
-# block, is different from one generation to the next (and AMD's matrix cores have manners of their own); with it the
-# bits of every matrix product change. Here it is, bit by bit:
+# A [Tensor Core](../docs/glossary.md#tensor-core) does not add as IEEE 754 defines. It multiplies exactly,
+# [aligns](../docs/glossary.md#alignment) a [block](../docs/glossary.md#block) of products to the largest exponent,
+# *truncates* the bits too far below it, and adds the rest at once. The place of the truncation and the size of the
+# block differ between generations, and AMD's matrix cores use other methods. So the bits of a matrix product depend on
+# the architecture. This notebook shows the sums bit by bit:
 #
 # 1. [One dot product](#One-dot-product)
 # 2. [Architectures side by side](#Architectures-side-by-side)
-# 3. [What is added at once](#What-is-added-at-once)
-# 4. [How much of the FP8 error is the accumulator?](#How-much-of-the-FP8-error-is-the-accumulator?)
-# 5. [And what does silicon say?](#And-what-does-silicon-say?)
+# 3. [Products that are added at once](#Products-that-are-added-at-once)
+# 4. [The accumulator's part of the FP8 error](#The-accumulator's-part-of-the-FP8-error)
+# 5. [Comparison with real GPUs](#Comparison-with-real-GPUs)
 #
-# Everything below is computed by floatsim's emulator; no GPU is needed. Beside each unit stands what its model rests
-# on:
+# All results are computed by floatsim's emulator. No GPU is needed. Each model has a note that says how it was
+# verified:
 #
-# - **silicon**: it reproduces published outputs of those cards, all rows (F. A. Khattak and M. Mikaitis, "Accurate
-#   Models of NVIDIA Tensor Cores"). They are of ordinary numbers.
-# - **authors' word**: the authors of a model say that it equals the card; not run again by us.
-# - **mmasim**: it equals another emulator, mmasim 2.1.1, whose authors tested that on the card.
-# - **nothing**: derived, and held against nothing.
+# - **silicon**: the model reproduces all rows of published outputs of these GPUs (F. A. Khattak and M. Mikaitis,
+#   "Accurate Models of NVIDIA Tensor Cores"). The rows contain ordinary numbers only.
+# - **authors' word**: the authors of a model report that it equals the GPU. We did not repeat their test.
+# - **mmasim**: the model equals another emulator, mmasim 2.1.1, whose authors tested it on the GPU.
+# - **nothing**: unverified (derived from other models).
 
 # %%
 try:
@@ -49,8 +50,8 @@ except ModuleNotFoundError as missing:
     ) from None
 
 
-def rests_on(unit, fmt, output="fp32"):
-    """What the model of a unit has been checked against, for operands of that format."""
+def evidence(unit, fmt, output="fp32"):
+    """How the model of a unit was verified, for operands of the format."""
     return fs.tensorcore.describe(fs.as_accumulation(unit), fmt, output=output).rows()[1][-1]
 
 
@@ -62,8 +63,8 @@ def table(head, rows):
 # %% [markdown]
 # ## One dot product
 #
-# Twelve products of FP8 numbers and an accumulator, through the FP8 instruction of Hopper's GEMM kernels (`wgmma`).
-# Each line is one term, its bits where they stand.
+# The next picture shows twelve products of FP8 numbers and an accumulator in the FP8 instruction of Hopper's GEMM
+# kernels (`wgmma`). Each row is one term, with each bit at its place.
 
 # %%
 rng = np.random.default_rng(3)
@@ -75,17 +76,18 @@ ax = trace.plot()
 block = trace.blocks[0]
 cut = [term for term in block.terms if term.bits_lost]
 Markdown(
-    f"The largest exponent of all terms, {block.exponent}, fixes the window: {block.fraction_bits} bits below it, "
-    f"down to 2^{block.quantum}, and nothing beyond. {len(cut)} of the {len(block.terms)} terms that are not "
-    "padding lose bits. There is no guard bit and no sticky bit: what is cut off is gone. The unit says D = "
-    f"{float(trace.value):g}, the exact sum is {float(trace.exact):g}.\n\n"
-    f"These are the '14 bits' that are said of Hopper's FP8: {block.fraction_bits} and the leading one. The result is "
-    f"called FP32, and its low {fs.FP32.trailing_bits - block.fraction_bits} bits are always zero.\n\n"
-    f"*Rests on: {rests_on('hopper', 'e4m3')}; with another c, as here: mmasim.*"
+    f"The largest exponent of all terms, {block.exponent}, defines the bits that are kept: {block.fraction_bits} below "
+    f"it, down to 2^{block.quantum}. {len(cut)} of the {len(block.terms)} terms that are not padding lose bits. There "
+    "is no [guard bit](../docs/glossary.md#guard-bit) and no [sticky bit](../docs/glossary.md#sticky-bit): the lower "
+    f"bits are dropped. The unit returns D = {float(trace.value):g}, the exact sum is {float(trace.exact):g}.\n\n"
+    f"Texts about Hopper's FP8 call this a 14-bit accumulator: {block.fraction_bits} bits and the leading one. The "
+    f"result has the format FP32, but its low {fs.FP32.trailing_bits - block.fraction_bits} bits are always zero.\n\n"
+    f"*Verified by: {evidence('hopper', 'e4m3')}; with another c, as here: mmasim.*"
 )
 
 # %% [markdown]
-# The same as text is `print(trace)`, and as data `trace.blocks[0].terms[3].lost`. Choose another unit:
+# `print(trace)` writes the same as text, and `trace.blocks[0].terms[3].lost` is an example of its data. For another
+# unit:
 
 
 # %%
@@ -103,7 +105,8 @@ plot.explore(
 # %% [markdown]
 # ## Architectures side by side
 #
-# One dot product in FP16, in which two large terms cancel. What is left shows what each generation has kept meanwhile:
+# The next dot product in FP16 has two large terms that cancel. The result shows which bits of the small terms each
+# generation keeps beside them:
 
 # %%
 rng = np.random.default_rng(0)
@@ -111,20 +114,20 @@ x = fs.array([48.0, *(rng.normal(size=6) / 8), -48.0], "fp16")
 y = fs.array([20.0, *(rng.normal(size=6) / 8), 20.0], "fp16")
 units = ["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna1", "cdna2", "cdna3"]
 traces = {unit: fs.tensorcore.trace(x, y, accumulate=unit) for unit in units}
-ax = plot.side_by_side(traces, title="8 products in FP16, the first and the last of which cancel")
+ax = plot.side_by_side(traces, title="8 products in FP16; the first and the last cancel")
 
 # %% jupyter={"source_hidden": true}
 worst = max(traces.values(), key=lambda trace: abs(trace.error))
 Markdown(
     f"The same operands, {len({trace.code for trace in traces.values()})} different results. The largest error, "
-    f"{worst.how.arch}'s, is {abs(float(worst.error / worst.exact)):.2%} of the result; beside the two large terms "
-    f"it is next to nothing, {abs(float(worst.error)) / (x.values[0] * y.values[0]):.0e} of them."
+    f"{worst.how.arch}'s, is {abs(float(worst.error / worst.exact)):.2%} of the result. Relative to the two large "
+    f"terms it is only {abs(float(worst.error)) / (x.values[0] * y.values[0]):.0e}."
 )
 
 # %% [markdown]
-# NVIDIA's generations cut at another place each; AMD's have little in common. To see how much of a small term a large
-# one leaves, ask every unit the same question: (M + s) - M, with s ever further below M. All bits of s are set, so that
-# each bit that is cut off shows (`fs.reveal_width`). The three products stand next to each other, in one block:
+# NVIDIA's generations truncate at different places. AMD's generations use different methods. The next cell measures the
+# part of a small term that remains beside a large one. It computes (M + s) - M with smaller and smaller s. All bits of
+# s are set, so every truncated bit changes the result (`fs.reveal_width`). The three products are in one block:
 
 # %%
 UNITS = {
@@ -149,28 +152,28 @@ widths = {name: fs.reveal_width(unit, gaps, format=fmt) for name, (unit, fmt) in
 # %% tags=["picture"]
 ax = plot.width_map(
     widths, gaps, formats={name: fmt for name, (_, fmt) in UNITS.items()},
-    title="What is left of a small term after a large one has come and gone",
+    title="The part of a small term that is left after a large one is added and subtracted",
 )  # fmt: skip
 
 # %% [markdown]
-# An IEEE accumulator *rounds*: a term is kept, nudged to the nearest (107 % is rounding up), and then gone; CDNA 1 and
-# 2 do so, too. NVIDIA's units and CDNA 3 *cut*: first one bit is lost, then two, then three, always downward in size.
-# FP8 on Ada and in Hopper's wgmma loses them long before everything else does.
+# An IEEE accumulator *rounds*: the small term is kept, then rounded to nearest (107 % is rounding up), then absorbed.
+# CDNA 1 and 2 also round. NVIDIA's units and CDNA 3 *truncate*: they lose one bit, then two, then three, and the
+# magnitude always decreases. The FP8 units of Ada and of Hopper's wgmma lose bits much earlier than all others.
 #
-# Two rows carry the same card's name and the same operands' format: `wgmma` on Hopper truncates FP8 sums at 13 bits,
-# `mma.sync` does not, because there it is no FP8 hardware at all; the compiler turns it into FP16 instructions. Whoever
-# measures "Hopper's FP8 accumulator" with one of the two learns nothing about the other.
+# Two rows have the same GPU and the same format: `wgmma` on Hopper truncates FP8 sums at 13 bits, `mma.sync` does not.
+# For `mma.sync` in FP8, the compiler generates FP16 instructions instead of FP8 ones. So a measurement of one of the
+# two says nothing about the other.
 
 # %% jupyter={"source_hidden": true}
-rows = [(name, rests_on(unit, fmt)) for name, (unit, fmt) in UNITS.items() if unit != "fp32"]
-table(("unit", "its model rests on"), rows)
+rows = [(name, evidence(unit, fmt)) for name, (unit, fmt) in UNITS.items() if unit != "fp32"]
+table(("unit", "its model was verified by"), rows)
 
 # %% [markdown]
-# ## What is added at once
+# ## Products that are added at once
 #
-# In which order? `fs.reveal_order` gives two products the values +M and -M, all others one small unit, and counts the
-# units that survive: those that enter after the two have met ([notebook 4](04_orders.ipynb) has more). Even shades are
-# blocks whose products enter at once, so that their order cannot matter:
+# `fs.reveal_order` reveals the order of a sum. It sets two products to +M and -M and all others to one small unit, and
+# counts the units that are added after the two have met ([notebook 4](04_orders.ipynb) explains it). A square with one
+# shade is a block whose products are added at once, so their order has no effect:
 
 # %%
 shown = {
@@ -189,16 +192,17 @@ figure, axes = plt.subplots(2, 3, figsize=(9.6, 6), layout="constrained")
 for ax, (name, (unit, fmt)) in zip(axes.flat, shown.items(), strict=True):
     at_once = fs.tensorcore.describe(fs.as_accumulation(unit), fmt, output="fp32").rows()[1][4]
     plot.order_map(fs.reveal_order(unit, 32, format=fmt), ax=ax, title=f"{name}: {at_once}", colorbar=False)
-bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms that survive when i and j cancel", shrink=0.7)
+bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i and j have met", shrink=0.7)
 
 # %% [markdown]
-# Above each stands how many products enter at once. The third is the compiler's doing: `mma.sync` in FP8 on Hopper
-# takes the products whose k leaves 0 or 1 when divided by 4 first, then the others, because FP8 numbers are unpacked
-# from registers of four. On CDNA 1 a block is an exact sum, so that nothing is lost where two terms meet in one.
+# The title of each picture has the number of products that are added at once. The third order comes from the compiler:
+# `mma.sync` in FP8 on Hopper first adds the products with k mod 4 = 0 or 1, then the others, because FP8 numbers are
+# unpacked from registers with four each. On CDNA 1, a block is an exact sum, so terms that meet in one block lose
+# nothing.
 #
-# For a kernel this means: the K loop of a GEMM is a chain of such blocks, k ascending, and D of one block, *rounded or
-# cut to its format*, is the accumulator of the next. So does it matter if a kernel permutes k, as layouts in shared
-# memory do? Of K = 512, the share of elements that keep all their bits:
+# The K loop of a GEMM is a chain of such blocks, with k ascending. The D of one block, *rounded or truncated to its
+# format*, is the accumulator of the next. Some kernels permute k, for example for layouts in shared memory. The next
+# table shows the effect for K = 512: the share of elements that keep all their bits:
 
 
 # %%
@@ -217,19 +221,18 @@ for name in ("Hopper, FP8 (wgmma)", "Ada, FP8", "Ampere and Ada, FP16", "Volta, 
     instruction, at_once = map(int, fs.tensorcore.describe(fs.as_accumulation(unit), fmt, output="fp32").rows()[1][3:5])
     shares = [f"{unchanged(unit, fmt, n):.0%} ({n})" for n in (at_once, instruction)]
     rows.append((name, *shares, f"{unchanged(unit, fmt, 512):.0%}"))
-table(("unit", "permuted within what is added at once", "within one instruction", "anywhere"), rows)
+table(("unit", "permuted among products added at once", "within one instruction", "anywhere"), rows)
 
 # %% [markdown]
-# If two kernels permute k only within what is *added at once*, any difference between them is a bug. An instruction is
-# not enough: Ada's takes 32 products in FP8 and adds them 16 at a time, so that two right kernels that order them
-# differently inside an instruction differ.
+# If two kernels permute k only among products that are *added at once*, every difference between them is a bug. Within
+# one instruction, differences can be correct: Ada's FP8 instruction takes 32 products and adds 16 at a time.
 
 # %% [markdown]
-# ## How much of the FP8 error is the accumulator?
+# ## The accumulator's part of the FP8 error
 #
-# Multiply random matrices in FP8, each scaled to the format's range, and separate two errors, both relative to the
-# exact product of the original numbers (Frobenius norms): of *rounding the operands* to E4M3, and of *adding their
-# products* in the unit.
+# The next cell multiplies random matrices in FP8, each scaled to the format's range, and separates two errors. One
+# comes from *rounding the operands* to E4M3, the other from *adding the products* in the unit. Both are relative to the
+# exact product of the original numbers (Frobenius norms).
 
 
 # %%
@@ -273,8 +276,8 @@ mixed, alike = (by_length[4096] for by_length in budgets.values())
 k = 4096
 promoted = "blocked(hopper, 128, fp32)"
 Markdown(
-    f"**It depends on the signs.** With terms of both signs, at K = {k}, the accumulator's error is "
-    f"{mixed['hopper']:.2%} beside {mixed['rounding to E4M3']:.1%} from rounding the operands: 1 part in "
+    f"**The result depends on the signs.** With terms of both signs, at K = {k}, the accumulator's error is "
+    f"{mixed['hopper']:.2%}, and {mixed['rounding to E4M3']:.1%} come from rounding the operands: a ratio of 1 to "
     f"{mixed['rounding to E4M3'] / mixed['hopper']:.0f}. With terms of one sign it is {alike['hopper']:.1%} beside "
     f"{alike['rounding to E4M3']:.2%}, {alike['hopper'] / alike['rounding to E4M3']:.0f} times as much: the sum "
     "grows, and the window with it, while rounding errors of the operands average out. Promotion to FP32 every 128 "
@@ -282,14 +285,14 @@ Markdown(
     f"On Blackwell it is {alike['blackwell']:.0e}: nothing to promote.\n\nA layer's products lie between the two "
     "pictures: activations behind a ReLU times weights have both signs, sums of squares one, and probabilities "
     "times values whatever the values have. The cell above takes any `draw`; give it your tensors.\n\n"
-    f"*Rests on: Hopper: {rests_on('hopper', 'e4m3')}; a chain of them, c not 0: our emulator and mmasim. "
-    f"Blackwell: {rests_on('blackwell', 'e4m3')}. Promotion as DeepGEMM and CUTLASS describe it; FP32 additions are "
+    f"*Rests on: Hopper: {evidence('hopper', 'e4m3')}; a chain of them, c not 0: our emulator and mmasim. "
+    f"Blackwell: {evidence('blackwell', 'e4m3')}. Promotion as DeepGEMM and CUTLASS describe it; FP32 additions are "
     "IEEE's.*"
 )
 
 # %% [markdown]
-# Cutting has a direction. Of a plain accumulator's rounding errors half are up and half are down; what is cut off is
-# always towards zero, so that errors of one sign add up:
+# Truncation is biased. The rounding errors of a plain accumulator have both signs. Truncation always rounds toward
+# zero, so the errors of positive sums are all negative, and add up:
 
 # %%
 z, w = (
@@ -305,8 +308,8 @@ for how in ("fp32", "blackwell", promoted, "hopper"):
 table(("sum", "too small", "mean relative error"), rows)
 
 # %% [markdown]
-# Does it reach what the kernel stores? BF16 has fewer bits than any of these accumulators. The share of results that
-# are not the exact sum's BF16:
+# Kernels often store their results in BF16, which has fewer bits than each of these accumulators. The share of results
+# that differ from the exact sum, rounded to BF16:
 
 # %%
 rows = []
@@ -321,11 +324,12 @@ for signs, draw in SIGNS.items():
 table(("K = 4096", *(f"`{how}`" for how in wrong)), rows)
 
 # %% [markdown]
-# A right FP8 kernel on Hopper and a reference that adds in FP32 store different numbers, then, in a good part of all
-# elements. No tolerance decides whether there is a bug as well; the kernel's own sum, as a description, does:
+# So many elements of a correct FP8 kernel on Hopper differ from a reference that adds in FP32. A tolerance cannot tell
+# whether the kernel also has a bug. The kernel's own sum as a description can:
 # `fs.hardware.compare(a, b, accumulate="blocked(hopper, 128, fp32)", against=ours)`.
 #
-# How often to promote? Every interval is a description, `blocked(hopper, n, fp32)`; 32 is after each instruction:
+# The interval between two [promotions](../docs/glossary.md#promotion) is a parameter of the description,
+# `blocked(hopper, n, fp32)`; n = 32 is a promotion after each instruction:
 
 # %%
 draw = SIGNS["one sign (uniform, 0 to 1)"]
@@ -339,42 +343,40 @@ ax = plot.error_curves(
 )  # fmt: skip
 
 # %% [markdown]
-# ## And what does silicon say?
+# ## Comparison with real GPUs
 #
-# All above is a model. Its word can be held against cards in three ways:
+# All results above come from models. There are three ways to compare the models with real GPUs:
 #
-# 1. **Published outputs** of eight GPUs, replayed here if you have them. In floatsim's tests
-#    (`tests/tensorcore/test_tensorcore_silicon.py`) its model reproduces the first thousand dot products of each of
-#    their 48 sets without a mismatch: of ordinary numbers, one instruction at a time
-#    ([card by card](../docs/hardware.md#what-has-been-verified-where),
-#    [what that leaves open](../docs/tensor-cores.md#what-has-been-checked-against-what)). Clone them and say where they
-#    are before you start the notebook:
+# 1. **Published outputs** of eight GPUs, replayed here if you have them. In floatsim's tests, the models reproduce the
+#    tested dot products of each of the 48 sets without a mismatch: ordinary numbers, one instruction at a time
+#    ([results per GPU](../docs/hardware.md), [limits of the test](../docs/tensor-cores.md)). To replay them, clone the
+#    repository and set the variable before you start the notebook:
 #
 #    ```sh
 #    git clone --depth 1 https://github.com/north-numerical-computing/MATLAB-tensor-core
 #    export FLOATSIM_SILICON=$PWD/MATLAB-tensor-core/model_validation
 #    ```
-# 2. **Recordings** of `floatsim capture`: set the same variable to their folder.
-# 3. **Your own card**: `floatsim probe` infers each instruction's model from what it answers, `floatsim compare` holds
-#    it against the emulator bit by bit (`docs/hardware.md`).
+# 2. **[Captures](../docs/glossary.md#capture)** made by `floatsim capture`: set the same variable to their folder.
+# 3. **Your own GPU**: `floatsim probe` infers the model of each instruction from its results, and `floatsim compare`
+#    compares the GPU with the emulator bit by bit ([Hardware](../docs/hardware.md)).
 
 # %%
 folder = os.environ.get("FLOATSIM_SILICON", "")
 if folder and Path(folder).exists():
     checked = list(fs.hardware.check_silicon(folder))
     shown = table(
-        ("card", "instruction", "dot products", "other bits than the emulator's"),
+        ("GPU", "instruction", "dot products", "results that differ from the emulator"),
         [(each.recording.card, str(each.recording.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
          for each in checked],
     )  # fmt: skip
 else:
     checked = []
     shown = Markdown(
-        "**No recorded silicon here.** The variable FLOATSIM_SILICON "
+        "**No outputs of real GPUs here.** The variable FLOATSIM_SILICON "
         + (f"names {folder}, which does not exist." if folder else "is not set.")
-        + " With it, this cell lists every recorded set: the card, the instruction, how many dot products, and how "
-        "many of them have other bits than the emulator's. The next cell draws one that a Hopper card has computed, "
-        "and shows that the sum of the generation before does not explain that card."
+        + " With it, this cell lists every set of outputs: the GPU, the instruction, the number of dot products, and "
+        "how many results differ from the emulator. The next cell draws a dot product of a Hopper GPU, and shows that "
+        "the model of the previous generation does not reproduce that GPU."
     )
 shown
 
@@ -386,18 +388,16 @@ if fp8:
     x, y = (fs.from_codes(side[0], found.unit.a) for side in (found.inputs.a, found.inputs.b))
     recorded = fs.tensorcore.trace(x, y, fs.from_codes(found.inputs.c[0], found.unit.output), accumulate=found.unit.how)
     recorded.plot()
-    print(f"{found.card} gave 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
+    print(f"{found.card} returned 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
 for each in on_hopper:
     if "FP16 x FP16 to FP32" in str(each.unit):
-        print(
-            f"{each.card} as if it were Ampere: {each.compare('ampere').mismatches} of {len(each.d)} dot products "
-            "have other bits"
-        )
+        mismatches = each.compare("ampere").mismatches
+        print(f"{each.card} compared with the model of Ampere: {mismatches} of {len(each.d)} dot products differ")
 if not on_hopper:
-    print("Nothing recorded by a Hopper card was found.")
+    print("No outputs of a Hopper GPU were found.")
 
 # %% [markdown]
-# What is known without them, for all that a unit multiplies:
+# The models of one architecture, for all operand formats:
 
 # %%
 fs.tensorcore.describe("hopper")
@@ -405,13 +405,12 @@ fs.tensorcore.describe("hopper")
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1.** A long sum of ones in FP8 on Hopper, 32 at a time: where does it stop? And if it is promoted every
-# 128?
+# **Exercise 1.** Where does a long sum of ones stop in FP8 on Hopper, 32 at a time? And with a promotion every 128?
 #
 # <details>
 # <summary>Solution</summary>
 #
-# Each one is cut to nothing once the accumulator's window no longer reaches down to it: 13 bits below the leading one.
+# Each one is truncated to zero when it is more than 13 bits below the leading bit of the accumulator.
 #
 # ```python
 # >>> ones = fs.array(np.ones(40_000), "e4m3")
@@ -421,14 +420,14 @@ fs.tensorcore.describe("hopper")
 #
 # </details>
 #
-# **Exercise 2.** [Notebook 4](04_orders.ipynb) tests kernels on integers, where no order can matter. How large may the
-# sums be for that test to be fair to an FP8 kernel on Hopper? Find integers on which `hopper`, `ada`, `blackwell`,
-# `cdna3` (in its own FP8) and the exact sum agree, K = 512, and others on which they do not.
+# **Exercise 2.** [Notebook 4](04_orders.ipynb) tests kernels on integers, whose sums do not depend on the order. How
+# large can the sums be in such a test of an FP8 kernel on Hopper? Find integers for which `hopper`, `ada`, `blackwell`,
+# `cdna3` (in its own FP8) and the exact sum agree with K = 512, and others for which they do not.
 #
 # <details>
 # <summary>Solution</summary>
 #
-# Every partial sum, and every term beside the largest, must fit into 14 bits: sums below 2 to the power 14.
+# Every partial sum must fit into 14 bits, so all sums must be below 2^14.
 #
 # ```python
 # >>> def agree(low, high):
@@ -447,13 +446,13 @@ fs.tensorcore.describe("hopper")
 #
 # </details>
 #
-# **Exercise 3.** Sums that are not monotonic: find a dot product on Volta whose result falls when c grows. (M. Fasi et
-# al., PeerJ Computer Science 7:e330, found that such sums exist.) Does yours do so on Hopper?
+# **Exercise 3.** Find a sum that is not monotonic: a dot product on Volta whose result decreases when c increases. (M.
+# Fasi et al., PeerJ Computer Science 7:e330, found such sums.) Is it also not monotonic on Hopper?
 #
 # <details>
 # <summary>Solution</summary>
 #
-# Four products of 2**-24 count beside a c just below 1, and are cut off beside 1:
+# Four products of 2^-24 are kept beside a c just below 1, and truncated beside 1:
 #
 # ```python
 # >>> quarter = fs.array(np.full(4, 2.0**-12), "fp16")
@@ -465,7 +464,7 @@ fs.tensorcore.describe("hopper")
 # hopper 2.0 4.0 does not fall
 # ```
 #
-# With products of 2**-26, each further below, Hopper does the same:
+# With smaller products of 2^-26, the sum on Hopper is not monotonic either:
 #
 # ```python
 # >>> smaller = fs.array(np.full(16, 2.0**-13), "fp16")

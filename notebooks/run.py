@@ -1,14 +1,15 @@
-"""Run the notebooks, and keep each pair one: `NN_name.py`, which is edited, and `NN_name.ipynb`, which is read.
+"""Run the notebooks, and keep each pair equal: `NN_name.py`, the source, and `NN_name.ipynb`, the executed notebook.
 
-    python notebooks/run.py                       run all, and compare what comes out with what is stored
-    python notebooks/run.py 01_bits               only this one
-    python notebooks/run.py --update              run those that are stale, and store what comes out
-    python notebooks/run.py --update 01_bits ...  run these, and store what comes out
+    python notebooks/run.py                       run all, and compare the outputs with the stored ones
+    python notebooks/run.py 01_bits               run only this one
+    python notebooks/run.py --update              run all stale notebooks, and store the outputs
+    python notebooks/run.py --update 01_bits ...  run these, and store the outputs
 
-nbmake runs copies in a folder elsewhere, so that a notebook that only works in its own folder fails. Text is compared,
-pictures are not: fonts and libraries draw differently. Of the cell tagged "picture", the picture is also kept as
-`docs/pictures/NN_name.png`. Solutions stand in `<details>` as examples with prompts; they are run after the last cell,
-and `--update` writes below each prompt what it printed. Needs `pip install -e ".[notebooks]"`.
+nbmake runs copies in a temporary folder, so a notebook that depends on its own folder fails. Text is compared. Pictures
+are not compared, because fonts and library versions change them; they are stored with 150 dots per inch. The picture of
+the cell tagged "picture" is also stored as `docs/pictures/NN_name.png`. Solutions are examples with prompts inside
+`<details>`. They run after the last cell, and `--update` writes the output of each below its prompt. Needs
+`pip install -e ".[notebooks]"`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import base64
 import doctest
+import io
 import json
 import os
 import re
@@ -28,20 +30,22 @@ from typing import Any
 
 import jupytext
 import nbformat
+from PIL import Image
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
 BLOCK = re.compile(r"(?<=^```python\n)>>> .*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-NO_WIDGET = "[Sliders. They appear here when the notebook is run where ipywidgets is installed.]"
+NO_WIDGET = "[Controls for {}: they appear here when the notebook runs with ipywidgets.]"
+DRAWING = "figure.dpi: 150\n"  # matplotlibrc of the stored pictures
 METADATA = {
     "jupytext": {"formats": "ipynb,py:percent"},
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"},
 }
 
-# Runs examples as doctest would, in the notebook's own names, and prints what each has printed.
+# Runs examples as doctest does, with the names of the notebook, and prints the output of each.
 EXAMPLES = """
 import contextlib as _contextlib, io as _io, json as _json, sys as _sys
 _printed, _hook = [], _sys.displayhook
@@ -58,7 +62,7 @@ print(_json.dumps(_printed))
 
 
 def sources() -> list[Path]:
-    """The notebooks' sources, in order."""
+    """The sources of the notebooks, in order."""
     return sorted(HERE.glob("[0-9][0-9]_*.py"))
 
 
@@ -66,7 +70,7 @@ def sources() -> list[Path]:
 
 
 def differences(source: Any, executed: Any) -> Iterator[str]:
-    """What is wrong with a pair, in words; nothing if `executed` is `source` after a run without errors."""
+    """The faults of a pair as text; none if `executed` is `source` after a run without errors."""
     mine, theirs = ([(c.cell_type, c.source, _marks(c)) for c in nb.cells] for nb in (source, executed))
     if mine != theirs:
         at = next(
@@ -85,12 +89,12 @@ def differences(source: Any, executed: Any) -> Iterator[str]:
 
 
 def _marks(cell: Any) -> tuple[Any, ...]:
-    """What of a cell's metadata belongs to its source."""
+    """The part of a cell's metadata that belongs to its source."""
     return tuple(cell.metadata.get("tags", ())), cell.metadata.get("jupyter", {}).get("source_hidden", False)
 
 
 def stale(path: Path) -> list[str]:
-    """Why the pair of this source is stale, or nothing."""
+    """The reasons why the pair of this source is stale; empty if it is not."""
     notebook = path.with_suffix(".ipynb")
     if not notebook.exists():
         return [f"{notebook.name} is missing"]
@@ -103,7 +107,7 @@ def stale(path: Path) -> list[str]:
 
 
 def picture_of(executed: Any) -> bytes | None:
-    """The picture that the cell tagged "picture" has drawn, as PNG."""
+    """The picture of the cell tagged "picture", as PNG."""
     for cell in executed.cells:
         if "picture" in cell.metadata.get("tags", ()):
             for output in cell.outputs:
@@ -122,7 +126,7 @@ def examples(cell: Any) -> list[doctest.Example]:
 
 
 def with_outputs(text: str, printed: Iterable[str]) -> str:
-    """The text, with what they have printed below its examples."""
+    """The text, with the printed outputs below its examples."""
     outputs = iter(printed)
 
     def written(block: re.Match[str]) -> str:
@@ -139,7 +143,8 @@ def with_outputs(text: str, printed: Iterable[str]) -> str:
 
 
 def stage(paths: Iterable[Path], folder: Path) -> None:
-    """Copies to be run, with the solutions as one last cell."""
+    """Write copies to run, with the solutions as one last cell, and the settings of their pictures."""
+    (folder / "matplotlibrc").write_text(DRAWING, encoding="utf-8")
     for path in paths:
         notebook = jupytext.read(path)
         notebook.metadata = nbformat.from_dict(METADATA)
@@ -149,8 +154,8 @@ def stage(paths: Iterable[Path], folder: Path) -> None:
 
 
 def execute(folder: Path, jobs: int) -> int:
-    """Runs the copies in that folder; pytest's exit code."""
-    unwanted = ("MPLBACKEND", "FLOATSIM_SILICON")  # what is stored is what those see who have no recordings
+    """Run the copies in the folder; pytest's exit code."""
+    unwanted = ("MPLBACKEND", "MATPLOTLIBRC", "FLOATSIM_SILICON")  # the stored outputs are those without captures
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     options = ["--nbmake", "--overwrite", "--nbmake-timeout=300", "--durations=0", "--durations-min=1"]
     command = [sys.executable, "-m", "pytest", "-n", str(jobs), "-p", "no:cacheprovider", *options, str(folder)]
@@ -158,7 +163,7 @@ def execute(folder: Path, jobs: int) -> int:
 
 
 def result(path: Path) -> tuple[Any, list[str]]:
-    """The notebook as it has been run, tidy; and what the solutions have printed."""
+    """The executed notebook without volatile parts, and the outputs of the solutions."""
     notebook = nbformat.read(path, as_version=4)
     printed: list[str] = json.loads(notebook.cells.pop().outputs[-1].text)
     notebook.metadata = nbformat.from_dict(METADATA)
@@ -166,26 +171,40 @@ def result(path: Path) -> tuple[Any, list[str]]:
         cell.id = f"cell-{number:02}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = whole(filter(None, map(without_widget, cell.outputs)))
+            cell.outputs = whole(kept for output in cell.outputs for kept in without_widget(output))
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):
+                    output.data["image/png"] = compressed(output.data["image/png"])
     return notebook, printed
 
 
-def without_widget(output: Any) -> Any:
-    """The output, if it is no widget; of sliders a line of text; of others, progress bars that is, nothing.
+def compressed(png: str) -> str:
+    """The picture, base64-encoded, with a palette of 256 colours: about a third of the size, and no visible change."""
+    picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    small = io.BytesIO()
+    picture.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return base64.b64encode(small.getvalue()).decode("ascii")
 
-    Bars come and go with the machine's speed. (In notebooks tqdm does not obey its TQDM_DISABLE.)
+
+def without_widget(output: Any) -> list[Any]:
+    """The outputs to store for an output: itself, or for a widget its static part and a note.
+
+    Other widgets are progress bars, and are left out: they depend on the machine's speed. (In notebooks, tqdm ignores
+    TQDM_DISABLE.)
     """
     data = output.get("data", {})
     if WIDGET not in data:
-        return output
-    if not data.get("text/plain", "").startswith("interactive("):
-        return None
-    output.data = {"text/plain": NO_WIDGET}
-    return output
+        return [output]
+    controls = output.metadata.pop("floatsim", {}).get("controls")
+    if controls is None:
+        return []
+    del data[WIDGET]
+    note = nbformat.v4.new_output("display_data", {"text/plain": NO_WIDGET.format(", ".join(controls))})
+    return [output, note]
 
 
 def whole(outputs: Iterable[Any]) -> list[Any]:
-    """The outputs, with what was printed in one piece: where the kernel cuts it is chance."""
+    """The outputs, with consecutive printed texts joined: the kernel splits them at random places."""
     found: list[Any] = []
     for output in outputs:
         if found and "text" in output and output.get("name") == found[-1].get("name"):
@@ -196,7 +215,7 @@ def whole(outputs: Iterable[Any]) -> list[Any]:
 
 
 def texts(notebook: Any) -> list[list[str]]:
-    """Cell by cell, the words that have been printed or shown."""
+    """The printed or shown text of each cell."""
     found = []
     for cell in notebook.cells:
         words = []
@@ -209,7 +228,7 @@ def texts(notebook: Any) -> list[list[str]]:
 
 
 def update(path: Path, notebook: Any, printed: list[str]) -> None:
-    """Stores what came out: the executed notebook, its picture, and the solutions' outputs in both files."""
+    """Store the executed notebook, its picture, and the solutions' outputs in both files."""
     source = path.read_text(encoding="utf-8")
     for cell in notebook.cells:
         if count := len(examples(cell)):
@@ -228,9 +247,9 @@ def _commented(text: str) -> str:
 
 
 def compare(path: Path, notebook: Any, printed: list[str]) -> list[str]:
-    """Where the run and what is stored differ, in words."""
+    """The differences between the run and the stored outputs, as text."""
     wanted = [example.want for cell in notebook.cells for example in examples(cell)]
-    found = [f"solution: {want!r} is written, but {got!r} is printed"
+    found = [f"solution: stored {want!r}, now {got!r}"
              for want, got in zip(wanted, printed, strict=True) if want != got]  # fmt: skip
     stored = path.with_suffix(".ipynb")
     if not stored.exists():
@@ -240,19 +259,21 @@ def compare(path: Path, notebook: Any, printed: list[str]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run the notebooks; compare with what is stored, or store it.")
-    parser.add_argument("names", nargs="*", help="such as 01_bits; default: all, or with --update those that are stale")
-    parser.add_argument("--update", action="store_true", help="store what comes out")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
+    parser = argparse.ArgumentParser(
+        description="Run the notebooks; compare the outputs with the stored ones, or store them."
+    )
+    parser.add_argument("names", nargs="*", help="such as 01_bits; default: all, or with --update all stale ones")
+    parser.add_argument("--update", action="store_true", help="store the outputs")
+    parser.add_argument("--jobs", type=int, default=2, help="number of notebooks that run at a time (default: 2)")
     options = parser.parse_args()
     known = {path.stem: path for path in sources()}
     if unknown := [name for name in options.names if name not in known]:
-        parser.error(f"no notebook is called {', '.join(unknown)}; there are {', '.join(known)}")
+        parser.error(f"no notebook is called {', '.join(unknown)}; known are {', '.join(known)}")
     paths = [known[name] for name in options.names or known]
     if options.update and not options.names:
         paths = [path for path in paths if stale(path)]
         if not paths:
-            print("No notebook is stale. Name one to run it all the same.")
+            print("No notebook is stale. Name one to run it anyway.")
             return 0
     complaints = []
     with tempfile.TemporaryDirectory() as name:
@@ -268,7 +289,7 @@ def main() -> int:
                 complaints += [f"{path.name}: {words}" for words in compare(path, *ran)]
             complaints += [f"{path.name}: {words}" for words in stale(path)]
     if complaints:
-        print(*complaints, "`make notebooks-update` stores what comes out.", sep="\n")
+        print(*complaints, "`make notebooks-update` stores the outputs.", sep="\n")
     return bool(complaints)
 
 

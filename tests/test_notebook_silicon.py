@@ -1,4 +1,4 @@
-"""Notebook 5 where recordings are at hand, which its stored run has not."""
+"""Notebook 5 with captures, which its stored run does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from notebooks import run  # noqa: E402
 
 
 def shown(monkeypatch, folder):
-    """What the cells about silicon leave behind: the table as Markdown, and the names of the notebook."""
+    """The results of the cells about real GPUs: the table as Markdown, and the names of the notebook."""
     monkeypatch.setenv("FLOATSIM_SILICON", str(folder))
     (path,) = (path for path in run.sources() if path.stem == "05_tensor_cores")
     cells = [cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code"]
@@ -35,9 +35,9 @@ def test_recordings_are_replayed_and_drawn(monkeypatch, tmp_path, capsys):
     assert len(rows) == 2
     assert all(row.endswith("| 200 | 0 |") for row in rows)
     said = capsys.readouterr().out
-    got, emulated = re.search(r" gave (0x\w{8}), the emulator (0x\w{8})", said).groups()
+    got, emulated = re.search(r" returned (0x\w{8}), the emulator (0x\w{8})", said).groups()
     assert got == emulated == f"0x{names['recorded'].code:08X}"
-    assert int(re.search(r"as if it were Ampere: (\d+) of 200", said)[1]) > 0
+    assert int(re.search(r"compared with the model of Ampere: (\d+) of 200", said)[1]) > 0
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_recordings_are_replayed_and_drawn(monkeypatch, tmp_path, capsys):
 def test_without_recordings_it_says_what_is_missing(monkeypatch, tmp_path, capsys, folder, words):
     pytest.importorskip("IPython")
     text, _ = shown(monkeypatch, tmp_path / folder if folder else "")
-    assert re.search(f"No recorded silicon here.*{words}", text)
-    assert "Nothing recorded by a Hopper card was found." in capsys.readouterr().out
+    assert re.search(f"No outputs of real GPUs here.*{words}", text)
+    assert "No outputs of a Hopper GPU were found." in capsys.readouterr().out

@@ -1,13 +1,18 @@
-"""The notebooks as they are stored: pairs that are one, executed, self-contained. `make notebooks` runs them."""
+"""The stored notebooks: pairs are equal, executed and self-contained. `make notebooks` runs them."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
+import struct
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 jupytext = pytest.importorskip("jupytext")
 
@@ -35,7 +40,7 @@ def test_there_are_notebooks():
 
 @each
 def test_pair_is_not_stale(path):
-    assert not run.stale(path), "`make notebooks-update` runs what is stale and stores what comes out"
+    assert not run.stale(path), "`make notebooks-update` runs stale notebooks and stores their outputs"
 
 
 @each
@@ -63,6 +68,31 @@ def test_opens_with_its_question_and_ends_with_three_exercises(path):
 @each
 def test_has_a_picture_for_a_slide(path):
     assert run.picture_of(stored(path)) is not None
+
+
+def png_size(data):
+    """(width, height) in pixels."""
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+@each
+def test_pictures_are_sharp(path):
+    """Each picture has at least 600 pixels across, and each call of `explore` leaves one, or a text."""
+    outputs = [(cell, output) for cell in stored(path).cells for output in cell.get("outputs", ())]
+    pictures = [base64.b64decode(o.data["image/png"]) for _, o in outputs if "image/png" in o.get("data", {})]
+    assert pictures
+    assert min(png_size(data)[0] for data in pictures) >= 600
+    for cell in stored(path).cells:
+        if "plot.explore(" in cell.source and cell.cell_type == "code":
+            static, note = cell.outputs
+            assert "image/png" in static.data or static.data["text/plain"].count("\n") > 5
+            assert note.data["text/plain"].startswith("[Controls for ")
+
+
+def test_copies_are_drawn_with_150_dots_per_inch(tmp_path):
+    run.stage([], tmp_path)
+    assert (tmp_path / "matplotlibrc").read_text() == "figure.dpi: 150\n"
 
 
 @each
@@ -182,8 +212,12 @@ def test_examples_print_what_doctest_would_show(capsys):
     assert json.loads(capsys.readouterr().out) == ["", "3\n", "a\n"]
 
 
-def test_sliders_leave_a_line_of_text_and_progress_bars_nothing(tmp_path):
-    view = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "x"}, "text/plain": "interactive(...)"})
+def test_controls_leave_their_static_part_and_progress_bars_nothing(tmp_path):
+    view = nbformat.v4.new_output(
+        "display_data",
+        {run.WIDGET: {"model_id": "x"}, "text/plain": "a picture of fp16"},
+        metadata={"floatsim": {"controls": ["fmt", "k"]}},
+    )
     bar = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "y"}, "text/plain": "HBox(children=(...))"})
     last = nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("stream", text="[]")])
     cells = [
@@ -192,8 +226,21 @@ def test_sliders_leave_a_line_of_text_and_progress_bars_nothing(tmp_path):
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
     notebook, printed = run.result(tmp_path / "x.ipynb")
-    assert (run.texts(notebook), printed) == ([[run.NO_WIDGET]], [])
+    note = "[Controls for fmt, k: they appear here when the notebook runs with ipywidgets.]"
+    assert (run.texts(notebook), printed) == ([["a picture of fp16", note]], [])
+    assert all(output.metadata == {} and run.WIDGET not in output.data for output in notebook.cells[0].outputs)
     assert notebook.cells[0].metadata == {}
+
+
+def test_pictures_are_compressed_and_look_the_same():
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[:, :20] = 200, 30, 90
+    pixels[10:20] += 40
+    stored = io.BytesIO()
+    Image.fromarray(pixels).save(stored, "PNG", compress_level=0)
+    small = base64.b64decode(run.compressed(base64.b64encode(stored.getvalue()).decode()))
+    assert len(small) < len(stored.getvalue()) / 10
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(small)).convert("RGB")), pixels)
 
 
 def test_printed_text_is_one_piece():

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from floatsim import reference
 from floatsim.arrays.conversion import exact_number, float_codes, read
 from floatsim.arrays.options import How, resolve
-from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 from floatsim.formats.rounding import INEXACT, INVALID, OVERFLOW, UNDERFLOW, Rounding
 
 __all__ = ["Explanation", "explain_rounding"]
@@ -55,7 +55,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{step}</li>" for step in self.steps)
-        return f"<div><b>{self.given}</b> to <b>{self.format.name}</b><ol>{items}</ol></div>"
+        return f"<div><b>{self.given}</b> to {html_name(self.format)}<ol>{items}</ol></div>"
 
 
 def _given(x: Any) -> tuple[reference.Number, str]:

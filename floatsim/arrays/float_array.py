@@ -20,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
-from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 
 __all__ = ["FloatArray", "from_codes", "implements", "load", "save", "wrap"]
 
@@ -266,7 +266,7 @@ class FloatArray(NDArrayOperatorsMixin):
     def _repr_html_(self) -> str:
         shape = " x ".join(map(str, self.shape)) or "scalar"
         body = np.array2string(self.values, separator=", ", formatter=self._formatter())
-        return f"<div><b>{self._format.name}</b> {shape}<pre>{body}</pre></div>"
+        return f"<div>{html_name(self._format)} {shape}<pre>{body}</pre></div>"
 
 
 # -- functions that only move elements ---------------------------------------------------------------------------

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "BF16", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ",
-    "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "Specials", "as_format",
-    "named_formats",
+    "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
+    "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "Specials", "as_format",
+    "html_name", "named_formats",
 ]  # fmt: skip
 
 
@@ -288,6 +288,16 @@ class FloatFormat:
             if n
         )
 
+    @property
+    def colour(self) -> str:
+        """The colour of the format in pictures and in HTML, as "#rrggbb".
+
+        >>> import floatsim as fs
+        >>> fs.FP16.colour
+        '#0072b2'
+        """
+        return _COLOURS.get(self, CUSTOM_COLOUR)
+
     def _facts(self) -> list[tuple[str, str]]:
         has = [
             "infinities" if self.has_infinity else "no infinity",
@@ -314,11 +324,22 @@ class FloatFormat:
         return self.name
 
     def _repr_html_(self) -> str:
-        tint = {"s": "#d55e00", "e": "#0072b2", "t": "#009e73"}
-        cell = "display:inline-block;width:.7em;height:1.1em;margin:1px;background:"
+        tint = {"s": "currentColor", "e": self.colour, "t": f"{self.colour}59"}  # 0x59 / 0xff = 35 % opaque
+        cell = "display:inline-block;width:.7em;height:1.1em;margin:1px;outline:1px solid #8888;background:"
         strip = "".join(f'<span title="{b}" style="{cell}{tint[b]}"></span>' for b in self.layout.replace(" ", ""))
         rows = "".join(f"<tr><th>{what}</th><td>{text}</td></tr>" for what, text in self._facts())
-        return f"<div><b>{self.name}</b><br>{strip}<table>{rows}</table></div>"
+        return f"<div>{html_name(self)}<br>{strip}<table>{rows}</table></div>"
+
+
+def html_name(fmt: FloatFormat) -> str:
+    """The name of a format as HTML, with a bar in its colour. The text keeps the page's own colour.
+
+    >>> html_name(FP16)
+    '<b style="border-left:.4em solid #0072b2;padding-left:.3em">FP16</b>'
+    """
+    from html import escape
+
+    return f'<b style="border-left:.4em solid {fmt.colour};padding-left:.3em">{escape(fmt.name)}</b>'
 
 
 FormatLike: TypeAlias = Any
@@ -347,6 +368,17 @@ _DTYPE_NAMES: dict[FloatFormat, str] = {
     E4M3B11FNUZ: "float8_e4m3b11fnuz", E4M3IEEE: "float8_e4m3", E3M4: "float8_e3m4",
     E3M2: "float6_e3m2fn", E2M3: "float6_e2m3fn", E2M1: "float4_e2m1fn", E8M0: "float8_e8m0fnu",
 }  # fmt: skip
+
+_COLOURS: dict[FloatFormat, str] = {
+    # Okabe and Ito's colour-blind-safe palette for the common formats; related formats have shades of the same hue.
+    FP64: "#000000", FP32: "#5f6b75", TF32: "#56b4e9", FP16: "#0072b2", BF16: "#009e73",
+    E4M3: "#d55e00", E4M3FNUZ: "#b34f00", E4M3IEEE: "#8f3f00", E4M3B11FNUZ: "#ee9a55", E3M4: "#6b2f00",
+    E5M2: "#cc79a7", E5M2FNUZ: "#a3507f",
+    E3M2: "#e69f00", E2M3: "#b87f00", E2M1: "#8a7a00", E8M0: "#999999",
+}  # fmt: skip
+
+CUSTOM_COLOUR = "#7d6bb3"
+"""The colour of every format that is not one of the named ones."""
 
 _OTHER_NAMES: dict[FloatFormat, tuple[str, ...]] = {
     FP64: ("binary64", "double", "f64"),

@@ -1,35 +1,44 @@
-"""Pictures of formats and of what rounding does. Each function draws into `ax` (or a new figure) and returns the Axes.
+"""Pictures of formats, of rounding and of sums. Each function draws into `ax` (or a new figure) and returns the Axes.
 
-One colour per format everywhere, from the one table in `style`; matplotlib is imported when something is drawn.
+A format has the same colour in every picture (`FloatFormat.colour`). Text, lines and lost values follow the background,
+light or dark. matplotlib is imported when a picture is drawn.
 """
 
+import functools
+import warnings
+from typing import Any
+
 from floatsim.plot.bits import anatomy, bit_strip, code_grid
+from floatsim.plot.equality import equal_shares, equality_matrix
+from floatsim.plot.error_curve import error_curves
+from floatsim.plot.first_event import first_map
 from floatsim.plot.heatmaps import heatmap
 from floatsim.plot.interactive import explore
 from floatsim.plot.lines import number_line, spacing, worst_error
-from floatsim.plot.ranges import Fate, exponent_histogram, fates, format_ranges, scale_sweep
+from floatsim.plot.losses import conversion_losses, scale_sweep
+from floatsim.plot.ranges import exponent_histogram, format_ranges
 from floatsim.plot.roundings import rounding_errors, staircase
+from floatsim.plot.running_sum import running_sums
 from floatsim.plot.slides import survey_figure
-from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, FIVE, LOST_COLOUR, colour
-from floatsim.plot.sums import equal_shares, equality_matrix, error_curves, first_map, order_map, running_sums
+from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, DEFAULT_FORMATS, LOST_COLOUR, colour
+from floatsim.plot.summation_order import order_map
 from floatsim.plot.units import side_by_side, width_map
 
 __all__ = [
     "COLOURS",
     "CUSTOM_COLOUR",
-    "FIVE",
+    "DEFAULT_FORMATS",
     "LOST_COLOUR",
-    "Fate",
     "anatomy",
     "bit_strip",
     "code_grid",
     "colour",
+    "conversion_losses",
     "equal_shares",
     "equality_matrix",
     "error_curves",
     "explore",
     "exponent_histogram",
-    "fates",
     "first_map",
     "format_ranges",
     "heatmap",
@@ -45,3 +54,19 @@ __all__ = [
     "width_map",
     "worst_error",
 ]
+
+_DEPRECATED = {"FIVE": "plot.DEFAULT_FORMATS", "Fate": "fs.ConversionLosses", "fates": "fs.conversion_losses"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DEPRECATED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"plot.{name} is deprecated; use {_DEPRECATED[name]}", DeprecationWarning, stacklevel=2)
+    if name == "FIVE":
+        from floatsim.formats import as_format
+
+        return tuple(map(as_format, DEFAULT_FORMATS))
+    from floatsim.analysis.losses import ConversionLosses
+    from floatsim.analysis.losses import conversion_losses as losses_of
+
+    return ConversionLosses if name == "Fate" else functools.partial(losses_of, rounding="ties_to_even", ftz=False)

@@ -1,4 +1,4 @@
-"""Bits and what they say: of one number, and of every code of a small format."""
+"""Bits and their meaning: of one number, and of every code of a small format."""
 
 from __future__ import annotations
 
@@ -8,38 +8,31 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.plot.style import (
-    FIVE,
-    INK,
-    LOST_COLOUR,
-    cell,
-    colour,
-    is_dark,
-    name_rows,
-    new_axes,
-    paler,
-    several,
-)
+from floatsim.plot.style import DEFAULT_FORMATS, Palette, cell, name_rows, new_axes, palette, several
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["anatomy", "bit_strip", "code_grid"]
 
-_ROOM = 7  # letters in a cell of `code_grid`, at the larger of its two sizes; one more, a sign, at the smaller
+_MOST_LETTERS = 7  # in a cell of `code_grid`, at the larger of its two sizes; at the smaller, a sign too
 
 
-def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, ax: Axes | None = None) -> Axes:
-    """The bits of one number in several formats: sign (black), exponent, trailing significand (pale), and the value.
+def bit_strip(
+    value: Any, formats: Iterable[FormatLike] | FormatLike = DEFAULT_FORMATS, *, ax: Axes | None = None
+) -> Axes:
+    """Draw the bits of one number in several formats: sign (black), exponent, trailing significand (pale), and value.
+
+    On a dark background, the sign is white.
 
     Parameters
     ----------
     value : number or str
-        What to round (ties to even); a text such as "0.1" is rounded once, from its exact value.
+        The number to round (ties to even). A str such as "0.1" is rounded once, from its exact value.
     formats : format or iterable of format
-        Top to bottom.
+        The rows, top to bottom.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw into. Default: a new figure.
 
     Returns
     -------
@@ -62,12 +55,13 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, 
     rows = several(formats)
     width = max(fmt.bits for fmt in rows)
     ax = new_axes(ax, figsize=(0.3 * width + 3, 0.5 * len(rows) + 0.8))
+    colours = palette(ax)
     for row, fmt in enumerate(rows):
         code = int(encode(value, fmt))
-        _draw_bits(ax, fmt, code, row)
+        _draw_bits(ax, fmt, code, row, colours)
         shown = float(decode(code, fmt))
         ax.annotate(f"{shown:.{max(2, 3 + fmt.precision * 3 // 10)}g}", (fmt.bits, row + 0.5), (5, 0),
-                    textcoords="offset points", va="center")  # fmt: skip
+                    textcoords="offset points", va="center", color=colours.ink)  # fmt: skip
     ax.set(xlim=(0, width * 1.12), ylim=(len(rows), 0), xticks=[])
     name_rows(ax, rows, [row + 0.5 for row in range(len(rows))])
     ax.spines[:].set_visible(False)
@@ -75,30 +69,31 @@ def bit_strip(value: Any, formats: Iterable[FormatLike] | FormatLike = FIVE, *, 
     return ax
 
 
-def _draw_bits(ax: Axes, fmt: FloatFormat, code: int, row: float) -> None:
-    """A cell for each bit, from x = 0: the sign black, the exponent in the format's colour, the rest paler."""
+def _draw_bits(ax: Axes, fmt: FloatFormat, code: int, row: float, colours: Palette) -> None:
+    """Draw a cell for each bit, from x = 0: the sign in ink, the exponent in the format's colour, the rest paler."""
+    strong = colours.format(fmt)
+    tints = {"s": colours.ink, "e": strong, "t": colours.paler(strong)}
     letters = fmt.layout.replace(" ", "")
     for place, (letter, bit) in enumerate(zip(letters, f"{code:0{fmt.bits}b}", strict=True)):
-        tint = {"s": INK, "e": colour(fmt), "t": paler(colour(fmt))}[letter]
-        ax.add_patch(cell(place, row, tint))
+        ax.add_patch(cell(place, row, tints[letter], colours.background))
         ax.text(place + 0.5, row + 0.5, bit, ha="center", va="center", family="monospace",
-                color="white" if is_dark(tint) else INK)  # fmt: skip
+                color=colours.on(tints[letter]))  # fmt: skip
 
 
-# -- one number, taken apart ---------------------------------------------------------------------------------------
+# -- the fields of one number ----------------------------------------------------------------------------------------
 
 
 def anatomy(value: Any, fmt: FormatLike = "fp16", *, ax: Axes | None = None) -> Axes:
-    """One number taken apart: what each bit counts for, what the three fields say, and what they make together.
+    """Draw the fields of one number: the weight of each bit, the values of the three fields, and their product.
 
     Parameters
     ----------
     value : number or str
-        What to round to `fmt` (ties to even) and take apart.
+        The number to round to `fmt` (ties to even).
     fmt : format
-        A format of at most 32 bits, so that its bits have room.
+        A format of at most 32 bits.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw into. Default: a new figure.
 
     Returns
     -------
@@ -121,48 +116,52 @@ def anatomy(value: Any, fmt: FormatLike = "fp16", *, ax: Axes | None = None) -> 
     fmt = as_format(fmt)
     if fmt.bits > 32:
         raise ValueError(
-            f"fmt must have at most 32 bits to be drawn one by one, such as 'fp16'; {fmt.name} has {fmt.bits}"
+            f"fmt must have at most 32 bits to draw each of them, such as 'fp16'; {fmt.name} has {fmt.bits}"
         )
     code = int(encode(value, fmt))
     number = float(decode(code, fmt))
     ax = new_axes(ax, figsize=(max(6.0, min(0.62 * fmt.bits, 15.0)), 2.6))
-    _draw_bits(ax, fmt, code, 0)
+    colours = palette(ax)
+    _draw_bits(ax, fmt, code, 0, colours)
     signs, exponents, trailing = int(fmt.signed), fmt.exponent_bits, fmt.trailing_bits
     field = code >> trailing & ((1 << exponents) - 1)
     fields = _fields_in_words(fmt, number, field, code & ((1 << trailing) - 1))
-    small = "small" if fmt.bits <= 16 else "x-small"
-    for place in range(exponents):
-        _above(ax, signs + place, f"{1 << exponents - 1 - place}", small)
-    for place in range(trailing):
-        _above(
-            ax,
-            signs + exponents + place,
-            rf"$\frac{{1}}{{{2 << place}}}$" if place < 10 else "…"[: place == 10],
-            "large",
-        )
+    weights = [f"{1 << place}" for place in reversed(range(exponents))]
+    weights += [f"1/{2 << place}" for place in range(trailing)]
+    _write_weights(ax, signs, weights, colours.ink)
     ends = [0, signs, signs + exponents, fmt.bits]
     for (left, right), words in zip(itertools.pairwise(ends), fields, strict=True):
         if left < right:
-            ax.plot([left + 0.08, left + 0.08, right - 0.08, right - 0.08], [1.1, 1.22, 1.22, 1.1], color=INK, lw=1)
-            ax.text((left + right) / 2, 1.32, words, ha="center", va="top", color=INK, linespacing=1.4)
+            ax.plot(
+                [left + 0.08, left + 0.08, right - 0.08, right - 0.08], [1.1, 1.22, 1.22, 1.1], color=colours.ink, lw=1
+            )
+            ax.text((left + right) / 2, 1.32, words, ha="center", va="top", color=colours.ink, linespacing=1.4)
     ax.set(xlim=(-0.4, fmt.bits), ylim=(2.45, -0.55), xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     ax.set_title(f"{fmt.name}: {_equation(fmt, number, field)}", fontsize="x-large")
     return ax
 
 
-def _above(ax: Axes, place: float, words: str, size: str | None) -> None:
-    ax.text(place + 0.5, -0.12, words, ha="center", va="bottom", fontsize=size, color=INK)
+def _write_weights(ax: Axes, first: int, weights: Sequence[str], ink: str) -> None:
+    """Write the weight of each bit above its cell, as far as there is room; "…" stands for the rest."""
+    from matplotlib import rcParams
+
+    cell_points = 72 * ax.get_window_extent().width / ax.figure.dpi / (first + len(weights) + 0.4)
+    size = 0.8 * rcParams["font.size"]
+    fits = [0.62 * size * len(weight) < 0.96 * cell_points for weight in weights]  # 0.62: the width of a digit
+    written = weights if all(fits) else [*weights[: fits.index(False)], "…"]
+    for place, weight in enumerate(written, first):
+        ax.text(place + 0.5, -0.12, weight, ha="center", va="bottom", fontsize=size, color=ink)
 
 
 def _exponent_and_significand(fmt: FloatFormat, number: float, field: int) -> tuple[int, float]:
-    """As the fields have them: below the smallest normal number the exponent stays, and the significand is below 1."""
+    """The values of the two fields. Subnormals have the smallest normal number's exponent and a significand below 1."""
     exponent = max(field, 1 if fmt.has_subnormals else 0) - fmt.bias
     return exponent, math.ldexp(abs(number), -exponent)
 
 
 def _fields_in_words(fmt: FloatFormat, number: float, field: int, trailing: int) -> tuple[str, str, str]:
-    """What the sign, the exponent and the trailing significand say."""
+    """The values of sign, exponent and significand as text."""
     sign = "sign\n" + ("−" if number < 0 or str(number)[0] == "-" else "+")
     binary = f"exponent\n{field:0{fmt.exponent_bits}b} = {field}"
     if not math.isfinite(number):
@@ -190,20 +189,20 @@ def _equation(fmt: FloatFormat, number: float, field: int) -> str:
 
 
 def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Every code of a small format: the first four bits choose the row of 16, or fewer, the last four the column.
+    """Draw every code of a small format. The first four bits choose the row, the last four the column.
 
-    Numbers that share an exponent share a tint, and the next exponent has the other one of two. Hatched: subnormal.
-    White: zero. Black: infinities and NaN. Numbers are exact; where those of one exponent have more digits than room,
-    all of them are rounded to three, those that changed are in italics, and a line below the grid says so.
+    Numbers with the same exponent have the same tint, and two tints alternate. Hatched: subnormal. Framed: zero. Black
+    (white on a dark background): infinities and NaN. Numbers are exact where they fit. Otherwise all numbers of that
+    exponent are rounded to three digits, and inexact ones are in italics, with a note below the grid.
 
     Parameters
     ----------
     fmt : format
-        One of at most 8 bits.
+        A format of at most 8 bits.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw into. Default: a new figure.
     title : str, optional
-        Above the picture. Default: the name, and how many codes are what.
+        Title of the picture. Default: the name of the format, and the number of codes of each kind.
 
     Returns
     -------
@@ -234,6 +233,8 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     columns = min(16, codes.size)
     rows = codes.size // columns
     ax = new_axes(ax, figsize=(0.62 * columns + 0.8, 0.36 * rows + 1.1))
+    colours = palette(ax)
+    strong = colours.format(fmt)
     kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
     words = [each for stripe in values.reshape(-1, 1 << fmt.trailing_bits) for each in _in_cells(stripe.tolist())]
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
@@ -243,20 +244,21 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
         if kind := "subnormal" if subnormal else lost:
             kinds[kind] += 1
         if lost or value == 0:
-            tint: Any = LOST_COLOUR if lost else "white"
+            tint = colours.lost if lost else colours.background
         else:
-            tint = paler(colour(fmt)) if subnormal else _tint(fmt, code >> fmt.trailing_bits & 1)
-        ax.add_patch(cell(column, row, tint))
+            odd = code >> fmt.trailing_bits & 1
+            tint = colours.paler(strong, 0.35 if subnormal else 0.75 if odd else 0.5)
+        ax.add_patch(cell(column, row, tint, colours.background))
         if subnormal:
             ax.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor="none", hatch="////",
-                                   edgecolor="white", linewidth=0))  # fmt: skip
+                                   edgecolor=colours.background, linewidth=0))  # fmt: skip
         if value == 0:
             ax.add_patch(
-                Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, facecolor="none", edgecolor=INK, linewidth=0.8)
+                Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, facecolor="none", edgecolor=colours.ink, linewidth=0.8)
             )
         text, exact, size = words[code]
         ax.text(column + 0.5, row + 0.52, text, ha="center", va="center", style="normal" if exact else "italic",
-                fontsize=size, color="white" if is_dark(tint) else INK)  # fmt: skip
+                fontsize=size, color=colours.on(tint))  # fmt: skip
     ax.set(xlim=(0, columns), ylim=(rows, 0))
     ax.set_xticks(np.arange(columns) + 0.5, [f"{i:X}" for i in range(columns)])
     ax.set_yticks(np.arange(rows) + 0.5, [f"{i:X}" for i in range(rows)])
@@ -272,24 +274,17 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     return ax
 
 
-def _tint(fmt: FloatFormat, odd: int) -> Any:
-    from matplotlib.colors import to_rgb
-
-    strength = 0.75 if odd else 0.5
-    return tuple(1 - strength * (1 - part) for part in to_rgb(colour(fmt)))
-
-
 def _in_cells(stripe: Sequence[float]) -> list[tuple[str, bool, str]]:
-    """Of numbers that share an exponent: what is written, whether that is exact, and the size of all.
+    """The text of each number of one exponent, whether it is exact, and the font size of all.
 
     >>> _in_cells([1.125, -math.inf]), _in_cells([2.0**-9, 2.0**-16])
     ([('1.125', True, 'small'), ('−∞', True, 'small')], [('.00195', False, 'small'), ('1.53e-5', False, 'small')])
     """
     texts = [_all_digits(abs(x)) for x in stripe]
-    if max(map(len, texts)) > _ROOM:
+    if max(map(len, texts)) > _MOST_LETTERS:
         texts = [_three_digits(abs(x)) if math.isfinite(x) else text for x, text in zip(stripe, texts, strict=True)]
     signed = ["−" * (str(x)[0] == "-") + text for x, text in zip(stripe, texts, strict=True)]
-    size = "small" if max(map(len, signed)) <= _ROOM else "x-small"
+    size = "small" if max(map(len, signed)) <= _MOST_LETTERS else "x-small"
     return [
         (text, not math.isfinite(x) or float(text.replace("−", "-")) == x, size)
         for text, x in zip(signed, stripe, strict=True)

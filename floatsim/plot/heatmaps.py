@@ -1,4 +1,4 @@
-"""Errors as colours."""
+"""Heat maps of errors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from floatsim.plot.style import (
-    INK,
-    LOST_COLOUR,
-    PALE,
-    cell,
-    colour_of_name,
-    is_dark,
-    new_axes,
-    titled,
-)
+from floatsim.plot.style import LOST_COLOUR, cell, new_axes, palette, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,26 +35,26 @@ def heatmap(
     limits: tuple[float, float] | None = None,
     colorbar: bool = True,
 ) -> Axes:
-    """Errors as colours, on a logarithmic scale: light is good, dark is bad.
+    """Draw a table of errors as colours, on a logarithmic scale: light is small, dark is large.
 
     Parameters
     ----------
     table : mapping of row to mapping of column to number
-        Errors, 0 or more. None or a missing column: not computed, drawn empty. NaN: nothing to measure.
+        Errors, 0 or more. None, a missing column, or NaN: no error is known; the cell is pale.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw into. Default: a new figure.
     title : str, optional
-        Above the picture.
+        Title of the picture.
     label : str
-        Of the colour bar.
+        Label of the colour bar.
     notes : mapping of (row, column) to str, optional
-        Cells in which results were lost, and how many: the note stands on black, under the number.
+        Notes for cells with lost results, such as their share. A note is drawn on black, under the number.
     texts : mapping of (row, column) to str, optional
-        What a cell says instead of its number.
+        Text to draw in a cell instead of its number.
     limits : (float, float), optional
         Errors at the ends of the colours. Default: the powers of ten around the table's.
     colorbar : bool
-        Whether to draw one.
+        Whether to draw a colour bar.
 
     Returns
     -------
@@ -99,29 +90,29 @@ def heatmap(
         first = math.floor(math.log10(low))
         limits = 10.0**first, 10.0 ** max(math.ceil(math.log10(high)), first + 1)
     ax = new_axes(ax, figsize=(1.2 * len(columns) + 2, 0.6 * len(rows) + 1))
-    norm, palette = LogNorm(*limits, clip=True), colormaps["YlOrRd"]
-    mesh = ax.pcolormesh(np.ma.masked_invalid(np.maximum(numbers, limits[0])), norm=norm, cmap=palette,
-                         edgecolors="white", linewidth=2)  # fmt: skip
+    colours = palette(ax)
+    norm, scale = LogNorm(*limits, clip=True), colormaps["YlOrRd"]
+    mesh = ax.pcolormesh(np.ma.masked_invalid(np.maximum(numbers, limits[0])), norm=norm, cmap=scale,
+                         edgecolors=colours.background, linewidth=2)  # fmt: skip
     for (i, j), value in np.ndenumerate(numbers):
         note = (notes or {}).get((rows[i], columns[j]))
-        tint = palette(norm(max(value, limits[0]))) if math.isfinite(value) else PALE
+        tint = scale(norm(max(value, limits[0]))) if math.isfinite(value) else colours.pale
         tint = LOST_COLOUR if math.isinf(value) else tint
         text = "-" if math.isnan(value) else "∞" if math.isinf(value) else power(value)
         text = (texts or {}).get((rows[i], columns[j]), text)
-        if note is not None and not math.isfinite(value):  # nothing else to say
+        if note is not None and not math.isfinite(value):  # no number beside the note
             tint, text, note = LOST_COLOUR, note, None
-        ax.add_patch(cell(j, i, tint))
+        ax.add_patch(cell(j, i, tint, colours.background))
         height = 1.0
         if note is not None:
             height = 0.56
             ax.add_patch(Rectangle((j + 0.015, i + height), 0.97, 0.96 - height, facecolor=LOST_COLOUR, linewidth=0))
             ax.text(j + 0.5, i + 0.76, note, ha="center", va="center", fontsize="small", color="white")
-        ink = "white" if is_dark(tint) else INK
-        ax.text(j + 0.5, i + height / 2 + 0.01, text, ha="center", va="center", color=ink)
+        ax.text(j + 0.5, i + height / 2 + 0.01, text, ha="center", va="center", color=colours.on(tint))
     ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     for tick in ax.get_yticklabels():
-        tick.set(color=colour_of_name(tick.get_text()), fontweight="bold")
+        tick.set(color=colours.name(tick.get_text()), fontweight="bold")
     ax.tick_params(length=0)
     ax.invert_yaxis()
     ax.spines[:].set_visible(False)

@@ -1,7 +1,10 @@
-"""Pictures with sliders, where there is someone to move them."""
+"""Pictures with sliders in a live notebook, and the static picture everywhere else."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import io
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,24 +13,25 @@ __all__ = ["explore"]
 
 
 def explore(draw: Callable[..., Any], **controls: Any) -> None:
-    """Calls `draw` again whenever one of its arguments is changed with a slider, a menu or a box.
+    """Call `draw` again whenever one of its arguments is changed with a slider, a menu or a check box.
 
-    That takes a notebook and ipywidgets, whose `interact` it is. Elsewhere `draw` is called once, and a line is
-    printed that says what is missing.
+    The controls need a notebook and ipywidgets, whose `interact` makes them. The output also holds the picture (or the
+    printed text) of the first values, for pages that cannot show controls, such as a notebook on GitHub. Outside a
+    notebook, or without ipywidgets, `draw` is called once with the first values, and a message names what is missing.
 
     Parameters
     ----------
     draw : callable
-        Draws or prints; what it returns is not shown. Its keyword arguments are the names of `controls`.
+        A function that draws or prints; its result is not shown. The names of `controls` are keyword arguments of it.
     **controls
-        For each argument what ipywidgets makes a control of: a list of choices, (low, high) or (low, high, step) for a
-        slider, a bool for a box, a str for a field. Where nothing can be moved, the first choice, the low end, the
-        bool or the str is what is drawn.
+        The values of each argument, from which ipywidgets makes a control: a list of choices, (low, high) or (low,
+        high, step) for a slider, a bool for a check box, a str for a text field. The first value is the first choice,
+        the low end, the bool or the str.
 
     Raises
     ------
     ValueError
-        If there is no control, or one has no value.
+        If there is no control, or a control has no value.
 
     Examples
     --------
@@ -39,13 +43,16 @@ def explore(draw: Callable[..., Any], **controls: Any) -> None:
     first = {name: _first(name, control) for name, control in controls.items()}
     if not first:
         raise ValueError("explore needs at least one control, such as fmt=['fp16', 'bf16']; got none")
-    interact = _interact()
-    if interact is not None:
-        interact(lambda **chosen: _only(draw(**chosen)), **controls)  # whatever other arguments `draw` may have
+    shell, widgets = _notebook(), _widgets()
+    if shell is None or widgets is None:
+        draw(**first)
+        names = ", ".join(first)
+        print(f"To choose {names}, run this in a notebook (Jupyter, VS Code) with ipywidgets: pip install ipywidgets")
         return
-    draw(**first)
-    names = ", ".join(first)
-    print(f"To choose {names}, run this in a notebook (Jupyter, VS Code) with ipywidgets: pip install ipywidgets")
+    static = _static(draw, first)
+    controlled = widgets.interactive(lambda **chosen: _discard(draw(**chosen)), **controls)
+    bundle = {**controlled._repr_mimebundle_(), **static}
+    shell.display_pub.publish(bundle, {"floatsim": {"controls": list(first)}})
 
 
 def _first(name: str, control: Any) -> Any:
@@ -56,17 +63,37 @@ def _first(name: str, control: Any) -> Any:
     return control
 
 
-def _only(_: Any) -> None:
-    """Nothing, so that an Axes, say, is not shown a second time as text."""
+def _discard(_: Any) -> None:
+    """Return nothing, so that a result such as an Axes is not shown as text."""
 
 
-def _interact() -> Any:
-    """ipywidgets' interact, if it is installed and this is a notebook."""
+def _notebook() -> Any:
+    """IPython's shell, if this is a notebook; None otherwise."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
+    return shell if hasattr(shell, "kernel") else None
+
+
+def _widgets() -> Any:
+    """The module ipywidgets, if it is installed; None otherwise."""
     try:
-        from ipywidgets import interact
+        import ipywidgets
     except ImportError:
         return None
-    return interact
+    return ipywidgets
+
+
+def _static(draw: Callable[..., Any], values: dict[str, Any]) -> dict[str, str]:
+    """What `draw` prints and draws with these values, keyed by media type. The figure that it makes is closed."""
+    import matplotlib.pyplot as plt
+
+    before, text = set(plt.get_fignums()), io.StringIO()
+    with contextlib.redirect_stdout(text):
+        draw(**values)
+    bundle = {"text/plain": text.getvalue().rstrip("\n") or f"picture for {values}"}
+    for number in sorted(set(plt.get_fignums()) - before)[-1:]:
+        png = io.BytesIO()
+        plt.figure(number).savefig(png, format="png", bbox_inches="tight")
+        bundle["image/png"] = base64.b64encode(png.getvalue()).decode("ascii")
+    for number in set(plt.get_fignums()) - before:
+        plt.close(number)
+    return bundle

@@ -1,4 +1,4 @@
-"""A survey on one slide."""
+"""The picture of a survey, in the shape of a slide."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from floatsim.formats import FloatFormat
 from floatsim.plot.heatmaps import heatmap
-from floatsim.plot.ranges import exponent_histogram, nonzero
-from floatsim.plot.style import LOST_COLOUR, in_percent
+from floatsim.plot.ranges import exponent_histogram
+from floatsim.plot.style import in_percent, palette
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ __all__ = ["SurveyLike", "survey_figure"]
 
 
 class SurveyLike(Protocol):
-    """What `survey_figure` draws; `floatsim.analysis.survey.report.SurveyReport` is one."""
+    """The attributes of a survey that `survey_figure` reads; `fs.survey` returns one."""
 
     @property
     def title(self) -> str: ...
@@ -40,10 +40,12 @@ _SLIDE: dict[Any, Any] = {
 
 
 def _common_limits(tensors: Mapping[str, Any]) -> tuple[float, float]:
-    """Exponents that hold every tensor, with the smallest formats' range in sight."""
+    """Limits of the exponents of all tensors, wide enough to show the range of the smallest formats."""
     import numpy as np
 
-    exponents = [np.frexp(nonzero(x))[1] - 1 for x in tensors.values()]
+    from floatsim.analysis.losses import finite_nonzero
+
+    exponents = [np.frexp(finite_nonzero(x))[1] - 1 for x in tensors.values()]
     return min(-12, *(int(e.min()) - 2 for e in exponents)), max(12, *(int(e.max()) + 3 for e in exponents))
 
 
@@ -55,12 +57,12 @@ def _column(accumulator: str) -> str:
     return inner.replace(", ", ",\n").replace("(", "\n(")
 
 
-_MOST_LEVEL = 6  # columns whose names have room side by side
+_MOST_LEVEL = 6  # more columns have slanted names
 
 
 @dataclass(frozen=True)
 class _Scene:
-    """What the lower half of a slide shows: which measure, on which scale, and what is written beside it."""
+    """The lower half of a slide: the measure, the limits of its scale, the label of the scale, and a caption."""
 
     measure: str
     limits: tuple[float, float]
@@ -76,12 +78,12 @@ _ERRORS = _Scene(
 _UNITS = _Scene(
     "mean_ulps", (1e-2, 1e4), "mean error (ulps of the result)",
     "columns: the accumulator; rows: the format of the inputs;   "
-    "≠: so many results have other bits than in the matrix unit before (=: none);   -: not computed",
+    "≠: share of results whose bits differ from those of the column before (=: none);   -: not computed",
 )  # fmt: skip
 
 
 def _draw_products(figure: Any, report: SurveyLike) -> None:
-    """A row of heat maps with one colour bar: of errors; of matrix units, how far off and how unlike they are."""
+    """Draw a row of heat maps with one colour bar: of errors or, for matrix units, of errors and differing bits."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
 
@@ -112,7 +114,7 @@ def _draw_products(figure: Any, report: SurveyLike) -> None:
 
 
 def _by_cell(table: Mapping[str, Mapping[str, float | None]]) -> dict[tuple[str, str], float]:
-    """The numbers that there are, by row and column as a heat map names them."""
+    """The numbers of a table that are not None, keyed by row and column as the heat map names them."""
     return {
         (row, _column(column)): value
         for row, cells in table.items()
@@ -124,7 +126,7 @@ def _by_cell(table: Mapping[str, Mapping[str, float | None]]) -> dict[tuple[str,
 def _unit_texts(
     ulps: Mapping[tuple[str, str], float], unlike: Mapping[tuple[str, str], float]
 ) -> dict[tuple[str, str], str]:
-    """The mean error, and under it how many results the unit before does not share; "=" where it shares all."""
+    """The mean error and, below it, the share of results that differ from the unit before; "=" if none does."""
     return {
         cell: f"{_short_number(error)}\n{_unlike(unlike[cell])}" if cell in unlike else _short_number(error)
         for cell, error in ulps.items()
@@ -132,7 +134,7 @@ def _unit_texts(
 
 
 def _short_number(x: float) -> str:
-    """At most four letters."""
+    """A number in at most four letters."""
     if math.isnan(x):
         return "-"
     if x == 0 or 0.01 <= x < 9999.5:
@@ -147,12 +149,12 @@ def _unlike(share: float) -> str:
 
 
 def survey_figure(report: SurveyLike) -> Figure:
-    """A survey on one slide: above, the tensors against each format's range; below, the error of each product.
+    """Draw a survey on one slide: above, the tensors against each format's range; below, the error of each product.
 
     Parameters
     ----------
     report : SurveyReport
-        What `fs.survey` returned.
+        The result of `fs.survey`.
 
     Returns
     -------
@@ -183,14 +185,15 @@ def survey_figure(report: SurveyLike) -> Figure:
         for ax, (name, x) in zip(axes, report.tensors.items(), strict=True):
             without = f" (without {words})" if (words := report.nonfinite_in_words(name)) else ""
             exponent_histogram(x, report.formats, ax=ax, title=name + without, limits=limits)
+        colours, grey = palette(axes[0]), "#808080"
         kinds: dict[str, dict[str, Any]] = {
-            "normal numbers": {"color": "#666666"},
-            "subnormal: fewer bits": {"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"},
-            "lost: rounded to zero, or overflow": {"color": LOST_COLOUR},
-            "band: the format's range": {"color": "#666666", "alpha": 0.2},
+            "normal numbers": {"color": grey},
+            "subnormal: fewer bits": {"facecolor": colours.background, "edgecolor": grey, "hatch": "//////"},
+            "flushed to zero, or overflow": {"color": colours.lost},
+            "band: the format's range": {"color": grey, "alpha": 0.2},
         }
         above.legend(handles=[Patch(**style, label=label) for label, style in kinds.items()],
                      loc="outside upper left", ncols=len(kinds), frameon=False, alignment="left",
-                     title="How many of the non-zero numbers lie in each power of two, format by format")  # fmt: skip
+                     title="Share of the non-zero numbers in each power of two, for each format")  # fmt: skip
         _draw_products(below, report)
     return figure

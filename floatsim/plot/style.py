@@ -1,35 +1,16 @@
-"""What all pictures share: one colour per format everywhere, the `ax=` convention, and small words and shapes.
+"""What all pictures share: the colours of formats, the colours of a background, titles and axes.
 
-The colours are safe for colour-blind readers and differ in lightness, so that a print in grey can be read too.
-matplotlib is imported when something is drawn.
+The colours can be told apart by colour-blind readers and differ in lightness, so that they remain distinct in grey.
+matplotlib is imported when a picture is drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import (
-    BF16,
-    E2M1,
-    E2M3,
-    E3M2,
-    E3M4,
-    E4M3,
-    E4M3B11FNUZ,
-    E4M3FNUZ,
-    E4M3IEEE,
-    E5M2,
-    E5M2FNUZ,
-    E8M0,
-    FP16,
-    FP32,
-    FP64,
-    TF32,
-    FloatFormat,
-    FormatLike,
-    as_format,
-)  # fmt: skip
+from floatsim.formats import CUSTOM_COLOUR, FP64, FloatFormat, FormatLike, as_format, named_formats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,61 +18,58 @@ if TYPE_CHECKING:
 __all__ = [
     "COLOURS",
     "CUSTOM_COLOUR",
-    "FIVE",
+    "DEFAULT_FORMATS",
     "HEADING",
     "INK",
     "LOST_COLOUR",
     "PALE",
+    "Palette",
     "cell",
     "colour",
-    "colour_of_name",
+    "contrast",
     "in_percent",
     "is_dark",
+    "mixed",
     "name_rows",
     "new_axes",
-    "paler",
+    "palette",
     "powers_of_two",
     "several",
     "titled",
 ]
 
-COLOURS: dict[FloatFormat, str] = {
-    # Okabe and Ito's colour-blind-safe palette for the formats that meet most often; kin in shades of the same hue.
-    FP64: "#000000", FP32: "#5f6b75", TF32: "#56b4e9", FP16: "#0072b2", BF16: "#009e73",
-    E4M3: "#d55e00", E4M3FNUZ: "#b34f00", E4M3IEEE: "#8f3f00", E4M3B11FNUZ: "#ee9a55", E3M4: "#6b2f00",
-    E5M2: "#cc79a7", E5M2FNUZ: "#a3507f",
-    E3M2: "#e69f00", E2M3: "#b87f00", E2M1: "#8a7a00", E8M0: "#999999",
-}  # fmt: skip
+COLOURS: dict[FloatFormat, str] = {fmt: fmt.colour for fmt in named_formats()}
 """The colour of each named format."""
 
-CUSTOM_COLOUR = "#7d6bb3"
-"""The colour of every format without a name of its own."""
-
 LOST_COLOUR = "#1a1a1a"
-"""What did not survive a rounding."""
+"""Values and bits lost in a rounding, on a light background."""
 
-FIVE = (FP32, FP16, BF16, E4M3, E5M2)
-"""The formats that are drawn where none are named."""
+DEFAULT_FORMATS = ("FP32", "FP16", "BF16", "E4M3", "E5M2")
+"""The formats that a picture shows by default."""
 
 INK, PALE = "#222222", "#f1f1f1"
-"""Of words; and of what is there but says nothing."""
+"""Text and lines; areas without data: both on a light background."""
 
 HEADING: dict[str, Any] = {"loc": "left", "fontweight": "bold"}
-"""How titles look above pictures of sums and of matrix units."""
+"""The style of titles above pictures of sums and of matrix units."""
+
+_LEAST_CONTRAST = 4.5  # of a colour with a dark background, as WCAG 2 asks for text
+_ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
 def colour(fmt: FormatLike) -> str:
-    """The colour in which `fmt` is drawn, as "#rrggbb".
+    """The colour of a format in every picture, as "#rrggbb".
 
     >>> from floatsim import plot
     >>> plot.colour("fp16")
     '#0072b2'
     """
-    return COLOURS.get(as_format(fmt), CUSTOM_COLOUR)
+    tint: str = as_format(fmt).colour
+    return tint
 
 
 def several(formats: Iterable[FormatLike] | FormatLike) -> list[FloatFormat]:
-    """The formats of an argument that may be one, or many; a ValueError if it names none."""
+    """The formats of an argument that is one format or several; a ValueError if there is none."""
     if isinstance(formats, str) or not isinstance(formats, Iterable):
         formats = [formats]
     found = [as_format(fmt) for fmt in formats]
@@ -111,14 +89,14 @@ def new_axes(ax: Axes | None, **figure: Any) -> Axes:
 
 
 def titled(ax: Axes, title: str | None, **looks: Any) -> Axes:
-    """`ax`, with a title if there is one."""
+    """`ax`, with the title if one is given."""
     if title is not None:
         ax.set_title(title, **looks)
     return ax
 
 
 def in_percent(fraction: float) -> str:
-    """A share for a reader: "0", "< 0.1 %", "2.3 %", "41 %"; "100 %" only where it is all."""
+    """A share as text: "0 %", "< 0.1 %", "2.3 %", "41 %". "100 %" stands for all, and for nothing less."""
     percent = 100 * fraction
     if percent in (0, 100):
         return f"{percent:.0f} %"
@@ -127,47 +105,122 @@ def in_percent(fraction: float) -> str:
     return f"{min(percent, 99.9):.1f} %" if percent < 10 or percent > 99 else f"{percent:.0f} %"
 
 
-# -- words and shapes ----------------------------------------------------------------------------------------------
+# -- colours on a background -----------------------------------------------------------------------------------------
 
 
-def name_rows(ax: Axes, formats: Sequence[FloatFormat], places: Iterable[float]) -> None:
-    """The formats' names at the left of their rows, each in its colour."""
-    ax.set_yticks(list(places), [fmt.name for fmt in formats])
-    for label, fmt in zip(ax.get_yticklabels(), formats, strict=True):
-        label.set(color=colour(fmt), fontweight="bold")
-    ax.tick_params(axis="y", length=0)
+def _luminance(tint: Any) -> float:
+    """The relative luminance of WCAG 2."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(tint))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def powers_of_two(ax: Axes) -> None:
-    """Exponents along the x axis, written as powers of two."""
-    ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
+def contrast(one: Any, other: Any) -> float:
+    """The contrast ratio of WCAG 2, from 1 (the same lightness) to 21 (black and white).
+
+    >>> contrast("white", "black")
+    21.0
+    """
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def is_dark(tint: Any) -> bool:
-    """Whether white words can be read on it better than black ones."""
+    """Whether white text on this colour is easier to read than black text."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = (part**2.2 for part in to_rgb(tint))
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.3)
 
 
-def paler(tint: str) -> tuple[float, ...]:
-    """The same hue, nearer to white."""
-    from matplotlib.colors import to_rgb
+def mixed(tint: Any, other: Any, share: float) -> str:
+    """The colour that lies between two others; `share` is that of the second one.
 
-    return tuple(1 - 0.35 * (1 - part) for part in to_rgb(tint))
+    >>> mixed("black", "white", 0.5)
+    '#808080'
+    """
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = ((1 - share) * a + share * b for a, b in zip(to_rgb(tint), to_rgb(other), strict=True))
+    return to_hex((red, green, blue))
 
 
-def cell(column: float, row: float, tint: Any) -> Any:
-    """A square of a grid, with a white border."""
+@dataclass(frozen=True)
+class Palette:
+    """The colours that can be read on one background."""
+
+    background: str
+    ink: str
+    """Text and lines."""
+    pale: str
+    """Areas without data."""
+    lost: str
+    """Values and bits lost in a rounding."""
+    dark: bool
+
+    @property
+    def lost_name(self) -> str:
+        """The name of the colour of losses, for captions."""
+        return "white" if self.dark else "black"
+
+    def format(self, fmt: FormatLike) -> str:
+        """The colour of a format, made lighter where a dark background would hide it."""
+        tint = colour(fmt)
+        if not self.dark:
+            return tint
+        tint = _ON_DARK.get(as_format(fmt), tint)
+        steps = (mixed(tint, "white", step / 20) for step in range(21))
+        return next((each for each in steps if contrast(each, self.background) >= _LEAST_CONTRAST), tint)
+
+    def name(self, text: str) -> str:
+        """The colour of a format's name; ink for other text."""
+        try:
+            return self.format(text)
+        except ValueError:
+            return self.ink
+
+    def paler(self, tint: Any, strength: float = 0.35) -> str:
+        """The same hue, nearer to the background."""
+        return mixed(self.background, tint, strength)
+
+    def on(self, tint: Any) -> str:
+        """The colour of text on a cell of that colour."""
+        return "white" if is_dark(tint) else INK
+
+
+def palette(ax: Axes) -> Palette:
+    """The colours for the background of `ax`: that of the axes, or of the figure where the axes are transparent."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_hex, to_rgba
+
+    faces = (to_rgba(face) for face in (ax.get_facecolor(), ax.figure.figure.get_facecolor()))
+    opaque = (to_hex(face) for face in faces if face[3] > 0.5)
+    background = next(opaque, "#ffffff" if is_dark(rcParams["text.color"]) else "#000000")
+    if is_dark(background):
+        return Palette(background, "#eeeeee", mixed(background, "white", 0.14), "#e8e8e8", dark=True)
+    return Palette(background, INK, PALE, LOST_COLOUR, dark=False)
+
+
+# -- text and shapes -------------------------------------------------------------------------------------------------
+
+
+def name_rows(ax: Axes, formats: Sequence[FloatFormat], places: Iterable[float]) -> None:
+    """Write the names of formats to the left of their rows, each in its colour."""
+    colours = palette(ax)
+    ax.set_yticks(list(places), [fmt.name for fmt in formats])
+    for label, fmt in zip(ax.get_yticklabels(), formats, strict=True):
+        label.set(color=colours.format(fmt), fontweight="bold")
+    ax.tick_params(axis="y", length=0)
+
+
+def powers_of_two(ax: Axes) -> None:
+    """Write the exponents along the x axis as powers of two."""
+    ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
+
+
+def cell(column: float, row: float, tint: Any, edge: Any) -> Any:
+    """A square of a grid, with a border."""
     from matplotlib.patches import Rectangle
 
-    return Rectangle((column, row), 1, 1, facecolor=tint, edgecolor="white", linewidth=2)
-
-
-def colour_of_name(name: str) -> str:
-    """A format's colour, and ink for every other word."""
-    try:
-        return colour(name)
-    except ValueError:
-        return INK
+    return Rectangle((column, row), 1, 1, facecolor=tint, edgecolor=edge, linewidth=2)

@@ -1,4 +1,4 @@
-"""A trace as a picture: the bits of every term where they stand, and the line below which they are cut off."""
+"""The picture of a trace: the bits of every term on one axis of exponents, and the place where they are truncated."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING, Any
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
 from floatsim.analysis.trace.text import heading, number, partial_name, rounding_text, sum_quantum
 from floatsim.formats import FP64, FloatFormat
-from floatsim.plot.style import CUSTOM_COLOUR, INK, LOST_COLOUR, colour
+from floatsim.plot.style import CUSTOM_COLOUR, Palette, new_axes, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw", "draw_bit", "number_places", "places_of"]
 
-_MOST_ROWS, _MOST_COLUMNS, _MOST_DIGITS = 48, 110, 56  # in one picture; beyond the last, bits are drawn without digits
-_BELOW = 14  # columns behind the last cut
-_BEHIND = "#f4f4f4"
+_MOST_ROWS, _MOST_COLUMNS, _MOST_DIGITS = 48, 110, 56  # with more columns than the last, bits have no digits
+_BELOW = 14  # columns to the right of the last truncation
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of the picture: a number whose bits from `first` to `last` are drawn, those below `cut` as lost."""
+    """A row of the picture: a number with its bits from `first` to `last`. Those below `cut` are drawn as lost."""
 
     label: str
     value: Value
     note: str
-    tint: str
+    format: FloatFormat
     first: int | None = None
     last: int | None = None
     cut: int | None = None
@@ -39,7 +38,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Panel:
-    """The lines of one block, with where terms are cut."""
+    """The rows of one block, and the exponents between which it keeps bits."""
 
     title: str
     rows: list[_Row]
@@ -48,12 +47,12 @@ class _Panel:
 
     @property
     def head(self) -> float:
-        """Space above the lines, in lines: for the title, and for how many bits are kept."""
+        """Space above the rows, in rows: for the title, and for the number of bits kept."""
         return 0.95 if self.quantum is None else 1.6
 
 
 def draw(trace: TracedDot, ax: Axes | None, blocks: Any) -> Axes:
-    """The picture of a trace; see `Trace.plot`.
+    """Draw a trace; see `Trace.plot`.
 
     >>> import floatsim as fs
     >>> trace = fs.tensorcore.trace([1.0], [1.0], accumulate="ampere")
@@ -63,34 +62,33 @@ def draw(trace: TracedDot, ax: Axes | None, blocks: Any) -> Axes:
     panels = [_panel(trace, block) for block in _chosen(trace, blocks)]
     top, bottom = _places(panels)
     height = sum(len(panel.rows) + panel.head for panel in panels)
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        size = 0.21 * (top - bottom + 1) + 4.6, 0.3 * height + 1.5
-        ax = plt.subplots(layout="constrained", figsize=size)[1]
+    ax = new_axes(ax, figsize=(0.21 * (top - bottom + 1) + 4.6, 0.3 * height + 1.5))
+    colours = palette(ax)
     y = 0.0
     ticks: dict[float, _Row] = {}
     for panel in panels:
         y += panel.head
-        _draw_panel(ax, panel, y, top, bottom)
+        _draw_panel(ax, panel, y, top, bottom, colours)
         ticks |= {y + i + 0.5: row for i, row in enumerate(panel.rows)}
         y += len(panel.rows)
     ax.set(xlim=(top + 2, bottom), ylim=(y + 0.15, 0))
     ax.set_yticks(list(ticks), [row.label for row in ticks.values()])
     for label, row in zip(ax.get_yticklabels(), ticks.values(), strict=True):
-        label.set(color=row.tint, fontweight="bold" if row.ruled else "normal")
+        label.set(color=_tint(row.format, colours), fontweight="bold" if row.ruled else "normal")
     ax.tick_params(axis="y", length=0)
     number_places(ax, top, bottom)
     if len(panels) < len(trace.blocks):
-        ax.set_xlabel(f"{ax.get_xlabel()} ({len(panels)} of {len(trace.blocks)} blocks drawn; the others by blocks=)")
+        ax.set_xlabel(
+            f"{ax.get_xlabel()} ({len(panels)} of {len(trace.blocks)} blocks drawn; choose others with blocks=)"
+        )
     ax.spines[["top", "right", "left"]].set_visible(False)
     _title(ax, trace)
-    _legend(ax, trace)
+    _legend(ax, trace, colours)
     return ax
 
 
 def _chosen(trace: TracedDot, blocks: Any) -> list[TracedBlock]:
-    """The blocks asked for, or the first ones that fit."""
+    """The chosen blocks, or the first ones that fit."""
     there = trace.blocks
     if not there:
         raise ValueError("the trace has no block to draw: K is 0")
@@ -110,13 +108,13 @@ def _chosen(trace: TracedDot, blocks: Any) -> list[TracedBlock]:
     return chosen
 
 
-# -- what is to be drawn ---------------------------------------------------------------------------------------------
+# -- rows and panels -------------------------------------------------------------------------------------------------
 
 
 def _panel(trace: TracedDot, block: TracedBlock) -> _Panel:
-    ours, theirs = _tint(trace.formats[0]), _tint(trace.format)
+    ours, theirs = trace.formats[0], trace.format
     shown = [term for term in block.terms if term.value != 0]
-    rows = [_term_row(term, block, theirs if term.k is None else ours) for term in shown]
+    rows = [_term_row(term, theirs if term.k is None else ours) for term in shown]
     for ks, value in block.partials:
         if value != 0:
             rows.append(
@@ -138,9 +136,9 @@ def _panel(trace: TracedDot, block: TracedBlock) -> _Panel:
     return _Panel(title, rows, block.exponent, block.quantum)
 
 
-def _tint(fmt: FloatFormat) -> str:
-    """The format's colour, but for FP64: lost bits are black here."""
-    return CUSTOM_COLOUR if fmt == FP64 else colour(fmt)
+def _tint(fmt: FloatFormat, colours: Palette) -> str:
+    """The format's colour, except for FP64, because black marks lost bits here."""
+    return CUSTOM_COLOUR if fmt == FP64 else colours.format(fmt)
 
 
 def _result(trace: TracedDot) -> str:
@@ -151,11 +149,11 @@ def _result(trace: TracedDot) -> str:
     return f"{shown}  (exactly {exactly})" if exactly != shown else f"{shown}  (off by {number(trace.error)})"
 
 
-def _term_row(term: TracedTerm, block: TracedBlock, tint: str) -> _Row:
+def _term_row(term: TracedTerm, fmt: FloatFormat) -> _Row:
     note = number(term.value)
     if term.bits_lost:
         note += ": all lost" if not term.kept else f": {term.bits_lost} bit{'s' * (term.bits_lost > 1)} lost"
-    return _Row(term.name, term.value, note, tint, leading_bit(term.value), lowest_bit(term.value), term.quantum)
+    return _Row(term.name, term.value, note, fmt, leading_bit(term.value), lowest_bit(term.value), term.quantum)
 
 
 def _last_place(trace: TracedDot, block: TracedBlock) -> int | None:
@@ -182,17 +180,18 @@ def _places(panels: Sequence[_Panel]) -> tuple[int, int]:
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int) -> None:
+def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int, colours: Palette) -> None:
     digits = top - bottom <= _MOST_DIGITS
     ax.annotate(
         panel.title, (0, y + 0.65 - panel.head), xycoords=("axes fraction", "data"), va="center", fontsize="small",
-        color=INK, fontweight="bold",
+        color=colours.ink, fontweight="bold",
     )  # fmt: skip
     if panel.exponent is not None and panel.quantum is not None:
-        _draw_cut(ax, panel, y, bottom)
+        _draw_cut(ax, panel, y, colours)
     for i, row in enumerate(panel.rows):
+        tint = _tint(row.format, colours)
         if row.ruled and not panel.rows[i - 1].ruled:
-            ax.plot([top + 2, bottom], [y + i, y + i], color=INK, lw=0.8, zorder=3)
+            ax.plot([top + 2, bottom], [y + i, y + i], color=colours.ink, lw=0.8, zorder=3)
         if row.first is not None and row.first > bottom and row.value < 0:
             ax.text(
                 row.first + 1.4,
@@ -200,44 +199,46 @@ def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int) -> Non
                 "\N{MINUS SIGN}",
                 ha="center",
                 va="center",
-                color=row.tint,
+                color=tint,
                 fontweight="bold",
             )
         for place, bit in _bits(row, bottom):
             lost = row.cut is not None and place < row.cut
-            draw_bit(ax, place, bit, y + i, LOST_COLOUR if lost else row.tint, digits)
+            draw_bit(ax, place, bit, y + i, colours.lost if lost else tint, digits)
         if row.last is not None and row.last <= bottom and not row.ruled:
-            ax.annotate("…", (bottom + 0.5, y + i + 0.5), ha="center", va="center", color=LOST_COLOUR)
+            ax.annotate("…", (bottom + 0.5, y + i + 0.5), ha="center", va="center", color=colours.lost)
         ax.annotate(
             row.note, (1, y + i + 0.5), (4, 0), ("axes fraction", "data"), textcoords="offset points", va="center",
-            fontsize="small", color=INK, fontweight="bold" if row.ruled else "normal",
+            fontsize="small", color=colours.ink, fontweight="bold" if row.ruled else "normal",
         )  # fmt: skip
 
 
-def _draw_cut(ax: Axes, panel: _Panel, y: float, bottom: int) -> None:
-    """The bits that are kept, with how many they are, and the line behind the last."""
+def _draw_cut(ax: Axes, panel: _Panel, y: float, colours: Palette) -> None:
+    """Draw the range of the bits that are kept, their number, and a line at its lower end."""
     from matplotlib.patches import Rectangle
 
     assert panel.exponent is not None
     assert panel.quantum is not None
     first, last, rows = panel.exponent + 1, panel.quantum, len(panel.rows)
-    ax.add_patch(Rectangle((last, y), first - last, rows, facecolor=_BEHIND, linewidth=0, zorder=0))
-    ax.plot([last, last], [y - 0.75, y + rows], color=LOST_COLOUR, lw=2, ls=(0, (3, 1.5)), zorder=4)
-    ax.annotate("", (first, y - 0.28), (last, y - 0.28), arrowprops={"arrowstyle": "<->", "color": INK, "lw": 0.9})
+    ax.add_patch(Rectangle((last, y), first - last, rows, facecolor=colours.pale, linewidth=0, zorder=0))
+    ax.plot([last, last], [y - 0.75, y + rows], color=colours.lost, lw=2, ls=(0, (3, 1.5)), zorder=4)
+    ax.annotate(
+        "", (first, y - 0.28), (last, y - 0.28), arrowprops={"arrowstyle": "<->", "color": colours.ink, "lw": 0.9}
+    )
     ax.text(
         (first + last) / 2, y - 0.28, f"1 + {panel.exponent - panel.quantum} bits", ha="center", va="center",
-        fontsize="small", color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        fontsize="small", color=colours.ink, bbox={"facecolor": colours.background, "edgecolor": "none", "pad": 1.5},
     )  # fmt: skip
 
 
 def _bits(row: _Row, bottom: int) -> Iterator[tuple[int, int]]:
-    """(place, bit) of what is drawn of a number."""
+    """The drawn bits of a number, as (place, bit)."""
     if isinstance(row.value, Fraction) and row.first is not None and row.last is not None:
         yield from places_of(row.value, row.first, max(row.last, bottom + 1))
 
 
 def places_of(value: Fraction, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """(place, bit) of a magnitude, from the place `first` down to `last`.
+    """The bits of a magnitude from the place `first` down to `last`, as (place, bit).
 
     >>> list(places_of(Fraction(-5, 2), 1, -1))
     [(1, 1), (0, 0), (-1, 1)]
@@ -247,26 +248,21 @@ def places_of(value: Fraction, first: int, last: int) -> Iterator[tuple[int, int
 
 
 def draw_bit(ax: Axes, place: int, bit: int, y: float, strong: str, digits: bool = True) -> None:
-    """One bit as a square in the row that begins at `y`: strong if it is set, pale if not."""
+    """Draw one bit as a square in the row that begins at `y`: in the colour `strong` if it is set, paler if not."""
     from matplotlib.patches import Rectangle
 
-    tint = strong if bit else _paler(strong)
+    colours = palette(ax)
+    tint = strong if bit else colours.paler(strong, 0.28)
     ax.add_patch(Rectangle((place + 0.04, y + 0.1), 0.92, 0.8, facecolor=tint, linewidth=0, zorder=2))
     if digits:
         ax.text(
             place + 0.5, y + 0.52, str(bit), ha="center", va="center", fontsize=7, family="monospace",
-            color="white" if bit else INK, zorder=3,
+            color=colours.on(tint), zorder=3,
         )  # fmt: skip
 
 
-def _paler(tint: str) -> tuple[float, ...]:
-    from matplotlib.colors import to_rgb
-
-    return tuple(1 - 0.28 * (1 - part) for part in to_rgb(tint))
-
-
 def number_places(ax: Axes, top: int, bottom: int) -> None:
-    """Powers of two under every fourth place, or fewer."""
+    """Write powers of two below every fourth place, or every eighth where there are many."""
     step = 4 if top - bottom <= _MOST_DIGITS else 8
     places = [place for place in range(bottom + 1, top + 1) if place % step == 0]
     ax.set_xticks([place + 0.5 for place in places], [f"$2^{{{place}}}$" for place in places])
@@ -285,13 +281,16 @@ def _title(ax: Axes, trace: TracedDot) -> None:
     )  # fmt: skip
 
 
-def _legend(ax: Axes, trace: TracedDot) -> None:
+def _legend(ax: Axes, trace: TracedDot, colours: Palette) -> None:
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
-    kinds = {f"{trace.formats[0]} products": _tint(trace.formats[0]), "accumulator, sum and D": _tint(trace.format)}
-    kinds["cut off, or rounded away"] = LOST_COLOUR
-    below = ScaledTranslation(0, -0.58, ax.figure.dpi_scale_trans)  # inches: under the axis and its name
+    kinds = {
+        f"{trace.formats[0]} products": _tint(trace.formats[0], colours),
+        "accumulator, sum and D": _tint(trace.format, colours),
+        "truncated, or lost in a rounding": colours.lost,
+    }
+    below = ScaledTranslation(0, -0.58, ax.figure.dpi_scale_trans)  # inches: below the axis and its label
     ax.legend(
         [Patch(color=tint) for tint in kinds.values()], list(kinds), loc="upper left", bbox_to_anchor=(0, 0),
         bbox_transform=ax.transAxes + below, ncols=3, frameon=False, fontsize="small", handlelength=1, borderaxespad=0,

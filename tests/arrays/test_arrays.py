@@ -176,6 +176,7 @@ def test_asarray(x):
 def test_shows(x):
     assert repr(x) == "FloatArray([1.5, 2.5, -3.0], FP16)"
     assert "FP16" in x._repr_html_() and "2.5" in x._repr_html_()
+    assert fs.FP16.colour in x._repr_html_()
 
 
 @pytest.mark.parametrize("fmt", [*fs.named_formats(), fs.FloatFormat("mine", 4, 5, "fnuz", 6)], ids=str)

@@ -248,4 +248,6 @@ def test_shows_the_layout_and_the_ends(fmt):
         assert part in text
     assert fmt.name in html
     assert html.count("<span title=") == fmt.bits
+    assert html.count(f'background:{fmt.colour}"') == fmt.exponent_bits
+    assert html.count(f'background:{fmt.colour}59"') == fmt.trailing_bits
     assert fmt.layout.count("e") == fmt.exponent_bits

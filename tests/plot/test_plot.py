@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import inspect
 import itertools
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, same_color, to_rgb
 
 import floatsim as fs
-from floatsim import datasets, plot, reference
+from floatsim import datasets, plot
 from floatsim.plot import heatmaps, slides, style
 
 ROOT = Path(__file__).parents[2]
@@ -56,11 +58,96 @@ def test_the_five_formats_differ_for_the_colour_blind():
     """Dichromats as Vienot, Brettel and Mollon (1999) simulate them, on linear RGB."""
     protan = [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]]
     deutan = [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]]
-    linear = np.array([to_rgb(plot.colour(fmt)) for fmt in plot.FIVE]) ** 2.2
+    linear = np.array([to_rgb(plot.colour(fmt)) for fmt in plot.DEFAULT_FORMATS]) ** 2.2
     for seen_by in (np.eye(3), protan, deutan):
         seen = np.clip(linear @ np.transpose(seen_by), 0, 1) ** (1 / 2.2)
         for one, other in itertools.combinations(seen, 2):
             assert np.abs(one - other).max() > 0.1
+
+
+def contrast_of(one, other):
+    low, high = sorted(
+        np.where((c := np.array(to_rgb(each))) <= 0.03928, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+        @ [0.2126, 0.7152, 0.0722]
+        for each in (one, other)
+    )
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("background", ["black", "#111111", "#282c34"])
+def test_colours_on_a_dark_background_can_be_read_and_told_apart(background):
+    _, ax = plt.subplots(facecolor=background)
+    ax.set_facecolor(background)
+    colours = style.palette(ax)
+    assert colours.dark
+    assert colours.lost_name == "white"
+    tints = [colours.format(fmt) for fmt in fs.named_formats()]
+    assert len(set(tints)) == len(tints)
+    for tint in (*tints, colours.ink, colours.lost):
+        assert contrast_of(tint, background) >= 4.49
+    assert 1.1 < contrast_of(colours.pale, background) < 2
+
+
+def test_a_transparent_background_is_the_one_behind_it():
+    figure, ax = plt.subplots(facecolor="black")
+    ax.set_facecolor("none")
+    assert style.palette(ax).dark
+    figure.set_facecolor("none")
+    assert not style.palette(ax).dark
+    with plt.rc_context({"text.color": "white"}):
+        assert style.palette(ax).dark
+    assert not style.palette(plt.subplots()[1]).dark
+
+
+GRADIENTS = np.ldexp(np.linspace(1, 2, 64), np.arange(-44, 20))
+DRAWINGS = {
+    "anatomy": lambda: plot.anatomy(6.5),
+    "bit_strip": lambda: plot.bit_strip("0.1"),
+    "code_grid": lambda: plot.code_grid("e5m2"),
+    "conversion_losses": lambda: plot.conversion_losses({"FP16": fs.conversion_losses(GRADIENTS, "fp16")}),
+    "exponent_histogram": lambda: plot.exponent_histogram(GRADIENTS),
+    "first_map": lambda: plot.first_map([[-1, 7], [3, -1]], 16),
+    "format_ranges": lambda: plot.format_ranges(fs.named_formats()),
+    "heatmap": lambda: plot.heatmap({"FP16": {"a": 1e-3, "b": float("nan"), "c": float("inf")}}),
+    "number_line": lambda: plot.number_line(["fp64", "e4m3"], limits=(0, 8), mark=3.3),
+    "rounding_errors": lambda: plot.rounding_errors([1.1, 1.2]),
+    "scale_sweep": lambda: plot.scale_sweep(GRADIENTS, mark=3),
+    "spacing": plot.spacing,
+    "staircase": lambda: plot.staircase("e4m3", limits=(380, 520)),
+    "width_map": lambda: plot.width_map({"x": [1, 0.5, 0]}, [1, 2, 3]),
+    "worst_error": lambda: plot.worst_error(["fp16"]),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+@pytest.mark.parametrize("looks", ["default", "dark_background"])
+def test_text_can_be_read_on_light_and_dark_backgrounds(name, looks):
+    """All text has a contrast of at least 1.8 with what is drawn behind it (light formats' names have the least)."""
+    with plt.style.context(looks):
+        ax = DRAWINGS[name]()
+        ax.figure.canvas.draw()
+        page = ax.figure.get_facecolor()
+        cells = [p for p in ax.patches if p.get_fill() and p.get_facecolor()[3] == 1 and not p.get_hatch()]
+        texts = [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels(), ax.title, ax.xaxis.label, ax.yaxis.label]
+        for text in texts:
+            if not text.get_text():
+                continue
+            x, y = text.get_window_extent().get_points().mean(axis=0)
+            behind = [p.get_facecolor() for p in cells if p.get_window_extent().contains(x, y)]
+            box = text.get_bbox_patch()
+            face = box.get_facecolor() if box is not None else behind[-1] if behind else page
+            assert contrast_of(text.get_color(), face) >= 1.8, (text.get_text(), text.get_color(), face)
+
+
+@pytest.mark.parametrize("name", plot.__all__)
+def test_signatures_are_short(name):
+    """No default shows the parameters of a format, which take many lines."""
+    value = getattr(plot, name)
+    if inspect.isfunction(value):
+        text = str(inspect.signature(value))
+        assert "\n" not in text
+        assert "FloatFormat " not in text
+        assert all(len(str(p.default)) <= 130 for p in inspect.signature(value).parameters.values())
 
 
 def test_importing_the_module_draws_nothing_in():
@@ -75,39 +162,6 @@ def test_plot_is_below_surveys_and_commands():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-# -- fates ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fmt", [fs.FP16, fs.E4M3, fs.E5M2, fs.E2M1, fs.E4M3FNUZ], ids=str)
-def test_fates_are_those_of_the_reference(fmt):
-    edges = [
-        fmt.smallest_subnormal / 2,
-        fmt.smallest_subnormal,
-        fmt.smallest_normal,
-        fmt.max,
-        fmt.max * 1.03,
-        fmt.max * 1.2,
-    ]
-    x = np.array([np.nextafter(edge, side) for edge in edges for side in (0, np.inf)] + edges)
-    expected = {"flushed": 0, "subnormal": 0, "normal": 0, "overflowed": 0}
-    for value in x:
-        number = reference.from_text(value.hex())
-        code, events = reference.round_pack(number, fmt, reference.Attributes())
-        result = reference.decode(code, fmt)
-        if events & fs.OVERFLOW:
-            expected["overflowed"] += 1
-        elif result.is_zero:
-            expected["flushed"] += 1
-        else:
-            expected["subnormal" if result.fraction < fmt.smallest_normal else "normal"] += 1
-    assert plot.fates(x, fmt) == plot.Fate(**{name: n / x.size for name, n in expected.items()})
-
-
-def test_fates_ignore_the_ambient_context_and_what_is_no_number():
-    with fs.context(rounding="toward_positive", ftz=True, overflow="saturate_finite"):
-        assert plot.fates(X, "fp16") == plot.Fate(0.25, 0.25, 0.25, 0.25)
-
-
 # -- histograms ----------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +173,7 @@ def test_exponent_histogram_draws_every_share():
     assert [same_color(label.get_color(), plot.colour(label.get_text())) for label in ax.get_yticklabels()] == [
         True
     ] * 2
-    assert words(ax) == ["25 % lost to zero, 25 % overflow, 25 % subnormal", "all normal"]
+    assert words(ax) == ["25 % flushed to zero, 25 % overflow, 25 % subnormal", "all normal"]
     one = max(bars(ax, plot.colour("fp32")))  # each number stands alone in its power of two, so all bars are as high
     assert sorted(bars(ax, plot.LOST_COLOUR))[-2:] == pytest.approx([one] * 2)
     assert sum(bars(ax, plot.LOST_COLOUR)) == pytest.approx(2 * one)
@@ -366,7 +420,7 @@ def test_slide_of_units_has_a_column_each_and_says_how_unlike_they_are(slide_of_
     columns = [label.get_text() for label in figure.axes[3].get_xticklabels()]
     assert columns == list(fs.tensorcore.ARCHITECTURES)
     assert figure.axes[6].get_ylabel() == "mean error (ulps of the result)"
-    assert "other bits" in figure.subfigs[1]._supxlabel.get_text()
+    assert "bits differ" in figure.subfigs[1]._supxlabel.get_text()
     for ax, product in zip(figure.axes[3:6], report.products, strict=True):
         unlike = report.table("differs", product.name)
         shown = [text.partition("\n")[2] for text in words(ax)]
@@ -403,19 +457,53 @@ def test_explore_without_a_notebook_draws_the_first_and_says_what_is_missing(cap
     assert capsys.readouterr().out.startswith("To choose fmt, n, flush, text, run this in a notebook")
 
 
-def test_explore_in_a_notebook_is_interact(monkeypatch, capsys):
-    calls = []
-    shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
-    widgets = types.SimpleNamespace(interact=lambda draw, **controls: calls.append((draw(fmt="bf16"), controls)))
-    monkeypatch.setitem(sys.modules, "IPython", shell)
-    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
-    drawn = []
-    plot.explore(lambda fmt, ax=None: drawn.append(fmt) or "shown twice", fmt=["fp16", "bf16"])
-    assert (calls, drawn) == ([(None, {"fmt": ["fp16", "bf16"]})], ["bf16"])
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class Notebook:
+    """Stands in for IPython and ipywidgets; keeps what is published, and the results of the controlled function."""
+
+    def __init__(self, monkeypatch, with_widgets=True):
+        self.published, self.results, self.controls = [], [], []
+        publisher = types.SimpleNamespace(publish=lambda data, metadata: self.published.append((data, metadata)))
+        shell = types.SimpleNamespace(kernel=object(), display_pub=publisher)
+        monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+        widgets = types.SimpleNamespace(interactive=self.interactive) if with_widgets else None
+        monkeypatch.setitem(sys.modules, "ipywidgets", widgets)  # None: not installed
+
+    def interactive(self, draw, **controls):
+        self.results.append(draw(fmt="bf16"))
+        self.controls.append(controls)
+        return types.SimpleNamespace(
+            _repr_mimebundle_=lambda: {WIDGET: {"model_id": "x"}, "text/plain": "interactive(...)"}
+        )
+
+
+def test_explore_in_a_notebook_makes_controls_and_keeps_the_first_picture(monkeypatch, capsys):
+    notebook, drawn = Notebook(monkeypatch), []
+    plot.explore(lambda fmt, ax=None: drawn.append(fmt) or plot.staircase(), fmt=["fp16", "bf16"])
+    assert (notebook.results, notebook.controls, drawn) == ([None], [{"fmt": ["fp16", "bf16"]}], ["fp16", "bf16"])
+    ((bundle, metadata),) = notebook.published
+    assert bundle[WIDGET] == {"model_id": "x"}
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert metadata == {"floatsim": {"controls": ["fmt"]}}
+    assert len(plt.get_fignums()) == 1  # that of the controlled function; the static one is closed
     assert capsys.readouterr().out == ""
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # not installed
+
+
+def test_explore_in_a_notebook_keeps_what_is_printed(monkeypatch, capsys):
+    notebook = Notebook(monkeypatch)
+    plot.explore(lambda fmt: print("a picture of", fmt), fmt=["fp16", "bf16"])
+    bundle, _ = notebook.published[0]
+    assert bundle["text/plain"] == "a picture of fp16"
+    assert "image/png" not in bundle
+    assert capsys.readouterr().out == "a picture of bf16\n"
+
+
+def test_explore_in_a_notebook_without_ipywidgets(monkeypatch, capsys):
+    notebook, drawn = Notebook(monkeypatch, with_widgets=False), []
     plot.explore(lambda fmt: drawn.extend([fmt]), fmt=["fp16"])
-    assert drawn == ["bf16", "fp16"]
+    assert (notebook.published, drawn) == ([], ["fp16"])
     assert "pip install ipywidgets" in capsys.readouterr().out
 
 

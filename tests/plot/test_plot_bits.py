@@ -34,7 +34,7 @@ def test_anatomy_says_what_each_field_says():
     ax = plot.anatomy(6.5, "fp16")
     assert "".join(words(ax)[:16]) == "0100011010000000"
     assert words(ax)[16:21] == ["16", "8", "4", "2", "1"]
-    assert words(ax)[21:23] == [r"$\frac{1}{2}$", r"$\frac{1}{4}$"]
+    assert words(ax)[21:31] == [f"1/{2**k}" for k in range(1, 11)]
     assert words(ax)[-3:] == [
         "sign\n+", "exponent\n10001 = 17\n17 − 15 = 2",
         "significand\n1.1010000000 = 1.625\n(the 1 before the point is not stored)",
@@ -77,6 +77,16 @@ def test_anatomy_words_do_not_overlap():
         boxes = [text.get_window_extent() for text in ax.texts[-3:]]
         for left, right in itertools.pairwise(boxes):
             assert left.x1 < right.x0 + 2, fmt
+
+
+@pytest.mark.parametrize(("fmt", "width"), [("fp16", None), ("fp32", None), ("bf16", 5), ("fp16", 3), ("e4m3", 3)])
+def test_anatomy_weights_do_not_overlap(fmt, width):
+    ax = plot.anatomy(1.5, fmt, ax=None if width is None else plt.subplots(figsize=(width, 2))[1])
+    FigureCanvasAgg(ax.figure).draw()
+    weights = [text for text in ax.texts if text.get_position()[1] < 0]
+    assert len(weights) > 3
+    for left, right in itertools.pairwise(text.get_window_extent() for text in weights):
+        assert left.x1 <= right.x0
 
 
 def test_anatomy_errors():

@@ -77,7 +77,22 @@ def test_number_line_of_many_numbers_is_a_band():
     ax = plot.number_line("fp16", limits=(1, 2))
     assert words(ax) == ["1,025 numbers"]
     assert not ax.collections
-    assert any(p.get_alpha() == 0.45 for p in ax.patches)
+
+
+@pytest.mark.parametrize("rows", [["fp16"], ["fp16", "e2m1"], ["e2m1", "fp16", "bf16"]])
+def test_a_band_stands_on_the_line_of_its_format(rows):
+    ax = plot.number_line(rows, limits=(0, 8))
+    bands = [(p.get_x(), p.get_y(), p.get_width(), p.get_height()) for p in ax.patches]
+    lines = [len(rows) - 1 - i for i, fmt in enumerate(rows) if fmt != "e2m1"]
+    assert bands == [(0, base, 8, 0.62) for base in lines]
+
+
+def test_a_band_without_subnormals_does_not_count_them():
+    values = fs.decode(fs.FP16.codes(), "fp16")
+    there = np.unique(values[(values >= 0) & (values <= 1)])
+    assert words(plot.number_line("fp16", limits=(0, 1))) == [f"{there.size:,} numbers"]
+    normal = there[(there == 0) | (there >= fs.FP16.smallest_normal)]
+    assert words(plot.number_line("fp16", limits=(0, 1), ftz=True)) == [f"{normal.size:,} numbers"]
 
 
 @pytest.mark.parametrize("limits", [(1, 1), (2, 1), (0, np.inf), (np.nan, 1)])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import same_color
 
 import floatsim as fs
-from floatsim import datasets, plot
+from floatsim import plot
 
 FIXED = [r for r in fs.Rounding if r is not fs.Rounding.STOCHASTIC]
 
@@ -53,6 +54,27 @@ def test_dots_are_on_ties_of_the_nearest_and_numbers_of_the_others():
     assert ties.tolist() == [0.25, 0.75, 1.25, 1.75, 2.5]
     numbers = plot.staircase("e2m1", limits=(0.1, 3), rounding="RTZ").lines[1].get_xdata()
     assert numbers.tolist() == [0.5, 1, 1.5, 2]
+
+
+def test_staircase_ticks_are_numbers_of_the_format():
+    for fmt, limits in [("e2m1", (-3, 3)), ("e5m2", (44_000, 72_000)), ("e4m3", (380, 520)), ("e2m3", (-3, 3))]:
+        ax = plot.staircase(fmt, limits=limits)
+        values = fs.decode(fs.as_format(fmt).codes(), fmt)
+        for axis, (low, high) in ((ax.xaxis, limits), (ax.yaxis, ax.get_ylim())):
+            labelled, rest = axis.get_ticklocs().tolist(), axis.get_ticklocs(minor=True).tolist()
+            there = set(values[(low <= values) & (values <= high)].tolist())
+            assert set(labelled) | set(rest) == there
+            assert labelled
+        assert ax.get_xlim() == limits
+
+
+def test_staircase_tick_labels_do_not_overlap():
+    for fmt, limits in [("e2m3", (-3, 3)), ("e5m2", (44_000, 72_000)), ("e3m2", (-0.3, 0.4))]:
+        ax = plot.staircase(fmt, limits=limits)
+        ax.figure.canvas.draw()
+        for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+            boxes = [label.get_window_extent() for label in labels]
+            assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
 def test_what_overflows_is_hatched_and_named():
@@ -116,46 +138,43 @@ def test_rounding_errors_draws_where_errors_are():
     assert tall[1][0] < 1 <= tall[1][1] + 1e-12
 
 
+def drawn_errors(ax, row):
+    """(left, right) of the bars in a row that are not empty, row 0 at the bottom."""
+    tall = [p for p in ax.patches if p.get_height() > 0 and p.get_y() == row]
+    return [(p.get_x(), p.get_x() + p.get_width()) for p in tall]
+
+
+def test_rounding_errors_stay_within_the_bounds_of_their_mode():
+    x = np.concatenate([np.random.default_rng(2).uniform(1, 2, 3000), 1 + np.arange(128) / 128 + 2.0**-8])  # and ties
+    ax = plot.rounding_errors(x, "bf16")
+    half, down, up, both = (-0.5, 0.5), (-1, 0), (0, 1), (-1, 1)
+    names = [rounding.name for rounding in fs.Rounding]
+    bounds = dict(zip(names, [half, half, down, up, down, both, both], strict=True))
+    for row, name in enumerate(reversed(bounds)):
+        found = drawn_errors(ax, row)
+        assert min(left for left, _ in found) >= bounds[name][0] - 1e-12, name
+        assert max(right for _, right in found) <= bounds[name][1] + 1e-12, name
+    assert ax.get_xticks().tolist() == [-1, -0.5, 0, 0.5, 1]
+
+
+def test_exact_results_have_a_bar_at_zero():
+    ((left, right),) = drawn_errors(plot.rounding_errors([1.0, 2.0], "bf16", roundings=["RTZ"]), 0)
+    assert left < 0 < right
+    assert right - left < 0.02
+
+
 def test_rounding_errors_errors():
-    with pytest.raises(ValueError, match="at least one direction"):
+    with pytest.raises(ValueError, match="at least one rounding mode"):
         plot.rounding_errors([1.0], roundings=[])
-    with pytest.raises(ValueError, match="no number that E4M3 can hold: all are beyond 448"):
+    with pytest.raises(ValueError, match="no number in the range of E4M3: all are beyond 448"):
         plot.rounding_errors([1e9], "e4m3")
     with pytest.raises(ValueError, match="no finite non-zero"):
         plot.rounding_errors([0.0])
+    with pytest.raises(ValueError, match="no number in the range of E8M0"):
+        plot.rounding_errors([-1.0], "e8m0")
 
 
-# -- scaling -------------------------------------------------------------------------------------------------------
-
-
-def test_scale_sweep_stacks_the_fates_of_each_scale():
-    x = datasets.digits()["gradients"]
-    ax = plot.scale_sweep(x, "e4m3", exponents=(0, 32), mark=20, title="sweep")
-    columns = {}
-    for patch in ax.patches:
-        columns.setdefault(round(patch.get_x() + 0.5), []).append(patch)
-    assert sorted(columns) == list(range(33))
-    for k in (0, 9, 20, 32):
-        fate = plot.fates(np.float64(x) * 2.0**k, "e4m3")
-        heights = [patch.get_height() for patch in columns[k]]
-        assert heights == pytest.approx([fate.flushed, fate.subnormal, fate.normal, fate.overflowed])
-        assert [patch.get_y() for patch in columns[k]] == pytest.approx([0, *np.cumsum(heights)[:-1]])
-        assert same_color(columns[k][0].get_facecolor(), plot.LOST_COLOUR)
-        assert same_color(columns[k][2].get_facecolor(), plot.colour("e4m3"))
-    assert words(ax) == ["lost to zero", "subnormal", "normal", "overflow"]
-    assert ax.lines[-1].get_xdata() == [20, 20]
-    assert (ax.get_ylim(), ax.get_title(), ax.get_xlabel()) == ((0, 1), "sweep", "multiplied by")
-
-
-def test_scale_sweep_errors():
-    with pytest.raises(ValueError, match="exponents must be two integers"):
-        plot.scale_sweep([1.0], exponents=(3, 3))
-    with pytest.raises(ValueError, match="no finite non-zero"):
-        plot.scale_sweep([0.0])
-
-
-@pytest.mark.parametrize("draw", [plot.staircase, lambda ax: plot.rounding_errors([1.1], ax=ax),
-                                  lambda ax: plot.scale_sweep([1.1], ax=ax)])  # fmt: skip
+@pytest.mark.parametrize("draw", [plot.staircase, lambda ax: plot.rounding_errors([1.1], ax=ax)])
 def test_draws_into_the_axes_given(draw):
     _, ax = plt.subplots()
     assert draw(ax=ax) is ax

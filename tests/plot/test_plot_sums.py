@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import same_color
+from matplotlib.colors import same_color, to_rgb
 from matplotlib.text import Text
 
 import floatsim as fs
@@ -51,13 +51,31 @@ def test_running_sums_are_the_sums_of_the_first_terms():
 
 
 def test_running_sums_have_the_colour_of_the_format_in_which_they_add():
-    ways = ["fp32", "bf16", "kahan(bf16)", "blocked(fp16, 4, fp32)"]
+    ways = ["fp32", "bf16", "blocked(fp16, 4, fp32)"]
     ax = plot.running_sums(np.ones(8, np.float32), ways)
-    expected = [plot.colour(fmt) for fmt in ("fp32", "bf16", "bf16", "fp16")]
+    expected = [plot.colour(fmt) for fmt in ("fp32", "bf16", "fp16")]
     for line, text, tint in zip(ax.lines[1:], ax.texts, expected, strict=True):
         assert same_color(line.get_color(), tint)
         assert same_color(text.get_color(), tint)
-    assert ax.lines[2].get_linestyle() != ax.lines[3].get_linestyle()  # both BF16
+
+
+def luminance(tint):
+    c = np.array(to_rgb(tint))
+    return np.where(c <= 0.03928, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+@pytest.mark.parametrize("looks", ["default", "dark_background"])
+@pytest.mark.parametrize("fmt", plot.DEFAULT_FORMATS)
+def test_lines_of_one_format_differ_in_lightness_and_in_dashes(fmt, looks):
+    """From dark to light in the order given, by a contrast of at least 1.25, so that they differ for every reader."""
+    adds = [fmt, f"kahan({fmt})", f"pairwise({fmt})", f"blocked({fmt}, 4, fp32)", f"strided({fmt}, 2)"]
+    with plt.style.context(looks):
+        lines = plot.running_sums(np.ones(8, np.float32), adds).lines[1:]
+        background = luminance(plt.rcParams["axes.facecolor"])
+    light = [luminance(line.get_color()) for line in lines]
+    assert all(b + 0.05 > 1.25 * (a + 0.05) for a, b in itertools.pairwise(light))
+    assert all(max(x + 0.05, background + 0.05) > 1.6 * (min(x, background) + 0.05) for x in light)
+    assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in lines}) == 5
 
 
 def test_names_at_the_ends_of_lines_do_not_overlap():
@@ -131,7 +149,12 @@ def test_first_map_is_of_what_was_recorded():
     assert image.get_clim() == (0, 39)
     assert same_color(image.cmap.get_bad(), "#f1f1f1")
     assert ax.get_title(loc="left") == "overflow: 1 of 6 elements (17 %)"
-    assert ax.figure.axes[1].get_ylabel() == "first k (of 40); pale: never"
+    assert ax.figure.axes[1].get_ylabel() == "first k (of 40)"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["never"]
+
+
+def test_first_map_names_never_only_where_it_is_drawn():
+    assert plot.first_map([[1, 2]], 4).get_legend() is None
 
 
 def test_first_map_of_a_vector_is_one_row():
@@ -169,8 +192,8 @@ def test_error_curves_draw_every_error_above_zero():
     assert [list(zip(*line.get_data(), strict=True)) for line in ax.lines] == [
         [(64, 1e-3), (1024, 2e-2)], [(64, 1e-4), (1024, 1e-4)], [(64, 1e-2)]
     ]  # fmt: skip
-    for line, fmt in zip(ax.lines, ("fp16", "fp16", "e4m3"), strict=True):
-        assert same_color(line.get_color(), plot.colour(fmt))
+    assert same_color(ax.lines[2].get_color(), plot.colour("e4m3"))
+    assert luminance(ax.lines[0].get_color()) < luminance(ax.lines[1].get_color())  # both FP16
     assert len({line.get_marker() for line in ax.lines}) == 3
     assert words(ax) == list(ERRORS)
     assert [t.get_text() for t in ax.get_xticklabels()] == ["64", "1024"]

@@ -1,0 +1,130 @@
+"""Conversion losses: the shares of a tensor that a conversion flushes to zero, makes subnormal, and overflows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.arrays.conversion import decode, encode
+from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.options import context
+from floatsim.arrays.random_stream import SeedLike
+from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats.rounding import OVERFLOW, RoundingLike
+
+__all__ = [
+    "FLUSHED",
+    "NORMAL",
+    "OVERFLOWED",
+    "SUBNORMAL",
+    "ConversionLosses",
+    "classify_losses",
+    "conversion_losses",
+    "finite_nonzero",
+]
+
+FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED = range(4)
+
+
+@dataclass(frozen=True)
+class ConversionLosses:
+    """What a conversion does to the finite non-zero values of a tensor, as shares of them. The sum is 1.
+
+    Attributes
+    ----------
+    flushed : float
+        Results that are zero.
+    subnormal : float
+        Results below the smallest normal number: they have fewer significant bits.
+    normal : float
+        All others.
+    overflowed : float
+        Values beyond the largest number, and negative values where the format has no sign.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> losses = fs.conversion_losses([1.0, 2.0, 3.0, 1e6], "fp16")
+    >>> losses.normal, losses.overflowed
+    (0.75, 0.25)
+    """
+
+    flushed: float
+    subnormal: float
+    normal: float
+    overflowed: float
+
+
+def finite_nonzero(x: Any) -> NDArray[np.float64]:
+    """The finite values of x other than 0, in one dimension; a ValueError if there is none."""
+    values = x.values if isinstance(x, FloatArray) else np.asarray(x, np.float64)
+    kept: NDArray[np.float64] = values[np.isfinite(values) & (values != 0)]
+    if not kept.size:
+        raise ValueError("x has no finite non-zero number")
+    return kept
+
+
+def classify_losses(
+    values: NDArray[np.float64],
+    fmt: FloatFormat,
+    *,
+    rounding: RoundingLike | None = None,
+    ftz: bool | None = None,
+    seed: SeedLike | None = None,
+) -> NDArray[np.intp]:
+    """FLUSHED, SUBNORMAL, NORMAL or OVERFLOWED, for each of some finite non-zero values."""
+    with context(overflow="infinity", daz=False):
+        codes, flags = encode(values, fmt, rounding=rounding, ftz=ftz, seed=seed, return_flags=True)
+    size = np.abs(decode(codes, fmt))
+    kinds = np.select([size == 0, size < fmt.smallest_normal], [FLUSHED, SUBNORMAL], NORMAL)
+    return np.where((flags & OVERFLOW != 0) | np.isnan(size), OVERFLOWED, kinds)
+
+
+def conversion_losses(
+    x: Any,
+    fmt: FormatLike,
+    *,
+    rounding: RoundingLike | None = None,
+    ftz: bool | None = None,
+    seed: SeedLike | None = None,
+) -> ConversionLosses:
+    """Return the shares of x that a conversion flushes to zero, makes subnormal, and overflows.
+
+    Parameters
+    ----------
+    x : array_like
+        Real numbers of any shape, or a FloatArray. Zeros, infinities and NaNs are left out.
+    fmt : format
+        The target format.
+    rounding : Rounding or str, optional
+        The rounding mode: "ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative",
+        "to_odd" or "stochastic". Default: the context's, which is "ties_to_even" unless changed.
+    ftz : bool, optional
+        Flush subnormal results to zero. Default: the context's, which is False unless changed.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding.
+
+    Returns
+    -------
+    ConversionLosses
+        With the attributes flushed, subnormal, normal and overflowed, whose sum is 1.
+
+    Raises
+    ------
+    ValueError
+        If x has no finite non-zero value, or an argument is not known.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.conversion_losses([1e-9, 1e-6, 1.0, 1e6], "fp16")
+    ConversionLosses(flushed=0.25, subnormal=0.25, normal=0.25, overflowed=0.25)
+    >>> fs.conversion_losses([1e-9, 1e-6, 1.0, 1e6], "fp16", ftz=True).flushed
+    0.5
+    """
+    values = finite_nonzero(x)
+    kinds = classify_losses(values, as_format(fmt), rounding=rounding, ftz=ftz, seed=seed)
+    return ConversionLosses(*(float(n) / values.size for n in np.bincount(kinds, minlength=4)))

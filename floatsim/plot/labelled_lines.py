@@ -1,0 +1,81 @@
+"""What pictures with several labelled lines share: colours of lines with the same format, and labels at the ends."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from floatsim.formats import FloatFormat
+from floatsim.plot.style import Palette, mixed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["DASHES", "format_of", "label_ends", "line_colours"]
+
+DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
+"""Line styles, in the order in which lines of one format take them."""
+
+_SHADES = {False: (("#000000", 0.75), ("#ffe44d", 0.6)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
+"""The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
+
+
+def format_of(accumulation: Any) -> FloatFormat | None:
+    """The format in which a description adds, of its innermost leaf; None where the text is no description."""
+    from floatsim.accumulation import Leaf, as_accumulation, leaves
+
+    try:
+        summed = as_accumulation(accumulation)
+    except (TypeError, ValueError):
+        return None
+    inner: list[Leaf] = leaves(summed)
+    return inner[0].format if inner else summed.result_format
+
+
+def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> list[tuple[str, int]]:
+    """For each line its colour and its number among the lines of its format; None stands for ink.
+
+    One line has the format's colour. Several lines of a format have shades of it, from dark to light and yellowish, so
+    that they differ in lightness for every reader.
+    """
+    counts, seen = Counter(formats), Counter[FloatFormat | None]()
+    found = []
+    for fmt in formats:
+        tint, nth = colours.ink if fmt is None else colours.format(fmt), seen[fmt]
+        seen[fmt] += 1
+        place = 2 * nth / (counts[fmt] - 1) - 1 if counts[fmt] > 1 else 0.0  # from -1, the dark end, to 1
+        end, share = _SHADES[colours.dark][place > 0]
+        found.append((mixed(tint, end, abs(place) * share), nth))
+    return found
+
+
+def _apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places, moved as little as leaves `gap` between neighbours, within the limits where they all fit."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    moved = list(places)
+    for _ in range(200):
+        for below, above in itertools.pairwise(order):
+            short = gap - (moved[above] - moved[below])
+            if short > 1e-9:
+                moved[below] -= short / 2
+                moved[above] += short / 2
+        for i in order:
+            moved[i] = min(max(moved[i], low), high)
+    return moved
+
+
+def label_ends(ax: Axes, ends: Sequence[tuple[float, float]], words: Sequence[str], tints: Sequence[str]) -> None:
+    """Write the label of each line beside its end; labels that would overlap are moved apart."""
+    ax.figure.canvas.draw()  # for the transforms
+    to_axes = (ax.transData + ax.transAxes.inverted()).transform
+    heights = [float(to_axes(end)[1]) for end in ends]
+    inches = ax.get_window_extent().height / ax.figure.dpi
+    placed = _apart(heights, 0.16 / max(inches, 0.5), 0.0, 1.03)
+    for end, height, word, tint in zip(ends, placed, words, tints, strict=True):
+        ax.annotate(
+            word, end, (1.045, height), "data", "axes fraction", va="center", color=tint, fontsize="small",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": tint, "lw": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
+        )  # fmt: skip

@@ -1,0 +1,173 @@
+"""Conversion losses: for several formats, and for every scale by which a tensor is multiplied before rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from floatsim.formats import FormatLike, as_format
+from floatsim.plot.style import Palette, in_percent, new_axes, palette, powers_of_two, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from floatsim.analysis.losses import ConversionLosses
+
+__all__ = ["conversion_losses", "losses_in_words", "scale_sweep"]
+
+_ATTRIBUTES = ("flushed", "subnormal", "normal", "overflowed")
+_WORDS = ("flushed to zero", "subnormal", "normal", "overflow")
+
+
+def losses_in_words(losses: ConversionLosses) -> str:
+    """ "39 % flushed to zero, 59 % subnormal", or "all normal".
+
+    >>> import floatsim as fs
+    >>> losses_in_words(fs.conversion_losses([1e-9, 1.0], "fp16"))
+    '50 % flushed to zero'
+    """
+    order = ("flushed", "overflowed", "subnormal")
+    shares = {what: getattr(losses, what) for what in order}
+    words = [f"{in_percent(share)} {_WORDS[_ATTRIBUTES.index(what)]}" for what, share in shares.items() if share]
+    return ", ".join(words) or "all normal"
+
+
+def _styles(colours: Palette, tint: str) -> tuple[dict[str, Any], ...]:
+    """How a bar of each kind looks, in the order of `_ATTRIBUTES`."""
+    hatched = {"facecolor": colours.background, "edgecolor": tint, "hatch": "//////"}
+    return {"color": colours.lost}, hatched, {"color": tint}, {"color": colours.lost}
+
+
+def conversion_losses(
+    losses: Mapping[str, ConversionLosses], *, ax: Axes | None = None, title: str | None = None
+) -> Axes:
+    """Draw conversion losses as stacked bars, one row per format.
+
+    From the left: flushed to zero (black), subnormal (hatched), normal (solid), overflowed (black). On a dark
+    background, white replaces black.
+
+    Parameters
+    ----------
+    losses : mapping of str to ConversionLosses
+        The results of `fs.conversion_losses`. A key that names a format has the format's colour.
+    ax : Axes, optional
+        Axes to draw into. Default: a new figure.
+    title : str, optional
+        Title of the picture.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the mapping is empty.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = [1e-9, 1e-6, 1.0, 1e6]
+    >>> ax = fs.plot.conversion_losses({fmt: fs.conversion_losses(x, fmt) for fmt in ("FP16", "FP32")})
+    >>> [text.get_text() for text in ax.texts]
+    ['25 % flushed to zero, 25 % overflow, 25 % subnormal', 'all normal']
+    """
+    if not losses:
+        raise ValueError("losses must hold at least one result of fs.conversion_losses")
+    ax = new_axes(ax, figsize=(9, 0.45 * len(losses) + 1))
+    colours = palette(ax)
+    for row, (name, each) in enumerate(losses.items()):
+        left = 0.0
+        for attribute, style in zip(_ATTRIBUTES, _styles(colours, colours.name(name)), strict=True):
+            share = getattr(each, attribute)
+            ax.barh(row, share, 0.7, left, lw=0, **style)
+            left += share
+        ax.annotate(losses_in_words(each), (1, row), (6, 0), ("axes fraction", "data"), textcoords="offset points",
+                    va="center", fontsize="small", color=colours.ink, annotation_clip=False)  # fmt: skip
+    ax.set_yticks(range(len(losses)), list(losses))
+    for label in ax.get_yticklabels():
+        label.set(color=colours.name(label.get_text()), fontweight="bold")
+    ax.set(xlim=(0, 1), ylim=(len(losses) - 0.5, -0.5), xlabel="share of the non-zero numbers")
+    ax.xaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    return titled(ax, title)
+
+
+def scale_sweep(
+    x: Any,
+    fmt: FormatLike = "e4m3",
+    *,
+    exponents: tuple[int, int] = (-4, 32),
+    mark: int | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Draw the conversion losses of a tensor that is multiplied by 2**k before rounding, for each k.
+
+    The shares of the finite non-zero numbers are stacked. From the bottom: flushed to zero (black), subnormal
+    (hatched), normal (the format's colour), overflowed (black). On a dark background, white replaces black. Rounding is
+    ties to even.
+
+    Parameters
+    ----------
+    x : array_like
+        The tensor: real numbers of any shape, or a FloatArray.
+    fmt : format
+        The target format.
+    exponents : (int, int)
+        The first and the last k of the scales 2**k.
+    mark : int, optional
+        A k to draw a line at.
+    ax : Axes, optional
+        Axes to draw into. Default: a new figure.
+    title : str, optional
+        Title of the picture.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If `x` has no finite non-zero number, or the exponents are not in order.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.scale_sweep([1e-6, 1e-3], "e4m3", exponents=(0, 24))
+    >>> [text.get_text() for text in ax.texts], ax.get_xlabel()
+    (['flushed to zero', 'subnormal', 'normal', 'overflow'], 'multiplied by, then rounded to E4M3')
+    """
+    import numpy as np
+
+    from floatsim.analysis.losses import conversion_losses, finite_nonzero
+
+    fmt, values = as_format(fmt), finite_nonzero(x)
+    first, last = exponents
+    if not first < last:
+        raise ValueError(f"exponents must be two integers, the smaller one first, such as (-4, 32); got {exponents!r}")
+    scales = np.arange(first, last + 1)
+    found = [conversion_losses(np.ldexp(values, k), fmt, rounding="ties_to_even", ftz=False) for k in scales]
+    layers = np.array([[getattr(each, what) for each in found] for what in _ATTRIBUTES])
+    tops = layers.cumsum(axis=0)
+    ax = new_axes(ax, figsize=(8, 3.8))
+    colours = palette(ax)
+    for layer, top, style, word in zip(layers, tops, _styles(colours, colours.format(fmt)), _WORDS, strict=True):
+        ax.bar(scales, layer, 1.0, top - layer, lw=0, **style)
+        inner = layer[2:-2] if layer.size > 6 else layer  # where a word has room to its left and right
+        if inner.size and inner.max() > 0.12:
+            at = int(np.median(np.flatnonzero(inner >= 0.9 * inner.max()))) + (layer.size - inner.size) // 2
+            box = {"boxstyle": "round,pad=0.2", "facecolor": colours.background, "edgecolor": "none"}
+            looks = {"bbox": box, "color": colours.ink} if "hatch" in style else {"color": colours.on(style["color"])}
+            ax.text(scales[at], float((top - layer / 2)[at]), word, ha="center", va="center", zorder=4, **looks)
+    if mark is not None:
+        ax.axvline(mark, color=colours.background, lw=3)
+        ax.axvline(mark, color=colours.ink, lw=1.2, ls=(0, (4, 2)))
+    ax.set(xlim=(first - 0.5, last + 0.5), ylim=(0, 1), xlabel=f"multiplied by, then rounded to {fmt.name}",
+           ylabel="share of the non-zero numbers")  # fmt: skip
+    powers_of_two(ax)
+    ax.yaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")
+    ax.spines[["top", "right"]].set_visible(False)
+    return titled(ax, title)

@@ -1,0 +1,102 @@
+"""Pictures of conversion losses: which shares are drawn, in which colours, with which words."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import same_color
+
+import floatsim as fs
+from floatsim import datasets, plot
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def words(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_conversion_losses_are_stacked_from_the_left():
+    losses = {"FP16": fs.ConversionLosses(0.1, 0.2, 0.4, 0.3), "mine": fs.ConversionLosses(0, 0, 1, 0)}
+    ax = plot.conversion_losses(losses, title="losses")
+    for row, (name, each) in enumerate(losses.items()):
+        bars = [p for p in ax.patches if p.get_y() == pytest.approx(row - 0.35)]
+        expected = [each.flushed, each.subnormal, each.normal, each.overflowed]
+        assert [p.get_width() for p in bars] == pytest.approx(expected)
+        assert [p.get_x() for p in bars] == pytest.approx([0, *np.cumsum(expected)[:-1]])
+        assert same_color(bars[0].get_facecolor(), plot.LOST_COLOUR)
+        assert same_color(bars[3].get_facecolor(), plot.LOST_COLOUR)
+        assert bars[1].get_hatch()
+        assert same_color(bars[2].get_facecolor(), plot.colour("fp16") if name == "FP16" else "#222222")
+    assert words(ax) == ["10 % flushed to zero, 30 % overflow, 20 % subnormal", "all normal"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["FP16", "mine"]
+    assert (ax.get_xlim(), ax.get_title()) == ((0, 1), "losses")
+    low, high = ax.get_ylim()
+    assert low > high  # the first row is on top
+
+
+def test_conversion_losses_need_a_result():
+    with pytest.raises(ValueError, match=r"at least one result of fs\.conversion_losses"):
+        plot.conversion_losses({})
+
+
+@pytest.mark.parametrize("name", ["FIVE", "Fate", "fates"])
+def test_former_names_warn_and_still_work(name):
+    with pytest.warns(DeprecationWarning, match=rf"plot\.{name} is deprecated; use "):
+        former = getattr(plot, name)
+    expected = fs.ConversionLosses(0.25, 0.25, 0.25, 0.25)
+    if name == "FIVE":
+        assert former == (fs.FP32, fs.FP16, fs.BF16, fs.E4M3, fs.E5M2)
+    elif name == "Fate":
+        assert former(0.25, 0.25, 0.25, 0.25) == expected
+    else:
+        with fs.context(rounding="toward_positive", ftz=True):
+            assert former([1e-9, 1e-6, 1.0, 1e6], "fp16") == expected
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'SIX'"):
+        plot.SIX
+
+
+# -- scaling -------------------------------------------------------------------------------------------------------
+
+
+def test_scale_sweep_stacks_the_losses_of_each_scale():
+    x = datasets.digits()["gradients"]
+    ax = plot.scale_sweep(x, "e4m3", exponents=(0, 32), mark=20, title="sweep")
+    columns = {}
+    for patch in ax.patches:
+        columns.setdefault(round(patch.get_x() + 0.5), []).append(patch)
+    assert sorted(columns) == list(range(33))
+    for k in (0, 9, 20, 32):
+        losses = fs.conversion_losses(np.float64(x) * 2.0**k, "e4m3")
+        heights = [patch.get_height() for patch in columns[k]]
+        assert heights == pytest.approx([losses.flushed, losses.subnormal, losses.normal, losses.overflowed])
+        assert [patch.get_y() for patch in columns[k]] == pytest.approx([0, *np.cumsum(heights)[:-1]])
+        assert same_color(columns[k][0].get_facecolor(), plot.LOST_COLOUR)
+        assert same_color(columns[k][2].get_facecolor(), plot.colour("e4m3"))
+    assert words(ax) == ["flushed to zero", "subnormal", "normal", "overflow"]
+    assert ax.lines[-1].get_xdata() == [20, 20]
+    assert (ax.get_ylim(), ax.get_title(), ax.get_xlabel()) == ((0, 1), "sweep", "multiplied by, then rounded to E4M3")
+
+
+def test_scale_sweep_errors():
+    with pytest.raises(ValueError, match="exponents must be two integers"):
+        plot.scale_sweep([1.0], exponents=(3, 3))
+    with pytest.raises(ValueError, match="no finite non-zero"):
+        plot.scale_sweep([0.0])
+
+
+@pytest.mark.parametrize("draw", [
+    lambda ax: plot.scale_sweep([1.1], ax=ax),
+    lambda ax: plot.conversion_losses({"x": fs.ConversionLosses(1, 0, 0, 0)}, ax=ax),
+])  # fmt: skip
+def test_draws_into_the_axes_given(draw):
+    _, ax = plt.subplots()
+    assert draw(ax) is ax
