@@ -144,7 +144,7 @@ FIRST_USES = {
     "master-weights": "master weights", "fast-path": "fast paths?", "bail-out": "bails? out", "oracle": "oracles?",
 }  # fmt: skip
 NOT_PROSE = re.compile(
-    r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$|^<!-- (\w+): begin.*?<!-- \1: end -->"  # code, tables, headings, generated parts
+    r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$|^<!-- (\w+): begin.*?<!-- \1: end -->"  # code, tables, headings
     r"|`[^`]*`|!?\[(?:[^\]`]|`[^`]*`)*\]\([^)]*\)",
     re.MULTILINE | re.DOTALL,
 )
