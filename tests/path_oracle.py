@@ -239,13 +239,13 @@ class Arithmetic:
     def subtract(self, x: Number, y: Number) -> Number:
         return self.add(x, tidy(negative(y)))
 
-    def convert(self, x: Number) -> Number:
-        """An operand, read already, rounded to the format."""
+    def enter(self, x: Number, conversion: bool = False) -> Number:
+        """An operand, read already, rounded to the format; a conversion may saturate infinities."""
         if type(x) is int:
             return self.round(x) if x else 0
         if x == 0:
             return self.format.minus_zero
-        return special(x, self.format, self.grid, self.style.overflow == "saturate_finite")
+        return special(x, self.format, self.grid, conversion and self.style.overflow == "saturate_finite")
 
     def product(self, x: Number, y: Number, down: int = 0) -> Number:
         """x * y rounded: the product of the integers is a multiple of 2**(grid - down)."""
@@ -351,7 +351,7 @@ class Sum:
         joined = self.outer(found, None, None)
         if seed is None:
             return joined
-        return unit.add(unit.read(joined), seed) if parts else unit.convert(seed)
+        return unit.add(unit.read(joined), seed) if parts else unit.enter(seed)
 
     def _terms(self, x: Sequence[Number], y: Sequence[Number] | None) -> Sequence[Number]:
         """The terms as the leaf reads them: products are rounded, or not."""
@@ -369,13 +369,13 @@ class Sum:
     def _leaf(self, terms: Sequence[Number], seed: Number | None) -> Number:
         unit, kind = self.unit, self.how.kind
         if not terms:
-            return 0 if seed is None else unit.convert(seed)
+            return 0 if seed is None else unit.enter(seed)
         if kind == "exact":
             return _exact(unit, terms if seed is None else [*terms, seed])
         if kind == "pairwise":
-            root = _TREES[self.how.tree](unit, terms) if len(terms) > 1 else unit.convert(terms[0])
+            root = _TREES[self.how.tree](unit, terms) if len(terms) > 1 else unit.enter(terms[0])
             return root if seed is None else unit.add(unit.read(root), seed)
-        return _CHAINS[kind](unit, terms, 0 if seed is None else unit.convert(seed))
+        return _CHAINS[kind](unit, terms, 0 if seed is None else unit.enter(seed))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -533,7 +533,7 @@ class _Run:
         self.sum, leaf = Sum(call.how, grid), outermost(call.how)
         self.unit = self.sum.unit
         self.reads_result = _arithmetic(leaf.format, grid, Style(daz=call.result_style.daz)).read
-        self.convert = _arithmetic(call.result, grid, call.result_style).convert
+        self.convert = functools.partial(_arithmetic(call.result, grid, call.result_style).enter, conversion=True)
         self.same, self.saturates = call.result == leaf.format, call.result_style.overflow == "saturate_finite"
         self.shift = call.result.quantum - grid
         self.daz = innermost(call.how).style.daz
@@ -551,10 +551,8 @@ class _Run:
             acc = _scaled(unit, call.alpha, unit.read(acc))
             if c is not None and call.beta != 0:
                 acc = unit.add(unit.read(acc), unit.read(_scaled(unit, call.beta, c)))
-        if not self.same:
+        if not self.same or self.saturates:
             acc = self.convert(self.reads_result(acc))
-        elif self.saturates and type(acc) is float and abs(acc) == INFINITY:
-            acc = special(acc, call.result, self.grid, True)
         return call.result.encode(acc, self.shift)
 
 

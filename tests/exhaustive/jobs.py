@@ -26,9 +26,10 @@ from floatsim import Rounding, emulator, reference
 from floatsim.contexts import resolve
 
 if __package__:
-    from . import loops
+    from . import loops, paths
 else:
     import loops
+    import paths
 
 Outcome = tuple[int, int, list[str]]
 EXAMPLES = 5
@@ -340,6 +341,9 @@ def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
     return size * size, len(found), [str(x) for x in found[:EXAMPLES]]
 
 
+_PATH_CHUNKS = 300  # of about 5,000 elements each (vector_blocks: 3,000)
+
+
 @functools.cache
 def jobs() -> dict[str, Job]:
     """All jobs by name, in the order in which a full run takes them."""
@@ -382,4 +386,6 @@ def jobs() -> dict[str, Job]:
     for name, cases in tensorcore_cases.groups().items():
         add(f"tensorcore-{name}", "a million dot products as a matrix unit's, by the reference and the kernels",
             1_000_000 // _tile(cases) ** 2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip
+    for name, theme in paths.JOBS.items():
+        add(f"paths-{name}", theme.__doc__ or name, _PATH_CHUNKS, functools.partial(paths.run, name))
     return {job.name: job for job in found}

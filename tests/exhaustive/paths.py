@@ -1,8 +1,8 @@
 """The search for wrong fast paths: sums whose formats and terms lie at the edges of the fast paths' hypotheses.
 
-A case is one public call: a matmul, a dot, a sum or a cumsum. Its formats come from a theme, one for each theorem that a
-fast path relies on; precision, range, bias and special values lie one step on either side of the theorem's bound. Its
-terms are ties, cancellations, ends of the range, midpoints of subnormals, zeros, special values and random codes.
+A case is one public call: a matmul, a dot, a sum or a cumsum. Its formats come from a theme. There is one theme for each
+theorem that a fast path relies on: precision, range, bias and special values lie one step on either side of the bound.
+Its terms are ties, cancellations, ends of the range, midpoints of subnormals, zeros, special values and random codes.
 
 Every element of every result is compared with tests/path_oracle.py, which shares no code with floatsim. The call runs
 once without records, once recorded, and once with every kernel that accepts it (`every_candidate`).
@@ -638,6 +638,7 @@ def exact_levels(d: Draw) -> Setting:
 
 def unpack_range(d: Draw) -> Setting:
     """Formats of 8 exponent bits, or 5, or 11, whose top field is finite, with any bias."""
+
     def wide() -> fs.FloatFormat:
         while True:
             w = d.one((8, 8, 8, 8, 5, 11, 9, 7))
@@ -707,11 +708,13 @@ def every_candidate(case: Case) -> Iterator[tuple[str, Callable[[], np.ndarray]]
     Kernels that accept the case are to be added here, each forced by the selection's own means.
     """
     yield "default", case.call
-    yield "recorded", functools.partial(_recorded, case)
+    yield "recorded", functools.partial(_recorded, case, None)
+    if case.events is not None:
+        yield "recorded with few events", functools.partial(_recorded, case, case.events)
 
 
-def _recorded(case: Case) -> np.ndarray:
-    with fs.record():
+def _recorded(case: Case, events: tuple[str, ...] | None) -> np.ndarray:
+    with fs.record(events=events):
         return case.call()
 
 
@@ -736,7 +739,8 @@ def wrong_counts(case: Case) -> str | None:
                 return f"{name}.{event}: {count}, but {every[name][event]} in a record of all events"
     for event in case.events:
         if event in first and not np.array_equal(first[event], first_of_all[event]):
-            return f"first {event}: {np.ravel(first[event])[:8]}, but {np.ravel(first_of_all[event])[:8]} in a record of all"
+            few_text, all_text = (np.ravel(kept[event])[:8] for kept in (first, first_of_all))
+            return f"first {event}: {few_text}, but {all_text} in a record of all events"
     return None
 
 
@@ -783,7 +787,10 @@ def reproduction(case: Case, way: str, expected_code: Any, got: Any) -> str:
     else:
         operands = f"x, {case.axis}" + (", initial=initial" if "initial" in case.codes else "")
     call = f"fs.{case.operation}({operands}, accumulate=how{keywords})"
-    lines.append(f"with fs.record(): r = {call}" if way == "recorded" else f"r = {call}")
+    lines.append(
+        {"default": "", "recorded": "with fs.record(): "}.get(way, f"with fs.record(events={case.events}): ")
+        + f"r = {call}"
+    )
     lines.append(f"# {case.at}, {way}: expected {_hexadecimal(expected_code)}, got {_hexadecimal(got)}")
     return "\n".join(lines)
 
@@ -798,6 +805,7 @@ def _differs(case: Case, run: Callable[[], np.ndarray]) -> np.ndarray:
 
 def smaller(case: Case, way: str) -> Case:
     """The case with fewer rows, columns and terms, as long as the way still differs from the oracle."""
+
     def fails(candidate: Case) -> bool:
         candidate.expected = expected(candidate)
         runs = dict(every_candidate(candidate))
@@ -816,25 +824,27 @@ def smaller(case: Case, way: str) -> Case:
 
 def _parts_of(case: Case) -> Iterator[Case]:
     """Cases with a part of the rows, columns or terms."""
-    axes = {"matmul": (("a", -2, "c", -2), ("b", -1, "c", -1), ("a", -1, "b", -2)), "dot": (("a", -1, "b", 0),)}
-    if case.operation in axes:
-        if case.operation == "matmul" and case.codes["a"].ndim == 3:
-            for i in range(case.codes["a"].shape[0]):
-                yield _taken(case, {name: (0, [i]) for name in ("a", "c")}, squeeze=True)
-            return
-        for one, first, two, second in axes[case.operation]:
-            if case.codes[one].ndim < -first or case.codes["b"].ndim < 2 and case.operation == "matmul":
-                continue
-            n = case.codes[one].shape[first]
-            for kept in _subsets(n):
-                yield _taken(case, {one: (first, kept), two: (second, kept)})
+    for axes in _axes(case):
+        (name, axis), *_ = axes
+        for kept in _subsets(case.codes[name].shape[axis]):
+            yield replace(case, codes=case.codes | {n: np.take(case.codes[n], kept, at) for n, at in axes})
+
+
+def _axes(case: Case) -> Iterator[list[tuple[str, int]]]:
+    """Groups of axes that have the same length, each an operand and its axis."""
+    ranks = {name: codes.ndim for name, codes in case.codes.items()}
+    if "x" in ranks:
+        reduced = None if case.axis is None else case.axis % ranks["x"]
+        for axis in range(ranks["x"]):
+            kept = axis != reduced and ranks.get("initial", 0) > 0
+            yield [("x", axis), *([("initial", axis - (axis > reduced))] if kept else [])]
         return
-    x = case.codes["x"]
-    if "initial" in case.codes and case.axis is not None and x.ndim > 1:
-        return
-    for axis in range(x.ndim):
-        for kept in _subsets(x.shape[axis]):
-            yield _taken(case, {"x": (axis, kept)})
+    rows, columns = ranks["a"] - 1, ranks["b"] - 1
+    yield [("a", -1), ("b", 0)]
+    for axis in range(rows):
+        yield [("a", axis), *([("c", axis)] if "c" in ranks else [])]
+    for axis in range(1, 1 + columns):
+        yield [("b", axis), *([("c", rows + axis - 1)] if "c" in ranks else [])]
 
 
 def _subsets(n: int) -> Iterator[list[int]]:
@@ -843,16 +853,6 @@ def _subsets(n: int) -> Iterator[list[int]]:
         yield list(range(n // 2, n))
     if 1 < n <= 40:
         yield from ([j for j in range(n) if j != i] for i in range(n))
-
-
-def _taken(case: Case, kept: dict[str, tuple[int, list[int]]], squeeze: bool = False) -> Case:
-    codes = dict(case.codes)
-    for name, (axis, places) in kept.items():
-        if name in codes:
-            codes[name] = np.take(codes[name], places, axis)
-            if squeeze:
-                codes[name] = codes[name][0]
-    return replace(case, codes=codes)
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ class Result:
 
 CARRIERS_OF_BITS = (
     "formats", "rounding", "reference", "contexts", "streams", "conversion", "arithmetic", "elements", "shortcuts",
-    "accumulation", "choice", "cuts", "doubles", "expansions", "leaves", "linalg", "singles", "sources", "summation",
-    "trees", "widening",
+    "accumulation", "choice", "cuts", "doubles", "expansions", "leaves", "linalg", "recorded", "recording",
+    "reductions", "scans", "singles", "sources", "summation", "tiles", "trees", "vectors", "widening",
 )  # fmt: skip
 """The modules of floatsim that results depend on; plots, commands and logs may change without a new run."""
 
@@ -48,6 +48,7 @@ def source_hash() -> str:
         p for place in ("kernels", "tests/exhaustive", "floatsim/tensorcore") for p in (ROOT / place).rglob("*.py")
     ]
     paths += (ROOT / "tests").glob("tensorcore_*.py")
+    paths.append(ROOT / "tests" / "path_oracle.py")
     for path in sorted(paths):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
@@ -129,5 +130,5 @@ def report(results: list[Result]) -> str:
     whole = sum(r.cases for r in results), sum(r.mismatches for r in results), sum(r.seconds for r in results)
     lines.append(f"{'all':<{width}}  {'':>6}  {whole[0]:>14,}  {whole[1]:>10,}  {whole[2]:>8.1f}")
     for r in results:
-        lines += [f"  {line}" for line in r.examples]
+        lines += [line if "\n" in line else f"  {line}" for line in r.examples]
     return "\n".join(lines)
