@@ -1,7 +1,7 @@
 """The search for wrong fast paths: sums whose formats and terms lie at the edges of the fast paths' hypotheses.
 
-A case is one public call: a matmul, a dot, a sum or a cumsum. Its formats come from a theme. There is one theme for each
-theorem that a fast path relies on: precision, range, bias and special values lie one step on either side of the bound.
+A case is one public call: a matmul, a dot, a sum or a cumsum. Its formats come from a theme, one for each theorem
+that a fast path relies on: precision, range, bias and special values lie one step on either side of the bound.
 Its terms are ties, cancellations, ends of the range, midpoints of subnormals, zeros, special values and random codes.
 
 Every element of every result is compared with tests/path_oracle.py, which shares no code with floatsim. The call runs
@@ -11,6 +11,7 @@ once without records, once recorded, and once with every kernel that accepts it 
 from __future__ import annotations
 
 import functools
+import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -46,18 +47,18 @@ class Draw:
     """Random choices of one case."""
 
     def __init__(self, *seed: int | str) -> None:
-        words = [n for part in seed for n in ([part] if isinstance(part, int) else part.encode())]
-        self.rng = np.random.default_rng(words)
+        self.random = random.Random("/".join(map(str, seed))).random
+        self.rng = np.random.default_rng([int(self.random() * 2**32) for _ in range(3)])
 
     def one(self, choices: Any) -> Any:
-        return choices[int(self.rng.integers(len(choices)))]
+        return choices[int(self.random() * len(choices))]
 
     def integer(self, low: int, high: int) -> int:
         """Of low to high, both included."""
-        return int(self.rng.integers(low, high + 1))
+        return low + int(self.random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
-        return bool(self.rng.random() < share)
+        return self.random() < share
 
     def sign(self) -> int:
         return -1 if self.chance(0.5) else 1
@@ -272,7 +273,7 @@ def _significand(d: Draw, p: int) -> int:
         return min(high, low + d.integer(0, 3))
     if kind == 2 and p > 2:
         return low | 1 << d.integer(0, p - 2) | 1
-    return low | int(d.rng.integers(0, 1 << (p - 1))) if p > 1 else 1
+    return low | d.integer(0, low - 1)
 
 
 def _exponent(d: Draw, fmt: fs.FloatFormat) -> int:
@@ -333,12 +334,13 @@ def _random_codes(d: Draw, fmt: fs.FloatFormat, size: Any) -> np.ndarray:
     return codes & np.uint64((1 << fmt.bits) - 1)
 
 
-def special_codes(fmt: fs.FloatFormat) -> list[int]:
+@functools.cache
+def special_codes(fmt: fs.FloatFormat) -> np.ndarray:
     """Zeros, ends of the ranges, infinities and NaNs."""
     least_normal = 1 << fmt.trailing_bits
     found = [0, 1, least_normal - 1, least_normal, fmt.max_code, fmt.max_code - 1, fmt.magnitude_mask]
     found += [code for code in (fmt.infinity_code, fmt.canonical_nan) if code is not None]
-    return [code | sign for code in found if code & fmt.sign_mask == 0 for sign in (0, fmt.sign_mask)]
+    return np.array([code ^ sign for code in found for sign in (0, fmt.sign_mask)], np.uint64)
 
 
 def _rows(d: Draw, setting: Setting, fmt: fs.FloatFormat, rows: int, k: int, scale: int) -> np.ndarray:
@@ -354,9 +356,9 @@ def _rows(d: Draw, setting: Setting, fmt: fs.FloatFormat, rows: int, k: int, sca
         values = _values(d, d.one(targets), d.one(setting.patterns or PATTERNS), k)[:k]
         shift = d.one((0, 0, 0, scale)) if d.chance(0.1) else scale
         terms = [code_of(fmt, (m, e - shift)) for m, e in values]
-        terms += [0 if d.chance(0.7) else int(_random_codes(d, fmt, 1)[0]) for _ in range(k - len(terms))]
+        terms += [0 if d.chance(0.7) else d.integer(0, (1 << fmt.bits) - 1) for _ in range(k - len(terms))]
         if d.chance(0.3):
-            d.rng.shuffle(terms)
+            terms.sort(key=lambda _: d.random())
         row[:] = terms
     _spoil(d, setting, fmt, codes)
     return codes
@@ -364,9 +366,8 @@ def _rows(d: Draw, setting: Setting, fmt: fs.FloatFormat, rows: int, k: int, sca
 
 def _spoil(d: Draw, setting: Setting, fmt: fs.FloatFormat, codes: np.ndarray) -> None:
     """Put special values into some places."""
-    special = np.array(special_codes(fmt), np.uint64)
     at = d.rng.random(codes.shape) < setting.specials / max(1, codes.shape[-1] ** 0.5)
-    codes[at] = d.rng.choice(special, int(at.sum()))
+    codes[at] = d.rng.choice(special_codes(fmt), int(at.sum()))
 
 
 def _columns(d: Draw, setting: Setting, fmt: fs.FloatFormat, k: int, columns: int, scale: int) -> np.ndarray:
@@ -491,7 +492,7 @@ def make(d: Draw, setting: Setting) -> Case:
     if operation == "dot":
         b = b[:, 0] if d.chance(0.7) else b
         if d.chance(0.2):
-            a = a.reshape(-1, k)[0]
+            a = a[(0,) * (a.ndim - 1)]
     formats = {"a": setting.a, "b": setting.b}
     codes = {"a": _as(setting.a, a), "b": _as(setting.b, b)}
     shape = (*a.shape[:-1], *b.shape[1:])
@@ -709,8 +710,22 @@ def every_candidate(case: Case) -> Iterator[tuple[str, Callable[[], np.ndarray]]
     """
     yield "default", case.call
     yield "recorded", functools.partial(_recorded, case, None)
+    if _other_zeros(case) is not None:
+        yield "after the other zero", functools.partial(_after_the_other_zero, case)
     if case.events is not None:
         yield "recorded with few events", functools.partial(_recorded, case, case.events)
+
+
+def _other_zeros(case: Case) -> dict[str, Any] | None:
+    """The keywords with every zero of alpha and beta negated, or None where there is no zero."""
+    zeros = {name: -case.keywords[name] for name in ("alpha", "beta") if case.keywords.get(name) == 0}
+    return case.keywords | zeros if zeros else None
+
+
+def _after_the_other_zero(case: Case) -> np.ndarray:
+    """The case, after a call that differs in the sign of a zero: 0.0 == -0.0, which a cache must not rely on."""
+    replace(case, keywords=_other_zeros(case)).call()
+    return case.call()
 
 
 def _recorded(case: Case, events: tuple[str, ...] | None) -> np.ndarray:
@@ -780,19 +795,24 @@ def reproduction(case: Case, way: str, expected_code: Any, got: Any) -> str:
         listed = f"np.array({_hexadecimal(codes.tolist())}, np.{codes.dtype}).reshape({codes.shape})"
         lines.append(f"{name} = fs.from_codes({listed}, {_source(case.formats[name])})")
     lines.append(f"how = {_described(case.how)}")
-    words = {k: _source(v) if isinstance(v, fs.FloatFormat) else repr(v) for k, v in case.keywords.items()}
-    keywords = "".join(f", {k}={v}" for k, v in words.items())
     if case.operation in ("matmul", "dot"):
         operands = ", ".join(name for name in ("a", "b", "c") if name in case.codes)
     else:
         operands = f"x, {case.axis}" + (", initial=initial" if "initial" in case.codes else "")
-    call = f"fs.{case.operation}({operands}, accumulate=how{keywords})"
-    lines.append(
-        {"default": "", "recorded": "with fs.record(): "}.get(way, f"with fs.record(events={case.events}): ")
-        + f"r = {call}"
-    )
+    call = f"fs.{case.operation}({operands}, accumulate=how{_written(case.keywords)})"
+    if way == "after the other zero":
+        lines.append(f"fs.{case.operation}({operands}, accumulate=how{_written(_other_zeros(case) or {})})")
+    events = {"recorded": "", "recorded with few events": f"events={case.events}"}.get(way)
+    lines.append(f"r = {call}" if events is None else f"with fs.record({events}): r = {call}")
     lines.append(f"# {case.at}, {way}: expected {_hexadecimal(expected_code)}, got {_hexadecimal(got)}")
     return "\n".join(lines)
+
+
+def _written(keywords: dict[str, Any]) -> str:
+    return "".join(
+        f", {name}={_source(value) if isinstance(value, fs.FloatFormat) else repr(value)}"
+        for name, value in keywords.items()
+    )
 
 
 def _hexadecimal(codes: Any) -> str:
