@@ -40,7 +40,7 @@ POLICIES = ("INFINITY", "SATURATE_FINITE", "SATURATE_PROPAGATE")
 SPECIALS = ("ieee", "fn", "fnuz", "finite")
 LEAVES = ("sequential", "fused", "pairwise", "kahan", "neumaier", "exact")
 CARRIERS = {24: (127, -149), 53: (1023, -1074)}
-"""The precision of a hardware float: its largest exponent, and log2 of its least subnormal."""
+"""The precision of a hardware float: its largest exponent, and log2 of its least subnormal number."""
 
 
 class Draw:
@@ -95,12 +95,14 @@ def custom(d: Draw, precisions: Any, widths: Any = tuple(range(2, 12)), carrier:
     top, bottom = CARRIERS[carrier]
     while True:
         w, t, kind = d.one(widths), d.one(precisions) - 1, d.one(specials)
-        where = d.integer(0, 5)
+        where = d.integer(0, 6)
         if where == 0:
             found = at_top(w, t, kind, top + d.integer(-2, 2))
         elif where == 1:
             found = at_bottom(w, t, kind, bottom + d.integer(-2, 2))
         elif where == 2:
+            found = _format(w, t, kind, 1 - (bottom + carrier - 1 + d.integer(-3, 2)))  # emin near the carrier's
+        elif where == 3:
             found = _format(w, t, kind, (1 << (w - 1)) + d.integer(-3, 3))
         else:
             found = _format(w, t, kind, None)
