@@ -595,13 +595,15 @@ def terms_in_format(d: Draw) -> Setting:
     a, b = custom(d, (pa,), (3, 4, 5, 6, 8)), custom(d, (pb,), (3, 4, 5, 6, 8))
     a, b = d.one(((a, b), (a, b), (fs.E4M3, fs.E5M2), (fs.FP16, fs.FP16), (fs.BF16, fs.BF16)))
     p = min(53, a.precision + b.precision + d.integer(-1, 1))
-    while True:
+    bottom = a.emin - a.trailing_bits + b.emin - b.trailing_bits
+    top = a.emax + b.emax
+    acc = None
+    for _ in range(20):  # there is none where the products leave float64's range
         t, kind, w = p - 1, d.one(SPECIALS), d.one((5, 6, 7, 8, 9, 10, 11))
-        bottom = a.emin - a.trailing_bits + b.emin - b.trailing_bits
-        top = a.emax + b.emax
         acc = d.one((at_bottom(w, t, kind, bottom + d.integer(-1, 1)), at_top(w, t, kind, top + d.integer(-1, 2))))
         if acc is not None:
             break
+    acc = acc or custom(d, (p,))
     product: Any = "same"
     if d.chance(0.4):
         product, acc = acc, d.one((fs.FP32, fs.FP16, fs.BF16, fs.FP64, acc))
