@@ -162,26 +162,27 @@ class Setting:
 
 @dataclass
 class Case:
-    """One call. `codes` are of the operands by name: a, b and c, or x and initial."""
+    """One call. `codes` holds the operands by name: a, b and c, or x, initial and the mask `where`."""
 
     operation: str
     codes: dict[str, np.ndarray]
     formats: dict[str, fs.FloatFormat]
     how: fs.accumulation.Accumulation
     keywords: dict[str, Any]
-    axis: int | None = None
+    axis: int | tuple[int, ...] | None = None
     events: tuple[str, ...] | None = None
     at: str = ""
     expected: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def call(self) -> np.ndarray:
         """The codes that floatsim returns."""
-        x = {name: fs.from_codes(codes, self.formats[name]) for name, codes in self.codes.items()}
+        x = {name: fs.from_codes(self.codes[name], fmt) for name, fmt in self.formats.items()}
         keywords = {"accumulate": self.how, **self.keywords}
         if self.operation in ("matmul", "dot"):
             result = getattr(fs, self.operation)(x["a"], x["b"], x.get("c"), **keywords)
         elif self.operation == "sum":
-            result = fs.sum(x["x"], self.axis, initial=x.get("initial"), **keywords)
+            where = self.codes.get("where")
+            result = fs.sum(x["x"], self.axis, where=where, initial=x.get("initial"), **keywords)
         else:
             result = fs.cumsum(x["x"], self.axis, **keywords)
         return _codes(result, self.result_format)
@@ -215,16 +216,25 @@ def expected(case: Case) -> np.ndarray:
         return _expected_product(case, call, formats)
     x = case.codes["x"]
     if case.operation == "sum":
-        terms = x.reshape(1, -1) if case.axis is None else np.moveaxis(x, case.axis, -1)
+        terms, kept = (_terms(y, case.axis) for y in (x, case.codes.get("where", np.ones(x.shape, bool))))
+        shape = () if case.axis is None else terms.shape[:-1]
         initial = case.codes.get("initial")
-        flat = None if initial is None else np.broadcast_to(initial, terms.shape[:-1]).ravel().tolist()
-        rows = _flat(terms).tolist()
-        found = oracle.sums(call, rows, formats["x"], flat, formats.get("initial"))
-        return np.array(found, np.uint64).reshape(() if case.axis is None else terms.shape[:-1])
+        flat = None if initial is None else np.broadcast_to(initial, shape).ravel().tolist()
+        rows = [row[mask].tolist() for row, mask in zip(_flat(terms), _flat(kept), strict=True)]
+        return np.array(oracle.sums(call, rows, formats["x"], flat, formats.get("initial")), np.uint64).reshape(shape)
     rows = x.reshape(1, -1) if case.axis is None else np.moveaxis(x, case.axis, -1)
     found = [oracle.running_sums(call, row.tolist(), formats["x"]) for row in _flat(rows)]
     sums = np.array(found, np.uint64).reshape(rows.shape)
     return sums.ravel() if case.axis is None else np.moveaxis(sums, -1, case.axis)
+
+
+def _terms(x: np.ndarray, axis: int | tuple[int, ...] | None) -> np.ndarray:
+    """The terms of each result along the last axis."""
+    if axis is None:
+        return x.reshape(1, -1)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    moved = np.moveaxis(x, axes, range(-len(axes), 0))
+    return moved.reshape(*moved.shape[: x.ndim - len(axes)], int(np.prod(moved.shape[x.ndim - len(axes) :], dtype=int)))
 
 
 def _flat(rows: np.ndarray) -> np.ndarray:
@@ -513,15 +523,21 @@ def make(d: Draw, setting: Setting) -> Case:
 def _sum(d: Draw, setting: Setting, k: int, how: Any, keywords: dict[str, Any]) -> Case:
     rows = d.integer(1, max(1, min(160, 8000 // max(1, k))))
     x = _rows(d, setting, setting.a, rows, k, 0)
-    axis, shape = d.one(((1, (rows, k)), (0, (k, rows)), (1, (2, k, rows)), (None, (k,)), (-1, (rows, k))))
+    axis = d.one((-1, 0, 1, 1, (0, 2), None))
     if axis is None:
         x = x[0]
-    elif axis in (0, 1) and shape[0] != rows:
-        x = x.T if axis == 0 else np.stack([x.T, x.T[:, ::-1]])
+    elif axis == 0:
+        x = x.T
+    elif axis == 1 and d.chance(0.5):
+        x = np.stack([x.T, x.T[:, ::-1]])
+    elif axis == (0, 2):
+        x = np.stack([x, x[::-1]])
     formats, codes = {"x": setting.a}, {"x": _as(setting.a, x)}
+    if d.chance(0.1):
+        codes["where"] = d.rng.random(x.shape) < d.one((0.2, 0.7))
     if d.chance(0.2):
         fmt = d.one((setting.accumulator, setting.a, fs.FP32))
-        out = () if axis is None else tuple(np.delete(shape, axis))
+        out = () if axis is None else tuple(np.delete(x.shape, axis))
         initial = _rows(d, setting, fmt, int(np.prod(out, dtype=int)), 1, 0).reshape(out)
         formats["initial"], codes["initial"] = fmt, _as(fmt, initial)
     return Case("sum", codes, formats, how, keywords, axis, setting.events)
@@ -797,12 +813,13 @@ def reproduction(case: Case, way: str, expected_code: Any, got: Any) -> str:
     lines = ["import numpy as np, floatsim as fs"]
     for name, codes in case.codes.items():
         listed = f"np.array({_hexadecimal(codes.tolist())}, np.{codes.dtype}).reshape({codes.shape})"
-        lines.append(f"{name} = fs.from_codes({listed}, {_source(case.formats[name])})")
+        fmt = case.formats.get(name)
+        lines.append(f"{name} = {listed if fmt is None else f'fs.from_codes({listed}, {_source(fmt)})'}")
     lines.append(f"how = {_described(case.how)}")
     if case.operation in ("matmul", "dot"):
         operands = ", ".join(name for name in ("a", "b", "c") if name in case.codes)
     else:
-        operands = f"x, {case.axis}" + (", initial=initial" if "initial" in case.codes else "")
+        operands = f"x, {case.axis}" + "".join(f", {n}={n}" for n in ("where", "initial") if n in case.codes)
     call = f"fs.{case.operation}({operands}, accumulate=how{_written(case.keywords)})"
     if way == "after the other zero":
         lines.append(f"fs.{case.operation}({operands}, accumulate=how{_written(_other_zeros(case) or {})})")
@@ -858,10 +875,13 @@ def _axes(case: Case) -> Iterator[list[tuple[str, int]]]:
     """Groups of axes that have the same length, each an operand and its axis."""
     ranks = {name: codes.ndim for name, codes in case.codes.items()}
     if "x" in ranks:
-        reduced = None if case.axis is None else case.axis % ranks["x"]
-        for axis in range(ranks["x"]):
-            kept = axis != reduced and ranks.get("initial", 0) > 0
-            yield [("x", axis), *([("initial", axis - (axis > reduced))] if kept else [])]
+        axes = range(ranks["x"])
+        reduced = axes if case.axis is None else np.ravel(case.axis) % ranks["x"]
+        for axis in axes:
+            group = [("x", axis), ("where", axis)]
+            if axis not in reduced:
+                group.append(("initial", axis - sum(axis > other for other in reduced)))
+            yield [pair for pair in group if pair[0] in ranks]
         return
     rows, columns = ranks["a"] - 1, ranks["b"] - 1
     yield [("a", -1), ("b", 0)]
