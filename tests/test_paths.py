@@ -29,7 +29,7 @@ def _values(fmt, grid, r):
     """Integers other than 0 on the grid: near numbers of the format, near their midpoints, anywhere."""
     at = path_oracle.format_of(fmt)
     shift = at.quantum - grid
-    codes = [*r.integers(0, fmt.max_code + 1, 60, np.uint64).tolist(), 0, 1, 2, fmt.max_code, 1 << fmt.trailing_bits]
+    codes = [*r.integers(0, fmt.max_code + 1, 12, np.uint64).tolist(), 0, 1, 2, fmt.max_code, 1 << fmt.trailing_bits]
     for code in codes:
         here = at.units(code) << shift
         gap = max(1 << shift, 1 << max(0, here.bit_length() - fmt.precision))
@@ -50,7 +50,7 @@ def test_its_rounding_equals_that_of_the_rational_oracle(fmt):
     every = o.every_how()
     for n in _values(fmt, grid, r):
         rational = o.Rounder(abs(n) * unit, int(n < 0), fmt)
-        for k in r.choice(len(every), 6, replace=False):
+        for k in r.integers(0, len(every), 3):
             how = every[k]
             style = path_oracle.style_of(how.rounding, how.overflow, how.ftz, how.daz, how.tininess.name == "BEFORE")
             got = at.encode(path_oracle.rounder(at, grid, style)(n), at.quantum - grid)
@@ -58,10 +58,12 @@ def test_its_rounding_equals_that_of_the_rational_oracle(fmt):
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS if f.bits <= 16], **ids)
-def test_it_decodes_every_code(fmt):
+def test_its_codes_are_those_of_the_rational_oracle(fmt):
     at, layout = path_oracle.format_of(fmt), o.layout(fmt)
     unit = Fraction(2) ** at.quantum
-    for code in range(1 << fmt.bits):
+    every = np.arange(1 << fmt.bits)
+    sample = every if fmt.bits <= 8 else o.rng("codes", fmt).choice(every, 1000)
+    for code in sample.tolist():
         value, due = at.decode(code), layout.decode(code)
         if due.is_nan:
             assert type(value) is float and np.isnan(value)
