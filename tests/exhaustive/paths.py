@@ -695,11 +695,14 @@ def counting(d: Draw) -> Setting:
 
 def zeros_and_specials(d: Draw) -> Setting:
     """Infinities, NaNs and zeros of either sign through formats that lack some of them."""
-    acc = d.one((fs.FP32, fs.FP16, fs.BF16, fs.FP64, d.one(NARROW), custom(d, (1, 3, 8, 11, 12, 13, 20, 23, 24, 25))))
-    product = d.one(("same", None, custom(d, (6, 8, 11, 24, 26), (5, 6, 8, 9)), fs.E4M3, fs.FP32))
-    patterns = ("few", "few", "cancel", "top", "bottom", "tie")
-    return Setting(operand(d), operand(d), acc, product=product, specials=0.4, patterns=patterns, policies=0.4,
-                   scalars=0.25, flush=0.25)  # fmt: skip
+    without = custom(d, (2, 8, 11, 12, 13, 20, 23, 24), (5, 6, 7, 8), specials=SPECIALS[1:])
+    acc = d.one(
+        (fs.FP32, fs.FP16, fs.BF16, fs.FP64, d.one(NARROW), without, without, custom(d, (1, 3, 11, 24, 25, 53)))
+    )
+    product = d.one(("same", "same", None, custom(d, (6, 8, 11, 24, 26), (5, 6, 8, 9)), without, fs.E4M3, fs.FP32))
+    patterns = ("few", "few", "cancel", "top", "bottom", "tie", "walk")
+    return Setting(d.one((operand(d), fs.E5M2, fs.FP16)), operand(d), acc, product=product, specials=0.4,
+                   patterns=patterns, policies=0.3, scalars=0.2, flush=0.2)  # fmt: skip
 
 
 def mixed(d: Draw) -> Setting:
