@@ -501,6 +501,8 @@ def make(d: Draw, setting: Setting) -> Case:
     batch = (d.integer(1, 3),) if d.chance(0.1) else ()
     a = _rows(d, setting, setting.a, rows * int(np.prod(batch, dtype=int)), k, scale).reshape(*batch, rows, k)
     b = _columns(d, setting, setting.b, k, columns, scale)
+    if operation == "matmul" and k <= 8 and not batch and d.chance(0.01):  # more than one tile
+        a, b = a[d.rng.integers(0, rows, d.integer(60, 150))], b[:, d.rng.integers(0, columns, d.integer(60, 150))]
     if operation == "dot":
         b = b[:, 0] if d.chance(0.7) else b
         if d.chance(0.2):
@@ -649,7 +651,8 @@ def products_exact_in_carrier(d: Draw) -> Setting:
 
 def exact_levels(d: Draw) -> Setting:
     """Exact sums of wide ranges: the number of levels at its maximum."""
-    pa, pb = pair_of_precisions(d, d.one((2, 8, 16, 22, 24, 25, 46, 48, 52, 53)))
+    wide = (54, 55, 64, 75, 106) if WIDE_EXACT_PRODUCTS else ()
+    pa, pb = pair_of_precisions(d, d.one((2, 8, 16, 22, 24, 25, 46, 48, 52, 53, *wide)))
     a, b = custom(d, (pa,)), custom(d, (pb,))
     if d.chance(0.4):
         a, b = d.one((fs.FP32, fs.FP16, fs.BF16, fs.TF32, fs.E5M2)), d.one((fs.FP32, fs.FP16, fs.BF16, fs.E4M3))
