@@ -514,6 +514,8 @@ def make(d: Draw, setting: Setting) -> Case:
         fmt = d.one((setting.accumulator, setting.accumulator, setting.a, fs.FP32))
         c = _rows(d, setting, fmt, 1, int(np.prod(shape, dtype=int)), 0)[0]
         c = np.where(d.rng.random(c.size) < 0.5, c, _rows(d, setting, fmt, c.size, 1, 0)[:, 0]).reshape(shape)
+        if c.ndim and d.chance(0.2):  # the same in all rows, or in all columns
+            c = c[..., :1] if d.chance(0.5) else c[:1] if c.ndim == 2 else c[0]
         formats["c"], codes["c"] = fmt, _as(fmt, c)
     if d.chance(setting.scalars):
         keywords["alpha"] = d.one((1.0, 2.0, -1.0, 0.5, 1.5, 0.1, 3.0, 0.0, -0.0))
@@ -889,12 +891,14 @@ def _axes(case: Case) -> Iterator[list[tuple[str, int]]]:
                 group.append(("initial", axis - sum(axis > other for other in reduced)))
             yield [pair for pair in group if pair[0] in ranks]
         return
-    rows, columns = ranks["a"] - 1, ranks["b"] - 1
+    rows = ranks["a"] - 1
     yield [("a", -1), ("b", 0)]
-    for axis in range(rows):
-        yield [("a", axis), *([("c", axis)] if "c" in ranks else [])]
-    for axis in range(1, 1 + columns):
-        yield [("b", axis), *([("c", rows + axis - 1)] if "c" in ranks else [])]
+    lengths = (*case.codes["a"].shape[:-1], *case.codes["b"].shape[1:])
+    c = case.codes.get("c", np.zeros(()))
+    for place, length in enumerate(lengths):
+        axis = place - len(lengths)  # from the end, as shapes broadcast
+        group = [("a", place) if place < rows else ("b", place - rows + 1)]
+        yield group + [("c", axis)] * (-axis <= c.ndim and c.shape[axis] == length > 1)
 
 
 def _subsets(n: int) -> Iterator[list[int]]:
