@@ -734,7 +734,7 @@ JOBS: dict[str, Theme] = {**THEMES, "counting": counting}
 def every_candidate(case: Case) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """The ways to run a case: a name, and a function that returns codes.
 
-    Kernels that accept the case are to be added here, each forced by the selection's own means.
+    A way to force one kernel enters here: yield its name and a function for each kernel that accepts the case.
     """
     yield "default", case.call
     yield "recorded", functools.partial(_recorded, case, None)
