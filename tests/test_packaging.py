@@ -26,7 +26,7 @@ PACKAGES = (
     "training", "plot", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "datasets"}  # modules beside the packages that any of them may import
+BELOW_ALL = {"_lazy", "_warnings", "datasets"}  # modules beside the packages that any of them may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 

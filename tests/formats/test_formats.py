@@ -54,7 +54,7 @@ def test_named_format(name):
     facts = (fmt.bits, fmt.precision, fmt.emin, fmt.emax, fmt.max, fmt.smallest_normal, fmt.smallest_subnormal)
     assert facts == TABLE[name]
     assert (fmt.infinity_code, fmt.canonical_nan, fmt.has_signed_zero) == SPECIAL[name]
-    assert fmt.name == str(fmt) == name
+    assert fmt.name == f"{fmt}" == name
     assert fmt.eps == 2.0 ** (1 - fmt.precision)
     assert fmt.unit_roundoff == 2.0**-fmt.precision
     assert fmt.code_dtype == np.dtype(f"uint{max(8, 1 << (fmt.bits - 1).bit_length())}")

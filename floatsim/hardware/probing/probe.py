@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 def probe_dots(
-    dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = FP32,
+    dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = "fp32",
     scales: Scales | None = None, against: Unit | None = None, title: str | None = None,
 ) -> Probe:  # fmt: skip
     """Infer the model of what multiplies.
