@@ -1,10 +1,10 @@
-"""floating-point formats, roundings and summation orders as data, carried out bit for bit.
+"""Floating-point formats, roundings and summation orders as data, carried out bit for bit.
 
 Where to begin
 --------------
 >>> import floatsim as fs
 >>> fs.array([0.1, 1e5], "fp16")            # numbers in a format; NumPy's operators and functions work on them
-FloatArray([0.09998, inf], FP16)
+FloatArray([0.099976, inf], FP16)
 >>> fs.quantize([0.1, 1e5], "bf16")         # the same values in float64, rounded to a format
 array([1.00097656e-01, 9.98400000e+04])
 >>> fs.explain_rounding("0.1", "e4m3").code  # print it: one rounding step by step
@@ -19,8 +19,8 @@ rounding options  rounding= overflow= daz= ftz= tininess= seed=, in each call (`
 events            `with fs.record() as log:` counts overflow, underflow, absorbed terms, ...
 a first study     survey; the modules plot tensorcore hardware njit datasets
 
-Each function has its own page: `help(fs.matmul)`. The command `floatsim --help` needs no Python. Names are imported when
-first used: `import floatsim` itself loads nothing, not even NumPy.
+Each function has its own page: `help(fs.matmul)`. The command `floatsim --help` needs no Python. Names are imported
+when first used: `import floatsim` itself loads nothing, not even NumPy.
 """
 
 from __future__ import annotations
@@ -58,4 +58,6 @@ _HOMES = {
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
 }
-__getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES, modules="datasets hardware njit plot reference tensorcore")
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__, _HOMES, modules="datasets hardware njit plot reference tensorcore"
+)

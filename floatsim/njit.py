@@ -381,7 +381,9 @@ class _Arguments:
         if kind is bool and not isinstance(ty, types.Boolean):
             raise TypeError(f"{name} must be a bool, not {ty}")
         if kind is int:
-            raise TypeError(f"{name} must be a literal integer; at run time, use fs.njit.format_params(..., {name}=...)")
+            raise TypeError(
+                f"{name} must be a literal integer; at run time, use fs.njit.format_params(..., {name}=...)"
+            )
         if issubclass(kind, enum.Enum) and not (isinstance(ty, types.EnumMember) and ty.instance_class is kind):
             raise TypeError(f"{name} must be a literal string or a member of fs.{kind.__name__}, not {ty}")
 
@@ -435,7 +437,9 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
     else:
         for name in vars(Attributes()):
             if arguments[name] is not None:
-                raise TypeError(f"{name} is part of the format parameters; write fs.njit.format_params(..., {name}=...)")
+                raise TypeError(
+                    f"{name} is part of the format parameters; write fs.njit.format_params(..., {name}=...)"
+                )
         manner = ()
     seed = arguments.integer("seed")
     if manner and operation.rounds and manner[0] == Rounding.STOCHASTIC.value and seed is None:

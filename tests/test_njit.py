@@ -46,6 +46,7 @@ BINARY = (
     "add", "subtract", "multiply", "divide", "remainder", "fmod", "minimum", "maximum", "minimum_number",
     "maximum_number",
 )  # fmt: skip
+params = fs.njit.format_params
 ARITY = dict.fromkeys(BINARY, 2) | {"sqrt": 1, "fma": 3, "quantize": 1}
 
 
@@ -133,7 +134,15 @@ def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], how: Ho
     assert_same(flags, raised, *arrays)
 
 
-# -- every format and manner, by records ---------------------------------------------------------------------------
+# -- every format and manner, by parameters ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("old", "new"), [("record", "format_params"), ("Record", "FormatParams")])
+def test_deprecated_names(old, new):
+    with pytest.warns(DeprecationWarning, match=rf"fs\.njit\.{old} is deprecated; use fs\.njit\.{new}$"):
+        assert getattr(fs.njit, old) is getattr(fs.njit, new)
+    with pytest.raises(AttributeError, match="no attribute 'recrod'"):
+        fs.njit.recrod
 
 
 @pytest.mark.parametrize("name", ARITY)
@@ -202,7 +211,12 @@ def test_ways_of_naming_a_format():
         )
 
     for x in (0.0, -0.1, 464.0, 465.0, 1e9, -np.inf, np.nan):
-        for argument in (fs.BF16, fs.E3M2, fs.FloatFormat("other", 4, 3, "fnuz"), fs.njit.format_params("e5m2", ftz=True)):
+        for argument in (
+            fs.BF16,
+            fs.E3M2,
+            fs.FloatFormat("other", 4, 3, "fnuz"),
+            fs.njit.format_params("e5m2", ftz=True),
+        ):
             name = "e5m2" if isinstance(argument, fs.njit.Record) else argument
             ways = ["e4m3"] * 3 + [TINY_FP16, local, local, name]
             assert_same(np.array(run(x, argument)), np.array([fs.quantize(x, way) for way in ways]))
@@ -553,7 +567,7 @@ def test_the_processors_state_changes_nothing(state):
         (lambda x, n: fs.add(x, x, random_bits=n), (1.0, 8), "random_bits must be a literal integer"),
         (lambda x, f: fs.add(x, x, return_flags=f), (1.0, True), "return_flags must be a literal True or False"),
         (lambda x: fs.quantize(x, "fp16", out=x), (1.0,), "out has no place in compiled code"),
-        (lambda x, r: fs.quantize(x, r, ftz=True), (1.0, fs.njit.format_params("fp16")), "ftz is part of the format parameters"),
+        (lambda x, r: fs.quantize(x, r, ftz=True), (1.0, params("fp16")), "ftz is part of the format parameters"),
         (lambda x, n: -fs.scalb(x, n), (1.0, np.uint64(1)), "n must be a signed integer, not uint64"),
         (lambda c: 1 + fs.decode(c, "fp16"), (1,), "codes must be unsigned, not int64"),
         (lambda x: fs.decode(-1, "fp16"), (1,), "codes must be at least 0, not -1"),
@@ -571,9 +585,9 @@ def test_errors_while_compiling(call, arguments, message):
 @pytest.mark.parametrize(
     ("call", "arguments", "error", "message"),
     [
-        (lambda x, r: fs.add(x, x, format=r), (1.0, fs.njit.format_params("e8m0")), TypeError, "a scale format has no arithm"),
-        (lambda x, r: fs.add(x, x, format=r), (np.float32(1), fs.njit.format_params("fp64")), TypeError, "float32 cannot"),
-        (lambda x, r: fs.add(x, x, format=r), (1.0, fs.njit.format_params("fp16", rounding="SR")), ValueError, "needs a seed"),
+        (lambda x, r: fs.add(x, x, format=r), (1.0, params("e8m0")), TypeError, "a scale format has no arithm"),
+        (lambda x, r: fs.add(x, x, format=r), (np.float32(1), params("fp64")), TypeError, "float32 cannot"),
+        (lambda x, r: fs.add(x, x, format=r), (1.0, params("fp16", rounding="SR")), ValueError, "needs a seed"),
         (lambda x, m: fs.add(x, x, rounding=m), (1.0, Rounding.STOCHASTIC), ValueError, "needs a seed: pass seed="),
         (lambda x, s: fs.add(x, x, rounding="SR", seed=s), (1.0, -1), ValueError, "seed and offset must be 0 to 2"),
     ],
@@ -583,7 +597,7 @@ def test_errors_at_run_time(call, arguments, error, message):
         njit(call)(*arguments)
 
 
-def test_a_record_is_the_rows():
+def test_format_params_are_the_rows():
     from floatsim_kernels.rounding.integer import FORMAT_FIELDS, MANNER_FIELDS
 
     assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.Record._fields

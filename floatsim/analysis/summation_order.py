@@ -288,10 +288,10 @@ def _must_count(kernel: Callable[[Any, Any], Any], k: int, unit: int, fmt: Float
     for n, total in enumerate(_sums(kernel, a, b, fmt), 1):
         if total != n * 2.0**unit:
             raise ValueError(
-                f"with 2**{unit} at the first {n} k, and 0 elsewhere, the kernel gave {total / 2.0**unit!r} * 2**{unit}; "
-                f"the sum is {n} * 2**{unit}. The result, or the accumulator, has too few bits to count to {k - 2}, or "
-                "its range is too small: return the sum in the accumulator's format, take fewer terms, or name a "
-                "narrow accumulator (accumulator=)"
+                f"with 2**{unit} at the first {n} k, and 0 elsewhere, the kernel gave {total / 2.0**unit!r} * "
+                f"2**{unit}; the sum is {n} * 2**{unit}. The result, or the accumulator, has too few bits to count to "
+                f"{k - 2}, or too small a range: return the sum in the accumulator's format, take fewer terms, or name "
+                "a narrow accumulator (accumulator=)"
             )
 
 

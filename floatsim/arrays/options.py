@@ -129,8 +129,8 @@ class How(TypedDict, total=False):
     tininess : Tininess or str, optional
         When a result counts as tiny: "after" or "before" rounding.
     seed : int or RandomStream, optional
-        The seed of stochastic rounding, which is an error without one. An integer repeats the same draws at each call, a
-        `fs.RandomStream` draws new ones.
+        The seed of stochastic rounding, which is an error without one. An integer repeats the same draws at each call,
+        a `fs.RandomStream` draws new ones.
     random_bits : int, optional
         The random bits of a stochastic rounding, 1 to 64.
     offset : int, optional

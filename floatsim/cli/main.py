@@ -18,6 +18,7 @@ import typer
 
 import floatsim
 import floatsim.cli.hardware as hardware_commands
+from floatsim.arrays.options import How
 from floatsim.cli.console import (
     BadInputError,
     Json,
@@ -30,7 +31,6 @@ from floatsim.cli.console import (
     split,
     track,
 )
-from floatsim.arrays.options import How
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.formats import FloatFormat, as_format, named_formats
 
@@ -170,7 +170,8 @@ def _rounded(value: str, fmt: FloatFormat, how: How) -> dict[str, Any]:
     from floatsim.arrays.conversion import encode
     from floatsim.arrays.ulps import ulp
 
-    code, flags = encode(value, fmt, return_flags=True, **how)
+    with_flags: How = {**how, "return_flags": True}
+    code, flags = encode(value, fmt, **with_flags)
     facts = _number_facts(int(code), fmt)
     exact, error, ulps = _exact(value), None, None
     if exact is not None and math.isfinite(facts["value"]):

@@ -194,7 +194,8 @@ def from_text(text: str) -> Number:
         x = from_fraction(Fraction(int(match[1]), int(match[2])))
         return replace(x, sign=sign)
     raise ValueError(
-        f"not a number: {text!r}; write decimal ('0.1', '1e-3'), hexadecimal ('0x1.8p3'), a fraction ('1/3'), inf or nan"
+        f"not a number: {text!r}; write decimal ('0.1', '1e-3'), hexadecimal ('0x1.8p3'), a fraction ('1/3'), inf or "
+        "nan"
     )
 
 

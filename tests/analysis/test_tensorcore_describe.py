@@ -224,7 +224,15 @@ def unchecked() -> str:
     rows = [["architecture", "instruction", "A, B", "D", ""]]
     for arch, row in ROWS:
         if row.evidence is Evidence.NOTHING:
-            rows.append([f"`{arch.name}`", f"`{row.name}`", ", ".join(fmt.name for fmt in row.inputs), row.output.name, row.note])
+            rows.append(
+                [
+                    f"`{arch.name}`",
+                    f"`{row.name}`",
+                    ", ".join(fmt.name for fmt in row.inputs),
+                    row.output.name,
+                    row.note,
+                ]
+            )
     return table(rows)
 
 

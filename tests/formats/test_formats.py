@@ -241,6 +241,20 @@ def test_equality_is_by_values_not_by_name():
         mine.bias = 3
 
 
+def test_print_shows_the_parameters_and_text_the_name():
+    fmt = fs.FloatFormat("mine", 3, 2, "finite")
+    assert str(fmt) == repr(fmt)
+    assert str(fmt).splitlines()[0] == "FloatFormat mine"
+    assert (f"{fmt}", f"{fmt:>6}", "{}".format(fmt)) == ("mine", "  mine", "mine")  # noqa: UP032  # what it tests
+
+
+@pytest.mark.parametrize("name", ["nf4", "NF4", "normalfloat4"])
+def test_nf4_is_a_table_and_no_format(name):
+    with pytest.raises(ValueError, match="table of 16 quantiles of the normal distribution, not a floating-point") as e:
+        fs.as_format(name)
+    assert "did you mean" not in str(e.value)
+
+
 @pytest.mark.parametrize("fmt", o.NAMED, **ids)
 def test_shows_the_layout_and_the_ends(fmt):
     text, html = repr(fmt), fmt._repr_html_()

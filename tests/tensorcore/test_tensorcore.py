@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import floatsim as fs
 from floatsim.formats.rounding import ABSORBED, FLUSHED, INEXACT, INVALID, OVERFLOW, UNDERFLOW, Attributes
 from floatsim.reference import from_text
 from floatsim.reference.tensorcore.dot import Dot, Scaled, dot
+from floatsim.tensorcore import architectures
 from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, as_instruction_name, select
 from floatsim.tensorcore.instructions import Evidence, FusedBlocks, GroupedBlocks, Scales, TwoHalves
 from tests.tensorcore.cases import cases, codes

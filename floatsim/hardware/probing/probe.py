@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FP16, FP32, FormatLike, as_format
+from floatsim.formats import FP16, FormatLike, as_format
 from floatsim.formats.rounding import Rounding
 from floatsim.hardware.probing.experiments import Bench, wrong_sum
 from floatsim.hardware.probing.inference import Observation, read_model, text_of
