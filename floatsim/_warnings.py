@@ -7,6 +7,8 @@ import warnings
 
 __all__ = ["FloatsimWarning", "caller_level", "warn"]
 
+_PASSED = ("floatsim", "numpy")  # whose frames are not the user's
+
 
 class FloatsimWarning(UserWarning):
     """A call is valid, but its result is probably not what was intended.
@@ -21,12 +23,12 @@ class FloatsimWarning(UserWarning):
 
 
 def caller_level() -> int:
-    """Return the `stacklevel` with which the calling function warns the nearest frame outside floatsim.
+    """Return the `stacklevel` with which the calling function warns the nearest frame outside floatsim and NumPy.
 
-    NumPy's functions that dispatch to floatsim add no Python frame.
+    The operators of a FloatArray are methods that NumPy defines.
     """
     level, frame = 0, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "floatsim":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
         level, frame = level + 1, frame.f_back
     return level + 1
 

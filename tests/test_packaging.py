@@ -170,7 +170,7 @@ def test_signatures_fit_on_a_line(module):
     """A default value is written as a name: the repr of a format has several lines."""
     callables = [value for name in module.__all__ if callable(value := getattr(module, name))]
     methods = [method for each in callables if isinstance(each, type) for method in vars(each).values()]
-    signatures = [str(inspect.signature(each)) for each in callables + methods if inspect.isroutine(each)]
+    signatures = [str(inspect.signature(each)) for each in callables + methods if inspect.isfunction(each)]
     signatures += [str(inspect.signature(each)) for each in callables if dataclasses.is_dataclass(each)]
     assert signatures
     assert not [text for text in signatures if "\n" in text]
