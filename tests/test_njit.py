@@ -600,7 +600,7 @@ def test_errors_at_run_time(call, arguments, error, message):
 def test_format_params_are_the_rows():
     from floatsim_kernels.rounding.integer import FORMAT_FIELDS, MANNER_FIELDS
 
-    assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.Record._fields
+    assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.FormatParams._fields
 
 
 def test_every_scalar_function_is_there():

@@ -403,8 +403,8 @@ def _usage(error: Any) -> str:
     missing = getattr(error, "param", None) if message.startswith("Missing") else None
     if missing is None:
         return f"{message}; see `{command} --help`"
-    word = missing.human_readable_name.upper()
-    example = f"{missing.opts[0]} {word}" if missing.param_type_name == "option" else word
+    option, word = missing.opts[0], missing.metavar or missing.name.upper()
+    example = f"{option} {word}" if option.startswith("-") else word
     return f"{message}: write `{command} {example}`; see `{command} --help`"
 
 
@@ -418,7 +418,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 2
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], standalone_mode=False) or 0
+        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], prog_name="floatsim", standalone_mode=False) or 0
     except BadInputError as error:
         print(f"floatsim: {one_line(error)}", file=sys.stderr)
     except _CLICK_ERROR as error:

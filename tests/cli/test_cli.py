@@ -67,11 +67,11 @@ def test_help_names_every_command(run):
     (["survey", "--limit", "x"], "floatsim survey"),
 ])  # fmt: skip
 def test_bad_usage_is_one_line(run, arguments, see):
-    assert rejected(run(*arguments)).endswith(f"; see `{see} --help`")
+    assert rejected(run(*arguments)).endswith(f"; see `{see} --help`\n")
 
 
 @pytest.mark.parametrize(
-    ("command", "write"), [("capture", "capture --out OUT"), ("check-silicon", "check-silicon PATH")]
+    ("command", "write"), [("capture", "capture --out FOLDER"), ("check-silicon", "check-silicon PATH")]
 )
 def test_a_missing_argument_says_what_to_write(run, command, write):
     assert f": write `floatsim {write}`; see `floatsim {command} --help`" in rejected(run(command))
