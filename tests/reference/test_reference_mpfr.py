@@ -5,6 +5,8 @@ rational rounding of `oracles` decides. Where IEEE 754 and MPFR agree on the who
 infinities, ties-to-even and the directed modes), MPFR also rounds by itself with `subnormalize`.
 """
 
+from fractions import Fraction
+
 import gmpy2
 import ml_dtypes
 import numpy as np
@@ -216,7 +218,7 @@ def test_one_value_in_all_ways(rounding):
     for exponent in (-27, -26, -25, -24, -15, -14, 0, 14, 15, 16):
         for numerator in (1023, 1024, 1025, 1026, 1365, 2046, 2047):
             for tail in (-1, 0, 1):
-                x = (o.Fraction(numerator) + o.Fraction(tail, 2**70)) / 1024 * o.Fraction(2) ** exponent
+                x = (Fraction(numerator) + Fraction(tail, 2**70)) / 1024 * Fraction(2) ** exponent
                 for sign in (0, 1):
                     rounder = o.Rounder(x, sign, fmt)
                     number = reference.from_fraction(-x if sign else x)
