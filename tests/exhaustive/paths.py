@@ -725,9 +725,11 @@ JOBS: dict[str, Theme] = {**THEMES, "counting": counting}
 def every_candidate(case: Case) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """The ways to run a case: a name, and a function that returns codes.
 
-    A way to force one kernel enters here: yield its name and a function for each kernel that accepts the case.
+    Each kernel candidate that takes a part of the case runs alone, with the integer kernels for the other parts.
     """
     yield "default", case.call
+    for name in accepting(case):
+        yield name, functools.partial(_by, case, name)
     yield "recorded", functools.partial(_recorded, case, None)
     if _other_zeros(case) is not None:
         yield "after the other zero", functools.partial(_after_the_other_zero, case)
