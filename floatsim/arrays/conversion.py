@@ -74,7 +74,7 @@ def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
             if all(issubclass(k, np.generic) for k in kinds):
                 return np.asarray(x)
             raise TypeError(
-                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a decimal text, "
+                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a text, "
                 "or arrays of a float or integer dtype"
             )
     return boxed
@@ -218,7 +218,7 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     ----------
     x : array_like
         float64, float32, float16 or ml_dtypes arrays, FloatArrays, integer arrays, Python numbers of any size
-        (int, float, Fraction, Decimal), decimal or hexadecimal texts ("0.1", "0x1.8p3"), or lists of these. Each is
+        (int, float, Fraction, Decimal), texts ("0.1", "0x1.8p3", "1/3"), or lists of these. Each is
         rounded once, from its exact value.
     fmt : format
         Where to: anything `as_format` takes.
