@@ -175,7 +175,7 @@ def probe_dots(
     taken = (bench.a, bench.b, bench.output, bench.k, bench.scales)
     if against is not None and taken != (against.a, against.b, against.output, against.k, against.scales):
         raise ValueError(
-            f"against={str(against)!r} takes k = {against.k}; asked for are {a} x {b} to {output}, k = {k}"
+            f"against={str(against)!r} takes k = {against.k}; asked for are {a} x {b} to {bench.output}, k = {k}"
         )
     named = title or (str(against) if against else f"{a} x {b} to {bench.output}, k = {k}")
     # Beside a row's answers a card that answers nothing is seen; alone, it would be read as a model.
