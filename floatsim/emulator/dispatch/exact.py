@@ -11,7 +11,7 @@ import numpy as np
 from floatsim_kernels.gemm import exact as loops
 from floatsim_kernels.gemm import float64 as float64_loops
 from floatsim_kernels.gemm import integer
-from floatsim_kernels.runtime import simd
+from floatsim_kernels.runtime import cpu
 
 from floatsim.accumulation.leaves import Exact
 from floatsim.emulator.dispatch.float64 import rows_of, work_rows
@@ -110,7 +110,7 @@ class ExactSums:
         index: NDArray[np.int64], seeds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
         span, split = self._range(a, b), self.terms.precision > FP64.precision
-        if not span.fits or (split and not simd.HAS_MULTIPLY_ADD):
+        if not span.fits or (split and not cpu.has_fma()):
             codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
             whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
             out[...] = self._by_integers(*codes, whole, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]

@@ -43,6 +43,7 @@ from ..rounding.integer import (
 from ..rounding.random import draw
 from ..runtime.intrinsics import bits_from_double, double_from_bits, float_from_bits
 from ..runtime.jit import inline, kernel
+from ..runtime.numba_compat import force_inline
 from . import scalar_ops as op
 
 NO_SEED, SEEDED, NEGATIVE = np.uint64(0), np.uint64(1), np.uint64(2)
@@ -54,7 +55,7 @@ _LOW = np.uint64((1 << 27) - 1)
 def entry(function):
     """A kernel that is inlined where users' jitted code calls it."""
     dispatcher = kernel(function)
-    dispatcher.targetoptions["forceinline"] = True
+    force_inline(dispatcher)
     return dispatcher
 
 

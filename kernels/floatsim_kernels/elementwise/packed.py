@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from ..rounding.float32 import on_bfloat_grid
 from ..runtime.intrinsics import (
     add32,
     bits_from_float,
@@ -57,7 +58,7 @@ def half(operation, a, b, out):
 
 # -- BF16: the upper half of a float32 ---------------------------------------------------------------------------------
 
-_16, _1, _BELOW_HALF, _BFLOAT_NAN = np.uint32(16), np.uint32(1), np.uint32(0x7FFF), np.uint16(0x7FC0)
+_16, _BFLOAT_NAN = np.uint32(16), np.uint16(0x7FC0)
 
 
 @inline
@@ -67,10 +68,7 @@ def from_bfloat(code):
 
 @inline
 def to_bfloat(x):
-    u = bits_from_float(x)
-    odd = right32(u, _16) & _1
-    code = np.uint16(right32(add32(add32(u, _BELOW_HALF), odd), _16))
-    return code if x == x else _BFLOAT_NAN
+    return np.uint16(right32(bits_from_float(on_bfloat_grid(x)), _16)) if x == x else _BFLOAT_NAN
 
 
 @kernel

@@ -35,6 +35,7 @@ from ..runtime.simd import (
     multiply_add,
     multiply_add_odd,
     row_pass,
+    row_pass_of,
 )
 from .float64 import (
     COMMON,
@@ -119,7 +120,8 @@ def _clean(kind, checked, columns, rows, values, words):
     columns.store(rows[0], choose(abs(y) < np.inf, y, 0.0))
 
 
-_levels_by, _carry_by, _join_by = row_pass(_levels), row_pass(_carry), row_pass(_join)
+_levels_by = row_pass_of(_levels, {1: (False,), 2: (False,), 3: (False, True), 4: (False,)})
+_carry_by, _join_by = row_pass(_carry), row_pass(_join)
 _classify_by, _split_by, _clean_by = row_pass(_classify), row_pass(_split), row_pass(_clean)
 
 
@@ -130,14 +132,7 @@ def add_to_levels(work, width, first, count, row, x):
     while count > _AT_ONCE + 1:
         _levels_by(_AT_ONCE, True, work, width, (first, row, rest), (x,), ())
         first, count, row, x = first + _AT_ONCE, count - _AT_ONCE, rest, 1.0
-    if count == 1:
-        _levels_by(1, False, work, width, (first, row, rest), (x,), ())
-    elif count == 2:
-        _levels_by(2, False, work, width, (first, row, rest), (x,), ())
-    elif count == 3:
-        _levels_by(3, False, work, width, (first, row, rest), (x,), ())
-    else:
-        _levels_by(4, False, work, width, (first, row, rest), (x,), ())
+    _levels_by(count, False, work, width, (first, row, rest), (x,), ())
 
 
 # -- the end of a sum --------------------------------------------------------------------------------------------------

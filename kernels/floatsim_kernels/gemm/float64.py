@@ -45,6 +45,7 @@ from ..runtime.simd import (
     multiply_add_inward,
     multiply_add_odd,
     row_pass,
+    row_pass_of,
 )
 
 EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC, STOCHASTIC_SINGLE = range(9)
@@ -175,7 +176,20 @@ def _pair(rule, checked, columns, rows, values, words):
     columns.store(to, _on_grid(rule, checked, s, _Grid(grid), None))
 
 
-_sum_by, _product_by, _pair_by = row_pass(_sum, _lanes), row_pass(_product, _lanes), row_pass(_pair)
+_BOTH, _CHECKED = (False, True), (True,)
+_DETERMINISTIC = {
+    EVEN: _BOTH, EVEN_FROM_ODD: _BOTH, AWAY: _CHECKED, INWARD: _CHECKED, DOWN: _CHECKED, ODD: _CHECKED,
+}  # fmt: skip
+"""The rules and the loops they have: with a check for overflow, or also without. The latter are for rules that are
+common; each loop costs compile time."""
+_pair_by = row_pass_of(_pair, _DETERMINISTIC)
+_sum_by = row_pass_of(_sum, _DETERMINISTIC | {STOCHASTIC: _BOTH, STOCHASTIC_SINGLE: _CHECKED}, _lanes)
+_product_by = row_pass_of(
+    _product,
+    {EXACT: _CHECKED} | {rule: loops for rule, loops in _DETERMINISTIC.items() if rule != EVEN_FROM_ODD}
+    | {STOCHASTIC: _BOTH},
+    _lanes,
+)  # fmt: skip
 
 
 def _order(rule, checked, columns, rows, values, words):
@@ -221,28 +235,7 @@ TERM, NUMBERS, STATE = range(3)
 def sum_pass(rule, checked, work, width, rows, x, g, draws):
     """work[to] = round(x * work[row] + work[other]), rows being (to, row, other)."""
     rows, values = (rows[0], rows[1], rows[2], np.int64(NUMBERS)), (x, g[0], g[1], g[2], g[3], g[4], g[5])
-    if rule == EVEN and not checked:
-        _sum_by(EVEN, False, work, width, rows, values, draws)
-    elif rule == EVEN:
-        _sum_by(EVEN, True, work, width, rows, values, draws)
-    elif rule == EVEN_FROM_ODD and not checked:
-        _sum_by(EVEN_FROM_ODD, False, work, width, rows, values, draws)
-    elif rule == EVEN_FROM_ODD:
-        _sum_by(EVEN_FROM_ODD, True, work, width, rows, values, draws)
-    elif rule == AWAY:
-        _sum_by(AWAY, True, work, width, rows, values, draws)
-    elif rule == INWARD:
-        _sum_by(INWARD, True, work, width, rows, values, draws)
-    elif rule == DOWN:
-        _sum_by(DOWN, True, work, width, rows, values, draws)
-    elif rule == ODD:
-        _sum_by(ODD, True, work, width, rows, values, draws)
-    elif rule == STOCHASTIC_SINGLE:
-        _sum_by(STOCHASTIC_SINGLE, True, work, width, rows, values, draws)
-    elif not checked:
-        _sum_by(STOCHASTIC, False, work, width, rows, values, draws)
-    else:
-        _sum_by(STOCHASTIC, True, work, width, rows, values, draws)
+    _sum_by(rule, checked, work, width, rows, values, draws)
 
 
 @inline
@@ -250,46 +243,15 @@ def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
     """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `turn` times the product, and turns
     it back."""
     rows, values = (rows[0], rows[1], np.int64(NUMBERS)), (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
-    if rule == EXACT:
-        _product_by(EXACT, False, work, width, rows, values, draws)
-    elif (rule == EVEN or rule == EVEN_FROM_ODD) and not checked:
-        _product_by(EVEN, False, work, width, rows, values, draws)
-    elif rule == EVEN or rule == EVEN_FROM_ODD:
-        _product_by(EVEN, True, work, width, rows, values, draws)
-    elif rule == AWAY:
-        _product_by(AWAY, True, work, width, rows, values, draws)
-    elif rule == INWARD:
-        _product_by(INWARD, True, work, width, rows, values, draws)
-    elif rule == DOWN:
-        _product_by(DOWN, True, work, width, rows, values, draws)
-    elif rule == ODD:
-        _product_by(ODD, True, work, width, rows, values, draws)
-    elif not checked:
-        _product_by(STOCHASTIC, False, work, width, rows, values, draws)
-    else:
-        _product_by(STOCHASTIC, True, work, width, rows, values, draws)
+    rule = np.int64(EVEN) if rule == EVEN_FROM_ODD else rule
+    rule = np.int64(STOCHASTIC) if rule == STOCHASTIC_SINGLE else rule
+    _product_by(rule, checked, work, width, rows, values, draws)
 
 
 @inline
 def pair_pass(rule, checked, work, width, rows, x, y, g):
     """work[to] = round(x * work[row] + y * work[other]), rows being (to, row, other); not STOCHASTIC."""
-    values = (x, y, g[0], g[1], g[2], g[3], g[4], g[5])
-    if rule == EVEN and not checked:
-        _pair_by(EVEN, False, work, width, rows, values, ())
-    elif rule == EVEN:
-        _pair_by(EVEN, True, work, width, rows, values, ())
-    elif rule == EVEN_FROM_ODD and not checked:
-        _pair_by(EVEN_FROM_ODD, False, work, width, rows, values, ())
-    elif rule == EVEN_FROM_ODD:
-        _pair_by(EVEN_FROM_ODD, True, work, width, rows, values, ())
-    elif rule == AWAY:
-        _pair_by(AWAY, True, work, width, rows, values, ())
-    elif rule == INWARD:
-        _pair_by(INWARD, True, work, width, rows, values, ())
-    elif rule == DOWN:
-        _pair_by(DOWN, True, work, width, rows, values, ())
-    else:
-        _pair_by(ODD, True, work, width, rows, values, ())
+    _pair_by(rule, checked, work, width, rows, (x, y, g[0], g[1], g[2], g[3], g[4], g[5]), ())
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------

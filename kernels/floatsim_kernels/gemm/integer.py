@@ -153,12 +153,22 @@ def _passes(*rows):
 
 
 _NO_PASSES = _passes()
-_SEQUENTIAL = _passes((S, TERM, 0, S))
-_KAHAN = _passes(
+SEQUENTIAL = _passes((S, TERM, 0, S))
+KAHAN = _passes(
     (TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, REST), (REST, FIRST_OF_STEP, 1, COMP)
 )
-_NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, REST), (REST, SMALLER, 0, REST), (COMP, REST, 0, COMP))
+NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, REST), (REST, SMALLER, 0, REST), (COMP, REST, 0, COMP))
 _NEUMAIER_END = _passes((S, COMP, 0, S))
+
+
+@inline
+def chosen(row, s_is_larger):
+    """The row of state that a pass reads: LARGER and SMALLER are s or the term."""
+    if row == LARGER:
+        return S if s_is_larger else TERM
+    if row == SMALLER:
+        return TERM if s_is_larger else S
+    return row
 
 
 @kernel_of(numba.void(_FIXED[2], _FIXED[2], numba.int64, *_OPERANDS, *_PRODUCTS, *_PLACES))
@@ -203,11 +213,7 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
                         for j in range(columns):
                             if after_t and not is_finite(state[T, j], f_sum):
                                 continue
-                            x_from, y_from = x_row, y_row
-                            if x_row == LARGER:
-                                x_from = S if bigger[j] else TERM
-                            if y_row == SMALLER:
-                                y_from = TERM if bigger[j] else S
+                            x_from, y_from = chosen(x_row, bigger[j]), chosen(y_row, bigger[j])
                             term = ONE
                             if x_from == TERM or y_from == TERM:
                                 code = state[TERM, j] if stored else b[n, k, j]
@@ -250,18 +256,18 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
 
 def sequential(*arguments):
     """s = round(s + x)."""
-    in_order(_SEQUENTIAL, _NO_PASSES, 0, *arguments)
+    in_order(SEQUENTIAL, _NO_PASSES, 0, *arguments)
 
 
 def kahan(*arguments):
     """y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), or 0 if t is infinite or NaN; s = t."""
-    in_order(_KAHAN, _NO_PASSES, 1, *arguments)
+    in_order(KAHAN, _NO_PASSES, 1, *arguments)
 
 
 def neumaier(*arguments):
     """t = round(s + x); unless t is infinite or NaN: comp = round(comp + round(round(s - t) + x)) if |s| >= |x|, else
     with s and x exchanged; s = t. At last round(s + comp)."""
-    in_order(_NEUMAIER, _NEUMAIER_END, 0, *arguments)
+    in_order(NEUMAIER, _NEUMAIER_END, 0, *arguments)
 
 
 _PROGRAMS = tuple(numba.types.Array(dtype, 1, "C", readonly=True) for dtype in (numba.int32, numba.int8))

@@ -12,16 +12,17 @@ from ..elementwise import scalar_ops as op
 from ..gemm.integer import (
     COMP,
     FIRST,
-    FIRST_OF_STEP,
-    LARGER,
+    KAHAN,
+    NEUMAIER,
     NEW_NAN,
     REST,
-    SMALLER,
+    SEQUENTIAL,
     TERM,
     S,
     T,
     absorbed,
     at_least,
+    chosen,
     is_finite,
     keys_of,
     negative,
@@ -47,18 +48,19 @@ from ..runtime.jit import inline, kernel_of
 RESULT = 8
 _STATE_ROWS = 9
 
+
+def _numbered(passes):
+    """Passes of gemm/integer.py with two more columns: r, and 1 if the draw belongs to the next step."""
+    r = np.arange(1, len(passes) + 1)
+    return np.column_stack([passes, r, np.zeros_like(r)])
+
+
 PASSES = {
-    name: np.array(passes, np.int64)
-    for name, passes in {
-        # x, y, whether y is subtracted, where x + y goes, r, whether that is of the next step
-        "sequential": [(S, TERM, 0, S, 1, 0)],
-        "kahan": [(TERM, COMP, 1, FIRST_OF_STEP, 1, 0), (S, FIRST_OF_STEP, 0, T, 2, 0), (T, S, 1, REST, 3, 0),
-                  (REST, FIRST_OF_STEP, 1, COMP, 4, 0)],
-        "neumaier": [(S, TERM, 0, T, 1, 0), (LARGER, T, 1, REST, 2, 0), (REST, SMALLER, 0, REST, 3, 0),
-                     (COMP, REST, 0, COMP, 4, 0), (T, COMP, 0, RESULT, 1, 1)],
-    }.items()
-}  # fmt: skip
-"""What a pass over the cells adds, as in sums.py; Neumaier's last gives the result and changes no state."""
+    "sequential": _numbered(SEQUENTIAL),
+    "kahan": _numbered(KAHAN),
+    "neumaier": np.vstack([_numbered(NEUMAIER), (T, COMP, 0, RESULT, 1, 1)]),
+}
+"""Passes over the cells. Neumaier's last pass gives the result and changes no state."""
 
 
 @inline
@@ -94,11 +96,7 @@ def running_sums(passes, clears, x, fx, out, f, m, seed, counts, first):
             for j in range(x.shape[1]):
                 if after_t and not is_finite(state[T, j], f):
                     continue
-                x_from, y_from = x_row, y_row
-                if x_row == LARGER:
-                    x_from = S if bigger[j] else TERM
-                if y_row == SMALLER:
-                    y_from = TERM if bigger[j] else S
+                x_from, y_from = chosen(x_row, bigger[j]), chosen(y_row, bigger[j])
                 term = unpack_wide(x[step, j], fx, daz)
                 left, right = term, term
                 if x_from != TERM:

@@ -396,7 +396,7 @@ def eight_lanes(typingctx, grid, values, counts):
     def codegen(context, builder, signature, args):
         array = context.make_array(values)(context, builder, args[1])
         data, (size,) = array.data, cgutils.unpack_tuple(builder, array.shape)
-        vector = ir.VectorType(data.type.pointee, _LANES)
+        vector = ir.VectorType(context.get_value_type(values.dtype), _LANES)
         align, lengths = values.dtype.bitwidth // 8, cgutils.unpack_tuple(builder, args[2])
         stop = size.type(0)
         for length in lengths:

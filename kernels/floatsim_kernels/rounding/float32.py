@@ -154,7 +154,23 @@ def on_grid(x, g):
     return float_from_bits(g[NAN] if m > EXPONENT else r)
 
 
-_16, _UPPER, _BELOW_HALF = np.uint32(16), np.uint32(0xFFFF0000), np.uint32(0x7FFF)
+_16 = np.uint32(16)
+
+
+@inline
+def last_kept_bit(code, dropped):
+    """The last bit of a float32 code that stays if `dropped` low bits go, as 0 or 1."""
+    return and32(right32(code, dropped), ONE)
+
+
+@inline
+def nearest_code(code, dropped, odd):
+    """A float32 code without its `dropped` low bits, to nearest; ties go up where `odd` is 1, else down.
+
+    Ties to even need odd = last_kept_bit(code, dropped).
+    """
+    half = left32(ONE, np.uint32(dropped - ONE))
+    return and32(add32(add32(code, np.uint32(half - ONE)), odd), np.uint32(~(np.uint32(half + half) - ONE)))
 
 
 @inline
@@ -162,8 +178,7 @@ def sum_to_bfloat(u, v):
     """u + v, ties to even, with hardware that rounds toward zero."""
     s = u + v
     code = bits_from_float(s)
-    odd = ONE if s - u != v else and32(right32(code, _16), ONE)
-    return float_from_bits(and32(add32(add32(code, _BELOW_HALF), odd), _UPPER))
+    return float_from_bits(nearest_code(code, _16, ONE if s - u != v else last_kept_bit(code, _16)))
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -391,8 +406,7 @@ def on_half_grid(x):
 def on_bfloat_grid(x):
     """Of hardware NaNs only the upper half is set, so that they stay NaN."""
     u = bits_from_float(x)
-    odd = and32(right32(u, _16), ONE)
-    return float_from_bits(and32(add32(add32(u, _BELOW_HALF), odd), _UPPER))
+    return float_from_bits(nearest_code(u, _16, last_kept_bit(u, _16)))
 
 
 NARROW_GRID_FIELDS = ("emin", "limit", "above", "max", "overflow")

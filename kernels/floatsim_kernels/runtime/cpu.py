@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 from numba import config
-from numba.core.registry import cpu_target
 
 from .jit import kernel
+from .numba_compat import target
 
 
 @functools.cache
@@ -22,7 +22,7 @@ def has_f16c():
 @functools.cache
 def has_fma():
     """Whether the code that Numba generates may multiply and add with one rounding."""
-    return _has("fma") or cpu_target.target_context.codegen().magic_tuple()[0].startswith(("aarch64", "arm64"))
+    return _has("fma") or target()[0].startswith(("aarch64", "arm64"))
 
 
 @functools.cache
@@ -31,9 +31,15 @@ def has_half_arithmetic():
     return _has("avx512fp16")
 
 
+@functools.cache
+def has_directed_fma():
+    """Whether vector instructions carry their own rounding direction: x86 with AVX-512, whose intrinsics LLVM names
+    `llvm.x86.avx512...`. Elsewhere the same results are computed by portable instructions."""
+    return target()[0].startswith("x86_64") and _has("avx512f")
+
+
 def _has(feature):
-    _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return f"+{feature}" in features.split(",")
+    return f"+{feature}" in target()[1]
 
 
 @kernel

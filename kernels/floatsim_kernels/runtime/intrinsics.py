@@ -5,6 +5,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from .cpu import has_fma
+from .numba_compat import prefer_wide_vectors
 
 _I64, _I128 = ir.IntType(64), ir.IntType(128)
 
@@ -80,6 +81,31 @@ float_from_bits = _bitcast("float_from_bits", types.uint32, types.float32, ir.Fl
 bits_from_float = _bitcast("bits_from_float", types.float32, types.uint32, ir.IntType(32))
 double_from_bits = _bitcast("double_from_bits", types.uint64, types.float64, ir.DoubleType())
 bits_from_double = _bitcast("bits_from_double", types.float64, types.uint64, ir.IntType(64))
+
+
+@intrinsic
+def as_float(typingctx, code):
+    """The number of a code: float32 of a uint32, float64 of a uint64."""
+    if code not in (types.uint32, types.uint64):
+        return None
+    number, kind = {32: (types.float32, ir.FloatType()), 64: (types.float64, ir.DoubleType())}[code.bitwidth]
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], kind)
+
+    return number(code), codegen
+
+
+@intrinsic
+def as_bits(typingctx, x):
+    """The code of a number: uint32 of a float32, uint64 of a float64."""
+    if x not in (types.float32, types.float64):
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(x.bitwidth))
+
+    return types.Integer.from_bitwidth(x.bitwidth, False)(x), codegen
 
 
 @intrinsic
@@ -187,8 +213,7 @@ def wide_vectors(typingctx):
     """Let LLVM use the widest vector registers in the calling function: for Intel's 512 bits it takes half of them."""
 
     def codegen(context, builder, signature, args):
-        # llvmlite knows the plain attributes only, and prints what is in the set
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        prefer_wide_vectors(builder)
         return context.get_dummy_value()
 
     return types.void(), codegen

@@ -17,10 +17,11 @@ from typing import NamedTuple
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from .cpu import has_directed_fma, has_fma
 from .jit import check
+from .numba_compat import disable_unrolling
 
 LANES = 8
 
@@ -193,13 +194,6 @@ def minimum(x, y):
 
 # -- sums of exact products --------------------------------------------------------------------------------------------
 
-_TRIPLE, _, _FEATURES = cpu_target.target_context.codegen().magic_tuple()
-
-HAS_MULTIPLY_ADD = _TRIPLE.startswith(("aarch64", "arm64")) or "+fma" in _FEATURES.split(",")
-"""Whether there is an instruction for a product and a sum with one rounding."""
-HAS_DIRECTIONS = "+avx512f" in _FEATURES.split(",")
-"""Whether instructions carry rounding directions of their own."""
-
 _DOWN, _UP, _INWARD = (8 | direction for direction in (1, 2, 3))
 """AVX-512's immediates of directions, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
 
@@ -215,7 +209,7 @@ def _call(name, *args):
 
 def multiply_add(a, b, c):
     """a * b + c, to nearest."""
-    return _call("llvm.fma.v8f64", a, b, c) if HAS_MULTIPLY_ADD else a * b + c
+    return _call(f"llvm.fma.v{LANES}f64", a, b, c) if has_fma() else a * b + c
 
 
 def _directed(a, b, c, direction):
@@ -238,7 +232,7 @@ def _inward_bits(s, error):
 
 def multiply_add_down(a, b, c):
     """a * b + c, toward negative."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return _directed(a, b, c, _DOWN)
     p, s, error = _two_sum(a, b, c)
     one_down = Words.spread(s.builder, 1) - ((s.bits >> 63) << 1)  # a negative number's bits grow
@@ -249,7 +243,7 @@ def multiply_add_down(a, b, c):
 
 def multiply_add_inward(a, b, c):
     """a * b + c, toward zero."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return _directed(a, b, c, _INWARD)
     _, s, error = _two_sum(a, b, c)
     return _inward_bits(s, error)[0].doubles
@@ -257,7 +251,7 @@ def multiply_add_inward(a, b, c):
 
 def multiply_add_odd(a, b, c):
     """a * b + c, to odd: of its two neighbours, if it is not exact, the one whose last bit is 1."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         down = _directed(a, b, c, _DOWN)
         return choose((down.bits & 1) != 0, down, _directed(a, b, c, _UP))
     _, s, error = _two_sum(a, b, c)
@@ -267,7 +261,7 @@ def multiply_add_odd(a, b, c):
 
 def far_add_down(a, b, c):
     """a * b + c, toward negative, where |c| <= a * b."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return _directed(a, b, c, _DOWN)
     s = multiply_add(a, b, c)
     above = multiply_add(a, -b, s) > c
@@ -276,7 +270,7 @@ def far_add_down(a, b, c):
 
 def far_add_odd(a, b, c):
     """a * b + c, to odd, where |c| <= a * b."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return multiply_add_odd(a, b, c)
     s = multiply_add(a, b, c)
     back, one = multiply_add(a, -b, s), Words.spread(s.builder, 1)
@@ -362,12 +356,18 @@ def _loop(builder, stop, step, emit):
     following = builder.add(j, integer(step))
     j.add_incoming(following, builder.block)  # `emit` may have begun other blocks
     branch = builder.cbranch(builder.icmp_signed("<", following, stop), again, after)
-    # a loop's metadata begin with themselves (LLVM's language reference, "llvm.loop")
-    setting = builder.module.add_metadata(["llvm.loop.unroll.disable"])
-    loop = builder.module.add_metadata([f"{builder.function.name} {again.name}", setting])
-    loop.operands = (loop, setting)
-    branch.set_metadata("llvm.loop", loop)
+    disable_unrolling(builder, branch, again)
     builder.position_at_end(after)
+
+
+def _emit_loop(body, kind, checked, lanes, context, builder, matrix_type, args):
+    """Emit the loop of a pass; `args`: work, width, rows, values, words, as LLVM values."""
+    work, width, *tuples = args
+    numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in tuples)
+    matrix = Matrix(context, builder, matrix_type, work)
+    rows = [matrix.row(number) for number in numbers]
+    values = [Doubles.spread(builder, x) for x in values]
+    _loop(builder, width, lanes, lambda j: body(kind, checked, Columns(builder, j), rows, values, words))
 
 
 def row_pass(body, lanes=lambda kind: LANES):
@@ -383,22 +383,50 @@ def row_pass(body, lanes=lambda kind: LANES):
             return None
 
         def codegen(context, builder, sig, args):
-            numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in args[4:])
-            matrix = Matrix(context, builder, sig.args[2], args[2])
-            rows = [matrix.row(number) for number in numbers]
-            values = [Doubles.spread(builder, x) for x in values]
-
-            def step(j):
-                columns = Columns(builder, j)
-                body(kind.literal_value, checked.literal_value, columns, rows, values, words)
-
-            _loop(builder, args[3], lanes(kind.literal_value), step)
+            constants = kind.literal_value, checked.literal_value, lanes(kind.literal_value)
+            _emit_loop(body, *constants, context, builder, sig.args[2], args[2:])
             return context.get_dummy_value()
 
         return types.none(kind, checked, work, types.int64, rows, values, words), codegen
 
     typer.__name__ = body.__name__
     return intrinsic(prefer_literal=True)(typer)
+
+
+def row_pass_of(body, variants, lanes=lambda kind: LANES):
+    """As `row_pass`, with `kind` and `checked` known at run time: the function branches to the loop of its kind.
+
+    `variants` maps each kind to the values of `checked` it has loops for, (False,), (True,) or (False, True); a kind
+    with one loop takes that. Of other kinds the function does nothing.
+    """
+
+    def typer(typingctx, kind, checked, work, width, rows, values, words):
+        def codegen(context, builder, sig, args):
+            def emit(constant, flag):
+                _emit_loop(body, constant, flag, lanes(constant), context, builder, sig.args[2], args[2:])
+
+            end = builder.append_basic_block("after passes")
+            switch = builder.switch(args[0], end)
+            for constant, flags in variants.items():
+                block = builder.append_basic_block("pass")
+                switch.add_case(args[0].type(constant), block)
+                builder.position_at_end(block)
+                if len(flags) == 1:
+                    emit(constant, flags[0])
+                else:
+                    with builder.if_else(args[1]) as (then, otherwise):
+                        with then:
+                            emit(constant, True)
+                        with otherwise:
+                            emit(constant, False)
+                builder.branch(end)
+            builder.position_at_end(end)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, types.boolean, work, types.int64, rows, values, words), codegen
+
+    typer.__name__ = body.__name__
+    return intrinsic(typer)
 
 
 def row_extreme(name, body, reduce, neutral):

@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from ..runtime.cpu import has_f16c
 from ..runtime.intrinsics import bits_from_float, float_from_bits
 from ..runtime.jit import check, inline, kernel_of
+from ..runtime.numba_compat import prefer_wide_vectors
 
 WIDTH = 32
 """Columns that are worked on together."""
@@ -269,8 +270,7 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
         kind = output.literal_value
         if kind == TO_FP16 and not has_f16c():
             return ir.Constant(_I1, 0)
-        # llvmlite knows the plain attributes only, and prints what is in the set
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        prefer_wide_vectors(builder)
         arrays = [context.make_array(sig.args[n])(context, builder, args[n]) for n in range(1, 6)]
         shapes = [cgutils.unpack_tuple(builder, x.shape) for x in arrays]
         length = shapes[0][1]
