@@ -161,7 +161,7 @@ def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
         "nan": nan,
         "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
     }
-    row = np.array([fields[name] for name in packed.NARROW_FIELDS], dtype=np.uint32)
+    row = np.array([fields[name] for name in packed.GENERAL_FIELDS], dtype=np.uint32)
     row.flags.writeable = False
     return row
 
@@ -175,11 +175,11 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
         return False
     arguments = (_PACKED[name], codes[0], codes[-1], out)
     if fmt == FP16 and machine.has_f16c():
-        packed.half(*arguments)
+        packed.fp16(*arguments)
     elif fmt == BF16:
-        packed.bfloat(*arguments)
+        packed.bf16(*arguments)
     elif packed_float32_rounds_once(fmt):
-        packed.narrow(*arguments, _narrow_row(fmt))
+        packed.general(*arguments, _narrow_row(fmt))
     else:
         return False
     return True

@@ -32,7 +32,7 @@ __all__ = ["ExactInFloat64"]
 _KEPT = 51
 """How many bits of a sum are known, at least, before it is rounded."""
 
-_NO_RULE = float64_loops.EXACT, 1.0, np.zeros(len(float64_loops.GRID_FIELDS))
+_NO_RULE = float64_loops.EXACT, 1.0, np.zeros(len(float64_loops.ROUNDING_FIELDS))
 _NO_DIGITS = np.empty((0, 0))
 _NO_TERM = np.empty((0, 0, 0), np.uint64)
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
@@ -123,7 +123,7 @@ class ExactSums:
         loops.exact(
             a, b, rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
             span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
-            np.empty(loops.NOTES, np.int64), work_rows(loops.rows_of_work(levels.number), index),
+            np.empty(loops.BOUNDS_SHAPE, np.int64), work_rows(loops.rows_of_work(levels.number), index),
         )  # fmt: skip
         if not self.in_floats:
             self._add_digits(digits.reshape(shape), span, out, index, seeds)

@@ -89,7 +89,7 @@ def random_of(m, draws):
 
 
 @inline
-def widened(code, f, c):
+def to_carrier(code, f, c):
     """The code in the carrier c of a code in f: exact."""
     k, s, e, h = unpack(code, f, np.int64(0))
     t = c[P] - 1
@@ -144,7 +144,7 @@ def exact_product(x, y):
 
 
 @inline
-def rounded(x, f, c, m, random):
+def fast_rounded(x, f, c, m, random):
     """(whether it could be done, the carrier's code) of a normal float64 rounded to f."""
     u = bits_from_double(x)
     sign, magnitude = u & _SIGN, u & _MAGNITUDE
@@ -156,8 +156,8 @@ def rounded(x, f, c, m, random):
     if drop < 1 or drop > 51 or f[SCALE] or (tiny and m[FTZ]):
         return False, U0
     below = left(U1, drop) - U1
-    rest = magnitude & below
-    kept = magnitude - rest
+    discarded = magnitude & below
+    kept = magnitude - discarded
     rounding = m[ROUNDING]
     if rounding == TIES_TO_EVEN:
         r = (magnitude + (below >> U1) + (right(magnitude, drop) & U1)) & ~below
@@ -168,10 +168,10 @@ def rounded(x, f, c, m, random):
     elif rounding == TOWARD_NEGATIVE:
         r = (magnitude + below) & ~below if sign != U0 else kept
     elif rounding == TO_ODD:
-        r = kept | (below + U1) if rest != U0 else kept
+        r = kept | (below + U1) if discarded != U0 else kept
     elif rounding == STOCHASTIC:
         spare = np.uint64(64 - m[RANDOM_BITS])
-        fraction = (left(rest, 64 - drop) >> spare) << spare
+        fraction = (left(discarded, 64 - drop) >> spare) << spare
         r = kept + (below + U1) if fraction + (random << spare) < fraction else kept
     else:
         r = kept
@@ -246,11 +246,11 @@ def quantize(a, fa, f, c, m, draws, want):
     random = random_of(m, draws)
     x = double_of(a, fa)
     if not want and not m[DAZ] and is_normal(x):
-        done, code = rounded(x, f, c, m, random)
+        done, code = fast_rounded(x, f, c, m, random)
         if done:
             return code, np.int64(0)
     code, events = general_convert(a, fa, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -261,11 +261,11 @@ def add(a, fa, b, fb, negate, f, c, m, draws, want):
     if not want and not m[DAZ] and is_normal(x) and is_normal(y):
         exact, s = exact_sum(x, -y if negate else y)
         if exact:
-            done, code = rounded(s, f, c, m, random)
+            done, code = fast_rounded(s, f, c, m, random)
             if done:
                 return code, np.int64(0)
     code, events = general_add(a, fa, b, fb, negate, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -276,11 +276,11 @@ def multiply(a, fa, b, fb, f, c, m, draws, want):
     if not want and not m[DAZ] and is_normal(x) and is_normal(y):
         exact, p = exact_product(x, y)
         if exact:
-            done, code = rounded(p, f, c, m, random)
+            done, code = fast_rounded(p, f, c, m, random)
             if done:
                 return code, np.int64(0)
     code, events = general_multiply(a, fa, b, fb, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -293,39 +293,39 @@ def fma(a, fa, b, fb, addend, fc, f, c, m, draws, want):
         if exact:
             exact, s = exact_sum(p, z)
             if exact:
-                done, code = rounded(s, f, c, m, random)
+                done, code = fast_rounded(s, f, c, m, random)
                 if done:
                     return code, np.int64(0)
     code, events = general_fma(a, fa, b, fb, addend, fc, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def divide(a, fa, b, fb, f, c, m, draws, want):
     check(f, c)
     code, events = general_divide(a, fa, b, fb, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def remainder(a, fa, b, fb, to_nearest, f, c, m, draws, want):
     check(f, c)
     code, events = general_remainder(a, fa, b, fb, to_nearest, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def extremum(a, fa, b, fb, larger, number, f, c, m, draws, want):
     check(f, c)
     code, events = general_extremum(a, fa, b, fb, larger, number, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def sqrt(a, fa, f, c, m, draws, want):
     check(f, c)
     code, events = general_sqrt(a, fa, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -339,7 +339,7 @@ def decode(code, f, c, m, draws, want):
     bits = f[SIGN] + (f[SCALE] == 0)
     if bits < 64 and right(np.uint64(code), bits) != U0:
         raise ValueError("codes do not fit the format")
-    return widened(np.uint64(code), f, c), np.int64(0)
+    return to_carrier(np.uint64(code), f, c), np.int64(0)
 
 
 # -- in the operand's own format ---------------------------------------------------------------------------------------

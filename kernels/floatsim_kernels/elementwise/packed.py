@@ -5,14 +5,14 @@ has at least 2p + 2 significand bits for these formats (S. A. Figueroa, "When is
 where float32 itself would lose subnormal digits (BF16 products below 2**-126) the result is a multiple of 2**-149 or
 rounds to zero either way. Held equal to the integer kernels on every pair of codes by the exhaustive tests.
 
-Needs `machine.environment_is_default()`; `half` needs `machine.has_f16c()` too.
+Needs `machine.environment_is_default()`; `fp16` needs `machine.has_f16c()` too.
 """
 
 import math
 
 import numpy as np
 
-from ..rounding.float32 import on_bfloat_grid
+from ..rounding.float32 import rounded_to_bf16
 from ..runtime.intrinsics import (
     add32,
     bits_from_float,
@@ -28,72 +28,72 @@ ADD, SUBTRACT, MULTIPLY, DIVIDE, SQRT = range(5)
 
 # -- FP16: the processor's own conversions -----------------------------------------------------------------------------
 
-_HALF_NAN = np.uint16(0x7E00)
+_FP16_NAN = np.uint16(0x7E00)
 
 
 @inline
-def to_half(x):
-    return half_from_float(x) if x == x else _HALF_NAN
+def to_fp16(x):
+    return half_from_float(x) if x == x else _FP16_NAN
 
 
 @kernel
-def half(operation, a, b, out):
+def fp16(operation, a, b, out):
     """FP16; b is not read by SQRT."""
     if operation == ADD:
         for i in range(out.size):
-            out[i] = to_half(float_from_half(a[i]) + float_from_half(b[i]))
+            out[i] = to_fp16(float_from_half(a[i]) + float_from_half(b[i]))
     elif operation == SUBTRACT:
         for i in range(out.size):
-            out[i] = to_half(float_from_half(a[i]) - float_from_half(b[i]))
+            out[i] = to_fp16(float_from_half(a[i]) - float_from_half(b[i]))
     elif operation == MULTIPLY:
         for i in range(out.size):
-            out[i] = to_half(float_from_half(a[i]) * float_from_half(b[i]))
+            out[i] = to_fp16(float_from_half(a[i]) * float_from_half(b[i]))
     elif operation == DIVIDE:
         for i in range(out.size):
-            out[i] = to_half(float_from_half(a[i]) / float_from_half(b[i]))
+            out[i] = to_fp16(float_from_half(a[i]) / float_from_half(b[i]))
     else:
         for i in range(out.size):
-            out[i] = to_half(np.float32(math.sqrt(float_from_half(a[i]))))
+            out[i] = to_fp16(np.float32(math.sqrt(float_from_half(a[i]))))
 
 
 # -- BF16: the upper half of a float32 ---------------------------------------------------------------------------------
 
-_16, _BFLOAT_NAN = np.uint32(16), np.uint16(0x7FC0)
+_16, _BF16_NAN = np.uint32(16), np.uint16(0x7FC0)
 
 
 @inline
-def from_bfloat(code):
+def from_bf16(code):
     return float_from_bits(left32(np.uint32(code), _16))
 
 
 @inline
-def to_bfloat(x):
-    return np.uint16(right32(bits_from_float(on_bfloat_grid(x)), _16)) if x == x else _BFLOAT_NAN
+def to_bf16(x):
+    return np.uint16(right32(bits_from_float(rounded_to_bf16(x)), _16)) if x == x else _BF16_NAN
 
 
 @kernel
-def bfloat(operation, a, b, out):
+def bf16(operation, a, b, out):
     """BF16; b is not read by SQRT."""
     if operation == ADD:
         for i in range(out.size):
-            out[i] = to_bfloat(from_bfloat(a[i]) + from_bfloat(b[i]))
+            out[i] = to_bf16(from_bf16(a[i]) + from_bf16(b[i]))
     elif operation == SUBTRACT:
         for i in range(out.size):
-            out[i] = to_bfloat(from_bfloat(a[i]) - from_bfloat(b[i]))
+            out[i] = to_bf16(from_bf16(a[i]) - from_bf16(b[i]))
     elif operation == MULTIPLY:
         for i in range(out.size):
-            out[i] = to_bfloat(from_bfloat(a[i]) * from_bfloat(b[i]))
+            out[i] = to_bf16(from_bf16(a[i]) * from_bf16(b[i]))
     elif operation == DIVIDE:
         for i in range(out.size):
-            out[i] = to_bfloat(from_bfloat(a[i]) / from_bfloat(b[i]))
+            out[i] = to_bf16(from_bf16(a[i]) / from_bf16(b[i]))
     else:
         for i in range(out.size):
-            out[i] = to_bfloat(np.float32(math.sqrt(from_bfloat(a[i]))))
+            out[i] = to_bf16(np.float32(math.sqrt(from_bf16(a[i]))))
 
 
 # -- narrow formats: fields shifted to where float32 has them, exponents moved by a multiplication ---------------------
 
-NARROW_FIELDS = (
+GENERAL_FIELDS = (
     "sign", "magnitude", "sign_shift", "shift", "scale", "unscale", "emin", "limit", "above", "max",
     "max_code", "infinite_operand", "infinity", "nan", "infinity_keeps_sign",
 )  # fmt: skip
@@ -103,12 +103,12 @@ _INF, _NAN, _SIGN32, _MAGNITUDE32 = (np.uint32(x) for x in (0x7F800000, 0x7FC000
 
 
 @inline
-def narrow_row(g):
+def fields_of(g):
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
 
 
 @inline
-def from_narrow(code, g):
+def from_general(code, g):
     c = np.uint32(code)
     magnitude = np.uint32(c & g[MAGNITUDE])
     scaled = float_from_bits(left32(magnitude, g[SHIFT])) * float_from_bits(g[SCALE])
@@ -119,7 +119,7 @@ def from_narrow(code, g):
 
 
 @inline
-def to_narrow(x, g):
+def to_general(x, g):
     u = bits_from_float(x)
     m, s = np.uint32(u & _MAGNITUDE32), right32(np.uint32(u & _SIGN32), g[SIGN_SHIFT])
     near = min(m, g[LIMIT])
@@ -134,21 +134,21 @@ def to_narrow(x, g):
 
 
 @kernel
-def narrow(operation, a, b, out, row):
+def general(operation, a, b, out, params):
     """Formats of at most 11 significand bits whose products and quotients float32 holds; b is not read by SQRT."""
-    g = narrow_row(row)
+    g = fields_of(params)
     if operation == ADD:
         for i in range(out.size):
-            out[i] = to_narrow(from_narrow(a[i], g) + from_narrow(b[i], g), g)
+            out[i] = to_general(from_general(a[i], g) + from_general(b[i], g), g)
     elif operation == SUBTRACT:
         for i in range(out.size):
-            out[i] = to_narrow(from_narrow(a[i], g) - from_narrow(b[i], g), g)
+            out[i] = to_general(from_general(a[i], g) - from_general(b[i], g), g)
     elif operation == MULTIPLY:
         for i in range(out.size):
-            out[i] = to_narrow(from_narrow(a[i], g) * from_narrow(b[i], g), g)
+            out[i] = to_general(from_general(a[i], g) * from_general(b[i], g), g)
     elif operation == DIVIDE:
         for i in range(out.size):
-            out[i] = to_narrow(from_narrow(a[i], g) / from_narrow(b[i], g), g)
+            out[i] = to_general(from_general(a[i], g) / from_general(b[i], g), g)
     else:
         for i in range(out.size):
-            out[i] = to_narrow(np.float32(math.sqrt(from_narrow(a[i], g))), g)
+            out[i] = to_general(np.float32(math.sqrt(from_general(a[i], g))), g)

@@ -202,19 +202,19 @@ def divide(a, fa, b, fb, f, m, random):
         return zero_code(sign, f), np.int64(0)
     # long division, as many bits a step as fit: the remainder stays below the divisor's width
     width = max(fa[P], fb[P])
-    rest, divisor = right(ha, 63 - width), right(hb, 63 - width)
-    hi, lo = U0, np.uint64(rest >= divisor)
-    if rest >= divisor:
-        rest -= divisor
+    residue, divisor = right(ha, 63 - width), right(hb, 63 - width)
+    hi, lo = U0, np.uint64(residue >= divisor)
+    if residue >= divisor:
+        residue -= divisor
     done, needed = np.int64(0), working_bits(f, m)
     while done < needed:
         step = min(64 - width, 126 - done)
-        digit = left(rest, step) // divisor
-        rest = left(rest, step) - digit * divisor
+        digit = left(residue, step) // divisor
+        residue = left(residue, step) - digit * divisor
         hi, lo = left(hi, step) | right(lo, 64 - step), left(lo, step) | digit
         done += step
     hi, lo, e = normalize(hi, lo, ea - eb + 126 - done)
-    return round_pack(sign, e, hi, lo | np.uint64(rest != U0), f, m, random)
+    return round_pack(sign, e, hi, lo | np.uint64(residue != U0), f, m, random)
 
 
 @inline
@@ -242,12 +242,12 @@ def sqrt(a, fa, f, m, random):
     radicand = left(h, e & 1)
     needed = working_bits(f, m)
     if needed <= 62:
-        root, rest = root_of_64_bits(radicand)
-        hi, lo, inexact = left(root, 31), U0, rest != U0
+        root, residue = root_of_64_bits(radicand)
+        hi, lo, inexact = left(root, 31), U0, residue != U0
         if needed > 31 and inexact:
             # 32 more bits from the remainder: q = rest * 2**32 / (2 * root), at most a little too large
-            q = left(rest, 31) // root
-            u = left(rest, 31) - q * root
+            q = left(residue, 31) // root
+            u = left(residue, 31) - q * root
             while right(q, 32) != U0 or (right(u, 31) == U0 and left(u, 33) < q * q):
                 q -= U1
                 u += root
@@ -256,18 +256,18 @@ def sqrt(a, fa, f, m, random):
         e >>= 1
     else:
         # bit by bit: rest and trial stay below 2**122
-        root_hi, root_lo, rest_hi, rest_lo = U0, U0, U0, U0
+        root_hi, root_lo, residue_hi, residue_lo = U0, U0, U0, U0
         for i in range(needed):
             two = right(radicand, 62 - 2 * i) & np.uint64(3) if i < 32 else U0
-            rest_hi, rest_lo = left(rest_hi, 2) | right(rest_lo, 62), left(rest_lo, 2) | two
+            residue_hi, residue_lo = left(residue_hi, 2) | right(residue_lo, 62), left(residue_lo, 2) | two
             trial_hi, trial_lo = left(root_hi, 2) | right(root_lo, 62), left(root_lo, 2) | U1
             root_hi, root_lo = left(root_hi, 1) | right(root_lo, 63), left(root_lo, 1)
-            if rest_hi > trial_hi or (rest_hi == trial_hi and rest_lo >= trial_lo):
-                rest_hi = rest_hi - trial_hi - np.uint64(rest_lo < trial_lo)
-                rest_lo -= trial_lo
+            if residue_hi > trial_hi or (residue_hi == trial_hi and residue_lo >= trial_lo):
+                residue_hi = residue_hi - trial_hi - np.uint64(residue_lo < trial_lo)
+                residue_lo -= trial_lo
                 root_lo |= U1
         hi, lo, e = normalize(root_hi, root_lo, (e >> 1) + 127 - needed)
-        inexact = rest_hi != U0 or rest_lo != U0
+        inexact = residue_hi != U0 or residue_lo != U0
     return round_pack(s, e, hi, lo | np.uint64(inexact), f, m, random)
 
 
@@ -301,19 +301,19 @@ def remainder(a, fa, b, fb, to_nearest, f, m, random):
         x, y = right(ha, 63 - width), right(hb, 63 - width)
         scale = eb - width + 1  # of one unit in y
         if d == -1:  # b/2 < a < b, so n = 1 and the rest is negative
-            rest, scale, sa = left(y, 1) - x, scale - 1, sa ^ 1
+            residue, scale, sa = left(y, 1) - x, scale - 1, sa ^ 1
         else:
-            quotient, rest = x // y, x % y
+            quotient, residue = x // y, x % y
             while d > 0:
                 step = min(64 - width, d)
-                quotient, rest = left(rest, step) // y, left(rest, step) % y
+                quotient, residue = left(residue, step) // y, left(residue, step) % y
                 d -= step
-            twice = left(rest, 1)
+            twice = left(residue, 1)
             if to_nearest and (twice > y or (twice == y and quotient & U1 != U0)):
-                rest, sa = y - rest, sa ^ 1
-            if rest == U0:
+                residue, sa = y - residue, sa ^ 1
+            if residue == U0:
                 return zero_code(sa, f), np.int64(0)
-        hi, _, e = normalize(rest, U0, scale + 62)
+        hi, _, e = normalize(residue, U0, scale + 62)
     return round_pack(sa, e, hi, U0, f, m, random)
 
 
@@ -453,8 +453,8 @@ def extremum(a, fa, b, fb, larger, number, f, m, random):
         return infinity_code(s, f), events
     if k == ZERO:
         return zero_code(s, f), events
-    code, more = round_pack(s, e, h, U0, f, m, random)
-    return code, more | events
+    code, rounding_events = round_pack(s, e, h, U0, f, m, random)
+    return code, rounding_events | events
 
 
 @inline

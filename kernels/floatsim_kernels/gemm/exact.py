@@ -27,7 +27,7 @@ from ..runtime.intrinsics import bits_from_double, double_from_bits
 from ..runtime.jit import CHECKED, inline, kernel_of
 from ..runtime.simd import (
     SIGN,
-    Doubles,
+    F64x8,
     choose,
     copy_columns,
     largest_code,
@@ -47,9 +47,9 @@ from .float64 import (
     WORK,
     array,
     draws_of,
+    fields_of,
     fill_row,
     greater,
-    grid_row,
     key_of,
     length_of,
     lesser,
@@ -57,27 +57,27 @@ from .float64 import (
     product_pass,
 )
 
-_AT_ONCE = 3
+_MOST_LEVELS = 3
 """Levels that a pass does which leaves a rest."""
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
 
 
-def _levels(count, leaves_rest, columns, rows, values, words):
+def _levels(count, leaves_remainder, columns, rows, values, words):
     """Add x * work[row] to `count` levels; the last one takes the whole rest, or leaves it in work[rest]."""
-    (first, row, rest), (x,) = rows, values
+    (first, row, remainder), (x,) = rows, values
     accumulators = [columns.below(first, i) for i in range(count)]
     y = columns.load(row)
     p = x * y
     for i, at in enumerate(accumulators):
         acc = columns.load(at)
         total = multiply_add(x, y, acc) if i == 0 else acc + p
-        if leaves_rest or at is not accumulators[-1]:
+        if leaves_remainder or at is not accumulators[-1]:
             p = p - (total - acc)
         columns.store(at, total)
-    if leaves_rest:
-        columns.store(rest, p)
+    if leaves_remainder:
+        columns.store(remainder, p)
 
 
 def _carry(kind, checked, columns, rows, values, words):
@@ -92,7 +92,7 @@ def _carry(kind, checked, columns, rows, values, words):
 def _join(kind, checked, columns, rows, values, words):
     """work[to] = work[to] + (work[row] - c), to odd."""
     (to, row), (c,) = rows, values
-    one = Doubles.spread(columns.builder, 1.0)
+    one = F64x8.spread(columns.builder, 1.0)
     columns.store(to, multiply_add_odd(one, columns.load(row) - c, columns.load(to)))
 
 
@@ -100,7 +100,7 @@ def _classify(kind, checked, columns, rows, values, words):
     """work[to] += x * work[row], finite numbers of work[row] replaced by 0 or their sign."""
     (to, row), (x,) = rows, values
     y = columns.load(row)
-    sign = ((y.bits & SIGN) | 1023 << 52).doubles
+    sign = ((y.bits & SIGN) | 1023 << 52).as_f64
     y = choose((abs(y) > 0.0) & (abs(y) < np.inf), sign, y)
     columns.store(to, x * y + columns.load(to))
 
@@ -128,11 +128,11 @@ _classify_by, _split_by, _clean_by = row_pass(_classify), row_pass(_split), row_
 @inline
 def add_to_levels(work, width, first, count, row, x):
     """Add x * work[row] to `count` levels from row `first` on."""
-    rest = np.int64(TERM)
-    while count > _AT_ONCE + 1:
-        _levels_by(_AT_ONCE, True, work, width, (first, row, rest), (x,), ())
-        first, count, row, x = first + _AT_ONCE, count - _AT_ONCE, rest, 1.0
-    _levels_by(count, False, work, width, (first, row, rest), (x,), ())
+    remainder = np.int64(TERM)
+    while count > _MOST_LEVELS + 1:
+        _levels_by(_MOST_LEVELS, True, work, width, (first, row, remainder), (x,), ())
+        first, count, row, x = first + _MOST_LEVELS, count - _MOST_LEVELS, remainder, 1.0
+    _levels_by(count, False, work, width, (first, row, remainder), (x,), ())
 
 
 # -- the end of a sum --------------------------------------------------------------------------------------------------
@@ -173,8 +173,8 @@ _ROWS, _DEPTH = 16, 16
 _TOTAL = STATE
 _HIGH, _LOW = _TOTAL + 1, _TOTAL + 2
 _PANEL = _LOW + 1
-_KINDS = _PANEL + 2 * _DEPTH
-_ACCUMULATORS = _KINDS + _ROWS
+_SPECIALS = _PANEL + 2 * _DEPTH
+_ACCUMULATORS = _SPECIALS + _ROWS
 """Rows of work: a rest or a result; the sum; two parts of products; terms of b, with zeros for infinities and NaN, and
 as they are; of what kind a row's special values are; levels."""
 
@@ -185,7 +185,7 @@ def rows_of_work(levels):
 
 _FIRST, _LAST, _LARGEST, _LEAST, _RAW_ROW = range(5)
 """What is noted: the levels that a row of the result uses, the exponents of a row of b, and where that is as it is."""
-NOTES = 5, max(_ROWS, _DEPTH)
+BOUNDS_SHAPE = 5, max(_ROWS, _DEPTH)
 
 
 @kernel_of(
@@ -195,8 +195,8 @@ NOTES = 5, max(_ROWS, _DEPTH)
     )
 )  # fmt: skip
 def exact(
-    a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative, rules,
-    sign, grid, notes, work,
+    a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative,
+    rounding_rules, negate, params, bounds, work,
 ):  # fmt: skip
     """Exact sums, rounded once by a rule of gemm_doubles; or, if `digits` (ranges * M * levels, N) has room for them,
     as float64 numbers whose sums they are. Step 0, r = 1.
@@ -205,75 +205,75 @@ def exact(
     hold them: they are cut in two, which takes `passes.HAS_MULTIPLY_ADD`. `unit` is the exponent of the first level's,
     and `width` is W. `zero_negative`: zero sums of other numbers are negative.
     """
-    g = grid_row(grid)
+    g = fields_of(params)
     rows, columns = a.shape[0], b.shape[1]
     inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for the n that occur
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
-        wide = lesser(WIDTH, columns - j0)
-        whole = padded(wide)
+        block_width = lesser(WIDTH, columns - j0)
+        whole = padded(block_width)
         for part in range(ranges.shape[0]):
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             terms = length_of(start, stop, step)
             for i0 in range(0, rows, _ROWS):
-                some = lesser(_ROWS, rows - i0)
-                for i in range(some):
-                    notes[_FIRST, i], notes[_LAST, i] = levels, levels - 1
-                    fill_row(0, True, work, whole, (_KINDS + i,), (0.0,), ())
+                height = lesser(_ROWS, rows - i0)
+                for i in range(height):
+                    bounds[_FIRST, i], bounds[_LAST, i] = levels, levels - 1
+                    fill_row(0, True, work, whole, (_SPECIALS + i,), (0.0,), ())
                 for k0 in range(0, terms, _DEPTH):
                     depth = lesser(_DEPTH, terms - k0)
                     for d in range(depth):
                         row = _PANEL + d
-                        copy_columns(work, row, 0, b, start + (k0 + d) * step, j0, wide)
-                        notes[_RAW_ROW, d] = row
+                        copy_columns(work, row, 0, b, start + (k0 + d) * step, j0, block_width)
+                        bounds[_RAW_ROW, d] = row
                         if largest_code(work, whole, row) >= _INFINITY:
-                            notes[_RAW_ROW, d] = row + _DEPTH
+                            bounds[_RAW_ROW, d] = row + _DEPTH
                             copy_columns(work, row + _DEPTH, 0, work, row, 0, whole)
                             _clean_by(0, True, work, whole, (row,), (), ())
-                        notes[_LARGEST, d] = exponent(largest_code(work, whole, row))
-                        notes[_LEAST, d] = exponent(least_code_less_1(work, whole, row) + _ONE)
-                    for i in range(some):
+                        bounds[_LARGEST, d] = exponent(largest_code(work, whole, row))
+                        bounds[_LEAST, d] = exponent(least_code_less_1(work, whole, row) + _ONE)
+                    for i in range(height):
                         base = _ACCUMULATORS + i * levels
                         for d in range(depth):
                             x, row = a[i0 + i, start + (k0 + d) * step], _PANEL + d
-                            if notes[_RAW_ROW, d] != row or not abs(x) < np.inf:
-                                use = (_KINDS + i, notes[_RAW_ROW, d])
+                            if bounds[_RAW_ROW, d] != row or not abs(x) < np.inf:
+                                use = (_SPECIALS + i, bounds[_RAW_ROW, d])
                                 _classify_by(0, True, work, whole, use, (class_of(x),), ())
-                            if x == 0.0 or not abs(x) < np.inf or notes[_LARGEST, d] < -1022:
+                            if x == 0.0 or not abs(x) < np.inf or bounds[_LARGEST, d] < -1022:
                                 continue
                             # the products are below 2**above, and multiples of 2**under
                             e = exponent(bits_from_double(x) & _MAGNITUDE) + 2
-                            above, under = e + notes[_LARGEST, d], e + notes[_LEAST, d] - precisions
+                            above, under = e + bounds[_LARGEST, d], e + bounds[_LEAST, d] - precisions
                             if split:
                                 _split_by(0, True, work, whole, (np.int64(_HIGH), row), (x,), ())
                                 x = 1.0
                             for half in range(1 + split):
-                                begin = end = 0
+                                first_level = last_level = 0
                                 if levels > 1:
-                                    begin = ((high - above) * inverse) >> 24
-                                    if begin >= levels:
+                                    first_level = ((high - above) * inverse) >> 24
+                                    if first_level >= levels:
                                         continue  # rounding errors below half of 2**lowest: all are 0
-                                    least = greater(e + notes[_LEAST, d] - 54 if split > half else under, lowest)
-                                    end = (greater(unit - least + width - 1, 0) * inverse) >> 24
-                                    end = greater(begin, lesser(end, levels - 1))
-                                if CHECKED and not 0 <= begin <= end < levels:
+                                    least = greater(e + bounds[_LEAST, d] - 54 if split > half else under, lowest)
+                                    last_level = (greater(unit - least + width - 1, 0) * inverse) >> 24
+                                    last_level = greater(first_level, lesser(last_level, levels - 1))
+                                if CHECKED and not 0 <= first_level <= last_level < levels:
                                     raise IndexError("a level is out of bounds")
-                                if notes[_FIRST, i] == levels:
-                                    notes[_FIRST, i], notes[_LAST, i] = begin, begin - 1
-                                while notes[_FIRST, i] > begin:
-                                    notes[_FIRST, i] -= 1
-                                    c = offset_of(unit, width, notes[_FIRST, i], levels)
-                                    fill_row(0, True, work, whole, (base + notes[_FIRST, i],), (c,), ())
-                                while notes[_LAST, i] < end:
-                                    notes[_LAST, i] += 1
-                                    c = offset_of(unit, width, notes[_LAST, i], levels)
-                                    fill_row(0, True, work, whole, (base + notes[_LAST, i],), (c,), ())
+                                if bounds[_FIRST, i] == levels:
+                                    bounds[_FIRST, i], bounds[_LAST, i] = first_level, first_level - 1
+                                while bounds[_FIRST, i] > first_level:
+                                    bounds[_FIRST, i] -= 1
+                                    c = offset_of(unit, width, bounds[_FIRST, i], levels)
+                                    fill_row(0, True, work, whole, (base + bounds[_FIRST, i],), (c,), ())
+                                while bounds[_LAST, i] < last_level:
+                                    bounds[_LAST, i] += 1
+                                    c = offset_of(unit, width, bounds[_LAST, i], levels)
+                                    fill_row(0, True, work, whole, (base + bounds[_LAST, i],), (c,), ())
                                 use = _HIGH + half if split else row
-                                add_to_levels(work, whole, base + begin, end - begin + 1, use, x)
+                                add_to_levels(work, whole, base + first_level, last_level - first_level + 1, use, x)
                                 above -= 53
-                for i in range(some):
+                for i in range(height):
                     base, at = _ACCUMULATORS + i * levels, part * rows + i0 + i
-                    from_level, last = notes[_FIRST, i], notes[_LAST, i]
+                    from_level, last = bounds[_FIRST, i], bounds[_LAST, i]
                     c = offset_of(unit, width, from_level, levels)
                     for level in range(last, from_level, -1):
                         off = (offset_of(unit, width, level, levels),)
@@ -287,15 +287,15 @@ def exact(
                         if from_level <= level <= last:
                             off = (c if level == from_level else 0.0,)
                             _join_by(0, True, work, whole, (np.int64(TERM), base + level), off, ())
-                        copy_columns(digits, at * levels + level, j0, work, TERM, 0, wide)
+                        copy_columns(digits, at * levels + level, j0, work, TERM, 0, block_width)
                     if digits.size == 0:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], 0, 1), g, first)
+                        draws = draws_of(key_of(rounding_rules[SUM_RULE], seeds[part], 0, 1), g, first)
                         use = (np.int64(TERM), np.int64(_TOTAL))
-                        product_pass(rules[SUM_RULE], True, work, whole, use, 1.0, sign, g, draws)
-                        copy_columns(out, at, j0, work, TERM, 0, wide)
-                    for j in range(wide):
-                        v = work[_KINDS + i, j]
+                        product_pass(rounding_rules[SUM_RULE], True, work, whole, use, 1.0, negate, g, draws)
+                        copy_columns(out, at, j0, work, TERM, 0, block_width)
+                    for j in range(block_width):
+                        v = work[_SPECIALS + i, j]
                         if abs(v) < np.inf:
                             if work[_TOTAL, j] != 0.0:
                                 continue

@@ -12,8 +12,8 @@ numbers as they are, and writes the event words of the row; these are counted, a
 has such a bit. `tiny_products` tells of underflow alone, without the sums.
 
 a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
-grows by the events; `first` (len(PLACES), M, N), int32, takes the least where[k] of each. `grid`: see GRID_FIELDS;
-`quick_grid`: QUICK_FIELDS of rounding/float32.py, or a scale of 0 where that style is not for the format. Needs
+grows by the events; `first` (len(PLACES), M, N), int32, takes the least where[k] of each. `params`: see GRID_FIELDS;
+`fast_params`: QUICK_FIELDS of rounding/float32.py, or a scale of 0 where that style is not for the format. Needs
 `machine.environment_is_default()`.
 """
 
@@ -27,16 +27,16 @@ from ..rounding.float32 import (
     EXPONENT,
     FACTOR,
     MAGNITUDE,
-    NARROW_GRID_FIELDS,
-    NEAREST,
+    RNE,
+    RNE_FIELDS,
     SCALE,
     SIGN,
     UNSCALE,
-    on_bfloat_grid,
-    on_narrow_grid,
+    fields_of,
     rounded_product,
-    row_of,
-    to_even,
+    rounded_to_bf16,
+    rounded_to_format,
+    veltkamp_rne,
 )
 from ..runtime.intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors
 from ..runtime.jit import inline, kernel_of
@@ -56,7 +56,7 @@ _PLACE_BITS = (
     _S_INVALID, np.uint32(_P_NAN | _S_NAN), np.uint32(_P_OVERFLOW | _S_OVERFLOW), _P_UNDERFLOW, _P_FLUSHED, _S_ABSORBED,
 )  # fmt: skip
 
-GRID_FIELDS = (*NARROW_GRID_FIELDS, "tiny", "smallest_normal")
+COUNTING_FIELDS = (*RNE_FIELDS, "tiny", "smallest_normal")
 _TINY, _SMALLEST_NORMAL = 5, 6
 _INF, _ZERO, _LATE = np.float32(np.inf), np.float32(0), np.int32(2**31 - 1)
 
@@ -104,13 +104,13 @@ def sum_events(acc, p, r, g, word):
 
 
 @inline
-def exact_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
+def general_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
     """The step from `before`, to `row`, with its event words; what bits there were."""
     seen = _NONE
     for j in range(row.size):
         acc, exact = before[j] * unscale, x * bs[j]
-        p = on_bfloat_grid(exact) if bfloat else on_narrow_grid(exact, g)
-        r = on_bfloat_grid(acc + p) if bfloat else on_narrow_grid(acc + p, g)
+        p = rounded_to_bf16(exact) if bfloat else rounded_to_format(exact, g)
+        r = rounded_to_bf16(acc + p) if bfloat else rounded_to_format(acc + p, g)
         row[j] = r * scale
         word = and32(sum_events(acc, p, r, g, product_events(exact, p, g)), wanted)
         words[j] = word
@@ -119,27 +119,27 @@ def exact_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
 
 
 @inline
-def quick_step(terms, x, bs, before, row, absorbed, k, g, tally):
+def fast_step(products, x, bs, before, row, absorbed, k, g, tally):
     """The step from `row`, kept in `before`; (least magnitude of products and sums, less 1, largest of sums)."""
     factor = float_from_bits(g[FACTOR])
     low, high = ALL, _NONE
-    products, sums, lost = np.int32(0), np.int32(0), np.int32(0)
+    inexact_products, inexact_sums, absorbed_sums = np.int32(0), np.int32(0), np.int32(0)
     for j in range(row.size):
         acc, y = row[j], bs[j]
         exact = x * y
-        p = rounded_product(NEAREST, terms, x, y, g)
-        r = to_even(acc + p, factor)
+        p = rounded_product(RNE, products, x, y, g)
+        r = veltkamp_rne(acc + p, factor)
         before[j] = acc
         row[j] = r
-        products += np.int32(exact != p)
-        sums += np.int32((r - acc != p) | (r - p != acc))
+        inexact_products += np.int32(exact != p)
+        inexact_sums += np.int32((r - acc != p) | (r - p != acc))
         m = and32(bits_from_float(r), MAGNITUDE)
-        same = (r == acc) & (p != _ZERO) & (m < EXPONENT)
-        lost += np.int32(same)
-        absorbed[j] = min(absorbed[j], k) if same else absorbed[j]
+        is_absorbed = (r == acc) & (p != _ZERO) & (m < EXPONENT)
+        absorbed_sums += np.int32(is_absorbed)
+        absorbed[j] = min(absorbed[j], k) if is_absorbed else absorbed[j]
         low = min(low, min(add32(and32(bits_from_float(exact), MAGNITUDE), ALL), add32(m, ALL)))
         high = max(high, m)
-    tally[0], tally[1], tally[2] = products, sums, lost
+    tally[0], tally[1], tally[2] = inexact_products, inexact_sums, absorbed_sums
     return low, high
 
 
@@ -171,7 +171,7 @@ def step_products(bfloat, x, bs, words, g, wanted):
     seen = _NONE
     for j in range(bs.size):
         exact = x * bs[j]
-        p = on_bfloat_grid(exact) if bfloat else on_narrow_grid(exact, g)
+        p = rounded_to_bf16(exact) if bfloat else rounded_to_format(exact, g)
         words[j] = and32(product_events(exact, p, g), wanted)
         seen = or32(seen, words[j])
     return seen
@@ -185,53 +185,53 @@ def has_negative_zero(row):
     return False
 
 
-_QUICK_EVENTS = tuple(EVENTS.index(name) for name in ("product inexact", "sum inexact", "sum absorbed"))
+_FAST_EVENTS = tuple(EVENTS.index(name) for name in ("product inexact", "sum inexact", "sum absorbed"))
 _ABSORBED = PLACES.index("absorbed")
 
 
 @functools.cache
-def recorded(bfloat, terms):
-    """The kernel for BF16, or for narrow formats; `terms`: CLAMPED, or ROUNDED, for factors and sums in BF16. `wanted`:
+def counting(bfloat, products):
+    """The kernel for BF16, or for narrow formats; `products`: CLAMPED, or ROUNDED, for factors and sums in BF16. `wanted`:
     the event words' bits to look at."""
 
     @kernel_of(_ARGUMENTS)
-    def kernel(a, b, out, ranges, where, wanted, counts, first, grid, quick_grid):
+    def kernel(a, b, out, ranges, where, wanted, counts, first, params, fast_params):
         wide_vectors()
-        g = (grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6])
-        quick, scale, unscale = row_of(quick_grid), np.float32(1), np.float32(1)
-        is_quick = float_from_bits(quick_grid[SCALE]) != 0
-        if is_quick:
-            scale, unscale = float_from_bits(quick_grid[SCALE]), float_from_bits(quick_grid[UNSCALE])
+        g = (params[0], params[1], params[2], params[3], params[4], params[5], params[6])
+        fast, scale, unscale = fields_of(fast_params), np.float32(1), np.float32(1)
+        has_fast_path = float_from_bits(fast_params[SCALE]) != 0
+        if has_fast_path:
+            scale, unscale = float_from_bits(fast_params[SCALE]), float_from_bits(fast_params[UNSCALE])
         least = bits_from_float(float_from_bits(g[_SMALLEST_NORMAL]) * scale)
         words = np.empty(out.shape[2], np.uint32)
         before = np.empty(out.shape[2], np.float32)
         places = np.empty((first.shape[0], out.shape[2]), np.int32)
         tally = np.empty(3, np.int32)
-        looks_for_absorbed = (wanted & _S_ABSORBED) != _NONE
+        locates_absorbed = (wanted & _S_ABSORBED) != _NONE
         for part in range(ranges.shape[0]):
             for i in range(out.shape[1]):
                 row = out[part, i]
-                in_doubt = not is_quick or has_negative_zero(row)
+                takes_general_step = not has_fast_path or has_negative_zero(row)
                 for j in range(row.size):
                     row[j] *= scale
                 places[:] = first[:, i]
                 latest = np.int32(-1)
                 for k in range(ranges[part, 0], ranges[part, 1], ranges[part, 2]):
                     latest = max(latest, np.int32(where[k]))
-                    if not in_doubt:
-                        at = latest if looks_for_absorbed else _LATE
-                        low, high = quick_step(
-                            terms, a[i, k] * scale, b[k], before, row, places[_ABSORBED], at, quick, tally
+                    if not takes_general_step:
+                        at = latest if locates_absorbed else _LATE
+                        low, high = fast_step(
+                            products, a[i, k] * scale, b[k], before, row, places[_ABSORBED], at, fast, tally
                         )
                         if low >= least and high < EXPONENT:
                             for n in range(3):
-                                event = _QUICK_EVENTS[n]
+                                event = _FAST_EVENTS[n]
                                 if right32(wanted, np.uint32(event)) & _1:
                                     counts[event] += tally[n]
                             continue
                     else:
                         before[:] = row
-                    seen = exact_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
+                    seen = general_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
                     if seen:
                         count(words, seen, counts)
                         locate(words, seen, latest, places)
@@ -244,13 +244,13 @@ def recorded(bfloat, terms):
 
 @functools.cache
 def tiny_products(bfloat):
-    """The kernel that counts what `recorded` says of products below the normal numbers; it looks at rows of b where
+    """The kernel that counts what `counting` says of products below the normal numbers; it looks at rows of b where
     there can be one."""
 
     @kernel_of(_ARGUMENTS[:2] + _ARGUMENTS[3:9])
-    def kernel(a, b, ranges, where, wanted, counts, first, grid):
+    def kernel(a, b, ranges, where, wanted, counts, first, params):
         wide_vectors()
-        g = (grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6])
+        g = (params[0], params[1], params[2], params[3], params[4], params[5], params[6])
         tiny = np.float64(float_from_bits(g[_TINY]))
         smallest = np.full(b.shape[0], np.inf)  # of the non-zero magnitudes of each row of b
         for k in range(b.shape[0]):

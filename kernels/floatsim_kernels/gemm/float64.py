@@ -14,8 +14,8 @@ x to nearest, ties to even, or in another direction if the addition rounds so. F
 
 Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N), each sum over the
 k of a range (start, stop, step). Sums in order begin with what is there on entry, or, if they are `fresh`, with +0.
-`rules` are those of sums and of products. Toward negative with signs turned is toward positive: `sign` is -1 to turn
-those of all terms and sums, `turn` those of products that are to be rounded. `work` has WIDTH columns, begins at a
+`rounding_rules` are those of sums and of products. Toward negative with signs turned is toward positive: `sign` is -1 to turn
+those of all terms and sums, `negate_products` those of products that are to be rounded. `work` has WIDTH columns, begins at a
 cache line, and holds zeros on entry, except for the row NUMBERS: uint32, n * index[2] for the n-th column of a block;
 of sixteen columns, those of the first eight stand in the even places.
 """
@@ -30,9 +30,9 @@ from ..runtime.simd import (
     EXPONENT,
     LANES,
     SIGN,
-    Doubles,
-    Shorts,
-    Words,
+    F64x8,
+    U32x16,
+    U64x8,
     choose,
     copy_columns,
     far_add_down,
@@ -42,24 +42,34 @@ from ..runtime.simd import (
     minimum,
     multiply_add,
     multiply_add_down,
-    multiply_add_inward,
     multiply_add_odd,
+    multiply_add_toward_zero,
     row_pass,
     row_pass_of,
 )
 
-EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC, STOCHASTIC_SINGLE = range(9)
+(
+    EXACT,
+    TIES_TO_EVEN,
+    TIES_TO_EVEN_FROM_ODD,
+    TIES_TO_AWAY,
+    TOWARD_ZERO,
+    TOWARD_NEGATIVE,
+    TO_ODD,
+    STOCHASTIC,
+    STOCHASTIC_FP32,
+) = range(9)
 """The rules: no rounding; ties to even, of sums in float64 to nearest or to odd; ties to away; toward zero; toward
 negative; to odd; stochastic; stochastic to FP32, of sums of two of its numbers. Those from STOCHASTIC on draw."""
 SUM_RULE, PRODUCT_RULE = range(2)
-BOTH_SIGNS = EVEN, EVEN_FROM_ODD, DOWN, ODD
+BOTH_SIGNS = TIES_TO_EVEN, TIES_TO_EVEN_FROM_ODD, TOWARD_NEGATIVE, TO_ODD
 """The rules that round x itself; the others round its magnitude."""
 
-GRID_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask", "infinity")
+ROUNDING_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask", "infinity")
 """2**emin, times 1.5 for rules of both signs; C / 2**e, for STOCHASTIC such that a quantum is the sum's bit 32; half a
 quantum / 2**e; max; the magnitudes that overflow gives; the mask of the random bits used, of 32; what stands for an
 infinity in the format, which only exact sums ask for."""
-_MAX, _RANDOM_MASK, INFINITY = (GRID_FIELDS.index(name) for name in ("max", "random_mask", "infinity"))
+_MAX, _RANDOM_MASK, INFINITY = (ROUNDING_FIELDS.index(name) for name in ("max", "random_mask", "infinity"))
 
 _LARGEST_POWER = 2.0**960
 """Stands for infinity's."""
@@ -67,132 +77,137 @@ _LARGEST_POWER = 2.0**960
 # -- one rounding, in vectors ------------------------------------------------------------------------------------------
 
 
-class _Grid:
+class _Rounding:
     """The fields of a grid as vectors."""
 
     def __init__(self, values):
         self.lowest, self.scale, self.half, self.max, self.overflow, self.negative_overflow = values[:6]
 
 
-def _finished(rule, checked, r, x, grid):
+def _with_sign_and_overflow(rounding_rule, checked, r, x, fields):
     """r under the sign of x, or what overflow gives; infinity and NaN stay. Unchecked, there is no overflow."""
     sign = x.bits & SIGN
     if not checked:
-        return (r.bits | sign).doubles
-    over = grid.overflow
-    if rule == DOWN:
-        over = choose(sign != 0, grid.negative_overflow, over)
-    r = abs(r) if rule in BOTH_SIGNS else r
-    return (choose((r > grid.max) & (r < np.inf), over, r).bits | sign).doubles
+        return (r.bits | sign).as_f64
+    over = fields.overflow
+    if rounding_rule == TOWARD_NEGATIVE:
+        over = choose(sign != 0, fields.negative_overflow, over)
+    r = abs(r) if rounding_rule in BOTH_SIGNS else r
+    return (choose((r > fields.max) & (r < np.inf), over, r).bits | sign).as_f64
 
 
-def _on_grid(rule, checked, x, grid, random):
+def _rounded(rounding_rule, checked, x, fields, random):
     """x rounded by a rule; STOCHASTIC with random words of 32 bits."""
-    if rule == EXACT:
+    if rounding_rule == EXACT:
         return x
     exponent = x.bits & EXPONENT
-    if rule in BOTH_SIGNS:
-        power = maximum((exponent | 1 << 51).doubles, grid.lowest)  # of infinity and NaN, the lowest
-        add = {DOWN: far_add_down, ODD: far_add_odd}.get(rule, multiply_add)
-        s = add(power, grid.scale, x)
+    if rounding_rule in BOTH_SIGNS:
+        power = maximum((exponent | 1 << 51).as_f64, fields.lowest)  # of infinity and NaN, the lowest
+        add = {TOWARD_NEGATIVE: far_add_down, TO_ODD: far_add_odd}.get(rounding_rule, multiply_add)
+        s = add(power, fields.scale, x)
     else:
-        power, v = maximum(exponent.doubles, grid.lowest), abs(x)
+        power, v = maximum(exponent.as_f64, fields.lowest), abs(x)
         power = minimum(power, _LARGEST_POWER) if checked else power
-        if rule == AWAY:
-            v = multiply_add_inward(power, grid.half, v)
-        s = far_add_down(power, grid.scale, v)
-        if rule == STOCHASTIC:
+        if rounding_rule == TIES_TO_AWAY:
+            v = multiply_add_toward_zero(power, fields.half, v)
+        s = far_add_down(power, fields.scale, v)
+        if rounding_rule == STOCHASTIC:
             if checked:  # a NaN of ones shall not carry
                 random = choose(v < np.inf, random, 0)
-            s = ((s.bits + random) & ~0xFFFFFFFF).doubles
-    return _finished(rule, checked, multiply_add(power, -grid.scale, s), x, grid)
+            s = ((s.bits + random) & ~0xFFFFFFFF).as_f64
+    return _with_sign_and_overflow(rounding_rule, checked, multiply_add(power, -fields.scale, s), x, fields)
 
 
 _SUMS = {
-    EVEN: multiply_add,
-    EVEN_FROM_ODD: multiply_add_odd,
-    AWAY: multiply_add_inward,
-    INWARD: multiply_add_inward,
-    DOWN: multiply_add_down,
-    ODD: multiply_add_odd,
-    STOCHASTIC: multiply_add_inward,
+    TIES_TO_EVEN: multiply_add,
+    TIES_TO_EVEN_FROM_ODD: multiply_add_odd,
+    TIES_TO_AWAY: multiply_add_toward_zero,
+    TOWARD_ZERO: multiply_add_toward_zero,
+    TOWARD_NEGATIVE: multiply_add_down,
+    TO_ODD: multiply_add_odd,
+    STOCHASTIC: multiply_add_toward_zero,
 }
 """a * b + c in float64, so that the rule, applied to that, gives what it would of the exact sum."""
 
 
-def _sum_to_single(checked, x, y, z, grid, random):
+def _sum_to_fp32(checked, x, y, z, fields, random):
     """x * y + z rounded stochastically to FP32, numbers of which x * y and z are.
 
     What float64 keeps of the sum, toward zero, has 29 bits behind FP32's last, and of those that are lost three more
     count: a draw has 32. Below 2**-126 all these are zeros. Of the two terms, the larger less the sum is exact.
     """
-    p, s = x * y, multiply_add_inward(x, y, z)
+    p, s = x * y, multiply_add_toward_zero(x, y, z)
     first = abs(p) >= abs(z)
     lost = abs(choose(first, z, p) - (s - choose(first, p, z)))
-    eighths = (Words.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).doubles  # of the last bit, in one
-    one = Doubles.spread(s.builder, 1.0)
-    three = far_add_down(one, Doubles.spread(s.builder, 2.0**52), lost * eighths).bits & 7
+    eighths = (U64x8.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).as_f64  # of the last bit, in one
+    one = F64x8.spread(s.builder, 1.0)
+    three = far_add_down(one, F64x8.spread(s.builder, 2.0**52), lost * eighths).bits & 7
     raised = (random + three) >> 3
     if checked:  # a NaN of ones shall not carry
         raised = choose(abs(s) < np.inf, raised, 0)
     r = (s.bits + raised) & ~((1 << 29) - 1)
-    return _finished(STOCHASTIC_SINGLE, checked, abs(r.doubles), s, grid)
+    return _with_sign_and_overflow(STOCHASTIC_FP32, checked, abs(r.as_f64), s, fields)
 
 
-def _lanes(rule):
-    return Shorts.lanes if rule >= STOCHASTIC else LANES
+def _lanes(rounding_rule):
+    return U32x16.lanes if rounding_rule >= STOCHASTIC else LANES
 
 
-def _steps(rule, columns, words, numbers):
+def _steps(rounding_rule, columns, words, numbers):
     """The columns that a step of a pass skips for each of its vectors, and the vector's random words."""
-    if _lanes(rule) == LANES:
+    if _lanes(rounding_rule) == LANES:
         return [(0, None)]
-    key_low, key_high, mask = (Shorts.spread(columns.builder, x) for x in words)
-    drawn = draw_words(key_low, key_high, columns.load_shorts(numbers)) & mask
-    return zip((0, LANES), drawn.halves)
+    key_low, key_high, mask = (U32x16.spread(columns.builder, x) for x in words)
+    drawn = draw_words(key_low, key_high, columns.load_u32(numbers)) & mask
+    return zip((0, LANES), drawn.even_and_odd)
 
 
-def _sum(rule, checked, columns, rows, values, words):
-    (to, row, other, numbers), (x, *grid) = rows, values
-    for skip, random in _steps(rule, columns, words, numbers):
+def _sum(rounding_rule, checked, columns, rows, values, words):
+    (to, row, other, numbers), (x, *fields) = rows, values
+    for skip, random in _steps(rounding_rule, columns, words, numbers):
         y, z = columns.load(row, skip), columns.load(other, skip)
-        if rule == STOCHASTIC_SINGLE:
-            s = _sum_to_single(checked, x, y, z, _Grid(grid), random)
+        if rounding_rule == STOCHASTIC_FP32:
+            s = _sum_to_fp32(checked, x, y, z, _Rounding(fields), random)
         else:
-            s = _on_grid(rule, checked, _SUMS[rule](x, y, z), _Grid(grid), random)
+            s = _rounded(rounding_rule, checked, _SUMS[rounding_rule](x, y, z), _Rounding(fields), random)
         columns.store(to, s, skip)
 
 
-def _product(rule, checked, columns, rows, values, words):
-    (to, row, numbers), (x, turn, *grid) = rows, values
-    for skip, random in _steps(rule, columns, words, numbers):
-        p = _on_grid(rule, checked, columns.load(row, skip) * x, _Grid(grid), random)
-        columns.store(to, p * turn if rule == DOWN else p, skip)
+def _product(rounding_rule, checked, columns, rows, values, words):
+    (to, row, numbers), (x, negate_products, *fields) = rows, values
+    for skip, random in _steps(rounding_rule, columns, words, numbers):
+        p = _rounded(rounding_rule, checked, columns.load(row, skip) * x, _Rounding(fields), random)
+        columns.store(to, p * negate_products if rounding_rule == TOWARD_NEGATIVE else p, skip)
 
 
-def _pair(rule, checked, columns, rows, values, words):
-    (to, row, other), (x, y, *grid) = rows, values
-    s = _SUMS[rule](y, columns.load(other), x * columns.load(row))
-    columns.store(to, _on_grid(rule, checked, s, _Grid(grid), None))
+def _pair(rounding_rule, checked, columns, rows, values, words):
+    (to, row, other), (x, y, *fields) = rows, values
+    s = _SUMS[rounding_rule](y, columns.load(other), x * columns.load(row))
+    columns.store(to, _rounded(rounding_rule, checked, s, _Rounding(fields), None))
 
 
 _BOTH, _CHECKED = (False, True), (True,)
 _DETERMINISTIC = {
-    EVEN: _BOTH, EVEN_FROM_ODD: _BOTH, AWAY: _CHECKED, INWARD: _CHECKED, DOWN: _CHECKED, ODD: _CHECKED,
-}  # fmt: skip
+    TIES_TO_EVEN: _BOTH,
+    TIES_TO_EVEN_FROM_ODD: _BOTH,
+    TIES_TO_AWAY: _CHECKED,
+    TOWARD_ZERO: _CHECKED,
+    TOWARD_NEGATIVE: _CHECKED,
+    TO_ODD: _CHECKED,
+}
 """The rules and the loops they have: with a check for overflow, or also without. The latter are for rules that are
 common; each loop costs compile time."""
 _pair_by = row_pass_of(_pair, _DETERMINISTIC)
-_sum_by = row_pass_of(_sum, _DETERMINISTIC | {STOCHASTIC: _BOTH, STOCHASTIC_SINGLE: _CHECKED}, _lanes)
+_sum_by = row_pass_of(_sum, _DETERMINISTIC | {STOCHASTIC: _BOTH, STOCHASTIC_FP32: _CHECKED}, _lanes)
 _product_by = row_pass_of(
     _product,
-    {EXACT: _CHECKED} | {rule: loops for rule, loops in _DETERMINISTIC.items() if rule != EVEN_FROM_ODD}
-    | {STOCHASTIC: _BOTH},
+    {EXACT: _CHECKED, STOCHASTIC: _BOTH}
+    | {rule: loops for rule, loops in _DETERMINISTIC.items() if rule != TIES_TO_EVEN_FROM_ODD},
     _lanes,
 )  # fmt: skip
 
 
-def _order(rule, checked, columns, rows, values, words):
+def _order(rounding_rule, checked, columns, rows, values, words):
     """The larger and the smaller in magnitude, a number being larger than NaN."""
     larger, smaller, x, y = rows
     v, w = columns.load(x), columns.load(y)
@@ -201,7 +216,7 @@ def _order(rule, checked, columns, rows, values, words):
     columns.store(smaller, choose(first, w, v))
 
 
-def _end_step(rule, checked, columns, rows, values, words):
+def _end_step(rounding_rule, checked, columns, rows, values, words):
     """s = t; comp is the new one where t is finite, else the old one, or zero."""
     s, t, comp, new, otherwise = rows
     v = columns.load(t)
@@ -209,16 +224,16 @@ def _end_step(rule, checked, columns, rows, values, words):
     columns.store(comp, choose(abs(v) < np.inf, columns.load(new), columns.load(otherwise)))
 
 
-def _scale(rule, checked, columns, rows, values, words):
+def _scale(rounding_rule, checked, columns, rows, values, words):
     columns.store(rows[0], columns.load(rows[0]) * values[0])
 
 
-def _zero(rule, checked, columns, rows, values, words):
+def _zero(rounding_rule, checked, columns, rows, values, words):
     """Zeros with the signs of another row."""
-    columns.store(rows[0], (columns.load(rows[1]).bits & SIGN).doubles)
+    columns.store(rows[0], (columns.load(rows[1]).bits & SIGN).as_f64)
 
 
-def _fill(rule, checked, columns, rows, values, words):
+def _fill(rounding_rule, checked, columns, rows, values, words):
     columns.store(rows[0], values[0])
 
 
@@ -232,26 +247,29 @@ TERM, NUMBERS, STATE = range(3)
 
 
 @inline
-def sum_pass(rule, checked, work, width, rows, x, g, draws):
+def sum_pass(rounding_rule, checked, work, width, rows, x, g, draws):
     """work[to] = round(x * work[row] + work[other]), rows being (to, row, other)."""
     rows, values = (rows[0], rows[1], rows[2], np.int64(NUMBERS)), (x, g[0], g[1], g[2], g[3], g[4], g[5])
-    _sum_by(rule, checked, work, width, rows, values, draws)
+    _sum_by(rounding_rule, checked, work, width, rows, values, draws)
 
 
 @inline
-def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
-    """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `turn` times the product, and turns
+def product_pass(rounding_rule, checked, work, width, rows, x, negate_products, g, draws):
+    """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `negate_products` times the product, and turns
     it back."""
-    rows, values = (rows[0], rows[1], np.int64(NUMBERS)), (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
-    rule = np.int64(EVEN) if rule == EVEN_FROM_ODD else rule
-    rule = np.int64(STOCHASTIC) if rule == STOCHASTIC_SINGLE else rule
-    _product_by(rule, checked, work, width, rows, values, draws)
+    rows, values = (
+        (rows[0], rows[1], np.int64(NUMBERS)),
+        (x * negate_products, negate_products, g[0], g[1], g[2], g[3], g[4], g[5]),
+    )
+    rounding_rule = np.int64(TIES_TO_EVEN) if rounding_rule == TIES_TO_EVEN_FROM_ODD else rounding_rule
+    rounding_rule = np.int64(STOCHASTIC) if rounding_rule == STOCHASTIC_FP32 else rounding_rule
+    _product_by(rounding_rule, checked, work, width, rows, values, draws)
 
 
 @inline
-def pair_pass(rule, checked, work, width, rows, x, y, g):
+def pair_pass(rounding_rule, checked, work, width, rows, x, y, g):
     """work[to] = round(x * work[row] + y * work[other]), rows being (to, row, other); not STOCHASTIC."""
-    _pair_by(rule, checked, work, width, rows, (x, y, g[0], g[1], g[2], g[3], g[4], g[5]), ())
+    _pair_by(rounding_rule, checked, work, width, rows, (x, y, g[0], g[1], g[2], g[3], g[4], g[5]), ())
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -265,23 +283,23 @@ _ROWS, DEPTH = 32, 16
 
 
 @inline
-def turn_row(work, width, row, sign):
-    if sign != 1.0:
-        scale_row(0, True, work, width, (row,), (sign,), ())
+def negate_row(work, width, row, negate):
+    if negate != 1.0:
+        scale_row(0, True, work, width, (row,), (negate,), ())
 
 
 @inline
-def begin(work, whole, row, sign, fresh, out, i, j0, width):
+def load_accumulators(work, whole, row, negate, fresh, out, i, j0, width):
     """Set work[row] to the start values in out[i, j0 : j0 + width]."""
     if fresh:
         fill_row(0, True, work, whole, (row,), (0.0,), ())
     else:
         copy_columns(work, row, 0, out, i, j0, width)
-    turn_row(work, whole, row, sign)
+    negate_row(work, whole, row, negate)
 
 
 @inline
-def grid_row(g):
+def fields_of(g):
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
 
 
@@ -308,9 +326,9 @@ def length_of(start, stop, step):
 
 
 @inline
-def key_of(rule, seed, step, r):
+def key_of(rounding_rule, seed, step, r):
     """The key of the draws at site 8*step + r."""
-    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rule >= STOCHASTIC else _NO_KEY
+    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rounding_rule >= STOCHASTIC else _NO_KEY
 
 
 @inline
@@ -338,14 +356,29 @@ SEQUENTIAL_ROWS = _S + _ROWS + DEPTH
 
 @kernel_of(numba.void(*COMMON, numba.boolean, *_ROUNDINGS))
 def sequential(
-    a, b, out, ranges, index, seeds, fresh, rules, sign, turn, grid, product_grid, growth, slack, keys, work
+    a,
+    b,
+    out,
+    ranges,
+    index,
+    seeds,
+    fresh,
+    rounding_rules,
+    negate,
+    negate_products,
+    params,
+    product_params,
+    rel_growth,
+    abs_error,
+    keys,
+    work,
 ):
     """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. SEQUENTIAL_ROWS of work.
 
     Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
     of magnitudes at most (sum + slack) * growth.
     """
-    g, gp = grid_row(grid), grid_row(product_grid)
+    g, gp = fields_of(params), fields_of(product_params)
     limit = lesser(g[_MAX], gp[_MAX])
     rows, columns = a.shape[0], b.shape[1]
     for block in range((columns - 1) // WIDTH, -1, -1):
@@ -356,59 +389,70 @@ def sequential(
             start, step = ranges[part, 0], ranges[part, 2]
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
-                some = lesser(_ROWS, rows - i0)
+                height = lesser(_ROWS, rows - i0)
                 for k0 in range(0, greater(terms, 1), DEPTH):  # few terms begin and end in the nearest cache
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, _S + _ROWS + d, 0, b, start + (k0 + d) * step, j0, width)
                         work[BOUNDS, d] = double_from_bits(largest_code(work, whole, _S + _ROWS + d))
-                        keys[d, 0] = key_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0)
-                        keys[d, 1] = key_of(rules[SUM_RULE], seeds[part], k0 + d, 1)
-                    for i in range(some):
+                        keys[d, 0] = key_of(rounding_rules[PRODUCT_RULE], seeds[part], k0 + d, 0)
+                        keys[d, 1] = key_of(rounding_rules[SUM_RULE], seeds[part], k0 + d, 1)
+                    for i in range(height):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         to = _S + i
                         if k0 == 0:
-                            begin(work, whole, to, sign, fresh, out, part * rows + i0 + i, j0, width)
-                        bound = slack
+                            load_accumulators(work, whole, to, negate, fresh, out, part * rows + i0 + i, j0, width)
+                        bound = abs_error
                         if k0 > 0 or not fresh:
                             bound += double_from_bits(largest_code(work, whole, to))
                         for d in range(depth):
                             bound += abs(a[i0 + i, start + (k0 + d) * step]) * work[BOUNDS, d]
-                        checked = not bound * growth < limit
+                        checked = not bound * rel_growth < limit
                         for d in range(depth):
-                            x, row = sign * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
-                            if rules[PRODUCT_RULE] != EXACT:
+                            x, row = negate * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
+                            if rounding_rules[PRODUCT_RULE] != EXACT:
                                 draws = draws_of(keys[d, 0], gp, first)
-                                product_pass(rules[PRODUCT_RULE], checked, work, whole, (TERM, row), x, turn, gp, draws)
+                                product_pass(
+                                    rounding_rules[PRODUCT_RULE],
+                                    checked,
+                                    work,
+                                    whole,
+                                    (TERM, row),
+                                    x,
+                                    negate_products,
+                                    gp,
+                                    draws,
+                                )
                                 x, row = 1.0, np.int64(TERM)
                             draws = draws_of(keys[d, 1], g, first)
-                            sum_pass(rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
+                            sum_pass(rounding_rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
                         if k0 + DEPTH >= terms:
-                            turn_row(work, whole, to, sign)
+                            negate_row(work, whole, to, negate)
                             copy_columns(out, part * rows + i0 + i, j0, work, to, 0, width)
 
 
-FIRST, T, REST, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
+FIRST, T, ERROR, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
 COMPENSATED_ROWS = _PAIRS + 2 * _ROWS + DEPTH
 S, COMP = -1, -2  # each row's own
 
 _PASSES = np.array(
     [
         # row, whether it is subtracted, the other row, where the sum goes
-        [(COMP, 1, TERM, FIRST), (FIRST, 0, S, T), (S, 1, T, REST), (FIRST, 1, REST, NEW)],
-        [(TERM, 0, S, T), (T, 1, LARGER, REST), (SMALLER, 0, REST, REST), (REST, 0, COMP, NEW)],
+        [(COMP, 1, TERM, FIRST), (FIRST, 0, S, T), (S, 1, T, ERROR), (FIRST, 1, ERROR, NEW)],
+        [(TERM, 0, S, T), (T, 1, LARGER, ERROR), (SMALLER, 0, ERROR, ERROR), (ERROR, 0, COMP, NEW)],
     ]
 )
 
 
 @inline
-def row_of(row, s):
+def state_row(row, s):
     return s if row == S else s + 1 if row == COMP else row
 
 
 @kernel_of(numba.void(*COMMON, numba.boolean, numba.int64, *_ROUNDINGS))
 def compensated(
-    a, b, out, ranges, index, seeds, fresh, neumaier, rules, sign, turn, grid, product_grid, growth, slack, keys, work
+    a, b, out, ranges, index, seeds, fresh, neumaier, rounding_rules, negate, negate_products, params, product_params,
+    rel_growth, abs_error, keys, work,
 ):  # fmt: skip
     """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
 
@@ -416,10 +460,10 @@ def compensated(
     s = t; at last round(s + comp). An infinite t leaves comp alone. r: 0 product, 1 to 4; of the last 1, at one step
     more. COMPENSATED_ROWS of work.
     """
-    g, gp = grid_row(grid), grid_row(product_grid)
+    g, gp = fields_of(params), fields_of(product_params)
     rows, columns = a.shape[0], b.shape[1]
     panel = _PAIRS + 2 * _ROWS
-    turn_row(work, WIDTH, np.int64(ZERO), sign)
+    negate_row(work, WIDTH, np.int64(ZERO), negate)
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -428,44 +472,46 @@ def compensated(
             start, step = ranges[part, 0], ranges[part, 2]
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
-                some = lesser(_ROWS, rows - i0)
-                for i in range(some):
-                    begin(work, whole, _PAIRS + 2 * i, sign, fresh, out, part * rows + i0 + i, j0, width)
+                height = lesser(_ROWS, rows - i0)
+                for i in range(height):
+                    load_accumulators(work, whole, _PAIRS + 2 * i, negate, fresh, out, part * rows + i0 + i, j0, width)
                     copy_columns(work, _PAIRS + 2 * i + 1, 0, work, ZERO, 0, whole)
                 for k0 in range(0, terms, DEPTH):
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, panel + d, 0, b, start + (k0 + d) * step, j0, width)
                         for r in range(5):
-                            keys[d, r] = key_of(rules[SUM_RULE if r else PRODUCT_RULE], seeds[part], k0 + d, r)
-                    for i in range(some):
+                            keys[d, r] = key_of(rounding_rules[SUM_RULE if r else PRODUCT_RULE], seeds[part], k0 + d, r)
+                    for i in range(height):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         s = _PAIRS + 2 * i
                         for d in range(depth):
-                            x, use = sign * a[i0 + i, start + (k0 + d) * step], (np.int64(TERM), panel + d)
+                            x, use = negate * a[i0 + i, start + (k0 + d) * step], (np.int64(TERM), panel + d)
                             draws = draws_of(keys[d, 0], gp, first)
-                            product_pass(rules[PRODUCT_RULE], True, work, whole, use, x, turn, gp, draws)
+                            product_pass(
+                                rounding_rules[PRODUCT_RULE], True, work, whole, use, x, negate_products, gp, draws
+                            )
                             if neumaier:
                                 _order_rows(0, True, work, whole, (LARGER, SMALLER, s, np.int64(TERM)), (), ())
                             for r in range(4):
                                 add = _PASSES[neumaier, r]
-                                used = (add[3], row_of(add[0], s), row_of(add[2], s))
+                                used = (add[3], state_row(add[0], s), state_row(add[2], s))
                                 draws = draws_of(keys[d, r + 1], g, first)
                                 x = -1.0 if add[1] else 1.0
-                                sum_pass(rules[SUM_RULE], True, work, whole, used, x, g, draws)
+                                sum_pass(rounding_rules[SUM_RULE], True, work, whole, used, x, g, draws)
                             otherwise = s + 1 if neumaier else np.int64(ZERO)
                             _end(0, True, work, whole, (s, np.int64(T), s + 1, np.int64(NEW), otherwise), (), ())
-                for i in range(some):
+                for i in range(height):
                     s = _PAIRS + 2 * i
                     if neumaier and terms:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], terms, 1), g, first)
-                        sum_pass(rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
-                    turn_row(work, whole, s, sign)
+                        draws = draws_of(key_of(rounding_rules[SUM_RULE], seeds[part], terms, 1), g, first)
+                        sum_pass(rounding_rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
+                    negate_row(work, whole, s, negate)
                     copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
 
 
-_TREE_ROWS, _WORTH_A_LOOK = 16, 4
+_TREE_ROWS, _WORTH_A_SCAN = 16, 4
 _OTHER_TERM, _STACK = STATE, STATE + 1
 
 
@@ -476,8 +522,8 @@ def rows_of_tree(depth):
 
 @kernel_of(numba.void(*COMMON, array(numba.int32, 1), array(numba.int8, 1), numba.int64, *_ROUNDINGS))
 def tree(
-    a, b, out, ranges, index, seeds, orders, merges, depth, rules, sign, turn, grid, product_grid, growth, slack, keys,
-    work,
+    a, b, out, ranges, index, seeds, orders, merges, depth, rounding_rules, negate, negate_products, params,
+    product_params, rel_growth, abs_error, keys, work,
 ):  # fmt: skip
     """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
     floatsim/accumulation/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step;
@@ -486,10 +532,10 @@ def tree(
     The sums of a tree are at most (sum of magnitudes + slack * terms) * growth. The stack holds rows of results, one
     after the other, times depth, and before them as many that a term alone is added to.
     """
-    g, gp = grid_row(grid), grid_row(product_grid)
-    rows, columns, rule = a.shape[0], b.shape[1], rules[SUM_RULE]
+    g, gp = fields_of(params), fields_of(product_params)
+    rows, columns, rounding_rule = a.shape[0], b.shape[1], rounding_rules[SUM_RULE]
     limit = lesser(g[_MAX], gp[_MAX])
-    in_pairs = rules[PRODUCT_RULE] == EXACT and rule < STOCHASTIC
+    in_pairs = rounding_rules[PRODUCT_RULE] == EXACT and rounding_rule < STOCHASTIC
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -497,20 +543,20 @@ def tree(
         for part in range(ranges.shape[0]):
             start, stop, step, program = ranges[part, 0], ranges[part, 1], ranges[part, 2], ranges[part, 3]
             terms = length_of(start, stop, step)
-            looks, largest = rows >= _WORTH_A_LOOK, np.uint64(0)
-            for k in range(start, stop if looks else start, step):
+            scans_range, largest = rows >= _WORTH_A_SCAN, np.uint64(0)
+            for k in range(start, stop if scans_range else start, step):
                 copy_columns(work, TERM, 0, b, k, j0, width)
                 code = largest_code(work, whole, np.int64(TERM))
                 largest = code if code > largest else largest
             for i0 in range(0, rows, _TREE_ROWS):
-                some = lesser(_TREE_ROWS, rows - i0)
-                checked = not looks
-                for i in range(some if looks else 0):
+                height = lesser(_TREE_ROWS, rows - i0)
+                checked = not scans_range
+                for i in range(height if scans_range else 0):
                     total = 0.0
                     for k in range(start, stop, step):
                         total += abs(a[i0 + i, k])
-                    bound = total * double_from_bits(largest) + slack * terms
-                    checked = checked or not bound * growth < limit
+                    bound = total * double_from_bits(largest) + abs_error * terms
+                    checked = checked or not bound * rel_growth < limit
                 top, adds, n = np.int64(_STACK), 0, 0
                 while n < terms:
                     paired = in_pairs and n + 1 < terms and merges[program + n] == 0 and merges[program + n + 1] > 0
@@ -522,37 +568,48 @@ def tree(
                     if not fused:
                         top += _TREE_ROWS
                     if fused:
-                        for i in range(some):
+                        for i in range(height):
                             use = (top + i, np.int64(TERM), top + i)
-                            sum_pass(rule, checked, work, whole, use, sign * a[i0 + i, k0], g, draws_of(_NO_KEY, g, _0))
+                            sum_pass(
+                                rounding_rule,
+                                checked,
+                                work,
+                                whole,
+                                use,
+                                negate * a[i0 + i, k0],
+                                g,
+                                draws_of(_NO_KEY, g, _0),
+                            )
                         adds += 1
                     elif paired:
                         k1 = start + orders[program + n - 1] * step
                         copy_columns(work, _OTHER_TERM, 0, b, k1, j0, width)
-                        for i in range(some):
-                            x, y = sign * a[i0 + i, k0], sign * a[i0 + i, k1]
+                        for i in range(height):
+                            x, y = negate * a[i0 + i, k0], negate * a[i0 + i, k1]
                             use = (top + i, np.int64(TERM), np.int64(_OTHER_TERM))
-                            pair_pass(rule, checked, work, whole, use, x, y, g)
+                            pair_pass(rounding_rule, checked, work, whole, use, x, y, g)
                         adds += 1
                     else:
-                        key = key_of(rules[PRODUCT_RULE], seeds[part], site, 0)
-                        for i in range(some):
+                        key = key_of(rounding_rules[PRODUCT_RULE], seeds[part], site, 0)
+                        for i in range(height):
                             draws = draws_of(key, gp, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
-                            x, use = sign * a[i0 + i, k0], (top + i, np.int64(TERM))
-                            product_pass(rules[PRODUCT_RULE], checked, work, whole, use, x, turn, gp, draws)
+                            x, use = negate * a[i0 + i, k0], (top + i, np.int64(TERM))
+                            product_pass(
+                                rounding_rules[PRODUCT_RULE], checked, work, whole, use, x, negate_products, gp, draws
+                            )
                     for _ in range(1 if terms == 1 else merges[program + n - 1] - (fused or paired)):
-                        key = key_of(rule, seeds[part], adds, 1)
-                        for i in range(some):
+                        key = key_of(rounding_rule, seeds[part], adds, 1)
+                        for i in range(height):
                             draws = draws_of(key, g, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
                             other, last = top - _TREE_ROWS + i, top + i
                             if terms == 1:  # a term alone is added to a zero of its own sign
                                 _zero_like(0, True, work, whole, (other, last), (), ())
-                            sum_pass(rule, checked, work, whole, (other, last, other), 1.0, g, draws)
+                            sum_pass(rounding_rule, checked, work, whole, (other, last, other), 1.0, g, draws)
                         top -= _TREE_ROWS
                         adds += 1
-                for i in range(some):
+                for i in range(height):
                     result = top + i
                     if terms == 0:
-                        fill_row(0, True, work, whole, (result,), (sign * 0.0,), ())
-                    turn_row(work, whole, result, sign)
+                        fill_row(0, True, work, whole, (result,), (negate * 0.0,), ())
+                    negate_row(work, whole, result, negate)
                     copy_columns(out, part * rows + i0 + i, j0, work, result, 0, width)

@@ -44,10 +44,10 @@ from ..rounding.integer import (
     UNDERFLOW,
     ZERO,
     P,
-    format_row,
+    format_fields,
     left,
-    manner_row,
     right,
+    rounding_fields,
 )
 from ..rounding.random import draw_key, draw_of_keys
 from ..runtime.intrinsics import leading_zeros
@@ -88,8 +88,8 @@ def length_of(start, stop, step):
 def keys_of(m, seed, step, r, block):
     """The keys of the draws at site 8*step + r for indices of this block of 2**32."""
     site = np.uint64(2 * (8 * step + r))
-    more = draw_key(seed, site + U1, block) if m[RANDOM_BITS] > 32 else U0
-    return draw_key(seed, site, block), more
+    second_key = draw_key(seed, site + U1, block) if m[RANDOM_BITS] > 32 else U0
+    return draw_key(seed, site, block), second_key
 
 
 @inline
@@ -111,7 +111,7 @@ def absorbed(code, x, y, f):
 
 
 @inline
-def keeps(before, x, after, f):
+def keeps_value(before, x, after, f):
     """Whether the code `after` has still the value of x, a finite number whose code is `before`."""
     if x[0] == ZERO:
         return magnitude_of(after, f) == 0 and np.int64(after) != f[NAN]
@@ -129,7 +129,7 @@ def at_least(x, y):
 
 
 @inline
-def row_of(array, row):
+def pass_of(array, row):
     return array[row, 0], array[row, 1], array[row, 2], array[row, 3]
 
 
@@ -142,7 +142,7 @@ _PRODUCTS = (_FIXED[1], _FIXED[1])
 _PLACES = (_FIXED[2], _SEEDS, _FIXED[1], _FIXED[1], _INTS[2], _INTS[4])
 
 # rows of numbers: the rounded product, Kahan's y, t, what a step lost, comp, s
-TERM, FIRST_OF_STEP, T, REST, COMP, S = range(6)
+TERM, FIRST_OF_STEP, T, ERROR, COMP, S = range(6)
 # the larger and the smaller one in magnitude of s and the term; and no second number
 LARGER, SMALLER, NOTHING = range(6, 9)
 
@@ -155,9 +155,9 @@ def _passes(*rows):
 _NO_PASSES = _passes()
 SEQUENTIAL = _passes((S, TERM, 0, S))
 KAHAN = _passes(
-    (TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, REST), (REST, FIRST_OF_STEP, 1, COMP)
+    (TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, ERROR), (ERROR, FIRST_OF_STEP, 1, COMP)
 )
-NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, REST), (REST, SMALLER, 0, REST), (COMP, REST, 0, COMP))
+NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, ERROR), (ERROR, SMALLER, 0, ERROR), (COMP, ERROR, 0, COMP))
 _NEUMAIER_END = _passes((S, COMP, 0, S))
 
 
@@ -178,11 +178,11 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
     `passes` are those of every term; `closing` are made at the step after the last term, if there is one. Those that
     follow t are left out where t is infinite or NaN; then, with `clears`, comp becomes zero.
     """
-    fa, f_sum = format_row(fa), format_row(f)
+    fa, f_sum = format_fields(fa), format_fields(f)
     daz, rounds = m[DAZ], fp[P] != 0
     columns = b.shape[2]
     state = np.zeros((S + 1, columns), np.uint64)
-    bigger = np.zeros(columns, np.bool_)
+    s_is_larger = np.zeros(columns, np.bool_)
     for part in range(ranges.shape[0]):
         steps = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
         for n in range(a.shape[0]):
@@ -201,19 +201,19 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
                     for r in range(0 if rounds and not closes else 1, table.shape[0] + 1):
                         x_row, y_row, minus, to = TERM, NOTHING, np.int64(0), TERM
                         if r:
-                            x_row, y_row, minus, to = row_of(table, r - 1)
-                        fr, mr = format_row(f if r else fp), manner_row(m if r else mp)
+                            x_row, y_row, minus, to = pass_of(table, r - 1)
+                        fr, mr = format_fields(f if r else fp), rounding_fields(m if r else mp)
                         adds, after_t = x_row == S and y_row != COMP, x_row != S and x_row != TERM
                         site, k_event = np.int64(r > 0), latest if r else where[k]
                         # a rounded product is one times its code
                         stored = rounds and r
                         left_factor = ONE if stored else factor
-                        f_right = format_row(fp if stored else fb)
-                        block, key, more = np.int64(-1), U0, U0
+                        f_right = format_fields(fp if stored else fb)
+                        block, key, second_key = np.int64(-1), U0, U0
                         for j in range(columns):
                             if after_t and not is_finite(state[T, j], f_sum):
                                 continue
-                            x_from, y_from = chosen(x_row, bigger[j]), chosen(y_row, bigger[j])
+                            x_from, y_from = chosen(x_row, s_is_larger[j]), chosen(y_row, s_is_larger[j])
                             term = ONE
                             if x_from == TERM or y_from == TERM:
                                 code = state[TERM, j] if stored else b[n, k, j]
@@ -233,12 +233,12 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
                                 element = base + j * index[3]
                                 if element >> 32 != block:
                                     block = element >> 32
-                                    key, more = keys_of(mr, seeds[part], step, r, np.uint64(block))
-                                random = draw_of_keys(key, more, np.uint64(element), mr[RANDOM_BITS])
+                                    key, second_key = keys_of(mr, seeds[part], step, r, np.uint64(block))
+                                random = draw_of_keys(key, second_key, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
                             if adds:
-                                bigger[j] = at_least(x, y)
-                                if events & INEXACT and y[0] == FINITE and keeps(state[S, j], x, code, f_sum):
+                                s_is_larger[j] = at_least(x, y)
+                                if events & INEXACT and y[0] == FINITE and keeps_value(state[S, j], x, code, f_sum):
                                     events |= ABSORBED
                                 if clears and not is_finite(code, f_sum):
                                     state[COMP, j] = U0
@@ -279,7 +279,7 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
     floatsim/accumulation/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step;
     1 of the n-th add at step n; a term alone is rounded as the add 0.
     """
-    fa, daz, rounds = format_row(fa), m[DAZ], fp[P] != 0
+    fa, daz, rounds = format_fields(fa), m[DAZ], fp[P] != 0
     columns = b.shape[2]
     stack = np.zeros((depth, columns), np.uint64)
     leaf = np.zeros(depth, np.int64)  # the term's k plus 1, or 0 for a sum
@@ -298,23 +298,23 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                     # pass 0 rounds the product, passes from 1 on add; an only term is added to nothing
                     additions = max(np.int64(merges[ranges[part, 3] + t]), np.int64(terms == 1))
                     for r in range(0 if rounds else 1, 1 + additions):
-                        alone = r == 0 or terms == 1
-                        to = top if alone else top - 1
+                        single_operand = r == 0 or terms == 1
+                        to = top if single_operand else top - 1
                         k_x, k_y = leaf[to], leaf[top]
                         # what is stored, a sum or a rounded product, is one times its code
                         x_product, y_product = k_x and not (rounds and r), k_y and not (rounds and r)
                         left_x = unpack_wide(a[n, i, k_x - 1], fa, daz) if x_product else ONE
                         left_y = unpack_wide(a[n, i, k_y - 1], fa, daz) if y_product else ONE
-                        f_x = format_row(fb if x_product else (fp if k_x else f))
-                        f_y = format_row(fb if y_product else (fp if k_y else f))
-                        fr, mr = format_row(f if r else fp), manner_row(m if r else mp)
+                        f_x = format_fields(fb if x_product else (fp if k_x else f))
+                        f_y = format_fields(fb if y_product else (fp if k_y else f))
+                        fr, mr = format_fields(f if r else fp), rounding_fields(m if r else mp)
                         k_event = max(latest[to], latest[top])
-                        block, key, more = np.int64(-1), U0, U0
+                        block, key, second_key = np.int64(-1), U0, U0
                         for j in range(columns):
                             code = b[n, k_x - 1, j] if x_product else stack[to, j]
                             x = product(left_x, unpack_wide(code, f_x, daz))
                             y = zero_like(x)
-                            if not alone:
+                            if not single_operand:
                                 code = b[n, k_y - 1, j] if y_product else stack[top, j]
                                 y = product(left_y, unpack_wide(code, f_y, daz))
                             random = U0
@@ -323,10 +323,10 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                                 if element >> 32 != block:
                                     block = element >> 32
                                     site_step = adds if r else step
-                                    key, more = keys_of(mr, seeds[part], site_step, min(r, 1), np.uint64(block))
-                                random = draw_of_keys(key, more, np.uint64(element), mr[RANDOM_BITS])
+                                    key, second_key = keys_of(mr, seeds[part], site_step, min(r, 1), np.uint64(block))
+                                random = draw_of_keys(key, second_key, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
-                            if not alone and events & INEXACT:
+                            if not single_operand and events & INEXACT:
                                 events |= absorbed(code, x, y, fr) | absorbed(code, y, x, fr)
                             if np.int64(code) == fr[NAN]:
                                 known = (k_x == 0 and x[0] >= QUIET_NAN) or (k_y == 0 and y[0] >= QUIET_NAN)
@@ -361,14 +361,14 @@ def add_to_limbs(limbs, position, sign, hi, lo):
 @inline
 def carry(limbs):
     """Bring every limb to 0 .. 2**32 - 1 by carrying upward; the top limb keeps the sign."""
-    rest = np.int64(0)
+    carried = np.int64(0)
     for i in range(limbs.size):
-        rest += limbs[i]
+        carried += limbs[i]
         if i + 1 < limbs.size:
-            limbs[i] = rest & 0xFFFFFFFF
-            rest >>= 32
+            limbs[i] = carried & 0xFFFFFFFF
+            carried >>= 32
         else:
-            limbs[i] = rest
+            limbs[i] = carried
 
 
 @inline
@@ -413,7 +413,7 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
     `limbs` is scratch for every sum of fewer than 2**31 terms, 32 bits each, in units of 2**weight: at least four limbs
     below any term's last bit. Step 0, r = 1.
     """
-    fa, f, m = format_row(fa), format_row(f), manner_row(m)
+    fa, f, m = format_fields(fa), format_fields(f), rounding_fields(m)
     daz, has_c = m[DAZ], np.int64(c.size > 0)
     for part in range(ranges.shape[0]):
         terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
@@ -426,7 +426,7 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     limbs[:] = 0
                     nan, invalid, infinite, zeros, finite = False, False, 0, 0, False
                     for with_c in range(1 + has_c):
-                        f_right = format_row(fc if with_c else fb)
+                        f_right = format_fields(fc if with_c else fb)
                         for step in range(1 if with_c else terms):
                             if with_c:
                                 x, code = ONE, c[n, i, j]
@@ -461,8 +461,8 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     random = U0
                     if m[ROUNDING] == STOCHASTIC:
                         element = index[0] + n * index[1] + i * index[2] + j * index[3]
-                        key, more = keys_of(m, seeds[part], 0, 1, np.uint64(element >> 32))
-                        random = draw_of_keys(key, more, np.uint64(element), m[RANDOM_BITS])
+                        key, second_key = keys_of(m, seeds[part], 0, 1, np.uint64(element >> 32))
+                        random = draw_of_keys(key, second_key, np.uint64(element), m[RANDOM_BITS])
                     code, events = rounded_sum(x, y, f, m, random)
                     if np.int64(code) == f[NAN]:
                         events |= NEW_NAN

@@ -1,6 +1,6 @@
 """Sums of terms in float32, one rounding after the other to a narrower grid: the scalar steps of gemm/float32.py.
 
-A *style* says how sums are rounded, and `terms` how products enter. Both are constants of a kernel, from its closure,
+A *style* says how sums are rounded, and `products` how products enter. Both are constants of a kernel, from its closure,
 so that of the branches on them one is left.
 
 Rounding a float32 number x to p <= 11 bits, ties to even, takes two operations (NEAREST): with K = 2**(24 - p),
@@ -53,25 +53,32 @@ from ..runtime.jit import inline
 TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
 """Rounding directions, as `intrinsics.set_rounding` numbers them."""
 
-PLAIN, NARROW, NEAREST, UPWARD, INWARD, ODD, RISING = range(7)
+NATIVE, GENERAL, RNE, DIRECTED, RTZ, TO_ODD, DIRECTED_MONOTONE = range(7)
 """The carrier's own format, any direction; any format and direction, every case tested for; ties to even; toward
 positive, and toward negative with a negative scale; toward zero; ties to even, of BF16, for exact terms of any kind;
 UPWARD for sums in order that stay below the format's largest power of two."""
 
-ROUNDED, CLAMPED, WIDE, EXACT, EXACT_CLAMPED = range(5)
+ROUNDED, ROUNDED_SUBNORMAL, ROUNDED_WIDE_RANGE, EXACT, EXACT_SUBNORMAL = range(5)
 """Products rounded (in the quick styles: where none is below 2**emin); products rounded; those of BF16, which float32
 does not hold; exact terms that are multiples of the format's smallest number (to nearest: of p bits at most); any exact
 terms."""
 
-QUICK_FIELDS = ("emin", "factor", "more", "scale", "unscale", "low", "most", "high", "infinite", "zero", "mask")
-GRID_SIZE = 11
-EMIN, FACTOR, MORE, SCALE, UNSCALE, LOW, MOST, HIGH, INFINITE, ZERO, MASK = range(GRID_SIZE)
+FAST_FIELDS = (
+    "emin", "factor", "clamp_factor", "scale", "unscale", "lowest", "highest", "above_highest", "infinite_result",
+    "zero", "random_mask",
+)  # fmt: skip
+PARAMS_SIZE = 11
+EMIN, FACTOR, CLAMP_FACTOR, SCALE, UNSCALE, LOWEST, HIGHEST, ABOVE_HIGHEST = range(8)
+INFINITE_RESULT, ZERO, RANDOM_MASK = range(8, PARAMS_SIZE)
 """The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest
 sum to round, and what stands for larger ones; what becomes of infinities, 0 for not known; the zero that sums of both
 signs have; and the bits of a 32-bit draw that are used."""
 
-NARROW_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
-LIMIT, ABOVE, MAX, OVER, NEGATIVE_OVER, INFINITY, NAN = range(1, 8)
+GENERAL_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
+(
+    GENERAL_EMIN, GENERAL_LIMIT, GENERAL_ABOVE, GENERAL_MAX, GENERAL_OVERFLOW, GENERAL_NEGATIVE_OVERFLOW,
+    GENERAL_INFINITY, GENERAL_NAN,
+) = range(8)  # fmt: skip
 """The bits of 2**emin; 2**(emax + 1); the exponent of K; max; what becomes of overflow (+, -) and of infinity, as
 magnitudes; NaN, or what stands for it."""
 
@@ -81,21 +88,21 @@ NONE, ONE, ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
 
 
 @inline
-def row_of(grid):
-    return grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6], grid[7], grid[8], grid[9]
+def fields_of(params):
+    return params[0], params[1], params[2], params[3], params[4], params[5], params[6], params[7], params[8], params[9]
 
 
 # -- roundings ---------------------------------------------------------------------------------------------------------
 
 
 @inline
-def to_even(x, factor):
+def veltkamp_rne(x, factor):
     """Ties to even at p bits. An infinity or NaN if x is too large."""
     return multiply_add(x, factor, multiply_add(x, -factor, x))
 
 
 @inline
-def on_exponent(x, exponent, factor):
+def rounded_at_exponent(x, exponent, factor):
     """x on the grid of p-bit numbers of this power of two, in the direction of the hardware."""
     c = float_from_bits(exponent)
     return multiply_add(c, -factor, multiply_add(c, factor, x))
@@ -107,14 +114,14 @@ def exponent_of(x):
 
 
 @inline
-def clamped(x, emin, factor):
-    return on_exponent(x, max(exponent_of(x), emin), factor)
+def round_clamped(x, emin, factor):
+    return rounded_at_exponent(x, max(exponent_of(x), emin), factor)
 
 
 @inline
-def clamped_inward(x, emin, factor):
+def round_clamped_magnitude(x, emin, factor):
     u = bits_from_float(x)
-    return on_exponent(x, or32(max(and32(u, EXPONENT), emin), and32(u, SIGN)), factor)
+    return rounded_at_exponent(x, or32(max(and32(u, EXPONENT), emin), and32(u, SIGN)), factor)
 
 
 @inline
@@ -123,35 +130,35 @@ def truncated(x, kept):
 
 
 @inline
-def signed(r, x):
+def with_sign_of(r, x):
     """r, which may be a zero, with the sign of x."""
     return float_from_bits(or32(and32(bits_from_float(r), MAGNITUDE), and32(bits_from_float(x), SIGN)))
 
 
 @inline
-def at_most(x, low, high):
-    x = low if x < low else x
-    return high if x > high else x
+def clamp(x, lowest, highest):
+    x = lowest if x < lowest else x
+    return highest if x > highest else x
 
 
 @inline
-def limited(x, low, most, high):
-    x = low if x < low else x
-    return high if x > most else x
+def clamp_to(x, lowest, highest, above):
+    x = lowest if x < lowest else x
+    return above if x > highest else x
 
 
 @inline
-def on_grid(x, g):
+def rounded_general(x, g):
     """In the direction of the hardware, whatever x is."""
     u = bits_from_float(x)
     m, s = and32(u, MAGNITUDE), and32(u, SIGN)
-    e = min(max(and32(u, EXPONENT), g[EMIN]), g[LIMIT])
-    c = float_from_bits(or32(add32(e, g[ABOVE]), s))
+    e = min(max(and32(u, EXPONENT), g[GENERAL_EMIN]), g[GENERAL_LIMIT])
+    c = float_from_bits(or32(add32(e, g[GENERAL_ABOVE]), s))
     r = and32(bits_from_float((x + c) - c), MAGNITUDE)
-    over = g[OVER] if s == NONE else g[NEGATIVE_OVER]
-    r = over if r > g[MAX] else r
-    r = or32(g[INFINITY] if m == EXPONENT else r, s)
-    return float_from_bits(g[NAN] if m > EXPONENT else r)
+    over = g[GENERAL_OVERFLOW] if s == NONE else g[GENERAL_NEGATIVE_OVERFLOW]
+    r = over if r > g[GENERAL_MAX] else r
+    r = or32(g[GENERAL_INFINITY] if m == EXPONENT else r, s)
+    return float_from_bits(g[GENERAL_NAN] if m > EXPONENT else r)
 
 
 _16 = np.uint32(16)
@@ -174,7 +181,7 @@ def nearest_code(code, dropped, odd):
 
 
 @inline
-def sum_to_bfloat(u, v):
+def bf16_sum(u, v):
     """u + v, ties to even, with hardware that rounds toward zero."""
     s = u + v
     code = bits_from_float(s)
@@ -185,78 +192,82 @@ def sum_to_bfloat(u, v):
 
 
 @inline
-def rounded_product(style, terms, x, y, g):
+def rounded_product(style, products, x, y, g):
     """g is the grid's row."""
-    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
-    if style == NARROW:
-        return on_grid(x * y, g)
-    if terms == ROUNDED and style == INWARD:
-        return truncated(x * y, kept_by(g))
-    if terms == ROUNDED:
+    factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
+    if style == GENERAL:
+        return rounded_general(x * y, g)
+    if products == ROUNDED and style == RTZ:
+        return truncated(x * y, kept_bits(g))
+    if products == ROUNDED:
         return multiply_add(x * factor, y, (x * (np.float32(1) - factor)) * y)
-    if style == INWARD:
-        return clamped_inward(x * y, g[EMIN], more)
-    return clamped(x * y, g[EMIN], more)
+    if style == RTZ:
+        return round_clamped_magnitude(x * y, g[EMIN], clamp_factor)
+    return round_clamped(x * y, g[EMIN], clamp_factor)
 
 
 @inline
-def kept_by(g):
+def kept_bits(g):
     """The bits of the code of a number of the format."""
     return and32(~np.uint32(np.int64(float_from_bits(g[FACTOR])) - 1), ALL)
 
 
 @inline
-def upward(terms, s, g):
+def rounded_upward(products, s, g):
     """A sum toward positive, if it is not beyond the largest number."""
-    more = float_from_bits(g[MORE])
-    if terms == EXACT_CLAMPED:
-        return signed(clamped(s, g[EMIN], more), s)
-    return on_exponent(s, exponent_of(s), more)
+    clamp_factor = float_from_bits(g[CLAMP_FACTOR])
+    if products == EXACT_SUBNORMAL:
+        return with_sign_of(round_clamped(s, g[EMIN], clamp_factor), s)
+    return rounded_at_exponent(s, exponent_of(s), clamp_factor)
 
 
 @inline
-def rounded_sum(style, terms, s, g):
+def rounded_sum(style, products, s, g):
     """A float32 number, rounded once more."""
-    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
-    low, most, high = float_from_bits(g[LOW]), float_from_bits(g[MOST]), float_from_bits(g[HIGH])
-    if style == NARROW:
-        return on_grid(s, g)
-    if style == NEAREST:
-        return signed(clamped(s, g[EMIN], more), s) if terms == EXACT_CLAMPED else to_even(s, factor)
-    if style == UPWARD:
-        return upward(terms, s if terms == ROUNDED else limited(s, low, most, high), g)
-    t = s if terms == ROUNDED else at_most(s, low, high)
-    if terms == EXACT_CLAMPED:
-        return signed(clamped_inward(t, g[EMIN], more), s)
-    return truncated(t, kept_by(g))
+    factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
+    lowest, highest, above = float_from_bits(g[LOWEST]), float_from_bits(g[HIGHEST]), float_from_bits(g[ABOVE_HIGHEST])
+    if style == GENERAL:
+        return rounded_general(s, g)
+    if style == RNE:
+        return (
+            with_sign_of(round_clamped(s, g[EMIN], clamp_factor), s)
+            if products == EXACT_SUBNORMAL
+            else veltkamp_rne(s, factor)
+        )
+    if style == DIRECTED:
+        return rounded_upward(products, s if products == ROUNDED else clamp_to(s, lowest, highest, above), g)
+    t = s if products == ROUNDED else clamp(s, lowest, above)
+    if products == EXACT_SUBNORMAL:
+        return with_sign_of(round_clamped_magnitude(t, g[EMIN], clamp_factor), s)
+    return truncated(t, kept_bits(g))
 
 
 @inline
-def sum_of(style, terms, u, v, g):
+def rounded_add(style, products, u, v, g):
     """The rounded sum of two terms or sums."""
-    return sum_to_bfloat(u, v) if style == ODD else rounded_sum(style, terms, u + v, g)
+    return bf16_sum(u, v) if style == TO_ODD else rounded_sum(style, products, u + v, g)
 
 
 @inline
-def alone(style, terms, x, g):
+def rounded_term(style, products, x, g):
     """A rounded exact term."""
-    return sum_to_bfloat(x, x * 0) if style == ODD else rounded_sum(style, terms, x, g)
+    return bf16_sum(x, x * 0) if style == TO_ODD else rounded_sum(style, products, x, g)
 
 
 @inline
-def sum_with_term(style, terms, acc, x, y, g):
+def add_product(style, products, acc, x, y, g):
     """The sum of an accumulator and a product, rounded to float32 only."""
-    if terms >= EXACT:
+    if products >= EXACT:
         return multiply_add(x, y, acc)
-    return acc + rounded_product(style, terms, x, y, g)
+    return acc + rounded_product(style, products, x, y, g)
 
 
 @inline
-def with_term(style, terms, acc, x, y, g):
+def rounded_add_product(style, products, acc, x, y, g):
     """The rounded sum of an accumulator and a product."""
-    if style == ODD:
-        return sum_to_bfloat(acc, x * y)
-    return rounded_sum(style, terms, sum_with_term(style, terms, acc, x, y, g), g)
+    if style == TO_ODD:
+        return bf16_sum(acc, x * y)
+    return rounded_sum(style, products, add_product(style, products, acc, x, y, g), g)
 
 
 # -- WIDE: products of BF16 whose exponents leave float32's range ------------------------------------------------------
@@ -289,133 +300,136 @@ def normalized(x):
 # -- what the quick styles cannot do -----------------------------------------------------------------------------------
 
 
-def must_look(style, terms):
+def needs_range_check(style, products):
     """Whether there are finite operands that the style is not for; a constant of a kernel."""
-    return style >= NEAREST and not (style == NEAREST and terms != ROUNDED)
+    return style >= RNE and not (style == RNE and products != ROUNDED)
 
 
-NOTHING = ALL, NONE
+EMPTY_RANGE = ALL, NONE
 """The extent of no numbers: codes of the least magnitude but zeros, less 1, and of the largest."""
 
 
 @inline
-def wider(found, x):
+def extended_range(known, x):
     """An extent, and a number more."""
     m = and32(bits_from_float(x), MAGNITUDE)
-    return min(found[0], add32(m, ALL)), max(found[1], m)
+    return min(known[0], add32(m, ALL)), max(known[1], m)
 
 
 @inline
-def extent(matrix):
+def magnitude_range(matrix):
     wide_vectors()
-    found = NOTHING
+    known = EMPTY_RANGE
     for k in range(matrix.shape[0]):
         row = matrix[k]
         for j in range(row.size):
-            found = wider(found, row[j])
-    return found
+            known = extended_range(known, row[j])
+    return known
 
 
 @inline
-def fits(style, terms, left, right, grid):
+def in_range(style, products, range_a, range_b, params):
     """Whether a style is for products of numbers of these extents."""
-    low, least = float_from_bits(add32(left[0], ONE)), float_from_bits(add32(right[0], ONE))  # NaN of zeros alone
-    high, most = float_from_bits(left[1]), float_from_bits(right[1])
-    scale = abs(float_from_bits(grid[SCALE]))
-    if style == ODD or (terms == ROUNDED and style != INWARD):
-        fine = not low * least < _SMALLEST and high * most <= _LARGE
-    elif terms == CLAMPED:
-        fine = high * most <= float_from_bits(grid[MOST]) / scale
+    lowest_a, lowest_b = (
+        float_from_bits(add32(range_a[0], ONE)),
+        float_from_bits(add32(range_b[0], ONE)),
+    )  # NaN of zeros alone
+    highest_a, highest_b = float_from_bits(range_a[1]), float_from_bits(range_b[1])
+    scale = abs(float_from_bits(params[SCALE]))
+    if style == TO_ODD or (products == ROUNDED and style != RTZ):
+        inside = not lowest_a * lowest_b < _SMALLEST and highest_a * highest_b <= _LARGE
+    elif products == ROUNDED_SUBNORMAL:
+        inside = highest_a * highest_b <= float_from_bits(params[HIGHEST]) / scale
     else:
-        fine = high <= _FINITE and most <= _FINITE
-    return fine and high * scale <= _FINITE
+        inside = highest_a <= _FINITE and highest_b <= _FINITE
+    return inside and highest_a * scale <= _FINITE
 
 
 @inline
-def refuse(style, terms, a, b, grid, failed):
+def bail_out_of_rows(style, products, a, b, params, bailed_out):
     """Mark the rows with operands that a quick style is not for."""
-    whole = extent(b)
+    range_b = magnitude_range(b)
     for i in range(a.shape[0]):
-        if not fits(style, terms, extent(a[i : i + 1]), whole, grid):
-            failed[:, i] = True
+        if not in_range(style, products, magnitude_range(a[i : i + 1]), range_b, params):
+            bailed_out[:, i] = True
 
 
 @inline
-def keeps_signs(style, terms):
+def keeps_zero_signs(style, products):
     """Whether zeros have the sign that they should have."""
-    return style == ODD or terms == EXACT_CLAMPED or (style == INWARD and terms != CLAMPED)
+    return style == TO_ODD or products == EXACT_SUBNORMAL or (style == RTZ and products != ROUNDED_SUBNORMAL)
 
 
-LEFT, DONE, ZEROS_LEFT = range(3)
+BAILED_OUT, STORED, ZERO_SIGNS_UNKNOWN = range(3)
 
 
 @inline
-def ending(x, start, infinite, zero, unscale, knows_signs, tells_zeros):
+def final_value(x, start, infinite, zero, unscale, signs_known, caller_fixes_zeros):
     """A sum as it is written."""
     u = bits_from_float(x * unscale)
     m = and32(u, MAGNITUDE)
-    if m == NONE and not knows_signs:
-        u = start if tells_zeros and and32(start, MAGNITUDE) == NONE else zero
+    if m == NONE and not signs_known:
+        u = start if caller_fixes_zeros and and32(start, MAGNITUDE) == NONE else zero
     return float_from_bits(or32(infinite, and32(u, SIGN)) if m == EXPONENT else u)
 
 
 @inline
-def finish(row, target, grid, knows_signs, tells_zeros, fresh):
+def epilogue(sums, target, params, signs_known, caller_fixes_zeros, fresh):
     """Write a row of quick sums over its start values, or +0 if it is fresh; or leave it, if something in it cannot be
     told, and then what is written over fresh ones means nothing.
 
     That is what is not finite. And where the signs of zeros were not kept, a zero that came from a zero with the sign
     that sums of both signs do not have: it has that sign yet if all the terms had. Where the caller tells that,
-    `tells_zeros`, it finds the start's sign there, and is told that there are such.
+    `caller_fixes_zeros`, it finds the start's sign there, and is told that there are such.
     """
     wide_vectors()
-    infinite, zero, unscale = grid[INFINITE], grid[ZERO], float_from_bits(grid[UNSCALE])
+    infinite, zero, unscale = params[INFINITE_RESULT], params[ZERO], float_from_bits(params[UNSCALE])
     limit = EXPONENT if infinite == NONE else add32(EXPONENT, ONE)
-    doubts, lost = NONE, NONE
+    not_finite, unknown_zeros = NONE, NONE
     if fresh:
         for j in range(target.size):
-            m = and32(bits_from_float(row[j]), MAGNITUDE)
-            lost = or32(lost, ONE if not knows_signs and m == NONE and zero != NONE else NONE)
-            doubts = or32(doubts, ONE if m >= limit else NONE)
-            target[j] = ending(row[j], NONE, infinite, zero, unscale, knows_signs, tells_zeros)
+            m = and32(bits_from_float(sums[j]), MAGNITUDE)
+            unknown_zeros = or32(unknown_zeros, ONE if not signs_known and m == NONE and zero != NONE else NONE)
+            not_finite = or32(not_finite, ONE if m >= limit else NONE)
+            target[j] = final_value(sums[j], NONE, infinite, zero, unscale, signs_known, caller_fixes_zeros)
     else:
         for j in range(target.size):
-            m, start = and32(bits_from_float(row[j]), MAGNITUDE), bits_from_float(target[j])
-            other = not knows_signs and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
-            lost = or32(lost, ONE if other else NONE)
-            doubts = or32(doubts, ONE if m >= limit or and32(start, EXPONENT) == EXPONENT else NONE)
-    if doubts != NONE or (lost != NONE and not tells_zeros):
-        return LEFT
+            m, start = and32(bits_from_float(sums[j]), MAGNITUDE), bits_from_float(target[j])
+            unknown = not signs_known and m == NONE and start != zero and and32(start, MAGNITUDE) == NONE
+            unknown_zeros = or32(unknown_zeros, ONE if unknown else NONE)
+            not_finite = or32(not_finite, ONE if m >= limit or and32(start, EXPONENT) == EXPONENT else NONE)
+    if not_finite != NONE or (unknown_zeros != NONE and not caller_fixes_zeros):
+        return BAILED_OUT
     if not fresh:
         for j in range(target.size):
             start = bits_from_float(target[j])
-            target[j] = ending(row[j], start, infinite, zero, unscale, knows_signs, tells_zeros)
-    return DONE if lost == NONE else ZEROS_LEFT
+            target[j] = final_value(sums[j], start, infinite, zero, unscale, signs_known, caller_fixes_zeros)
+    return STORED if unknown_zeros == NONE else ZERO_SIGNS_UNKNOWN
 
 
 # -- one float32 value rounded, ties to even, to the grid of FP16, of BF16, or of a narrow format that is data ---------
 
 
 @inline
-def on_half_grid(x):
+def rounded_to_fp16(x):
     """Only where `machine.has_f16c()`."""
     return float_from_half(half_from_float(x))
 
 
 @inline
-def on_bfloat_grid(x):
+def rounded_to_bf16(x):
     """Of hardware NaNs only the upper half is set, so that they stay NaN."""
     u = bits_from_float(x)
     return float_from_bits(nearest_code(u, _16, last_kept_bit(u, _16)))
 
 
-NARROW_GRID_FIELDS = ("emin", "limit", "above", "max", "overflow")
+RNE_FIELDS = ("emin", "limit", "above", "max", "overflow")
 """As float32's bits: 2**emin; 2**(emax + 1); exponent of what is added, over the number's; max; what is beyond."""
 _EMIN, _LIMIT, _ABOVE, _MAX, _OVER = range(5)
 
 
 @inline
-def on_narrow_grid(x, g):
+def rounded_to_format(x, g):
     """By adding and subtracting a power of two: for formats whose quanta are normal numbers of float32."""
     u = bits_from_float(x)
     m, s = and32(u, MAGNITUDE), and32(u, SIGN)

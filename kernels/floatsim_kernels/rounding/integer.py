@@ -1,6 +1,6 @@
 """Unpacking and the one rounding, on integers alone: the same on every machine, whatever the floating-point mode.
 
-A format arrives as a *row* of int64 (see `FORMAT_FIELDS`), the manner of rounding as another (`MANNER_FIELDS`), both
+A format arrives as a *row* of int64 (see `FORMAT_FIELDS`), the manner of rounding as another (`ROUNDING_FIELDS`), both
 made by floatsim/emulator/params.py. A finite non-zero number is unpacked to (sign, e, hi, lo): its magnitude is
 (hi * 2**64 + lo) * 2**(e - 126) with bit 62 of hi set, so that 2**e <= magnitude < 2**(e+1); the last bit of lo may
 stand for "and something below" (sticky). 126 bits hold every exact intermediate of two operands of at most 53 bits
@@ -26,7 +26,7 @@ FORMAT_FIELDS = (
 )
 P, EMIN, MAX, INF, NAN, SIGN, QUIET, SIGNED_ZERO, SCALE = range(9)
 
-MANNER_FIELDS = ("rounding", "overflow", "daz", "ftz", "tiny_before", "random_bits")
+ROUNDING_FIELDS = ("rounding", "overflow", "daz", "ftz", "tiny_before", "random_bits")
 ROUNDING, OVERFLOW, DAZ, FTZ, TINY_BEFORE, RANDOM_BITS = range(6)
 
 TIES_TO_EVEN, TIES_TO_AWAY, TOWARD_ZERO, TOWARD_POSITIVE, TOWARD_NEGATIVE, TO_ODD, STOCHASTIC = range(7)
@@ -38,16 +38,16 @@ ZERO, FINITE, INFINITE, QUIET_NAN, SIGNALING_NAN = range(5)
 
 U0, U1, TOP, ALL = np.uint64(0), np.uint64(1), np.uint64(1 << 63), np.uint64((1 << 64) - 1)
 NO_EXPONENT = np.int64(-(1 << 20))  # a zero's, below every other
-_FAR = 4000  # beyond every exponent field, and 4000 << 52 still fits 64 bits
+_LARGE_FIELD = 4000  # beyond every exponent field, and 4000 << 52 still fits 64 bits
 
 
 @inline
-def format_row(f):
+def format_fields(f):
     return f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8]
 
 
 @inline
-def manner_row(m):
+def rounding_fields(m):
     return m[0], m[1], m[2], m[3], m[4], m[5]
 
 
@@ -180,7 +180,7 @@ def round_pack(sign, e, hi, lo, f, m, random):
                 events |= UNDERFLOW
         field = np.int64(0)
     else:
-        field = min(e - emin, _FAR)
+        field = min(e - emin, _LARGE_FIELD)
     magnitude = left(np.uint64(field), t) + kept
     if magnitude > np.uint64(f[MAX]):
         return overflowed_code(sign, f, m), np.int64(OVERFLOWED | INEXACT)

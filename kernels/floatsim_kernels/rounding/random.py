@@ -51,14 +51,14 @@ def draw_words(key_low, key_high, index):
 
 
 @inline
-def draw_of_keys(key, more_key, index, bits):
+def draw_of_keys(key, second_key, index, bits):
     """A `bits`-bit draw (1 to 64) for one element, as uint64; the second key is looked at for more than 32 bits."""
     low = np.uint32(index & _LOW)
     word = np.uint64(draw_word(np.uint32(key & _LOW), np.uint32(key >> _R32), low))
     if bits <= 32:
         return word >> np.uint64(32 - bits)
-    more = np.uint64(draw_word(np.uint32(more_key & _LOW), np.uint32(more_key >> _R32), low))
-    return ((word << _R32) | more) >> np.uint64(64 - bits)
+    second_word = np.uint64(draw_word(np.uint32(second_key & _LOW), np.uint32(second_key >> _R32), low))
+    return ((word << _R32) | second_word) >> np.uint64(64 - bits)
 
 
 @inline
@@ -66,5 +66,5 @@ def draw(seed, site, index, bits):
     """The draw of element `index`. `site` tells the roundings of one element apart."""
     block = index >> _R32
     key = draw_key(seed, site + site, block)
-    more_key = draw_key(seed, site + site + np.uint64(1), block) if bits > 32 else key
-    return draw_of_keys(key, more_key, index, bits)
+    second_key = draw_key(seed, site + site + np.uint64(1), block) if bits > 32 else key
+    return draw_of_keys(key, second_key, index, bits)

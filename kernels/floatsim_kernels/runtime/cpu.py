@@ -43,17 +43,17 @@ def _has(feature):
 
 
 @kernel
-def _environment(singles, doubles):
+def _environment(float32s, float64s):
     """Whether subnormals are kept and rounding is to nearest; arrays of (smallest subnormal, 1, ulp / 2, 3/4 ulp)."""
-    tiny, one, half, more = singles[0], singles[1], singles[2], singles[3]
-    if not (tiny * one != 0 and one + half == one and -one - half == -one and one + more != one):
+    tiny, one, half, above_half = float32s[0], float32s[1], float32s[2], float32s[3]
+    if not (tiny * one != 0 and one + half == one and -one - half == -one and one + above_half != one):
         return False
-    tiny, one, half, more = doubles[0], doubles[1], doubles[2], doubles[3]
-    return tiny * one != 0 and one + half == one and -one - half == -one and one + more != one
+    tiny, one, half, above_half = float64s[0], float64s[1], float64s[2], float64s[3]
+    return tiny * one != 0 and one + half == one and -one - half == -one and one + above_half != one
 
 
-_SINGLES = np.array([2.0**-149, 1.0, 2.0**-24, 1.5 * 2.0**-24], np.float32)
-_DOUBLES = np.array([2.0**-1074, 1.0, 2.0**-53, 1.5 * 2.0**-53], np.float64)
+_FLOAT32S = np.array([2.0**-149, 1.0, 2.0**-24, 1.5 * 2.0**-24], np.float32)
+_FLOAT64S = np.array([2.0**-1074, 1.0, 2.0**-53, 1.5 * 2.0**-53], np.float64)
 
 
 def environment_is_default():
@@ -62,7 +62,7 @@ def environment_is_default():
     Any shared object built with -ffast-math sets flush-to-zero when it is loaded, for the thread that loads it and
     those it starts. The kernels that compute with hardware floats run only where this holds; the others are integer.
     """
-    return _environment(_SINGLES, _DOUBLES)
+    return _environment(_FLOAT32S, _FLOAT64S)
 
 
 def threads():

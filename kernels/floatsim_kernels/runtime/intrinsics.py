@@ -190,7 +190,7 @@ is_finite = _on_codes(
 
 
 @intrinsic
-def resized(typingctx, x, like):
+def converted(typingctx, x, like):
     """x, a float or a float16 code, as a number of the type of `like`; to float16 rounded."""
 
     def codegen(context, builder, signature, args):

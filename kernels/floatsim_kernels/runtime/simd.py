@@ -5,7 +5,7 @@ Loops that LLVM is left to vectorise use half the width of the registers where t
 to round in a direction. Here one operation is one instruction there, two where registers have 256 bits, and so on: LLVM
 cuts vectors to what the processor has.
 
-`Doubles` are eight float64, `Words` their bits, `Marks` the results of comparisons, `Shorts` sixteen uint32, for random
+`F64x8` are eight float64, `U64x8` their bits, `Mask` the results of comparisons, `U32x16` sixteen uint32, for random
 numbers. The right operand of an operator may be a Python number.
 
 The `multiply_add`s are for products that are exact in float64: one rounding, of the sum, in a direction of its own.
@@ -58,10 +58,10 @@ class Vector:
 
     def _compare(self, instruction, how, other):
         emit = getattr(self.builder, instruction)
-        return Marks(self.builder, emit(how, self.value, self.spread(self.builder, other).value))
+        return Mask(self.builder, emit(how, self.value, self.spread(self.builder, other).value))
 
 
-class Marks(Vector):
+class Mask(Vector):
     element, lanes = ir.IntType(1), LANES
 
     def __and__(self, other):
@@ -71,7 +71,7 @@ class Marks(Vector):
         return self._emit("or_", other)
 
 
-class Words(Vector):
+class U64x8(Vector):
     element, lanes = _I64, LANES
 
     def __add__(self, other):
@@ -102,11 +102,11 @@ class Words(Vector):
         return self._compare("icmp_unsigned", "!=", other)
 
     @property
-    def doubles(self):
-        return Doubles(self.builder, self.builder.bitcast(self.value, Doubles.llvm()))
+    def as_f64(self):
+        return F64x8(self.builder, self.builder.bitcast(self.value, F64x8.llvm()))
 
 
-class Doubles(Vector):
+class F64x8(Vector):
     """Comparisons are false for NaN."""
 
     element, lanes = ir.DoubleType(), LANES
@@ -121,10 +121,10 @@ class Doubles(Vector):
         return self._emit("fmul", other)
 
     def __neg__(self):
-        return (self.bits ^ SIGN).doubles
+        return (self.bits ^ SIGN).as_f64
 
     def __abs__(self):
-        return (self.bits & MAGNITUDE).doubles
+        return (self.bits & MAGNITUDE).as_f64
 
     def __gt__(self, other):
         return self._compare("fcmp_ordered", ">", other)
@@ -143,10 +143,10 @@ class Doubles(Vector):
 
     @property
     def bits(self):
-        return Words(self.builder, self.builder.bitcast(self.value, Words.llvm()))
+        return U64x8(self.builder, self.builder.bitcast(self.value, U64x8.llvm()))
 
 
-class Shorts(Vector):
+class U32x16(Vector):
     element, lanes = _I32, 2 * LANES
 
     def __add__(self, other):
@@ -165,21 +165,21 @@ class Shorts(Vector):
         return self._emit("lshr", other)
 
     @property
-    def halves(self):
+    def even_and_odd(self):
         """The even lanes, and the odd ones, as Words."""
-        both = Words(self.builder, self.builder.bitcast(self.value, Words.llvm()))
+        both = U64x8(self.builder, self.builder.bitcast(self.value, U64x8.llvm()))
         return both & 0xFFFFFFFF, both >> 32
 
 
 SIGN, MAGNITUDE, EXPONENT = 1 << 63, (1 << 63) - 1, 0x7FF << 52
 
 
-def choose(marks, x, y):
+def choose(mask, x, y):
     """x where marked, else y; one of them may be a Python number."""
     kind = type(x) if isinstance(x, Vector) else type(y)
-    builder = marks.builder
+    builder = mask.builder
     x, y = kind.spread(builder, x), kind.spread(builder, y)
-    return kind(builder, builder.select(marks.value, x.value, y.value))
+    return kind(builder, builder.select(mask.value, x.value, y.value))
 
 
 def maximum(x, y):
@@ -194,7 +194,7 @@ def minimum(x, y):
 
 # -- sums of exact products --------------------------------------------------------------------------------------------
 
-_DOWN, _UP, _INWARD = (8 | direction for direction in (1, 2, 3))
+_DOWN, _UP, _TOWARD_ZERO = (8 | direction for direction in (1, 2, 3))
 """AVX-512's immediates of directions, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
 
 
@@ -202,9 +202,9 @@ def _call(name, *args):
     """A call of an LLVM intrinsic that returns Doubles."""
     builder = args[0].builder
     values = [x.value if isinstance(x, Vector) else ir.Constant(_I32, x) for x in args]
-    kind = ir.FunctionType(Doubles.llvm(), [x.type for x in values])
+    kind = ir.FunctionType(F64x8.llvm(), [x.type for x in values])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    return Doubles(builder, builder.call(function, values))
+    return F64x8(builder, builder.call(function, values))
 
 
 def multiply_add(a, b, c):
@@ -224,7 +224,7 @@ def _two_sum(a, b, c):
     return p, s, (p - (s - z)) + (c - z)
 
 
-def _inward_bits(s, error):
+def _toward_zero_bits(s, error):
     """The bits of s one nearer to zero where it is beyond the exact sum, and where that was not exact."""
     inexact = (error < 0.0) | (error > 0.0)
     return s.bits - choose(inexact, (s.bits ^ error.bits) >> 63, 0), inexact
@@ -235,18 +235,18 @@ def multiply_add_down(a, b, c):
     if has_directed_fma():
         return _directed(a, b, c, _DOWN)
     p, s, error = _two_sum(a, b, c)
-    one_down = Words.spread(s.builder, 1) - ((s.bits >> 63) << 1)  # a negative number's bits grow
+    one_down = U64x8.spread(s.builder, 1) - ((s.bits >> 63) << 1)  # a negative number's bits grow
     below = s.bits - choose(error < 0.0, one_down, 0)
     # an exact zero is negative unless both terms are positive zeros
-    return choose(s == 0.0, s.bits | ((p.bits | c.bits) & SIGN), below).doubles
+    return choose(s == 0.0, s.bits | ((p.bits | c.bits) & SIGN), below).as_f64
 
 
-def multiply_add_inward(a, b, c):
+def multiply_add_toward_zero(a, b, c):
     """a * b + c, toward zero."""
     if has_directed_fma():
-        return _directed(a, b, c, _INWARD)
+        return _directed(a, b, c, _TOWARD_ZERO)
     _, s, error = _two_sum(a, b, c)
-    return _inward_bits(s, error)[0].doubles
+    return _toward_zero_bits(s, error)[0].as_f64
 
 
 def multiply_add_odd(a, b, c):
@@ -255,8 +255,8 @@ def multiply_add_odd(a, b, c):
         down = _directed(a, b, c, _DOWN)
         return choose((down.bits & 1) != 0, down, _directed(a, b, c, _UP))
     _, s, error = _two_sum(a, b, c)
-    inward, inexact = _inward_bits(s, error)
-    return (inward | choose(inexact, Words.spread(s.builder, 1), 0)).doubles
+    toward_zero, inexact = _toward_zero_bits(s, error)
+    return (toward_zero | choose(inexact, U64x8.spread(s.builder, 1), 0)).as_f64
 
 
 def far_add_down(a, b, c):
@@ -265,7 +265,7 @@ def far_add_down(a, b, c):
         return _directed(a, b, c, _DOWN)
     s = multiply_add(a, b, c)
     above = multiply_add(a, -b, s) > c
-    return (s.bits - choose(above, Words.spread(s.builder, 1), 0)).doubles
+    return (s.bits - choose(above, U64x8.spread(s.builder, 1), 0)).as_f64
 
 
 def far_add_odd(a, b, c):
@@ -273,8 +273,8 @@ def far_add_odd(a, b, c):
     if has_directed_fma():
         return multiply_add_odd(a, b, c)
     s = multiply_add(a, b, c)
-    back, one = multiply_add(a, -b, s), Words.spread(s.builder, 1)
-    return ((s.bits - choose(back > c, one, 0)) | choose((back > c) | (back < c), one, 0)).doubles
+    back, one = multiply_add(a, -b, s), U64x8.spread(s.builder, 1)
+    return ((s.bits - choose(back > c, one, 0)) | choose((back > c) | (back < c), one, 0)).as_f64
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
@@ -326,21 +326,21 @@ class Columns:
     def _place(self, what, row, skip):
         column = self.builder.add(self.column, ir.Constant(_I64, skip)) if skip else self.column
         row.check(what, column, ir.Constant(_I64, LANES))
-        return self.builder.bitcast(self.builder.gep(row.start, [column]), ir.PointerType(Doubles.llvm()))
+        return self.builder.bitcast(self.builder.gep(row.start, [column]), ir.PointerType(F64x8.llvm()))
 
     def load(self, row, skip=0):
-        return Doubles(self.builder, self.builder.load(self._place("a row that a pass reads", row, skip), align=8))
+        return F64x8(self.builder, self.builder.load(self._place("a row that a pass reads", row, skip), align=8))
 
     def store(self, row, x, skip=0):
         self.builder.store(x.value, self._place("a row that a pass writes", row, skip), align=8)
 
-    def load_shorts(self, row):
+    def load_u32(self, row):
         """Sixteen uint32 of a row that holds those."""
         builder = self.builder
-        row.check("a row of uint32 that a pass reads", self.column, ir.Constant(_I64, Shorts.lanes), 2)
+        row.check("a row of uint32 that a pass reads", self.column, ir.Constant(_I64, U32x16.lanes), 2)
         place = builder.bitcast(row.start, ir.PointerType(_I32))
-        place = builder.bitcast(builder.gep(place, [self.column]), ir.PointerType(Shorts.llvm()))
-        return Shorts(builder, builder.load(place, align=8))
+        place = builder.bitcast(builder.gep(place, [self.column]), ir.PointerType(U32x16.llvm()))
+        return U32x16(builder, builder.load(place, align=8))
 
 
 def _loop(builder, stop, step, emit):
@@ -366,7 +366,7 @@ def _emit_loop(body, kind, checked, lanes, context, builder, matrix_type, args):
     numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in tuples)
     matrix = Matrix(context, builder, matrix_type, work)
     rows = [matrix.row(number) for number in numbers]
-    values = [Doubles.spread(builder, x) for x in values]
+    values = [F64x8.spread(builder, x) for x in values]
     _loop(builder, width, lanes, lambda j: body(kind, checked, Columns(builder, j), rows, values, words))
 
 
@@ -436,18 +436,18 @@ def row_extreme(name, body, reduce, neutral):
     def typer(typingctx, work, width, row):
         def codegen(context, builder, sig, args):
             place = Matrix(context, builder, sig.args[0], args[0]).row(args[2])
-            start = ir.Constant(Words.llvm(), [neutral] * LANES)
-            found = cgutils.alloca_once_value(builder, start)
+            start = ir.Constant(U64x8.llvm(), [neutral] * LANES)
+            extreme = cgutils.alloca_once_value(builder, start)
 
             def step(j):
-                x, y = body(Columns(builder, j).load(place)), Words(builder, builder.load(found))
-                builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, found)
+                x, y = body(Columns(builder, j).load(place)), U64x8(builder, builder.load(extreme))
+                builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, extreme)
 
             _loop(builder, args[1], LANES, step)
-            kind = ir.FunctionType(_I64, [Words.llvm()])
+            kind = ir.FunctionType(_I64, [U64x8.llvm()])
             intrinsic_name = f"llvm.vector.reduce.{reduce}.v{LANES}i64"
             function = builder.module.globals.get(intrinsic_name) or ir.Function(builder.module, kind, intrinsic_name)
-            return builder.call(function, [builder.load(found)])
+            return builder.call(function, [builder.load(extreme)])
 
         return types.uint64(work, types.int64, types.int64), codegen
 

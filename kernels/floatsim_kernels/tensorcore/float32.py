@@ -114,8 +114,8 @@ class _Row:
 
         shared.each(ir.Constant(_I64, 0), shared.fours, align)
         e = exponent.get()
-        shared.see(e)
-        ends = [_Tail(shared, _half_of(builder, e, part), self.c[part].get()) for part in (0, 1)]
+        shared.observe(e)
+        ends = [_BlockEnd(shared, _half_of(builder, e, part), self.c[part].get()) for part in (0, 1)]
         sums = [[_Variable(builder, _constant(_INTS, 0)) for _ in (0, 1)] for _ in (0, 1)]
 
         def add_to(side):
@@ -134,10 +134,10 @@ class _Row:
         shared.each(ir.Constant(_I64, 0), shared.first_half, add_to(0))
         shared.each(shared.first_half, shared.fours, add_to(1))
         for part in (0, 1):
-            shared.see_field(ends[part].field)
+            shared.observe_field(ends[part].field)
             self.c[part].set(ends[part].result(sums[0][part].get(), sums[1][part].get()))
 
-    def finish(self):
+    def epilogue(self):
         for part in (0, 1):
             c = self.c[part].get()
             total = self.builder.fadd(self._held(part), c)
@@ -146,7 +146,7 @@ class _Row:
             c = self.builder.select(self.shared.apart, total, c)
             place = self.builder.gep(self.acc, [ir.Constant(_I64, part * _LANES)])
             self.builder.store(c, self.builder.bitcast(place, ir.PointerType(_FLOATS)), align=4)
-            self.shared.see_field(_field(self.builder, self.builder.bitcast(c, _INTS)))
+            self.shared.observe_field(_field(self.builder, self.builder.bitcast(c, _INTS)))
 
 
 class _Blocks:
@@ -171,26 +171,26 @@ class _Blocks:
             for n in range(_UNROLL):
                 body(builder.add(first, ir.Constant(_I64, n)))
 
-    def see(self, e):
+    def observe(self, e):
         builder, low = self.builder, self._lowest.get()
         self._highest.set(_larger(builder, self._highest.get(), e))
         self._lowest.set(builder.select(builder.icmp_unsigned("<", e, low), e, low))
 
-    def see_field(self, field):
+    def observe_field(self, field):
         self._largest.set(_larger(self.builder, self._largest.get(), field))
 
-    def fit(self):
+    def in_range(self):
         """Whether nothing was seen that the sums could not do."""
         builder = self.builder
-        doubts = (
+        violations = (
             builder.icmp_signed(">=", self._largest.get(), _constant(_INTS, _NEAR_MAX)),
             builder.icmp_unsigned("<", self._lowest.get(), _constant(_SHORTS, _LOWEST)),
             builder.icmp_signed(">", self._highest.get(), _constant(_SHORTS, _HIGHEST)),
         )
         total = ir.Constant(_I32, 0)
-        for marks in doubts:
-            word = builder.bitcast(marks, ir.IntType(marks.type.count))
-            total = builder.or_(total, builder.zext(word, _I32) if marks.type.count < 32 else word)
+        for mask in violations:
+            word = builder.bitcast(mask, ir.IntType(mask.type.count))
+            total = builder.or_(total, builder.zext(word, _I32) if mask.type.count < 32 else word)
         return builder.icmp_unsigned("==", total, ir.Constant(_I32, 0))
 
 
@@ -203,7 +203,7 @@ def _field(builder, bits):
     return builder.and_(builder.lshr(bits, _constant(_INTS, 23)), _constant(_INTS, 0xFF))
 
 
-class _Tail:
+class _BlockEnd:
     """The end of a block in sixteen columns: c and what the products' sum becomes."""
 
     def __init__(self, blocks, products, c):
@@ -259,9 +259,9 @@ class _Tail:
 
 
 @intrinsic
-def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
+def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, params):
     """Blocks of rows i and i + 1 of va, xa (rows, K) from their term `first` on, and of vb, xb (K, WIDTH), into acc
-    (rows, WIDTH); whether acc can be trusted. `row` is (terms, fraction bits, floor, kept, apart): with `apart` blocks
+    (rows, WIDTH); whether acc can be trusted. `params` is (terms, fraction bits, floor, kept, apart): with `apart` blocks
     start from zero, and c is added in the end, to nearest."""
     if not isinstance(output, types.Literal):
         return None
@@ -298,16 +298,16 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
             for each in rows:
                 each.emit(builder.mul(block, terms))
         for each in rows:
-            each.finish()
-        return context.cast(builder, shared.fit(), types.boolean, types.boolean)
+            each.epilogue()
+        return context.cast(builder, shared.in_range(), types.boolean, types.boolean)
 
-    wanted = types.boolean(output, va, xa, vb, xb, acc, *[types.int64] * 3, row)
+    wanted = types.boolean(output, va, xa, vb, xb, acc, *[types.int64] * 3, params)
     return wanted, codegen
 
 
 # -- tiles -------------------------------------------------------------------------------------------------------------
 
-ROW_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
+BLOCK_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
 TERMS, K, FRACTION, FLOOR, KEPT, EMIN_A, EMIN_B, READ, HALVES, EVERY = range(10)
 """Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; a mask of float32's bits that D
 has; emin of the operands' formats; a mask of the bits of operands that are read; whether an instruction is one of two
@@ -352,12 +352,12 @@ def power(n):
 
 
 @inline
-def prepare_row(x, start, stop, row, scales, values, exponents):
+def prepare_row(x, start, stop, params, scales, values, exponents):
     """A row of a, zeros behind; whether all is finite. An exponent stands in both halves of an int32."""
-    most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_A] + 127
-    if row[HALVES]:
+    most, read, emin = np.int32(0), np.uint32(params[READ]), params[EMIN_A] + 127
+    if params[HALVES]:
         for p in range(values.size):
-            k = start + source_of(p, row[K], row[HALVES])
+            k = start + source_of(p, params[K], params[HALVES])
             values[p] = x[k] if k < stop else np.float32(0)
     else:
         terms = x[start:stop]
@@ -372,7 +372,7 @@ def prepare_row(x, start, stop, row, scales, values, exponents):
         exponents[p] = (e << 16) | (e & 0xFFFF)
     if scales.size:
         for p in range(min(values.size, stop - start)):
-            s = np.int32(scales[(start + p) >> row[EVERY]])
+            s = np.int32(scales[(start + p) >> params[EVERY]])
             most = max(most, abs(s) - _SCALED + 255)
             values[p] *= power(max(-_SCALED, min(s, _SCALED)))
             e = (exponents[p] >> 16) + s
@@ -381,11 +381,11 @@ def prepare_row(x, start, stop, row, scales, values, exponents):
 
 
 @inline
-def prepare_panel(b, start, stop, first, depth, j0, columns, row, scales, values, exponents):
+def prepare_panel(b, start, stop, first, depth, j0, columns, params, scales, values, exponents):
     """Some terms of WIDTH columns of b, zeros behind and beside; whether all is finite."""
-    most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_B] + 127
+    most, read, emin = np.int32(0), np.uint32(params[READ]), params[EMIN_B] + 127
     for p in range(depth):
-        k = start + source_of(first + p, row[K], row[HALVES])
+        k = start + source_of(first + p, params[K], params[HALVES])
         source, target = b[min(k, stop - 1), j0 : j0 + columns], values[p]
         here = columns if k < stop else 0
         for j in range(here):  # nothing but this: LLVM makes it a copy of memory
@@ -401,9 +401,9 @@ def prepare_panel(b, start, stop, first, depth, j0, columns, row, scales, values
             target[j] = np.int16(e)
     if scales.shape[1]:
         for p in range(min(depth, stop - start - first)):
-            target, shorts, of_row = values[p], exponents[p], scales[(start + first + p) >> row[EVERY]]
+            target, shorts, scales_of_term = values[p], exponents[p], scales[(start + first + p) >> params[EVERY]]
             for j in range(columns):
-                s = np.int32(of_row[j0 + j])
+                s = np.int32(scales_of_term[j0 + j])
                 most = max(most, abs(s) - _SCALED + 255)
                 target[j] *= power(max(-_SCALED, min(s, _SCALED)))
                 shorts[j] = np.int16(shorts[j] + s)
@@ -422,30 +422,30 @@ def _matrix(scalar, readonly=False):
         _matrix(numba.float32), _matrix(numba.int16), _matrix(numba.float32), _matrix(numba.boolean),
     )
 )  # fmt: skip
-def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb, xb, acc, fits):
+def fused(output, a, b, out, ranges, params, bailed_out, scales_a, scales_b, va, xa, vb, xb, acc, rows_in_range):
     """Sums over each range (start, stop) into out (ranges, M, N), values of D's format, c on entry.
 
-    `failed` (ranges, M, groups of WIDTH columns) says what is left as it was. Scales are exponents of powers of two,
+    `bailed_out` (ranges, M, groups of WIDTH columns) says what is left as it was. Scales are exponents of powers of two,
     scales_a (M, parts) and scales_b (parts, N), or have no columns. The rest is scratch: va, xa (M even, all terms,
     filled up), vb, xb (DEPTH, WIDTH), acc (M even, WIDTH), fits (2, M even).
     """
     rows, columns = out.shape[1], out.shape[2]
     even = acc.shape[0]
-    model = row[TERMS], row[FRACTION], row[FLOOR], row[KEPT], row[HALVES]
-    step = row[K] if row[HALVES] else np.int64(DEPTH)
+    model = params[TERMS], params[FRACTION], params[FLOOR], params[KEPT], params[HALVES]
+    step = params[K] if params[HALVES] else np.int64(DEPTH)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
-        length = -(-(stop - start) // row[K]) * row[K]
+        length = -(-(stop - start) // params[K]) * params[K]
         if length <= 0:
             continue
         for i in range(even):
             n = min(i, rows - 1)
-            fits[0, i] = prepare_row(a[n], start, stop, row, scales_a[n], va[i, :length], xa[i, :length])
-        for group in range(failed.shape[2]):
+            rows_in_range[0, i] = prepare_row(a[n], start, stop, params, scales_a[n], va[i, :length], xa[i, :length])
+        for group in range(bailed_out.shape[2]):
             j0 = group * WIDTH
             width = min(WIDTH, columns - j0)
             for i in range(even):
-                fits[1, i] = fits[0, i]
+                rows_in_range[1, i] = rows_in_range[0, i]
                 for j in range(WIDTH):
                     acc[i, j] = 0
                 if i < rows:
@@ -453,16 +453,16 @@ def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb
                         acc[i, j] = out[part, i, j0 + j] + np.float32(0)  # -0 is +0
             for first in range(0, length, step):
                 depth = min(step, length - first)
-                finite = prepare_panel(b, start, stop, first, depth, j0, width, row, scales_b, vb, xb)
+                finite = prepare_panel(b, start, stop, first, depth, j0, width, params, scales_b, vb, xb)
                 for i in range(0, even, _ROWS):
                     if output == TO_FP32:
-                        fit = _blocks(TO_FP32, va, xa, vb, xb, acc, i, first, depth // row[TERMS], model)
+                        in_range = _blocks(TO_FP32, va, xa, vb, xb, acc, i, first, depth // params[TERMS], model)
                     else:
-                        fit = _blocks(TO_FP16, va, xa, vb, xb, acc, i, first, depth // row[TERMS], model)
-                    fits[1, i] &= fit and finite
-                    fits[1, i + 1] &= fit and finite
+                        in_range = _blocks(TO_FP16, va, xa, vb, xb, acc, i, first, depth // params[TERMS], model)
+                    rows_in_range[1, i] &= in_range and finite
+                    rows_in_range[1, i + 1] &= in_range and finite
             for i in range(rows):
-                failed[part, i, group] = not fits[1, i]
-                if fits[1, i]:
+                bailed_out[part, i, group] = not rows_in_range[1, i]
+                if rows_in_range[1, i]:
                     for j in range(width):
                         out[part, i, j0 + j] = acc[i, j]
