@@ -1,7 +1,7 @@
-"""The loops over arrays of codes: any format, any rounding, with events, one element after the other.
+"""Loops over arrays of codes: any format, any rounding, with events, one element after the other.
 
-All arrays are one-dimensional, contiguous and of equal length. Codes are unsigned integers, `events` uint8. `draws`
-holds (seed, offset) as uint64: element i draws for index offset + i.
+All arrays are one-dimensional, contiguous and of equal length. Codes are unsigned integers, `events` is uint8. `draws`
+holds (seed, offset) as uint64: element i takes the draw of index offset + i.
 """
 
 import numpy as np
@@ -16,6 +16,7 @@ SITE = np.uint64(0)
 
 @inline
 def random_of(m, draws, i):
+    """The random bits of element i, 0 for deterministic rounding modes."""
     if m[ROUNDING] == STOCHASTIC:
         return draw(draws[0], SITE, draws[1] + np.uint64(i), m[RANDOM_BITS])
     return U0
@@ -119,7 +120,7 @@ def scalb(a, fa, n, out, f, rounding_params, draws, events):
 
 @kernel
 def to_integer(a, fa, low, high, out, rounding_params, draws, events):
-    """out: uint64, the integers in two's complement; low, high: magnitudes of the range's ends."""
+    """out: uint64, integers in two's complement; low, high: magnitudes of the ends of the range."""
     fa, m = format_fields(fa), rounding_fields(rounding_params)
     for i in range(out.size):
         value, happened = op.to_integer(a[i], fa, low, high, m, random_of(m, draws, i))

@@ -1,7 +1,7 @@
-"""Codes to the float32 values that they stand for, and back: exact, branch-free, at the speed of vector registers.
+"""Codes to float32 numbers and back: exact, branch-free, at the speed of vector registers.
 
-A code's fields are shifted to where float32 has them, and a multiplication by a power of two moves the exponent, of
-subnormals too. Needs `machine.environment_is_default()`. `params` describes the format: see WIDTH_FIELDS.
+The fields of a code are shifted to their places in float32. A multiplication by a power of two moves the exponent, of
+subnormals too. The kernels need `cpu.environment_is_default()`. `params` has the layout UNPACK_FIELDS.
 """
 
 import numpy as np
@@ -14,6 +14,9 @@ UNPACK_FIELDS = (
     "zero_sign",
 )  # fmt: skip
 SIGN, MAGNITUDE, SIGN_SHIFT, SHIFT, SCALE, UNSCALE, MAX_CODE, INFINITY, NAN, INFINITE_RESULT, ZERO_SIGN = range(11)
+"""Masks of the sign and the magnitude; the shifts of the sign and of the other fields; the power of two that moves the
+exponent, and its inverse, as bits of float32; the codes of max, infinity and NaN; the code of an infinite result; and
+the mask of the sign of a zero."""
 _INF, _NAN, _SIGN, _MAGNITUDE = (np.uint32(x) for x in (0x7F800000, 0x7FC00000, 0x80000000, 0x7FFFFFFF))
 _0 = np.uint32(0)
 
@@ -25,7 +28,7 @@ def fields_of(g):
 
 @kernel
 def unpack(codes, out, params):
-    """The values of codes, float32; every NaN as one."""
+    """Write the float32 numbers of codes; every NaN becomes the canonical one."""
     g = fields_of(params)
     for i in range(codes.size):
         c = np.uint32(codes[i])
@@ -39,7 +42,7 @@ def unpack(codes, out, params):
 
 @kernel
 def pack(values, out, params):
-    """The codes of float32 values on the format's grid, infinities and NaN."""
+    """Write the codes of float32 numbers of the format, infinities and NaNs."""
     g = fields_of(params)
     for i in range(out.size):
         u = bits_from_float(values[i])

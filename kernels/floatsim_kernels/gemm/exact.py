@@ -1,21 +1,22 @@
-"""Exact sums of products, each rounded once, in float64.
+"""Exact sums of products in float64, each rounded once.
 
-The terms of a sum are cut into levels (after Rump, Ogita and Oishi's ExtractVector, "Accurate floating-point summation
-part I", SIAM J. Sci. Comput. 31(1), 2008): level l takes of each term the nearest multiple of its unit 2**u(l) and
-leaves the rest, at most half a unit, to the next. Units are 2**W apart, W so small that each level's sum stays below
-2**51 units: every addition is exact. With C = 1.5 * 2**52 units in an accumulator, this is
+The terms of a sum are split into levels (ExtractVector of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point
+summation part I", SIAM J. Sci. Comput. 31(1), 2008). Level l takes the nearest multiple of its unit 2**u(l) from each
+term, and leaves the remainder, at most half a unit, to the next level. Units are 2**W apart. W is so small that the sum
+of a level stays below 2**51 units, so that every addition is exact. With C = 1.5 * 2**52 units in an accumulator, a
+level takes its part of the term p by
 
     t = acc + p;  p = p - (t - acc);  acc = t
 
-for the term p, and acc + p in the last level, of whose unit every rest is a multiple. The products of a number of a and
-a row of b span but few levels, which their exponents tell; the others are passed by.
+The last level takes acc + p, because every remainder is a multiple of its unit. The products of a number of a and a row
+of b span only a few levels. The kernel reads these from the exponents and skips the others.
 
-At the end the levels carry into each other, as above, and are added to odd, from the last to the first: that gives 51
-bits at least, from which every rounding to 49 or fewer is right, as in float64.py. Or the levels are given back,
-for the integers of sums.py.
+In the end the levels carry into each other, in the same way, and are added to odd, from the last to the first. That
+gives at least 51 bits, from which every rounding to at most 49 bits is correct, as in float64.py. Or the kernel returns
+the levels, for the integer kernel of gemm/integer.py.
 
-Needs `machine.environment_is_default()`. Arrays are as in float64.py, but what `out` holds on entry is not looked
-at.
+The kernel needs `cpu.environment_is_default()`. Arrays are as in float64.py, but the values of `out` on entry are not
+read.
 """
 
 import math
@@ -58,14 +59,15 @@ from .float64 import (
 )
 
 _MOST_LEVELS = 3
-"""Levels that a pass does which leaves a rest."""
+"""Levels of a pass that leaves a remainder."""
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
 
 
 def _levels(count, leaves_remainder, columns, rows, values, words):
-    """Add x * work[row] to `count` levels; the last one takes the whole rest, or leaves it in work[rest]."""
+    """Add x * work[row] to `count` levels. The last level takes the whole remainder, or leaves it in
+    work[remainder]."""
     (first, row, remainder), (x,) = rows, values
     accumulators = [columns.below(first, i) for i in range(count)]
     y = columns.load(row)
@@ -81,7 +83,7 @@ def _levels(count, leaves_remainder, columns, rows, values, words):
 
 
 def _carry(kind, checked, columns, rows, values, words):
-    """Carry what a level has too much to the level above, and take C off."""
+    """Carry the excess of a level to the level above, and subtract C."""
     (upper, lower), (c,) = rows, values
     acc, p = columns.load(upper), columns.load(lower) - c
     total = acc + p
@@ -97,7 +99,7 @@ def _join(kind, checked, columns, rows, values, words):
 
 
 def _classify(kind, checked, columns, rows, values, words):
-    """work[to] += x * work[row], finite numbers of work[row] replaced by 0 or their sign."""
+    """work[to] += x * work[row], with 0 or the sign in place of each finite number of work[row]."""
     (to, row), (x,) = rows, values
     y = columns.load(row)
     sign = ((y.bits & SIGN) | 1023 << 52).as_f64
@@ -106,7 +108,7 @@ def _classify(kind, checked, columns, rows, values, words):
 
 
 def _split(kind, checked, columns, rows, values, words):
-    """The products x * work[row] as two numbers each, the second being the rounding error of the first."""
+    """The products x * work[row] as two numbers each: the rounded product and its rounding error."""
     (to, row), (x,) = rows, values
     y = columns.load(row)
     p = x * y
@@ -115,7 +117,7 @@ def _split(kind, checked, columns, rows, values, words):
 
 
 def _clean(kind, checked, columns, rows, values, words):
-    """Zeros for infinities and NaN."""
+    """Replace infinities and NaNs by zeros."""
     y = columns.load(rows[0])
     columns.store(rows[0], choose(abs(y) < np.inf, y, 0.0))
 
@@ -135,7 +137,7 @@ def add_to_levels(work, width, first, count, row, x):
     _levels_by(count, False, work, width, (first, row, remainder), (x,), ())
 
 
-# -- the end of a sum --------------------------------------------------------------------------------------------------
+# -- rounding the sum --------------------------------------------------------------------------------------------------
 
 _MAGNITUDE, _INFINITY = np.uint64((1 << 63) - 1), np.uint64(0x7FF << 52)
 _T, _ONE = np.uint64(52), np.uint64(1)
@@ -143,24 +145,29 @@ _T, _ONE = np.uint64(52), np.uint64(1)
 
 @inline
 def exponent(magnitude):
+    """The exponent of the power of two in a code of a magnitude."""
     return np.int64(magnitude >> _T) - 1023
 
 
 @inline
 def offset_of(unit, width, level, levels):
-    """C of a level; an only one needs none."""
+    """C of a level; 0 if there is only one level."""
     return 1.5 * double_from_bits(np.uint64(52 + unit - level * width + 1023) << _T) if levels > 1 else 0.0
 
 
 @inline
 def class_of(x):
-    """A factor for `_classify`."""
+    """The factor that `_classify` takes for x: 0, a special value, or the sign."""
     return x if x == 0.0 or not abs(x) < np.inf else math.copysign(1.0, x)
 
 
 @inline
 def zero_of(a, b, i, j, start, stop, step, zero_negative):
-    """The zero that an exact sum is: of the sign that all terms have if they are zeros, else positive, or negative."""
+    """The zero of an exact sum whose terms cancel.
+
+    It has the common sign of the terms if they are all zeros of one sign; otherwise it is positive, or negative if
+    `zero_negative` is set.
+    """
     for k in range(start, stop, step):
         x, y = a[i, k], b[k, j]
         sign = bits_from_double(x) ^ bits_from_double(y)
@@ -175,16 +182,18 @@ _HIGH, _LOW = _TOTAL + 1, _TOTAL + 2
 _PANEL = _LOW + 1
 _SPECIALS = _PANEL + 2 * _DEPTH
 _ACCUMULATORS = _SPECIALS + _ROWS
-"""Rows of work: a rest or a result; the sum; two parts of products; terms of b, with zeros for infinities and NaN, and
-as they are; of what kind a row's special values are; levels."""
+"""Rows of work: a remainder or a result; the sum; two parts of products; the panel of b, with zeros for infinities and
+NaNs, and unchanged; the class of the special values of each row of the result; the levels."""
 
 
 def rows_of_work(levels):
+    """The rows of work for a number of levels."""
     return _ACCUMULATORS + _ROWS * levels
 
 
 _FIRST, _LAST, _LARGEST, _LEAST, _RAW_ROW = range(5)
-"""What is noted: the levels that a row of the result uses, the exponents of a row of b, and where that is as it is."""
+"""Rows of `bounds`: the levels that a row of the result uses, first and last; the largest and the least exponent of a
+row of b; the row of work that holds it unchanged."""
 BOUNDS_SHAPE = 5, max(_ROWS, _DEPTH)
 
 
@@ -198,16 +207,16 @@ def exact(
     a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative,
     rounding_rules, negate, params, bounds, work,
 ):  # fmt: skip
-    """Exact sums, rounded once by a rule of gemm_doubles; or, if `digits` (ranges * M * levels, N) has room for them,
-    as float64 numbers whose sums they are. Step 0, r = 1.
+    """Exact sums, rounded once by a rule of gemm/float64.py. If `digits` (ranges * M * levels, N) is not empty, it
+    takes the levels of each sum instead, as float64 numbers. Step 0, r = 1.
 
-    Terms have at most `precisions` bits, are multiples of 2**lowest and below 2**high. `split` is 1 if float64 does not
-    hold them: they are cut in two, which takes `passes.HAS_MULTIPLY_ADD`. `unit` is the exponent of the first level's,
-    and `width` is W. `zero_negative`: zero sums of other numbers are negative.
+    Terms have at most `precisions` bits, are multiples of 2**lowest and are below 2**high. `split` is 1 if float64 does
+    not hold them: each is split into two numbers, which needs `cpu.has_fma()`. `unit` is the exponent of the first
+    level's unit, and `width` is W. `zero_negative`: sums of cancelling terms are -0.
     """
     g = fields_of(params)
     rows, columns = a.shape[0], b.shape[1]
-    inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for the n that occur
+    inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for 0 <= n < 2**24 / width
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         block_width = lesser(WIDTH, columns - j0)
@@ -241,7 +250,7 @@ def exact(
                                 _classify_by(0, True, work, whole, use, (class_of(x),), ())
                             if x == 0.0 or not abs(x) < np.inf or bounds[_LARGEST, d] < -1022:
                                 continue
-                            # the products are below 2**above, and multiples of 2**under
+                            # the products are below 2**above and multiples of 2**under
                             e = exponent(bits_from_double(x) & _MAGNITUDE) + 2
                             above, under = e + bounds[_LARGEST, d], e + bounds[_LEAST, d] - precisions
                             if split:
@@ -252,7 +261,7 @@ def exact(
                                 if levels > 1:
                                     first_level = ((high - above) * inverse) >> 24
                                     if first_level >= levels:
-                                        continue  # rounding errors below half of 2**lowest: all are 0
+                                        continue  # rounding errors below half of 2**lowest are all 0
                                     least = greater(e + bounds[_LEAST, d] - 54 if split > half else under, lowest)
                                     last_level = (greater(unit - least + width - 1, 0) * inverse) >> 24
                                     last_level = greater(first_level, lesser(last_level, levels - 1))

@@ -1,18 +1,20 @@
-"""Matrix products in float32 and float64, sums in order, each rounded to the accumulator's grid.
+"""Matrix products in float32 and float64: sequential, compensated and pairwise sums, rounded to the accumulator's
+format.
 
-A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j]. Sums in order
-begin with what is there on entry, or, if they are `fresh`, with +0. a (M, K), b (K, N) and out are C-contiguous float32
-*values* on their formats' grids (float64 for an FP64 accumulator). How a step is rounded, and the `params` that it is
-rounded to, is rounding/float32.py's matter.
+A kernel sums the products a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j]. Sequential
+sums start at the values in `out` on entry, or, if they are `fresh`, at +0. a (M, K), b (K, N) and out are C-contiguous
+float32 *values* of their formats (float64 for an FP64 accumulator). rounding/float32.py defines the roundings of a step
+and the layouts of `params`.
 
-The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
-lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and
-some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches. They
-may be longer than the tile's: what is computed behind its columns, from zeros or from another tile, is not used.
+The loops run over i, k, j with j innermost. So each element sums its products in the order of k, and the columns fill
+the lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out,
+and a panel of rows of b. Their rows start on cache lines, because vectors across two lines cost twice, and they stay in
+the caches. Scratch rows may be longer than the tile. Values computed behind the tile's columns, from zeros or from
+another tile, are not used.
 
-The quick styles leave alone the rows that they cannot do, and mark them in `bailed_out` (range, row, column tile), zero on
-entry. PLAIN sums may also be in FP16, in scratch of float16 codes, where `machine.has_half_arithmetic()`. Needs
-`machine.environment_is_default()`, and exact terms that the carrier does not hold need `machine.has_fma()`.
+The fast styles bail out of the rows that they cannot compute. They mark them in `bailed_out` (range, row, column tile),
+zero on entry. NATIVE sums may also be in FP16, in scratch of float16 codes, where `cpu.has_half_arithmetic()`. The
+kernels need `cpu.environment_is_default()`. Exact products that the carrier does not hold need `cpu.has_fma()`.
 """
 
 import functools
@@ -80,7 +82,7 @@ from ..runtime.intrinsics import (
 from ..runtime.jit import inline, kernel_of
 
 HALF, SINGLE, DOUBLE = numba.uint16, numba.float32, numba.float64
-"""What sums are computed in: codes of float16, float32, float64."""
+"""The type that sums are computed in: float16 codes, float32 or float64."""
 
 
 def arguments(scratch, extra=(numba.boolean,)):
@@ -101,7 +103,7 @@ PROGRAMS = *(numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, 
 
 @inline
 def tiles(tile_rows, width, out):
-    """How many tiles of so many rows and columns there are."""
+    """The number of tiles of at most `most_rows` rows and `width` columns of the result."""
     if out.size == 0:
         return 0
     return out.shape[0] * (-(-out.shape[1] // tile_rows)) * (-(-out.shape[2] // width))
@@ -109,7 +111,7 @@ def tiles(tile_rows, width, out):
 
 @inline
 def tile(n, tile_rows, width, out):
-    """(range, first row, rows, tile of columns, first column, columns) of the n-th tile."""
+    """(range, first row, rows, column tile, first column, columns) of the n-th tile."""
     down, across = -(-out.shape[1] // tile_rows), -(-out.shape[2] // width)
     i, c = n // across % down * tile_rows, n % across
     return n // (down * across), i, min(tile_rows, out.shape[1] - i), c, c * width, min(width, out.shape[2] - c * width)
@@ -117,20 +119,21 @@ def tile(n, tile_rows, width, out):
 
 @inline
 def copy(source, target):
-    """To numbers of another size."""
+    """Copy numbers to an array of another size of number."""
     for j in range(source.size):
         target[j] = converted(source[j], target[0])
 
 
 @inline
 def copy_scaled(source, scale, target):
+    """Copy numbers times a scale."""
     for j in range(source.size):
         target[j] = source[j] * scale
 
 
 @inline
 def load_accumulators(fast, fresh, start, scale, row):
-    """Set sums to their start values."""
+    """Set a row of sums to their start values."""
     if fresh:
         row[:] = np.float32(0) * scale if fast else 0
     elif fast:
@@ -141,14 +144,14 @@ def load_accumulators(fast, fresh, start, scale, row):
 
 @inline
 def pack_panel(b, k, step, depth, j0, columns, panel):
-    """Some terms of b."""
+    """Copy `depth` rows of b to the panel."""
     for d in range(depth):
         copy(b[k + d * step, j0 : j0 + columns], panel[d])
 
 
 @inline
 def pack_panel_and_range(b, k, step, depth, j0, columns, panel, panel_range):
-    """`pack_panel`, and the extent of the terms and of what was found before."""
+    """Copy as `pack_panel` does; return the magnitude range of the rows and of earlier panels."""
     wide_vectors()
     for d in range(depth):
         row, target = b[k + d * step, j0 : j0 + columns], panel[d]
@@ -160,8 +163,8 @@ def pack_panel_and_range(b, k, step, depth, j0, columns, panel, panel_range):
 
 @inline
 def add_wide_range(row, x, ys, scale, g):
-    """Add a row of products to sums that are scaled."""
-    wide_vectors()  # LLVM vectorises loops of inlined functions before it inlines them
+    """Add a row of ROUNDED_WIDE_RANGE products to scaled sums."""
+    wide_vectors()  # LLVM vectorises the loops of a function before it inlines it
     factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
     m, e = normalized(x)
     emin = bits_from_float(power(max(-126, -126 - e + B_SHIFT)))
@@ -180,7 +183,7 @@ def add_wide_range(row, x, ys, scale, g):
 
 @inline
 def only_negative_zeros(style, products, a, b, i, j, start, stop, step, scale, g):
-    """Whether all terms of an element are, or are rounded to, -0."""
+    """Whether all products of an element are -0, or are rounded to -0."""
     for k in range(start, stop, step):
         x, y = a[i, k] * scale, b[k, j]
         if x * y > 0 or bits_from_float(x * y) == NONE:
@@ -192,7 +195,7 @@ def only_negative_zeros(style, products, a, b, i, j, start, stop, step, scale, g
 
 @functools.cache
 def in_order(style, products, scratch=SINGLE):
-    """The kernel for terms one after the other: acc = round(acc + term)."""
+    """Return the kernel of sequential sums: acc = round(acc + product)."""
     fast, scans_range = style >= RNE, needs_range_check(style, products)
 
     @kernel_of(arguments(scratch))
@@ -211,7 +214,7 @@ def in_order(style, products, scratch=SINGLE):
             part, i0, rows, c, j0, columns = tile(n, *acc.shape, out)
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             is_first_panel, is_last_panel, panel_range = True, False, EMPTY_RANGE
-            while not is_last_panel:  # few terms begin and end while their sums are in the nearest cache
+            while not is_last_panel:  # a sum of few terms stays in the first-level cache from its start to its end
                 depth = max(min(panel.shape[0], (stop - start + step - 1) // step), 0)
                 is_last_panel = start + depth * step >= stop
                 if products == ROUNDED_WIDE_RANGE:
@@ -246,7 +249,7 @@ def in_order(style, products, scratch=SINGLE):
                                 s = add_product(style, products, row[j], x, ys[j], g)
                                 top = max(top, exponent_of(s))
                                 row[j] = rounded_upward(products, s, g)
-                            if top >= and32(g[HIGHEST], EXPONENT):  # there may be sums beyond the largest number
+                            if top >= and32(g[HIGHEST], EXPONENT):  # a sum may be beyond the largest number
                                 bailed_out[part, i0 + i, c] = True
                                 break
                         else:
@@ -275,7 +278,7 @@ def in_order(style, products, scratch=SINGLE):
 
 @inline
 def kahan_step(style, products, x, y, s, c, g):
-    """(sum, its compensation) after one more term."""
+    """(sum, compensation) after one more product."""
     factor = float_from_bits(g[FACTOR])
     p = x * y if products >= EXACT else rounded_product(style, products, x, y, g)
     z = veltkamp_rne(p - c, factor)
@@ -285,6 +288,7 @@ def kahan_step(style, products, x, y, s, c, g):
 
 @inline
 def neumaier_step(style, products, x, y, s, c, g):
+    """(sum, compensation) after one more product."""
     factor = float_from_bits(g[FACTOR])
     p = x * y if products >= EXACT else rounded_product(style, products, x, y, g)
     t = veltkamp_rne(s + p, factor)
@@ -295,6 +299,7 @@ def neumaier_step(style, products, x, y, s, c, g):
 
 @inline
 def native_kahan_step(x, y, s, c):
+    """(sum, compensation) after one more product, in the carrier's own format."""
     z = subtract_floats(multiply_floats(x, y), c)
     t = add_floats(s, z)
     compensation = subtract_floats(subtract_floats(t, s), z)
@@ -303,6 +308,7 @@ def native_kahan_step(x, y, s, c):
 
 @inline
 def native_neumaier_step(x, y, s, c):
+    """(sum, compensation) after one more product, in the carrier's own format."""
     p = multiply_floats(x, y)
     t = add_floats(s, p)
     s_is_larger = magnitude_of(s) >= magnitude_of(p)
@@ -313,8 +319,11 @@ def native_neumaier_step(x, y, s, c):
 
 @functools.cache
 def compensated(style, products, scratch=SINGLE, neumaier=False):
-    """The kernel of Kahan's sum, or of Neumaier's. Exact terms are numbers of the format. The compensations of a tile's
-    rows lie behind the sums. Of the quick styles, NEAREST alone: infinities and NaN stay there, too."""
+    """Return the kernel of Kahan's or Neumaier's sum. Exact products are numbers of the format.
+
+    The compensations of a tile's rows follow the sums in `acc`. RNE is the only fast style: with it, infinities and
+    NaNs stay in the sums.
+    """
     fast, scans_range = style >= RNE, needs_range_check(style, products)
 
     @kernel_of(arguments(scratch))
@@ -377,23 +386,25 @@ def compensated(style, products, scratch=SINGLE, neumaier=False):
 
 @inline
 def native_pair(products, x0, y0, x1, y1):
+    """The sum of two products in the carrier's own format."""
     p = multiply_floats(x0, y0)
     return multiply_add(x1, y1, p) if products >= EXACT else add_floats(p, multiply_floats(x1, y1))
 
 
 @inline
 def pair_sum(style, products, x0, y0, x1, y1, g):
+    """The rounded sum of two products."""
     p = x0 * y0 if products >= EXACT else rounded_product(style, products, x0, y0, g)
     return rounded_add_product(style, products, p, x1, y1, g)
 
 
 @functools.cache
 def in_tree(style, products, scratch=SINGLE):
-    """The kernel for sums along trees: programs of accumulation/trees.py, which need at most `depth` values at a time.
+    """Return the kernel of sums along trees: programs of accumulation/trees.py, which hold at most `depth` values.
 
-    A range's fourth number says where its program begins in `orders` and `merges`. `stack` holds the values of some
-    rows, one after the other, times depth. Terms are added as they come: to the topmost value, in pairs, or in pairs of
-    pairs.
+    The fourth number of a range is the start of its program in `orders` and `merges`. `stack` holds the values of a
+    tile's rows, one row after the other, for each depth. Products are added as they come: to the topmost value, in
+    pairs, or in pairs of pairs.
     """
     fast, scans_range = style >= RNE, needs_range_check(style, products)
 
@@ -427,7 +438,7 @@ def in_tree(style, products, scratch=SINGLE):
                     count, adds = 1, max(merged[0] - 1, 0)
                 at += count
                 y0, y1, y2, y3 = panel[0], panel[1], panel[2], panel[3]
-                if rows == 1 and scratch != HALF:  # not worth a copy
+                if rows == 1 and scratch != HALF:  # a copy costs more than it saves
                     y0, y1 = b[ks[0], j0 : j0 + columns], b[ks[1], j0 : j0 + columns]
                     y2, y3 = b[ks[2], j0 : j0 + columns], b[ks[3], j0 : j0 + columns]
                 else:

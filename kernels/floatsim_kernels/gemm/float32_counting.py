@@ -1,20 +1,21 @@
-"""Sequential products in float32 with events: the sums of `gemm_singles`, each product and each sum rounded, ties to
-even, to BF16 or a narrow format; beside each step, what happened in it.
+"""Sequential products in float32 whose events are counted: each product and each sum is rounded, ties to even, to BF16
+or to a format given by parameters.
 
-Operands are finite, and their products exact in float32 where they do not overflow. A rounded sum r of the numbers x
-and y of one format is exact where r - x == y and r - y == x: the difference from the larger one is exact (T. J. Dekker,
-1971). A sum of two numbers of a format is exact where it is tiny, so it neither underflows nor is flushed.
+Operands are finite, and their products are exact in float32 where they do not overflow. A rounded sum r of two numbers
+x and y of one format is exact where r - x == y and r - y == x, because the difference from the larger number is exact
+(T. J. Dekker, 1971). A tiny sum of two numbers of a format is exact, so it neither underflows nor is flushed.
 
-The kernels take steps of whole rows. A step is first taken in the *quick* style of rounding/float32.py, on scaled
-numbers, and counts what is common: what was inexact, and what was absorbed. Where that style may not have been right,
-or another event have happened, because a number of the row is tiny or not finite, the step is taken again on the
-numbers as they are, and writes the event words of the row; these are counted, and places looked for, only where a word
-has such a bit. `tiny_products` tells of underflow alone, without the sums.
+The kernels take steps of whole rows. A step is first taken by the *fast path*: the style RNE of rounding/float32.py, on
+scaled numbers. It counts the common events: inexact products, inexact sums and absorbed products. A row with a tiny or
+a non-finite number may have other events, and the style RNE may be wrong for it. Such a step is repeated by the
+*general path* on unscaled numbers, which writes an event word for each column. The kernel counts the events of these
+words, and looks for their places, only if a word of the row has the event's bit. `tiny_products` counts underflow alone
+and computes no sums.
 
 a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
-grows by the events; `first` (len(PLACES), M, N), int32, takes the least where[k] of each. `params`: see GRID_FIELDS;
-`fast_params`: QUICK_FIELDS of rounding/float32.py, or a scale of 0 where that style is not for the format. Needs
-`machine.environment_is_default()`.
+grows by the events. `first` (len(PLACES), M, N), int32, takes the least where[k] of each event. `params`: see
+COUNTING_FIELDS. `fast_params`: FAST_FIELDS of rounding/float32.py, with a scale of 0 where that style is not for the
+format. The kernels need `cpu.environment_is_default()`.
 """
 
 import functools
@@ -45,7 +46,7 @@ EVENTS = (
     "product inexact", "product underflow", "product overflow", "product flushed", "product subnormal", "product nan",
     "sum inexact", "sum overflow", "sum subnormal", "sum absorbed", "sum invalid", "sum nan",
 )  # fmt: skip
-"""What the bits of an event word stand for."""
+"""The events of the bits of an event word."""
 _P_INEXACT, _P_UNDERFLOW, _P_OVERFLOW, _P_FLUSHED, _P_SUBNORMAL, _P_NAN = (np.uint32(1 << i) for i in range(6))
 _S_INEXACT, _S_OVERFLOW, _S_SUBNORMAL, _S_ABSORBED, _S_INVALID, _S_NAN = (np.uint32(1 << i) for i in range(6, 12))
 _NONE, _1 = np.uint32(0), np.uint32(1)
@@ -57,6 +58,7 @@ _PLACE_BITS = (
 )  # fmt: skip
 
 COUNTING_FIELDS = (*RNE_FIELDS, "tiny", "smallest_normal")
+"""Fields of RNE_FIELDS; then the least magnitude that is not tiny, and 2**emin, as bits of float32."""
 _TINY, _SMALLEST_NORMAL = 5, 6
 _INF, _ZERO, _LATE = np.float32(np.inf), np.float32(0), np.int32(2**31 - 1)
 
@@ -74,12 +76,13 @@ _ARGUMENTS = (
 
 @inline
 def bit(condition, value, word):
+    """The word with the bits of `value` set if the condition holds."""
     return or32(word, value) if condition else word
 
 
 @inline
 def product_events(x, p, g):
-    """Of the exact product x, of finite factors, rounded to p."""
+    """The events of the exact product x of finite factors, rounded to p."""
     size, tiny = abs(x), float_from_bits(g[_TINY])
     over, inexact = not abs(p) < _INF, p != x
     word = bit(inexact | over, _P_INEXACT, _NONE)
@@ -92,7 +95,7 @@ def product_events(x, p, g):
 
 @inline
 def sum_events(acc, p, r, g, word):
-    """Of acc + p, rounded to r, added to the word."""
+    """The events of acc + p, rounded to r, added to the word."""
     finite = (abs(acc) < _INF) & (abs(p) < _INF)
     new = (r != r) & (acc == acc)
     word = bit(finite & ((r - acc != p) | (r - p != acc)), _S_INEXACT, word)
@@ -105,7 +108,7 @@ def sum_events(acc, p, r, g, word):
 
 @inline
 def general_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
-    """The step from `before`, to `row`, with its event words; what bits there were."""
+    """Take the step from `before` to `row`, and write its event words. Return the union of the words."""
     seen = _NONE
     for j in range(row.size):
         acc, exact = before[j] * unscale, x * bs[j]
@@ -120,7 +123,10 @@ def general_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
 
 @inline
 def fast_step(products, x, bs, before, row, absorbed, k, g, tally):
-    """The step from `row`, kept in `before`; (least magnitude of products and sums, less 1, largest of sums)."""
+    """Take the step from `row`, which is kept in `before`.
+
+    Return (least magnitude of products and sums, less 1; largest magnitude of sums), as codes.
+    """
     factor = float_from_bits(g[FACTOR])
     low, high = ALL, _NONE
     inexact_products, inexact_sums, absorbed_sums = np.int32(0), np.int32(0), np.int32(0)
@@ -145,7 +151,7 @@ def fast_step(products, x, bs, before, row, absorbed, k, g, tally):
 
 @inline
 def count(words, seen, counts):
-    """How often each event happened in a row."""
+    """Add the events of a row's words to `counts`."""
     for event in range(counts.size):
         shift = np.uint32(event)
         if right32(seen, shift) & _1:
@@ -157,7 +163,7 @@ def count(words, seen, counts):
 
 @inline
 def locate(words, seen, k, places):
-    """Keep k where an event of the row had no earlier place."""
+    """Write k to `places` where an event of the row has no earlier place."""
     for event in range(len(_PLACE_BITS)):
         mask = _PLACE_BITS[event]
         if seen & mask:
@@ -168,6 +174,7 @@ def locate(words, seen, k, places):
 
 @inline
 def step_products(bfloat, x, bs, words, g, wanted):
+    """Write the event words of a row of products. Return the union of the words."""
     seen = _NONE
     for j in range(bs.size):
         exact = x * bs[j]
@@ -179,6 +186,7 @@ def step_products(bfloat, x, bs, words, g, wanted):
 
 @inline
 def has_negative_zero(row):
+    """Whether a row contains -0."""
     for x in row:
         if bits_from_float(x) == SIGN:
             return True
@@ -191,8 +199,11 @@ _ABSORBED = PLACES.index("absorbed")
 
 @functools.cache
 def counting(bfloat, products):
-    """The kernel for BF16, or for narrow formats; `products`: CLAMPED, or ROUNDED, for factors and sums in BF16. `wanted`:
-    the event words' bits to look at."""
+    """Return the kernel for BF16, or for a format given by parameters.
+
+    `products` is ROUNDED, for factors and sums in BF16, or ROUNDED_SUBNORMAL. `wanted` is the mask of the events to
+    count.
+    """
 
     @kernel_of(_ARGUMENTS)
     def kernel(a, b, out, ranges, where, wanted, counts, first, params, fast_params):
@@ -244,15 +255,17 @@ def counting(bfloat, products):
 
 @functools.cache
 def tiny_products(bfloat):
-    """The kernel that counts what `counting` says of products below the normal numbers; it looks at rows of b where
-    there can be one."""
+    """Return the kernel that counts the events of products below the normal numbers.
+
+    It computes only rows of b that can have such a product.
+    """
 
     @kernel_of(_ARGUMENTS[:2] + _ARGUMENTS[3:9])
     def kernel(a, b, ranges, where, wanted, counts, first, params):
         wide_vectors()
         g = (params[0], params[1], params[2], params[3], params[4], params[5], params[6])
         tiny = np.float64(float_from_bits(g[_TINY]))
-        smallest = np.full(b.shape[0], np.inf)  # of the non-zero magnitudes of each row of b
+        smallest = np.full(b.shape[0], np.inf)  # the least non-zero magnitude of each row of b
         for k in range(b.shape[0]):
             for j in range(b.shape[1]):
                 size = np.float64(abs(b[k, j]))

@@ -1,13 +1,13 @@
-"""Matrix products in float32, sums in order or along trees, products and sums rounded stochastically to BF16.
+"""Matrix products in float32, sequential or along trees; products and sums are rounded stochastically to BF16.
 
-With hardware that rounds toward zero, the code of a float32 sum ends with the first 16 bits of what BF16 discards. The
-first 16 bits of a draw, added to that code, carry into the bits that stay where the sum is to be rounded up. What else
-there is of the sum and of the draw matters only where those 16 bits are all ones after the addition: such sums, one in
-2**16, are found afterwards, and done again in float64, which keeps 45 bits of what BF16 discards. Of products, which
-are exact in float32, BF16 discards 16 bits.
+The hardware rounds toward zero. The low 16 bits of the code of a float32 sum are then the first 16 bits that BF16
+discards. The first 16 bits of a draw, added to that code, carry into the kept bits where the sum is to be rounded up.
+The further bits of the sum and of the draw matter only where those 16 bits are all ones after the addition. Such *tied*
+sums, one in 2**16, are found afterwards and decided in float64, which keeps 45 of the bits that BF16 discards. Products
+are exact in float32: BF16 discards 16 of their bits.
 
-Arguments and tiles are those of float32.py. Of the rows of `acc`, for sums in order, half hold the sums: their
-codes after the addition, which are cut when they are used next. The others hold what the sums were one step before.
+Arguments and tiles are as in float32.py. For sequential sums, the first half of the rows of `acc` holds the codes of
+the sums after the addition, which are cut before the next step. The second half holds the sums one step earlier.
 """
 
 import functools
@@ -48,29 +48,32 @@ _DISCARDED, _13 = np.uint64((1 << 45) - 1), np.uint64(13)
 
 @inline
 def cut(code):
+    """The BF16 number in the upper half of a code."""
     return float_from_bits(and32(code, _UPPER))
 
 
 @inline
 def with_draw(x, key_low, key_high, index, mask):
-    """The code of x with the first bits of a draw added."""
+    """The code of x plus the first bits of a draw."""
     word = and32(draw_word(key_low, key_high, index), mask)
     return add32(bits_from_float(x), right32(word, _16))
 
 
 @inline
 def term(products, x, y, key_low, key_high, index, mask):
+    """The product x * y, exact or rounded."""
     return x * y if products == EXACT else cut(with_draw(x * y, key_low, key_high, index, mask))
 
 
 @inline
 def is_tied(code):
+    """Whether the low 16 bits of a code are all ones."""
     return left32(code, _16) == _UPPER
 
 
 @inline
 def decided_in_float64(u, v, word):
-    """The code of u + v, cut, and raised if the draw says so."""
+    """The code of u + v, cut, and one quantum up if the draw `word` carries."""
     wide = bits_from_double(np.float64(u) + np.float64(v))
     code = and32(bits_from_float(u + v), _UPPER)
     if wide & _MAGNITUDE < _LEAST:  # exact
@@ -81,20 +84,21 @@ def decided_in_float64(u, v, word):
 
 @inline
 def key_words(seed, step, r):
-    """The key of the draws at site 8*step + r, in two."""
+    """The key of the draws at site 8 * step + r, as two words."""
     key = draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_BLOCK)
     return np.uint32(key & _LOW), np.uint32(key >> _R32)
 
 
 @inline
 def number_columns(numbers, stride):
+    """Write j * stride to numbers[j]."""
     for j in range(numbers.size):
         numbers[j] = np.uint32(j * stride)
 
 
 @functools.cache
 def in_order(products):
-    """The kernel for terms one after the other: sites 8 * step and 8 * step + 1, of the product and of the sum."""
+    """Return the kernel of sequential sums. Sites: 8 * step of the product, 8 * step + 1 of the sum."""
 
     @kernel_of(arguments(SINGLE))
     def kernel(acc, panel, bailed_out, a, b, out, ranges, index, seeds, fresh, direction, params):
@@ -172,7 +176,7 @@ def add_rows(u, v, codes, key, first, numbers, mask):
 
 @functools.cache
 def in_tree(products):
-    """The kernel for trees: sites 8 * step of the product of a term, 8 * n + 1 of the n-th addition."""
+    """Return the kernel of trees. Sites: 8 * step of the product of a term, 8 * n + 1 of the n-th addition."""
 
     @kernel_of(arguments(SINGLE, PROGRAMS))
     def kernel(stack, panel, bailed_out, a, b, out, ranges, index, seeds, orders, merges, depth, direction, params):
@@ -208,7 +212,7 @@ def in_tree(products):
                     adds += 1
             for i in range(rows):
                 target = out[part, i0 + i, j0 : j0 + columns]
-                if length == 1:  # a term alone is added to a zero of its own sign
+                if length == 1:  # a single term is added to a zero of its own sign
                     zeros = panel[1]
                     first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                     for j in range(zeros.size):

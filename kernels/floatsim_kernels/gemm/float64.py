@@ -1,23 +1,24 @@
-"""Sums of products in float64, in any format that float64 holds with margin, in all roundings.
+"""Sums of products in float64, for formats that float64 holds with margin, in all roundings.
 
-A row of the result is worked on in passes over its columns (runtime/simd.py): a pass rounds products, x * b[k, j], or
-sums, x * b[k, j] + c[j]. Products are exact in float64; a sum is taken in float64 in a way that the second rounding, to
-the format, undoes no harm of:
+A row of the result is computed in passes over its columns (runtime/simd.py). A pass rounds products, x * b[k, j], or
+sums, x * b[k, j] + c[j]. Products are exact in float64. A sum is rounded to float64 in a way that makes the second
+rounding, to the format, innocuous:
 
-- to nearest, where the double rounding is innocuous (floatsim/emulator/proofs.py says where);
-- toward negative and toward zero: the second rounding then has the same direction;
-- to odd in 53 bits, after which every rounding to 51 bits or fewer is that of the exact sum (Boldo and Melquiond,
-  "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
+- to nearest, where double rounding is innocuous (floatsim/emulator/proofs.py lists the cases);
+- toward negative and toward zero, if the second rounding has the same direction;
+- to odd in 53 bits: every rounding of the result to at most 51 bits is the rounding of the exact sum (S. Boldo and G.
+  Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
 
-The second rounding is by addition of C = 1.5 * 2**52 quanta, a quantum being 2**(max(e, emin) - p + 1): (x + C) - C is
-x to nearest, ties to even, or in another direction if the addition rounds so. For magnitudes C is 2**52 quanta.
+The second rounding is an addition of C = 1.5 * 2**52 quanta, where a quantum is 2**(max(e, emin) - p + 1): (x + C) - C
+is x to nearest, ties to even, or in the direction of the addition. For magnitudes C is 2**52 quanta.
 
-Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N), each sum over the
-k of a range (start, stop, step). Sums in order begin with what is there on entry, or, if they are `fresh`, with +0.
-`rounding_rules` are those of sums and of products. Toward negative with signs turned is toward positive: `sign` is -1 to turn
-those of all terms and sums, `negate_products` those of products that are to be rounded. `work` has WIDTH columns, begins at a
-cache line, and holds zeros on entry, except for the row NUMBERS: uint32, n * index[2] for the n-th column of a block;
-of sixteen columns, those of the first eight stand in the even places.
+The kernels need `cpu.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N), each sum
+over the k of a range (start, stop, step). Sequential sums start at the values in `out` on entry, or, if they are
+`fresh`, at +0. `rounding_rules` are the rules of sums and of products. Toward positive is computed as toward negative
+with all signs changed: `negate` is -1 to change the signs of all terms and sums, `negate_products` is -1 to change the
+signs of products before they are rounded; otherwise they are 1. `params` and `product_params` have the layout
+ROUNDING_FIELDS. `work` has WIDTH columns, starts on a cache line, and holds zeros on entry, except for the row NUMBERS:
+uint32, n * index[2] for the n-th column of a block, where of sixteen columns the first eight are in the even places.
 """
 
 import numba
@@ -59,33 +60,37 @@ from ..runtime.simd import (
     STOCHASTIC,
     STOCHASTIC_FP32,
 ) = range(9)
-"""The rules: no rounding; ties to even, of sums in float64 to nearest or to odd; ties to away; toward zero; toward
-negative; to odd; stochastic; stochastic to FP32, of sums of two of its numbers. Those from STOCHASTIC on draw."""
+"""The rules. EXACT rounds nothing. TIES_TO_EVEN takes sums that are rounded to nearest in float64, and
+TIES_TO_EVEN_FROM_ODD sums that are rounded to odd. STOCHASTIC_FP32 rounds sums of two numbers of FP32 to FP32. The
+rules from STOCHASTIC on draw random numbers."""
 SUM_RULE, PRODUCT_RULE = range(2)
 BOTH_SIGNS = TIES_TO_EVEN, TIES_TO_EVEN_FROM_ODD, TOWARD_NEGATIVE, TO_ODD
-"""The rules that round x itself; the others round its magnitude."""
+"""The rules that round x itself; the other rules round its magnitude."""
 
 ROUNDING_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask", "infinity")
-"""2**emin, times 1.5 for rules of both signs; C / 2**e, for STOCHASTIC such that a quantum is the sum's bit 32; half a
-quantum / 2**e; max; the magnitudes that overflow gives; the mask of the random bits used, of 32; what stands for an
-infinity in the format, which only exact sums ask for."""
+"""2**emin, times 1.5 for BOTH_SIGNS; C / 2**e, for STOCHASTIC such that a quantum is bit 32 of the sum; half a quantum
+/ 2**e; max; the results of overflow (+, -), as magnitudes; the mask of the random bits used, of 32; the format's
+stand-in for infinity, which exact sums read."""
 _MAX, _RANDOM_MASK, INFINITY = (ROUNDING_FIELDS.index(name) for name in ("max", "random_mask", "infinity"))
 
 _LARGEST_POWER = 2.0**960
-"""Stands for infinity's."""
+"""Replaces the power of two of an infinity. Times C / 2**e, at most 2**52, it is finite."""
 
 # -- one rounding, in vectors ------------------------------------------------------------------------------------------
 
 
 class _Rounding:
-    """The fields of a grid as vectors."""
+    """The fields of the parameters as vectors."""
 
     def __init__(self, values):
         self.lowest, self.scale, self.half, self.max, self.overflow, self.negative_overflow = values[:6]
 
 
 def _with_sign_and_overflow(rounding_rule, checked, r, x, fields):
-    """r under the sign of x, or what overflow gives; infinity and NaN stay. Unchecked, there is no overflow."""
+    """r with the sign of x, or the result of overflow; infinities and NaNs stay.
+
+    If it is not `checked`, there is no overflow.
+    """
     sign = x.bits & SIGN
     if not checked:
         return (r.bits | sign).as_f64
@@ -102,7 +107,7 @@ def _rounded(rounding_rule, checked, x, fields, random):
         return x
     exponent = x.bits & EXPONENT
     if rounding_rule in BOTH_SIGNS:
-        power = maximum((exponent | 1 << 51).as_f64, fields.lowest)  # of infinity and NaN, the lowest
+        power = maximum((exponent | 1 << 51).as_f64, fields.lowest)  # the lowest for infinity and NaN
         add = {TOWARD_NEGATIVE: far_add_down, TO_ODD: far_add_odd}.get(rounding_rule, multiply_add)
         s = add(power, fields.scale, x)
     else:
@@ -112,7 +117,7 @@ def _rounded(rounding_rule, checked, x, fields, random):
             v = multiply_add_toward_zero(power, fields.half, v)
         s = far_add_down(power, fields.scale, v)
         if rounding_rule == STOCHASTIC:
-            if checked:  # a NaN of ones shall not carry
+            if checked:  # a NaN whose bits are all ones must not carry
                 random = choose(v < np.inf, random, 0)
             s = ((s.bits + random) & ~0xFFFFFFFF).as_f64
     return _with_sign_and_overflow(rounding_rule, checked, multiply_add(power, -fields.scale, s), x, fields)
@@ -127,34 +132,36 @@ _SUMS = {
     TO_ODD: multiply_add_odd,
     STOCHASTIC: multiply_add_toward_zero,
 }
-"""a * b + c in float64, so that the rule, applied to that, gives what it would of the exact sum."""
+"""For each rule, a * b + c in float64 such that the rule gives the rounding of the exact sum."""
 
 
 def _sum_to_fp32(checked, x, y, z, fields, random):
-    """x * y + z rounded stochastically to FP32, numbers of which x * y and z are.
+    """x * y + z rounded stochastically to FP32; x * y and z are numbers of FP32.
 
-    What float64 keeps of the sum, toward zero, has 29 bits behind FP32's last, and of those that are lost three more
-    count: a draw has 32. Below 2**-126 all these are zeros. Of the two terms, the larger less the sum is exact.
+    The sum in float64, toward zero, has 29 bits behind the last bit of FP32. A draw has 32 bits, so that three of the
+    lost bits count too. Below 2**-126 they are all zeros. The larger of the two terms less the sum is exact.
     """
     p, s = x * y, multiply_add_toward_zero(x, y, z)
     first = abs(p) >= abs(z)
     lost = abs(choose(first, z, p) - (s - choose(first, p, z)))
-    eighths = (U64x8.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).as_f64  # of the last bit, in one
+    # the number of eighths of the last bit in 1
+    eighths = (U64x8.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).as_f64
     one = F64x8.spread(s.builder, 1.0)
     three = far_add_down(one, F64x8.spread(s.builder, 2.0**52), lost * eighths).bits & 7
     raised = (random + three) >> 3
-    if checked:  # a NaN of ones shall not carry
+    if checked:  # a NaN whose bits are all ones must not carry
         raised = choose(abs(s) < np.inf, raised, 0)
     r = (s.bits + raised) & ~((1 << 29) - 1)
     return _with_sign_and_overflow(STOCHASTIC_FP32, checked, abs(r.as_f64), s, fields)
 
 
 def _lanes(rounding_rule):
+    """The columns that one step of a pass works on."""
     return U32x16.lanes if rounding_rule >= STOCHASTIC else LANES
 
 
 def _steps(rounding_rule, columns, words, numbers):
-    """The columns that a step of a pass skips for each of its vectors, and the vector's random words."""
+    """For each vector of a step: the columns to skip, and the random words."""
     if _lanes(rounding_rule) == LANES:
         return [(0, None)]
     key_low, key_high, mask = (U32x16.spread(columns.builder, x) for x in words)
@@ -195,8 +202,8 @@ _DETERMINISTIC = {
     TOWARD_NEGATIVE: _CHECKED,
     TO_ODD: _CHECKED,
 }
-"""The rules and the loops they have: with a check for overflow, or also without. The latter are for rules that are
-common; each loop costs compile time."""
+"""The rules and the loops compiled for them: with a check for overflow only, or also without. The loops without a check
+are for rules that are common, because each loop costs compile time."""
 _pair_by = row_pass_of(_pair, _DETERMINISTIC)
 _sum_by = row_pass_of(_sum, _DETERMINISTIC | {STOCHASTIC: _BOTH, STOCHASTIC_FP32: _CHECKED}, _lanes)
 _product_by = row_pass_of(
@@ -208,7 +215,7 @@ _product_by = row_pass_of(
 
 
 def _order(rounding_rule, checked, columns, rows, values, words):
-    """The larger and the smaller in magnitude, a number being larger than NaN."""
+    """The larger and the smaller in magnitude; a number is larger than NaN."""
     larger, smaller, x, y = rows
     v, w = columns.load(x), columns.load(y)
     first = abs(v) >= abs(w)
@@ -225,6 +232,7 @@ def _end_step(rounding_rule, checked, columns, rows, values, words):
 
 
 def _scale(rounding_rule, checked, columns, rows, values, words):
+    """A row times a number."""
     columns.store(rows[0], columns.load(rows[0]) * values[0])
 
 
@@ -234,6 +242,7 @@ def _zero(rounding_rule, checked, columns, rows, values, words):
 
 
 def _fill(rounding_rule, checked, columns, rows, values, words):
+    """A number in every column."""
     columns.store(rows[0], values[0])
 
 
@@ -241,22 +250,24 @@ _order_rows, _end, _zero_like = row_pass(_order), row_pass(_end_step), row_pass(
 scale_row, fill_row = row_pass(_scale), row_pass(_fill)
 
 TERM, NUMBERS, STATE = range(3)
-"""Rows of work: a term; the columns' numbers; the first of what a kernel keeps."""
+"""Rows of work: a term; the columns' numbers; the first row of a kernel's own state."""
 
 # -- passes over a row -------------------------------------------------------------------------------------------------
 
 
 @inline
 def sum_pass(rounding_rule, checked, work, width, rows, x, g, draws):
-    """work[to] = round(x * work[row] + work[other]), rows being (to, row, other)."""
+    """work[to] = round(x * work[row] + work[other]); `rows` is (to, row, other)."""
     rows, values = (rows[0], rows[1], rows[2], np.int64(NUMBERS)), (x, g[0], g[1], g[2], g[3], g[4], g[5])
     _sum_by(rounding_rule, checked, work, width, rows, values, draws)
 
 
 @inline
 def product_pass(rounding_rule, checked, work, width, rows, x, negate_products, g, draws):
-    """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `negate_products` times the product, and turns
-    it back."""
+    """work[to] = round(x * work[row]); `rows` is (to, row).
+
+    The rule TOWARD_NEGATIVE rounds `negate_products` times the product, and changes the sign back.
+    """
     rows, values = (
         (rows[0], rows[1], np.int64(NUMBERS)),
         (x * negate_products, negate_products, g[0], g[1], g[2], g[3], g[4], g[5]),
@@ -268,7 +279,7 @@ def product_pass(rounding_rule, checked, work, width, rows, x, negate_products, 
 
 @inline
 def pair_pass(rounding_rule, checked, work, width, rows, x, y, g):
-    """work[to] = round(x * work[row] + y * work[other]), rows being (to, row, other); not STOCHASTIC."""
+    """work[to] = round(x * work[row] + y * work[other]); `rows` is (to, row, other); no rule that draws."""
     _pair_by(rounding_rule, checked, work, width, rows, (x, y, g[0], g[1], g[2], g[3], g[4], g[5]), ())
 
 
@@ -279,11 +290,12 @@ _LOW, _R32, _NO_KEY, _0 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0), np
 WIDTH = 512
 """Columns of a block."""
 _ROWS, DEPTH = 32, 16
-"""Rows of the result, and of b, of a block."""
+"""Rows of a block of the result, and rows of b in a panel."""
 
 
 @inline
 def negate_row(work, width, row, negate):
+    """Change the signs of a row if `negate` is -1."""
     if negate != 1.0:
         scale_row(0, True, work, width, (row,), (negate,), ())
 
@@ -315,25 +327,28 @@ def greater(x, y):
 
 @inline
 def padded(width):
-    """How many columns the passes work on. Those beyond `width` hold zeros: blocks are done from the last, which alone
-    has such, to the first."""
+    """The number of columns that the passes work on, a multiple of two vectors.
+
+    Columns beyond `width` hold zeros: only the last block has such columns, and it is computed first.
+    """
     return (width + 2 * LANES - 1) & -(2 * LANES)
 
 
 @inline
 def length_of(start, stop, step):
+    """The number of k in a range."""
     return (stop - start + step - 1) // step
 
 
 @inline
 def key_of(rounding_rule, seed, step, r):
-    """The key of the draws at site 8*step + r."""
+    """The key of the draws at site 8 * step + r."""
     return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rounding_rule >= STOCHASTIC else _NO_KEY
 
 
 @inline
 def draws_of(key, g, first):
-    """What a pass needs to know for its draws, from the index `first` on."""
+    """The words that a pass needs for its draws, from the index `first` on."""
     return add32(np.uint32(key & _LOW), first), np.uint32(key >> _R32), np.uint32(np.int64(g[_RANDOM_MASK]))
 
 
@@ -373,10 +388,10 @@ def sequential(
     keys,
     work,
 ):
-    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. SEQUENTIAL_ROWS of work.
+    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. Needs SEQUENTIAL_ROWS of work.
 
-    Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
-    of magnitudes at most (sum + slack) * growth.
+    A row that cannot overflow within a block of k is computed without checks for overflow. The roundings of a block
+    turn a sum of magnitudes into at most (sum + abs_error) * rel_growth.
     """
     g, gp = fields_of(params), fields_of(product_params)
     limit = lesser(g[_MAX], gp[_MAX])
@@ -390,7 +405,7 @@ def sequential(
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
                 height = lesser(_ROWS, rows - i0)
-                for k0 in range(0, greater(terms, 1), DEPTH):  # few terms begin and end in the nearest cache
+                for k0 in range(0, greater(terms, 1), DEPTH):  # a sum of few terms stays in the first-level cache
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, _S + _ROWS + d, 0, b, start + (k0 + d) * step, j0, width)
@@ -433,11 +448,11 @@ def sequential(
 
 FIRST, T, ERROR, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
 COMPENSATED_ROWS = _PAIRS + 2 * _ROWS + DEPTH
-S, COMP = -1, -2  # each row's own
+S, COMP = -1, -2  # stand for rows of each row of the result
 
 _PASSES = np.array(
     [
-        # row, whether it is subtracted, the other row, where the sum goes
+        # row, 1 if it is subtracted, other row, row of the result
         [(COMP, 1, TERM, FIRST), (FIRST, 0, S, T), (S, 1, T, ERROR), (FIRST, 1, ERROR, NEW)],
         [(TERM, 0, S, T), (T, 1, LARGER, ERROR), (SMALLER, 0, ERROR, ERROR), (ERROR, 0, COMP, NEW)],
     ]
@@ -446,6 +461,7 @@ _PASSES = np.array(
 
 @inline
 def state_row(row, s):
+    """The row of work that a pass of compensated sums means: s and comp belong to each row of the result."""
     return s if row == S else s + 1 if row == COMP else row
 
 
@@ -456,9 +472,9 @@ def compensated(
 ):  # fmt: skip
     """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
 
-    Neumaier's: t = round(s + x); comp = round(comp + round(round(s - t) + x)), with x and s exchanged if |s| < |x|;
-    s = t; at last round(s + comp). An infinite t leaves comp alone. r: 0 product, 1 to 4; of the last 1, at one step
-    more. COMPENSATED_ROWS of work.
+    Neumaier's sum: t = round(s + x); comp = round(comp + round(round(s - t) + x)), with x and s exchanged if |s| < |x|;
+    s = t; in the end round(s + comp). After an infinite t, comp stays. r: 0 product, 1 to 4 the passes; the last sum
+    has r = 1 at one step more. Needs COMPENSATED_ROWS of work.
     """
     g, gp = fields_of(params), fields_of(product_params)
     rows, columns = a.shape[0], b.shape[1]
@@ -516,7 +532,7 @@ _OTHER_TERM, _STACK = STATE, STATE + 1
 
 
 def rows_of_tree(depth):
-    """How many rows of work a tree needs whose program holds at most `depth` values at a time."""
+    """The rows of work of a tree whose program holds at most `depth` values at a time."""
     return _STACK + _TREE_ROWS * (depth + 1)
 
 
@@ -525,12 +541,12 @@ def tree(
     a, b, out, ranges, index, seeds, orders, merges, depth, rounding_rules, negate, negate_products, params,
     product_params, rel_growth, abs_error, keys, work,
 ):  # fmt: skip
-    """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
-    floatsim/accumulation/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step;
-    1 of the n-th add at step n; a term alone is rounded as the add 0. What `out` holds on entry is not looked at.
+    """Sums along a tree. The fourth number of a range is the start of its program in `orders` and `merges` (see
+    floatsim/accumulation/trees.py), which holds at most `depth` values at a time. r: 0 of a product at its own step, 1
+    of the n-th addition at step n. A single term is rounded as addition 0. The values of `out` on entry are not read.
 
-    The sums of a tree are at most (sum of magnitudes + slack * terms) * growth. The stack holds rows of results, one
-    after the other, times depth, and before them as many that a term alone is added to.
+    The sums of a tree are at most (sum of magnitudes + abs_error * terms) * rel_growth. The stack holds rows of
+    results, one after the other, for each depth. Before them are as many rows, to which a single term is added.
     """
     g, gp = fields_of(params), fields_of(product_params)
     rows, columns, rounding_rule = a.shape[0], b.shape[1], rounding_rules[SUM_RULE]
@@ -602,7 +618,7 @@ def tree(
                         for i in range(height):
                             draws = draws_of(key, g, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
                             other, last = top - _TREE_ROWS + i, top + i
-                            if terms == 1:  # a term alone is added to a zero of its own sign
+                            if terms == 1:  # a single term is added to a zero of its own sign
                                 _zero_like(0, True, work, whole, (other, last), (), ())
                             sum_pass(rounding_rule, checked, work, whole, (other, last, other), 1.0, g, draws)
                         top -= _TREE_ROWS

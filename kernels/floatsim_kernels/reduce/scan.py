@@ -1,8 +1,8 @@
-"""Running sums and products on codes, for every format and manner of rounding, with events; as `sums.py`, in integers.
+"""Running sums and products on codes, in integers, for every format and rounding, with events.
 
-x: (K, cells) codes as uint64, of format fx. The draw of a rounding belongs to `seed`, the site 8*step + r and the
-cell's index, which is its column, after `base`. counts (256) counts event bytes; first (events of sums.FIRST, cells)
-takes the least step of each, or is empty.
+x: (K, cells) codes as uint64, of format fx. The draw of a rounding is keyed by `seed`, the site 8 * step + r, and the
+cell's index: its column, plus `base`. counts (256) counts event bytes. first (events of FIRST in gemm/integer.py,
+cells) takes the least step of each event, or is empty.
 """
 
 import numba
@@ -65,6 +65,7 @@ PASSES = {
 
 @inline
 def place(first, j, events, step):
+    """Keep `step` as the place of the events that have no earlier place."""
     if first.shape[0]:
         for event in range(len(FIRST)):
             if events & FIRST[event]:
@@ -82,7 +83,7 @@ _COUNTS, _FIRST = numba.types.Array(numba.int64, 1, "C"), numba.types.Array(numb
     numba.void(_TABLE, numba.boolean, _CODES, _PARAMS, _OUT, _PARAMS, _PARAMS, numba.uint64, _COUNTS, _FIRST)
 )  # fmt: skip
 def running_sums(passes, clears, x, fx, out, f, m, seed, counts, first):
-    """out[k]: the sum of the terms 0 to k, from +0. `clears`: comp becomes zero with an infinite or NaN t."""
+    """out[k] is the sum of the terms 0 to k, from +0. `clears`: comp becomes zero with an infinite or NaN t."""
     fx, f, m = format_fields(fx), format_fields(f), rounding_fields(m)
     daz, compensated = m[DAZ], passes.shape[0] > 1
     final = passes[passes.shape[0] - 1, 3]
@@ -141,7 +142,7 @@ def rounded_product(x, fx, y, fy, f, m, daz, random):
     numba.void(_CODES, _PARAMS, _CODES, _PARAMS, _OUT, _PARAMS, _PARAMS, numba.uint64, numba.int64, _COUNTS, _FIRST)
 )  # fmt: skip
 def running_products(x, fx, start, fs, out, f, m, seed, base, counts, first):
-    """acc = round(acc * x), from start (1, cells) of format fs; out (1, cells): the last. r: 1."""
+    """acc = round(acc * x), from start (1, cells) of format fs; out (1, cells) is the last product. r: 1."""
     fx, fs, f, m = format_fields(fx), format_fields(fs), format_fields(f), rounding_fields(m)
     for step in range(x.shape[0]):
         block, key, second_key = np.int64(-1), U0, U0
@@ -174,10 +175,9 @@ _ONE = np.uint64(127 << 23)
     )
 )  # fmt: skip
 def tree_products(x, fx, order, merges, depth, fone, out, f, m, seed, base, counts, first):
-    """Products along a tree (accumulation/trees.py), of at least one term; one alone is multiplied by 1, of format
-    fone.
+    """Products along a tree (accumulation/trees.py) of at least one term.
 
-    out (1, cells). r: 1, at the n-th multiplication step n.
+    A single term is multiplied by 1, of format fone. out: (1, cells). r: 1 of the n-th multiplication at step n.
     """
     fx, fone, f, m = format_fields(fx), format_fields(fone), format_fields(f), rounding_fields(m)
     columns = x.shape[1]

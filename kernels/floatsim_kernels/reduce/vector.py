@@ -1,18 +1,18 @@
-"""Sums of one long vector in hardware floats, straight from packed codes: ties to even, default overflow, no events.
+"""Sums of one long vector in hardware floats, read from packed codes: ties to even, default overflow, no events.
 
-A *source* gives the terms: packed codes, floats, or the rounded products of two sources. A *grid* is what an
-accumulator rounds to. Both are named tuples, and `term`, `to_carrier`, `rounded` ... are compiled for their types, so that
-one loop here is a specialised one for each pair. Accumulators are float32, on the grid of FP16 or BF16 or plain, or
-plain float64.
+A *source* gives the terms: packed codes, values, or the rounded products of two sources. An *accumulator* is the format
+that sums are rounded to. Both are named tuples. The functions `term`, `to_carrier`, `rounded` and others are compiled
+for their types, so that one loop here becomes a specialised loop for each pair. Sums are computed in float32 for the
+accumulators FP16, BF16 and FP32, and in float64 for FP64.
 
-Exactness. Terms have at most the grid's precision and are multiples of its least quantum
-(`floatsim/emulator/dispatch/vector.py` sees to that). A float32 sum of two such numbers, rounded to FP16 (p = 11) or
-BF16 (p = 8), is their exact sum rounded once: 24 >= 2p + 2 (S. A. Figueroa, "When is double rounding innocuous?",
-1995), and sums below 2**emin are exact. Products: see `elementwise/packed.py`.
+Exactness. Terms have at most the precision of the accumulator and are multiples of its least quantum
+(floatsim/emulator/dispatch/vector.py checks that). A float32 sum of two such numbers, rounded to FP16 (p = 11) or BF16
+(p = 8), is their exact sum rounded once, because 24 >= 2p + 2 (S. A. Figueroa, "When is double rounding innocuous?",
+1995), and sums below 2**emin are exact. Products: see elementwise/packed.py.
 
-`sequential` adds many terms at once where the order cannot matter: see `sum_in_one_binade` and `shifted`.
+`sequential` adds many terms at once where the order does not change the result: see `sum_in_one_binade` and `shift_of`.
 
-Needs `machine.environment_is_default()`; Halves and HalfGrid need `machine.has_f16c()` too.
+The kernels need `cpu.environment_is_default()`. FP16Codes and FP16Accumulator also need `cpu.has_f16c()`.
 """
 
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ U = np.uint64
 _INLINED = {"forceinline": True, "nogil": True, **OPTIONS}
 _16, _LOW = np.uint32(16), np.uint32(0xFFFF)
 
-# -- where terms come from ---------------------------------------------------------------------------------------------
+# -- sources of terms --------------------------------------------------------------------------------------------------
 
 
 class FP16Codes(NamedTuple):
@@ -54,7 +54,7 @@ class BF16Codes(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Numbers as they are: float32 or float64."""
+    """Numbers in float32 or float64."""
 
     values: Any
 
@@ -67,7 +67,7 @@ class TableCodes(NamedTuple):
 
 
 class Products(NamedTuple):
-    """The products of two sources' terms, each rounded to a grid."""
+    """The products of the terms of two sources, each rounded to the format of an accumulator."""
 
     a: Any
     b: Any
@@ -75,7 +75,7 @@ class Products(NamedTuple):
 
 
 def term(source, i):
-    """The i-th term; i is unsigned, as signed indices are checked for being negative, which keeps loops scalar."""
+    """The i-th term. i is unsigned: a check for negative indices would keep loops scalar."""
 
 
 @overload(term, jit_options=_INLINED)
@@ -96,11 +96,11 @@ def _term(source, i):
     )
 
 
-# -- what accumulators round to ----------------------------------------------------------------------------------------
+# -- accumulators ------------------------------------------------------------------------------------------------------
 
 
 class FP16Accumulator(NamedTuple):
-    """FP16. 2**emin's exponent field in float32, the number of bits that float32 has more, and max."""
+    """FP16. The exponent field of 2**emin in float32, the low bits of float32 that go, and max."""
 
     lowest: Any = np.uint32((127 - 14) << 23)
     spare: Any = np.uint32(13)
@@ -108,7 +108,7 @@ class FP16Accumulator(NamedTuple):
 
 
 class BF16Accumulator(NamedTuple):
-    """BF16; of the same fields as HalfGrid."""
+    """BF16, with the fields of FP16Accumulator."""
 
     lowest: Any = np.uint32((127 - 126) << 23)
     spare: Any = np.uint32(16)
@@ -116,19 +116,19 @@ class BF16Accumulator(NamedTuple):
 
 
 class FP32Accumulator(NamedTuple):
-    """FP32: the arithmetic's own rounding."""
+    """FP32: the rounding of the hardware."""
 
     zero: Any = np.float32(0)
 
 
 class FP64Accumulator(NamedTuple):
-    """FP64: the arithmetic's own rounding."""
+    """FP64: the rounding of the hardware."""
 
     zero: Any = np.float64(0)
 
 
 def to_carrier(accumulator, x):
-    """A term as a float of the accumulator's width."""
+    """A term as a float32 or float64, as the accumulator needs."""
 
 
 @overload(to_carrier, jit_options=_INLINED)
@@ -139,7 +139,7 @@ def _to_carrier(accumulator, x):
 
 
 def rounded(accumulator, x):
-    """A sum of two numbers of the grid, rounded to it."""
+    """A sum of two numbers of the accumulator's format, rounded to it."""
 
 
 @overload(rounded, jit_options=_INLINED)
@@ -156,12 +156,12 @@ _NAN = np.float32(np.nan)
 
 @inline
 def bf16_product(x):
-    """NaN products have no low bits here, whose rounding would carry into the sign."""
+    """A float32 product in BF16. A NaN product may have low bits, whose rounding would carry into the sign."""
     return rounded_to_bf16(x) if x == x else _NAN
 
 
 def rounded_product(accumulator, x, y):
-    """x * y, rounded to the grid."""
+    """x * y, rounded to the accumulator's format."""
 
 
 @overload(rounded_product, jit_options=_INLINED)
@@ -175,22 +175,25 @@ def _rounded_product(accumulator, x, y):
 
 @inline
 def rounded_add(accumulator, source, acc, i):
+    """The sum of an accumulator value and the i-th term."""
     return rounded(accumulator, acc + to_carrier(accumulator, term(source, i)))
 
 
 @inline
 def pair_sum(accumulator, source, i, j):
+    """The sum of the terms i and j."""
     return rounded(accumulator, to_carrier(accumulator, term(source, i)) + to_carrier(accumulator, term(source, j)))
 
 
 # -- lanes -------------------------------------------------------------------------------------------------------------
 
-_TILE = 2048  # lanes that stay in the cache
+_TILE = 2048  # lanes whose sums stay in the first-level cache
 
 
 @kernel
 def lanes(source, accumulator, n, every, out):
-    """Of blocks of `every` terms: lane l adds the terms l, l + lanes, ... to out[block, l], which holds +0."""
+    """Sum blocks of `every` terms in lanes: lane l adds the terms l, l + lanes, ... to out[block, l], which holds
+    +0."""
     width = U(out.shape[1])
     for block in range(out.shape[0]):
         acc, start = out[block], U(block) * U(every)
@@ -220,7 +223,7 @@ def lanes(source, accumulator, n, every, out):
 
 
 def packed(accumulator, x):
-    """A number of the grid as a code of half its width, where that makes pairs of neighbours cheap to take apart."""
+    """A number of the accumulator's format as a code of half the width, for formats of 16 bits."""
 
 
 @overload(packed, jit_options=_INLINED)
@@ -233,7 +236,7 @@ def _packed(accumulator, x):
 
 
 def unpacked(accumulator, code):
-    """A number that was packed."""
+    """The number of a packed code."""
 
 
 @overload(unpacked, jit_options=_INLINED)
@@ -246,7 +249,7 @@ def _unpacked(accumulator, code):
 
 
 def add_neighbours(accumulator, now, pairs, later):
-    """later[i] = now[2i] + now[2i + 1], packed; `pairs` is `now`, two codes in one number."""
+    """later[i] = now[2i] + now[2i + 1], packed. `pairs` is `now`, read as two codes in one number."""
 
 
 @overload(add_neighbours, jit_options=_INLINED)
@@ -269,8 +272,11 @@ def add_float_pairs(accumulator, now, pairs, later):
 
 @kernel
 def adjacent(source, accumulator, n, every, out, scratch, pairs):
-    """The trees "adjacent" of blocks of `every` terms. scratch: (2, every or one more, even), of codes of 16 bits for
-    grids of 16 bits; pairs: the same memory as numbers of twice the width."""
+    """Sum blocks of `every` terms along the tree "adjacent".
+
+    scratch: (2, every, rounded up to even), uint16 for accumulators of 16 bits. pairs: the same memory as numbers of
+    twice the width.
+    """
     for block in range(out.size):
         start = U(block) * U(every)
         length = min(every, n - block * every)
@@ -290,7 +296,7 @@ def adjacent(source, accumulator, n, every, out, scratch, pairs):
 
 @kernel
 def halving(source, accumulator, n, every, out, scratch):
-    """The trees "halving" of blocks of `every` terms; scratch: every // 2 + 1."""
+    """Sum blocks of `every` terms along the tree "halving". scratch: every // 2 + 1."""
     for block in range(out.size):
         start = U(block) * U(every)
         length = min(every, n - block * every)
@@ -308,15 +314,16 @@ def halving(source, accumulator, n, every, out, scratch):
         out[block] = now[0]
 
 
-_NO_TERM = -0.0  # leaves every other summand as it is
+_NO_TERM = -0.0  # the neutral element of addition
 
 
 @kernel
 def halving_columns(source, accumulator, offsets, limits, whole, out, stack):
-    """The nodes of a level of the tree "halving", each the sum of the terms node + offsets[leaf] in the tree's order.
+    """Compute the nodes of one level of the tree "halving": each is the sum of the terms node + offsets[leaf] in the
+    order of the tree.
 
-    A node has only the leaves with node < limits[leaf]; the first `whole` nodes have all. stack: (levels, nodes made at
-    once).
+    A node has only the leaves with node < limits[leaf]; the first `whole` nodes have all of them. stack: (levels, nodes
+    computed at once).
     """
     first = 0
     while first < out.size:
@@ -358,7 +365,7 @@ def _fp16_vector(builder, x):
 
 
 def _without_low_bits(builder, x, spare):
-    """Ties to even on float32's codes, of which `spare` low bits go: right for sums that do not overflow."""
+    """Round float32 codes at their `spare` low bits, ties to even; correct for sums that do not overflow."""
     u = builder.bitcast(x, _spread(x, 0).type)
     odd = builder.and_(builder.lshr(u, _spread(x, spare)), _spread(x, 1))
     up = builder.add(builder.add(u, _spread(x, (1 << (spare - 1)) - 1)), odd)
@@ -370,7 +377,7 @@ def _bf16_vector(builder, x):
 
 
 def _fp16_without_overflow(builder, x):
-    """As `_fp16_vector`, in half the time, but for overflow."""
+    """Round as `_fp16_vector` does, in half the time, if no sum overflows."""
     return _without_low_bits(builder, x, 13)
 
 
@@ -379,7 +386,7 @@ _HALF_MAX = int(np.float32(65504).view(np.uint32))
 
 
 def _neighbours(builder, x):
-    """(Every second element from the first on, those from the second on.)"""
+    """(Elements 0, 2, 4, ..., elements 1, 3, 5, ...) of a vector."""
     places = (range(start, x.type.count, 2) for start in (0, 1))
     indices = (ir.Constant(ir.VectorType(_I32, x.type.count // 2), list(p)) for p in places)
     return (builder.shuffle_vector(x, x, index) for index in indices)
@@ -387,11 +394,11 @@ def _neighbours(builder, x):
 
 @intrinsic
 def eight_lanes(typingctx, accumulator, values, counts):
-    """For each of the counts ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), r the sums of every eighth number of so many rows of
-    eight, one row after the other, in one vector register: of the first rows, of those behind them, ...
+    """Return ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)) for each of the counts, where rn sums lane n of so many rows of eight
+    numbers: of the first rows, of the rows behind them, and so on.
 
-    Each sum waits for the one before it; several at a time hide that. None has fewer rows than the first. (Numba leaves
-    LLVM's vectoriser of straight-line code out, so that loops of eight would stay scalar.)
+    Each sum depends on the previous one, so that several in parallel hide the latency. No count is below the first.
+    (Numba does not run LLVM's vectoriser of straight-line code, so that loops of eight would stay scalar.)
     """
     round_vector = _VECTOR_ROUNDINGS.get(accumulator.instance_class, lambda builder, x: x)
 
@@ -456,12 +463,13 @@ def eight_lanes(typingctx, accumulator, values, counts):
 
 @inline
 def cut_of(n):
+    """The number of terms of the left half of a node of the tree "numpy"."""
     return n // 2 - n // 2 % _LANES
 
 
 @inline
 def leaves_of(n):
-    """How many leaves the tree "numpy" of n terms has, if they are 1, 2 or 4; else 0."""
+    """The number of leaves of the tree "numpy" of n terms if that is 1, 2 or 4, else 0."""
     left = cut_of(n)
     right = n - left
     if n <= _LEAVES:
@@ -473,7 +481,7 @@ def leaves_of(n):
 
 @inline
 def numpy_leaves(accumulator, values):
-    """The tree "numpy" of so many leaves."""
+    """The sum along the tree "numpy" of at most four leaves."""
     n, leaves = values.size, leaves_of(values.size)
     if n < _LANES:
         acc = values[0]
@@ -500,7 +508,7 @@ def numpy_leaves(accumulator, values):
 
 @kernel
 def numpy_tree(source, accumulator, n, every, out, scratch):
-    """The trees "numpy" of blocks of `every` terms; scratch: 576."""
+    """Sum blocks of `every` terms along the tree "numpy". scratch: 576."""
     lefts, terms = scratch[:64], scratch[64:]
     sizes, has_left = np.empty(64, np.int64), np.empty(64, np.bool_)
     for block in range(out.size):
@@ -530,10 +538,10 @@ def numpy_tree(source, accumulator, n, every, out, scratch):
         out[block] = acc
 
 
-# -- one after the other -----------------------------------------------------------------------------------------------
+# -- sequential sums ---------------------------------------------------------------------------------------------------
 
-_BLOCK = 256  # terms that are tried together
-_RESTARTS = 8  # of shortcuts in one block, before it goes on without
+_BLOCK = 256  # terms of one try of `sum_in_one_binade`
+_RESTARTS = 8  # of the fast path in one block, before the rest is summed step by step
 _MAGNITUDE, _EXPONENT, _SIGN = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint32(0x80000000)
 _MIDDLE, _UNIT_BIAS, _23, _0, _1 = np.uint32(0x400000), np.uint32(1 << 21), np.uint32(23), np.uint32(0), np.uint32(1)
 _NEXT_BINADE, _FINITE = np.uint32(1 << 23), np.uint32(253 << 23)
@@ -542,7 +550,7 @@ _TWO_TO_MINUS_23 = np.float32(2.0**-23)
 
 @inline
 def shift_of(accumulator, acc):
-    """1.5 * 2**23 * q, with q the distance of the grid's numbers around acc; or infinity where that is none."""
+    """1.5 * 2**23 * q, where q is the quantum of the format at acc; infinity where float32 does not hold that."""
     e = max(np.uint32(bits_from_float(acc) & _EXPONENT), accumulator.lowest)
     bits = np.uint32(add32(e, left32(accumulator.spare, _23)) | _MIDDLE)
     return float_from_bits(bits if bits < _FINITE else _EXPONENT)
@@ -550,7 +558,7 @@ def shift_of(accumulator, acc):
 
 @inline
 def range_of(accumulator, acc):
-    """(low, high): from the one to the other the grid's numbers are q apart, as around acc."""
+    """(low, high): the range around acc in which the quantum is that of acc."""
     e = np.uint32(bits_from_float(acc) & _EXPONENT)
     if e <= accumulator.lowest:
         bound = float_from_bits(add32(accumulator.lowest, _NEXT_BINADE))
@@ -561,7 +569,7 @@ def range_of(accumulator, acc):
 
 @inline
 def away_from_zero(xs, shift, acc):
-    """Whether a term is rounded to a multiple of q that is farther from zero, zero being where acc does not point."""
+    """Whether a term is rounded to a multiple of q that is farther in the direction opposite to acc."""
     away = _0
     for i in range(xs.size):
         residue = xs[i] - ((xs[i] + shift) - shift)
@@ -571,21 +579,24 @@ def away_from_zero(xs, shift, acc):
 
 @inline
 def sum_in_one_binade(accumulator, xs, acc):
-    """(sum, whether it is right) of acc and all terms at once.
+    """(sum, whether it is correct) of acc and all terms at once.
 
-    Let r(x) be the multiple of q nearest to x, an even one where two are. Where acc + x lies in acc's range, and x is
-    not half-way between two multiples of q or acc is an even one, round(acc + x) = acc + r(x). So the sum is
-    acc + r(x0) + r(x1) + ..., in any order, if no term is half-way, or acc and all r are even; and if no sum on the way
-    leaves the range: acc and all positive r, and acc and all negative r, bound them. A sum that rounds to the range's
-    far end is right too. At the end next to zero the distance halves: a sum may arrive there if no term is rounded away
-    from zero.
+    Hypothesis. Let r(x) be the multiple of q nearest to x, an even one in a tie. No sum on the way leaves the range of
+    acc; and no term is half-way between two multiples of q, or acc and all r(x) are even multiples.
+
+    Claim. The sequential sum is acc + r(x0) + r(x1) + ..., in any order. Proof: where acc + x lies in the range of acc,
+    and x is not half-way or acc is even, round(acc + x) = acc + r(x).
+
+    The sum of acc and all positive r, and of acc and all negative r, bound the sums on the way. A sum that rounds to
+    the far end of the range is correct too. At the end next to zero the quantum halves: a sum may arrive there if no
+    term is rounded away from zero.
     """
     shift = shift_of(accumulator, acc)
     base = bits_from_float(shift)
     total, up, units, largest_residue = _0, _0, _0, _0
     for i in range(xs.size):
         moved = xs[i] + shift
-        r = np.uint32(bits_from_float(moved) - base)  # in units of q, where seen stays small
+        r = np.uint32(bits_from_float(moved) - base)  # in units of q, where `units` stays small
         total, units = add32(total, r), np.uint32(units | add32(r, _UNIT_BIAS))
         up = add32(up, r if r < _SIGN else _0)
         largest_residue = max(largest_residue, np.uint32(bits_from_float(xs[i] - (moved - shift)) & _MAGNITUDE))
@@ -604,14 +615,14 @@ def sum_in_one_binade(accumulator, xs, acc):
 
 @inline
 def needs_no_rounding(accumulator, x):
-    """Whether a sum needs no rounding; what is beyond max does not count."""
+    """Whether a sum is a number of the format; numbers beyond max are not."""
     low = np.uint32(left32(_1, accumulator.spare) - _1)
     return np.uint32(bits_from_float(x) & low) == _0 and abs(x) <= accumulator.largest
 
 
 @inline
 def sum_unrounded(acc, xs):
-    """An infinity or NaN and the terms: nothing is ever rounded."""
+    """The sum of an infinity or NaN and the terms, which is never rounded."""
     for i in range(xs.size):
         acc += xs[i]
     return acc
@@ -619,11 +630,11 @@ def sum_unrounded(acc, xs):
 
 @inline
 def sum_with_fallback(accumulator, xs, acc):
-    """acc and the terms in their order, in the fewest operations that give each sum.
+    """The sum of acc and the terms, in order, with as few operations as give each sum.
 
-    Sums that need no rounding are float32's. The others are right in float32 too, ties and all, if 1.5 * 2**23 * q is
-    added to acc before and subtracted after: there the distance of float32's numbers is q, and even multiples of q are
-    even. That holds until a sum leaves acc's range (see `sum_in_one_binade` for its ends).
+    A sum that needs no rounding is float32's. The other sums are computed with 1.5 * 2**23 * q added to acc: there the
+    quantum of float32 is q, and even multiples of q are even. This holds until a sum leaves the range of acc (see
+    `sum_in_one_binade` for its ends).
     """
     i = restarts = 0
     while i < xs.size and restarts < _RESTARTS:
@@ -657,7 +668,7 @@ def sum_with_fallback(accumulator, xs, acc):
 
 
 def add_block(source, accumulator, start, terms, acc):
-    """acc and `terms.size` terms from `start` on, one after the other."""
+    """The sum of acc and `terms.size` terms from `start` on, in order."""
 
 
 @overload(add_block, jit_options=_INLINED)
@@ -686,7 +697,7 @@ def add_block_speculatively(source, accumulator, start, terms, acc):
 
 @kernel
 def sequential(source, accumulator, n, every, out, scratch):
-    """Blocks of `every` terms, each one after the other from +0; scratch: 256."""
+    """Sum blocks of `every` terms in order, each from +0. scratch: 256."""
     for block in range(out.size):
         acc = to_carrier(accumulator, np.float32(0))
         start, stop = block * every, min(n, (block + 1) * every)
@@ -700,7 +711,7 @@ _ROWS, _COLUMNS = 32, 64
 
 @kernel
 def sequential_blocks(source, accumulator, every, out, rows):
-    """As `sequential`, for many whole blocks: `_COLUMNS` of them at once; rows: (_ROWS, _COLUMNS)."""
+    """Sum many whole blocks as `sequential` does, `_COLUMNS` blocks at once. rows: (_ROWS, _COLUMNS)."""
     for first in range(0, out.size, _COLUMNS):
         sums = out[first : first + _COLUMNS]
         for block in range(sums.size):
@@ -719,7 +730,7 @@ def sequential_blocks(source, accumulator, every, out, rows):
 
 @kernel
 def running(source, accumulator, acc, out):
-    """Sums of the first 1, 2, ... rows in every column, as many as out has; acc holds zeros, and then the last row."""
+    """Sums of the first 1, 2, ... rows in every column of out. acc holds zeros, and the last row on exit."""
     width = U(acc.size)
     if acc.size == 1:
         s = acc[0]

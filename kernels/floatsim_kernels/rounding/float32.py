@@ -1,36 +1,38 @@
-"""Sums of terms in float32, one rounding after the other to a narrower grid: the scalar steps of gemm/float32.py.
+"""Rounding of float32 numbers to a narrower format: the scalar steps of gemm/float32.py.
 
-A *style* says how sums are rounded, and `products` how products enter. Both are constants of a kernel, from its closure,
-so that of the branches on them one is left.
+The *style* of a kernel says how sums are rounded, and `products` how products enter. Both are constants of a kernel,
+from its closure, so that one of the branches on them is left after compilation. The style GENERAL reads parameters of
+the layout GENERAL_FIELDS, and the fast styles read FAST_FIELDS.
 
-Rounding a float32 number x to p <= 11 bits, ties to even, takes two operations (NEAREST): with K = 2**(24 - p),
+RNE. Rounding a float32 number x to p <= 11 bits, ties to even, takes two operations. With K = 2**(24 - p),
 
     t = x - K * x    rounded to float32 (the product is exact),    r = t + K * x    exact.
 
-t lies in the binade of K * x, or for x next above a power of two below it; so it is rounded to a multiple of x's
-quantum at p bits, and of two such in a tie the even one is taken, as x is even then. In the binade below t would be
-rounded to half that quantum, but only for x closer to the power of two than a quarter of it, which becomes that power
-either way. (After G. W. Veltkamp's splitting, 1968; tried for every significand and every p by the tests.) A product of
-numbers of at most p and 24 - p bits needs no more: t = ((1 - K) * x) * y and r = (K * x) * y + t.
+t lies in the binade of K * x, or in the binade below if x is just above a power of two. In the first case t is rounded
+to a multiple of the quantum of x at p bits. In a tie the 24-bit significand of x is even, so that the even multiple is
+taken. In the second case t is rounded to half that quantum, but only if x is closer to the power of two than a quarter
+of the quantum; then both roundings give that power. (After G. W. Veltkamp's splitting, 1968. The tests try every
+significand and every p.) A product of numbers of at most p and 24 - p bits is rounded directly: t = ((1 - K) * x) * y
+and r = (K * x) * y + t.
 
-Where the quantum does not shrink with x, below 2**emin, K * x gives way to 1.5 * K * max(2**exponent of x, 2**emin). A
-sum of two numbers of the format needs none of that: below 2**emin it is exact.
+Below 2**emin the quantum does not shrink with x. There 1.5 * K * max(2**exponent of x, 2**emin) takes the place of K *
+x. A sum of two numbers of the format does not need that: below 2**emin it is exact.
 
-That a sum of two numbers of p bits is rounded to 24 bits first does not matter for 2 * p + 2 <= 24 (S. A. Figueroa,
-"When is double rounding innocuous?", 1995), and directed roundings may follow each other on nested grids anyway.
+A sum of two numbers of p bits is rounded to 24 bits first. That is innocuous for 2 * p + 2 <= 24 (S. A. Figueroa, "When
+is double rounding innocuous?", 1995). Directed roundings may follow each other on nested grids in any case.
 
-Exact terms of more bits are added toward zero, and an inexact sum's last bit counts as set (S. Boldo and G. Melquiond,
-"Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008). The sum s of u and v is exact where
-s - u, toward zero, is v: for |u| >= |v| that difference is exact (S. Boldo, S. Graillat and J.-M. Muller, "On the
-robustness of the 2Sum and Fast2Sum algorithms", ACM TOMS 44(1), 2017); else s has the sign of v, and an inexact s - u
-is v less something of that sign. This is ODD, for BF16 alone, which is then rounded in the code.
+TO_ODD, for BF16 only. Exact terms of more bits are added toward zero, and the last bit of an inexact sum counts as set
+(S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008). The
+code of the sum is then rounded to BF16. The sum s of u and v is exact where s - u, toward zero, is v. For |u| >= |v|
+that difference is exact (S. Boldo, S. Graillat and J.-M. Muller, "On the robustness of the 2Sum and Fast2Sum
+algorithms", ACM TOMS 44(1), 2017). Otherwise s has the sign of v, and an inexact s - u is v less a number of that sign.
 
-The other styles but PLAIN and NARROW are *quick*: made for finite numbers, and without the tests that NARROW makes.
-Numbers are scaled, by a power of two. NEAREST is told what it cannot do by infinities and NaN in the results, for K * x
-overflows float32 where x has the format's largest exponent, and both stay. UPWARD and INWARD bring sums back to what
-the rounding of a much larger one would give, so that only non-finite operands and too large products are not for them.
-UPWARD sums beyond max become infinite by themselves: 2**emax is K * x's exponent at float32's end, and the factor that
-clamps is 2 * K - 2.
+The styles other than NATIVE and GENERAL are *fast*: they are made for finite numbers and leave out the tests that
+GENERAL makes. They work on numbers scaled by a power of two. RNE shows a failure by infinities and NaNs in the results:
+K * x overflows float32 where x has the format's largest exponent, and infinities and NaNs stay to the end. DIRECTED and
+RTZ clamp sums to the value that the rounding of a much larger sum would have, so that they fail only for non-finite
+operands and for products that are too large. DIRECTED sums beyond max become infinite without a test: 2**emax is the
+exponent of K * x at the end of float32, and the factor for clamped exponents is 2 * K - 2.
 """
 
 import numpy as np
@@ -51,36 +53,46 @@ from ..runtime.intrinsics import (
 from ..runtime.jit import inline
 
 TOWARD_ZERO, TIES_TO_EVEN, TOWARD_POSITIVE, TOWARD_NEGATIVE = range(4)
-"""Rounding directions, as `intrinsics.set_rounding` numbers them."""
+"""Rounding directions, numbered as in `intrinsics.set_rounding`."""
 
 NATIVE, GENERAL, RNE, DIRECTED, RTZ, TO_ODD, DIRECTED_MONOTONE = range(7)
-"""The carrier's own format, any direction; any format and direction, every case tested for; ties to even; toward
-positive, and toward negative with a negative scale; toward zero; ties to even, of BF16, for exact terms of any kind;
-UPWARD for sums in order that stay below the format's largest power of two."""
+"""The styles.
+- NATIVE: the carrier's own format, any direction.
+- GENERAL: any format, direction and number.
+- RNE: ties to even.
+- DIRECTED: toward positive; with a negative scale toward negative.
+- RTZ: toward zero.
+- TO_ODD: BF16, ties to even, for exact terms of any kind.
+- DIRECTED_MONOTONE: DIRECTED for sequential sums that stay below the format's largest power of two."""
 
 ROUNDED, ROUNDED_SUBNORMAL, ROUNDED_WIDE_RANGE, EXACT, EXACT_SUBNORMAL = range(5)
-"""Products rounded (in the quick styles: where none is below 2**emin); products rounded; those of BF16, which float32
-does not hold; exact terms that are multiples of the format's smallest number (to nearest: of p bits at most); any exact
-terms."""
+"""How products enter.
+- ROUNDED: rounded; in the fast styles no product is below 2**emin.
+- ROUNDED_SUBNORMAL: rounded, also below 2**emin.
+- ROUNDED_WIDE_RANGE: rounded; products of BF16 numbers that float32 does not hold.
+- EXACT: exact, multiples of the format's smallest number; in the style RNE of at most p bits.
+- EXACT_SUBNORMAL: exact, any number."""
 
 FAST_FIELDS = (
     "emin", "factor", "clamp_factor", "scale", "unscale", "lowest", "highest", "above_highest", "infinite_result",
     "zero", "random_mask",
 )  # fmt: skip
 PARAMS_SIZE = 11
+"""Elements of a parameter vector of either layout."""
 EMIN, FACTOR, CLAMP_FACTOR, SCALE, UNSCALE, LOWEST, HIGHEST, ABOVE_HIGHEST = range(8)
 INFINITE_RESULT, ZERO, RANDOM_MASK = range(8, PARAMS_SIZE)
-"""The bits of 2**emin; K; the factor of clamping, 1.5 * K or so; the scale and its inverse; the least and the largest
-sum to round, and what stands for larger ones; what becomes of infinities, 0 for not known; the zero that sums of both
-signs have; and the bits of a 32-bit draw that are used."""
+"""Indices of FAST_FIELDS. Bits of float32: 2**emin; K; the factor for clamped exponents, about 1.5 * K; the scale and
+its inverse; the least and the largest sum that is rounded; the stand-in for larger sums; the result of an infinite sum,
+0 if that is not known; the zero that a sum of numbers of both signs has. Then the mask of the bits of a 32-bit draw
+that are used."""
 
 GENERAL_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflow", "infinity", "nan")
 (
     GENERAL_EMIN, GENERAL_LIMIT, GENERAL_ABOVE, GENERAL_MAX, GENERAL_OVERFLOW, GENERAL_NEGATIVE_OVERFLOW,
     GENERAL_INFINITY, GENERAL_NAN,
 ) = range(8)  # fmt: skip
-"""The bits of 2**emin; 2**(emax + 1); the exponent of K; max; what becomes of overflow (+, -) and of infinity, as
-magnitudes; NaN, or what stands for it."""
+"""Indices of GENERAL_FIELDS. Bits of float32: 2**emin; 2**(emax + 1); the exponent field of K; max; the results of
+overflow (+, -) and of an infinity, as magnitudes; NaN, or what the format has instead."""
 
 _SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
 MAGNITUDE, SIGN, EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
@@ -89,6 +101,7 @@ NONE, ONE, ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
 
 @inline
 def fields_of(params):
+    """The parameters of either layout as a tuple, without `random_mask`."""
     return params[0], params[1], params[2], params[3], params[4], params[5], params[6], params[7], params[8], params[9]
 
 
@@ -97,13 +110,13 @@ def fields_of(params):
 
 @inline
 def veltkamp_rne(x, factor):
-    """Ties to even at p bits. An infinity or NaN if x is too large."""
+    """x to p bits, ties to even; an infinity or NaN if x is too large."""
     return multiply_add(x, factor, multiply_add(x, -factor, x))
 
 
 @inline
 def rounded_at_exponent(x, exponent, factor):
-    """x on the grid of p-bit numbers of this power of two, in the direction of the hardware."""
+    """x to a multiple of the quantum of p-bit numbers of this power of two, in the hardware's direction."""
     c = float_from_bits(exponent)
     return multiply_add(c, -factor, multiply_add(c, factor, x))
 
@@ -115,17 +128,20 @@ def exponent_of(x):
 
 @inline
 def round_clamped(x, emin, factor):
+    """x to p bits in the hardware's direction, with the quantum of 2**emin below that."""
     return rounded_at_exponent(x, max(exponent_of(x), emin), factor)
 
 
 @inline
 def round_clamped_magnitude(x, emin, factor):
+    """`round_clamped` with a stand-in of the sign of x, so that the direction applies to the magnitude."""
     u = bits_from_float(x)
     return rounded_at_exponent(x, or32(max(and32(u, EXPONENT), emin), and32(u, SIGN)), factor)
 
 
 @inline
 def truncated(x, kept):
+    """x with the code's bits of a mask."""
     return float_from_bits(and32(bits_from_float(x), kept))
 
 
@@ -137,19 +153,21 @@ def with_sign_of(r, x):
 
 @inline
 def clamp(x, lowest, highest):
+    """x clamped to the range from `lowest` to `highest`."""
     x = lowest if x < lowest else x
     return highest if x > highest else x
 
 
 @inline
 def clamp_to(x, lowest, highest, above):
+    """x, at least `lowest`, and `above` if it is larger than `highest`."""
     x = lowest if x < lowest else x
     return above if x > highest else x
 
 
 @inline
 def rounded_general(x, g):
-    """In the direction of the hardware, whatever x is."""
+    """x in the format, in the hardware's direction, for every x."""
     u = bits_from_float(x)
     m, s = and32(u, MAGNITUDE), and32(u, SIGN)
     e = min(max(and32(u, EXPONENT), g[GENERAL_EMIN]), g[GENERAL_LIMIT])
@@ -182,7 +200,7 @@ def nearest_code(code, dropped, odd):
 
 @inline
 def bf16_sum(u, v):
-    """u + v, ties to even, with hardware that rounds toward zero."""
+    """u + v in BF16, ties to even; the hardware rounds toward zero."""
     s = u + v
     code = bits_from_float(s)
     return float_from_bits(nearest_code(code, _16, ONE if s - u != v else last_kept_bit(code, _16)))
@@ -193,7 +211,7 @@ def bf16_sum(u, v):
 
 @inline
 def rounded_product(style, products, x, y, g):
-    """g is the grid's row."""
+    """x * y in the format; g: the fields of the parameters."""
     factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
     if style == GENERAL:
         return rounded_general(x * y, g)
@@ -208,13 +226,13 @@ def rounded_product(style, products, x, y, g):
 
 @inline
 def kept_bits(g):
-    """The bits of the code of a number of the format."""
+    """The mask of the bits of a float32 code that a number of the format uses."""
     return and32(~np.uint32(np.int64(float_from_bits(g[FACTOR])) - 1), ALL)
 
 
 @inline
 def rounded_upward(products, s, g):
-    """A sum toward positive, if it is not beyond the largest number."""
+    """A sum s, not beyond the largest number, toward positive."""
     clamp_factor = float_from_bits(g[CLAMP_FACTOR])
     if products == EXACT_SUBNORMAL:
         return with_sign_of(round_clamped(s, g[EMIN], clamp_factor), s)
@@ -223,7 +241,7 @@ def rounded_upward(products, s, g):
 
 @inline
 def rounded_sum(style, products, s, g):
-    """A float32 number, rounded once more."""
+    """A float32 number s in the format."""
     factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
     lowest, highest, above = float_from_bits(g[LOWEST]), float_from_bits(g[HIGHEST]), float_from_bits(g[ABOVE_HIGHEST])
     if style == GENERAL:
@@ -250,7 +268,7 @@ def rounded_add(style, products, u, v, g):
 
 @inline
 def rounded_term(style, products, x, g):
-    """A rounded exact term."""
+    """An exact term, rounded."""
     return bf16_sum(x, x * 0) if style == TO_ODD else rounded_sum(style, products, x, g)
 
 
@@ -270,9 +288,9 @@ def rounded_add_product(style, products, acc, x, y, g):
     return rounded_sum(style, products, add_product(style, products, acc, x, y, g), g)
 
 
-# -- WIDE: products of BF16 whose exponents leave float32's range ------------------------------------------------------
-# One factor is brought to [1, 2), the other is scaled by B_SCALE: products are then normal numbers, which are rounded
-# on the grid as it is there, and scaled back as they are added. (Numbers below 2**-126 would be slow, too.)
+# -- ROUNDED_WIDE_RANGE: products of BF16 whose exponents leave the range of float32 -----------------------------------
+# One factor is scaled to [1, 2), the other by B_SCALE: products are then normal numbers. They are rounded with the
+# quanta that belong to their scale, and scaled back when they are added. (Numbers below 2**-126 would also be slow.)
 
 B_SCALE, B_SHIFT = np.float32(256), 8
 _23, _TINY, _UP, UP_SHIFT = np.uint32(23), np.float32(2.0**-100), np.float32(2.0**64), 64
@@ -280,13 +298,13 @@ _23, _TINY, _UP, UP_SHIFT = np.uint32(23), np.float32(2.0**-100), np.float32(2.0
 
 @inline
 def power(exponent):
-    """2**exponent, -126 <= exponent <= 127."""
+    """2**exponent, for -126 <= exponent <= 127."""
     return float_from_bits(left32(np.uint32(exponent + 127), _23))
 
 
 @inline
 def normalized(x):
-    """(m, e): x = m * 2**e, 1 <= |m| < 2; (x, 0) of what has no such."""
+    """(m, e) with x = m * 2**e and 1 <= |m| < 2; (x, 0) for zeros, infinities and NaNs."""
     shift = 0
     if abs(x) < _TINY:
         x, shift = x * _UP, UP_SHIFT
@@ -297,27 +315,29 @@ def normalized(x):
     return float_from_bits(m), np.int64(and32(right32(u, _23), np.uint32(0xFF))) - 127 - shift
 
 
-# -- what the quick styles cannot do -----------------------------------------------------------------------------------
+# -- the range of operands of the fast styles --------------------------------------------------------------------------
 
 
 def needs_range_check(style, products):
-    """Whether there are finite operands that the style is not for; a constant of a kernel."""
+    """Whether a kernel must check the range of its operands; a constant of the kernel."""
     return style >= RNE and not (style == RNE and products != ROUNDED)
 
 
 EMPTY_RANGE = ALL, NONE
-"""The extent of no numbers: codes of the least magnitude but zeros, less 1, and of the largest."""
+"""A magnitude range: (code of the least magnitude except zeros, less 1; code of the largest magnitude). This is the
+range of no numbers."""
 
 
 @inline
 def extended_range(known, x):
-    """An extent, and a number more."""
+    """The range of a set of numbers and one number more."""
     m = and32(bits_from_float(x), MAGNITUDE)
     return min(known[0], add32(m, ALL)), max(known[1], m)
 
 
 @inline
 def magnitude_range(matrix):
+    """The magnitude range of a matrix."""
     wide_vectors()
     known = EMPTY_RANGE
     for k in range(matrix.shape[0]):
@@ -329,11 +349,11 @@ def magnitude_range(matrix):
 
 @inline
 def in_range(style, products, range_a, range_b, params):
-    """Whether a style is for products of numbers of these extents."""
+    """Whether a style is exact for products of operands of these ranges."""
     lowest_a, lowest_b = (
         float_from_bits(add32(range_a[0], ONE)),
         float_from_bits(add32(range_b[0], ONE)),
-    )  # NaN of zeros alone
+    )  # NaN if all are zeros
     highest_a, highest_b = float_from_bits(range_a[1]), float_from_bits(range_b[1])
     scale = abs(float_from_bits(params[SCALE]))
     if style == TO_ODD or (products == ROUNDED and style != RTZ):
@@ -347,7 +367,7 @@ def in_range(style, products, range_a, range_b, params):
 
 @inline
 def bail_out_of_rows(style, products, a, b, params, bailed_out):
-    """Mark the rows with operands that a quick style is not for."""
+    """Mark the rows of a whose products are out of range for the style."""
     range_b = magnitude_range(b)
     for i in range(a.shape[0]):
         if not in_range(style, products, magnitude_range(a[i : i + 1]), range_b, params):
@@ -356,16 +376,17 @@ def bail_out_of_rows(style, products, a, b, params, bailed_out):
 
 @inline
 def keeps_zero_signs(style, products):
-    """Whether zeros have the sign that they should have."""
+    """Whether zeros of the result have their correct sign."""
     return style == TO_ODD or products == EXACT_SUBNORMAL or (style == RTZ and products != ROUNDED_SUBNORMAL)
 
 
 BAILED_OUT, STORED, ZERO_SIGNS_UNKNOWN = range(3)
+"""The status that `epilogue` returns."""
 
 
 @inline
 def final_value(x, start, infinite, zero, unscale, signs_known, caller_fixes_zeros):
-    """A sum as it is written."""
+    """A scaled sum as it is written to the result."""
     u = bits_from_float(x * unscale)
     m = and32(u, MAGNITUDE)
     if m == NONE and not signs_known:
@@ -375,12 +396,15 @@ def final_value(x, start, infinite, zero, unscale, signs_known, caller_fixes_zer
 
 @inline
 def epilogue(sums, target, params, signs_known, caller_fixes_zeros, fresh):
-    """Write a row of quick sums over its start values, or +0 if it is fresh; or leave it, if something in it cannot be
-    told, and then what is written over fresh ones means nothing.
+    """Write a row of fast sums to `target`: over its start values, or over +0 if the sums are `fresh`.
 
-    That is what is not finite. And where the signs of zeros were not kept, a zero that came from a zero with the sign
-    that sums of both signs do not have: it has that sign yet if all the terms had. Where the caller tells that,
-    `caller_fixes_zeros`, it finds the start's sign there, and is told that there are such.
+    Return BAILED_OUT where the row cannot be decided: a sum is NaN, or infinite while the parameters do not say what
+    infinite sums become. The start values are then unchanged; over fresh ones nothing useful is written.
+
+    If the style loses the signs of zeros, a zero sum whose start value is the zero that cancelling sums do not have
+    keeps that sign only if all its terms have it. A caller that decides these sums sets `caller_fixes_zeros`: `target`
+    then holds the sign of the start value, and the status is ZERO_SIGNS_UNKNOWN. For other callers the row is
+    BAILED_OUT.
     """
     wide_vectors()
     infinite, zero, unscale = params[INFINITE_RESULT], params[ZERO], float_from_bits(params[UNSCALE])
@@ -407,34 +431,37 @@ def epilogue(sums, target, params, signs_known, caller_fixes_zeros, fresh):
     return STORED if unknown_zeros == NONE else ZERO_SIGNS_UNKNOWN
 
 
-# -- one float32 value rounded, ties to even, to the grid of FP16, of BF16, or of a narrow format that is data ---------
+# -- one float32 number rounded, ties to even, to FP16, to BF16, or to a format given by parameters --------------------
 
 
 @inline
 def rounded_to_fp16(x):
-    """Only where `machine.has_f16c()`."""
+    """A float32 number in FP16, ties to even. Needs `cpu.has_f16c()`."""
     return float_from_half(half_from_float(x))
 
 
 @inline
 def rounded_to_bf16(x):
-    """Of hardware NaNs only the upper half is set, so that they stay NaN."""
+    """A float32 number in BF16, ties to even. A NaN of the hardware has only upper bits set, so it stays NaN."""
     u = bits_from_float(x)
     return float_from_bits(nearest_code(u, _16, last_kept_bit(u, _16)))
 
 
 RNE_FIELDS = ("emin", "limit", "above", "max", "overflow")
-"""As float32's bits: 2**emin; 2**(emax + 1); exponent of what is added, over the number's; max; what is beyond."""
+"""Fields of `rounded_to_format`, bits of float32: 2**emin; 2**(emax + 1); the exponent field of C / 2**exponent; max;
+the result of overflow."""
 _EMIN, _LIMIT, _ABOVE, _MAX, _OVER = range(5)
 
 
 @inline
 def rounded_to_format(x, g):
-    """By adding and subtracting a power of two: for formats whose quanta are normal numbers of float32."""
+    """A float32 number in the format, ties to even, by adding and subtracting a power of two C. The format's quanta
+    must be normal numbers of float32.
+    """
     u = bits_from_float(x)
     m, s = and32(u, MAGNITUDE), and32(u, SIGN)
     e = min(max(and32(m, EXPONENT), g[_EMIN]), g[_LIMIT])
     v, c = float_from_bits(m), float_from_bits(add32(e, g[_ABOVE]))
     r = (v + c) - c
-    r = float_from_bits(g[_OVER]) if r > float_from_bits(g[_MAX]) else r  # not so for NaN, which stays
+    r = float_from_bits(g[_OVER]) if r > float_from_bits(g[_MAX]) else r  # false for NaN, which stays
     return float_from_bits(or32(bits_from_float(r), s))

@@ -1,4 +1,4 @@
-"""Machine operations that Numba has no name for, as portable LLVM instructions."""
+"""Machine operations without a name in Numba, as portable LLVM instructions."""
 
 from llvmlite import ir
 from numba import types
@@ -35,7 +35,7 @@ multiply_high = _multiply_high
 
 
 def _on_32_bits(name, instruction):
-    """A two-operand instruction on uint32. Numba computes with 64 bits, which halves the lanes of a vector register."""
+    """A two-operand instruction on uint32. Numba would compute with 64 bits, which halves the lanes of a vector."""
 
     def codegen(context, builder, signature, args):
         return getattr(builder, instruction)(*args)
@@ -110,7 +110,7 @@ def as_bits(typingctx, x):
 
 @intrinsic
 def half_from_float(typingctx, x):
-    """Code of the float16 nearest to a float32 (ties to even). Only where `machine.has_f16c()`: else it crashes."""
+    """The code of the float16 nearest to a float32, ties to even. Needs `cpu.has_f16c()`: else it crashes."""
 
     def codegen(context, builder, signature, args):
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
@@ -120,7 +120,7 @@ def half_from_float(typingctx, x):
 
 @intrinsic
 def float_from_half(typingctx, x):
-    """The float32 value of a float16 code. Only where `machine.has_f16c()`: else it crashes."""
+    """The float32 value of a float16 code. Needs `cpu.has_f16c()`: else it crashes."""
 
     def codegen(context, builder, signature, args):
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
@@ -128,8 +128,8 @@ def float_from_half(typingctx, x):
     return types.float32(types.uint16), codegen
 
 
-# -- arithmetic on floats, and on float16 codes as such ----------------------------------------------------------------
-# On float16 codes it is the processor's own where `machine.has_half_arithmetic()`, else LLVM makes it from float32's.
+# -- arithmetic on floats and on float16 codes -------------------------------------------------------------------------
+# On float16 codes it uses the processor's instructions where `cpu.has_half_arithmetic()`; else LLVM uses float32.
 
 
 def _as_floats(builder, args):
@@ -161,11 +161,11 @@ add_floats = _on_floats("add_floats", lambda builder, a, b: builder.fadd(a, b), 
 subtract_floats = _on_floats("subtract_floats", lambda builder, a, b: builder.fsub(a, b), 2)
 multiply_floats = _on_floats("multiply_floats", lambda builder, a, b: builder.fmul(a, b), 2)
 multiply_add = _on_floats("multiply_add", _emit_multiply_add, 3)
-"""a * b + c, rounded once where `machine.has_fma()` (float16: `has_half_arithmetic`); else the product is, too."""
+"""a * b + c, rounded once where `cpu.has_fma()` (float16: `has_half_arithmetic`); else the product is rounded too."""
 
 
 def _on_codes(name, result, emit):
-    """A look at the code of a float32, a float64, or a float16 (uint16)."""
+    """A test or function of the code of a float32, a float64 or a float16 (uint16)."""
 
     def typer(typingctx, x):
         size = {types.uint16: 16, types.float32: 32, types.float64: 64}[x]
@@ -191,7 +191,7 @@ is_finite = _on_codes(
 
 @intrinsic
 def converted(typingctx, x, like):
-    """x, a float or a float16 code, as a number of the type of `like`; to float16 rounded."""
+    """x, a float or a float16 code, as a number of the type of `like`; to float16 with rounding."""
 
     def codegen(context, builder, signature, args):
         (value,), target = _as_floats(builder, args[:1]), ir.HalfType() if like == types.uint16 else args[1].type
@@ -205,12 +205,12 @@ def converted(typingctx, x, like):
     return like(x, like), codegen
 
 
-# -- how a function is compiled, and what it runs in -------------------------------------------------------------------
+# -- compilation and the rounding direction ----------------------------------------------------------------------------
 
 
 @intrinsic
 def wide_vectors(typingctx):
-    """Let LLVM use the widest vector registers in the calling function: for Intel's 512 bits it takes half of them."""
+    """Let LLVM use the widest vector registers in the calling function; for Intel's 512 bits it prefers 256."""
 
     def codegen(context, builder, signature, args):
         prefer_wide_vectors(builder)
@@ -221,11 +221,11 @@ def wide_vectors(typingctx):
 
 @intrinsic
 def set_rounding(typingctx, direction):
-    """This thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
+    """Set this thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
 
-    LLVM assumes ties to even. It may do arithmetic on constants by itself, and on what is in registers before or after
-    this; but loads and stores stay on their side. So arithmetic in a direction takes its operands from arrays and
-    leaves its results in arrays, and ties to even are set again before anything can raise.
+    LLVM assumes ties to even. It may fold arithmetic on constants, and move arithmetic on registers across this call,
+    but loads and stores stay on their side. So code that computes in a direction takes its operands from arrays and
+    leaves its results in arrays. It allocates before this call, and sets ties to even again before anything can raise.
     """
 
     def codegen(context, builder, signature, args):

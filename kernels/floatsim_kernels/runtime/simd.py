@@ -1,15 +1,14 @@
-"""Passes over rows of float64, eight at a time: Python functions that run once, when a kernel is compiled, on objects
-that stand for vectors and emit LLVM's vector instructions.
+"""Passes over rows of float64, eight columns at a time: Python functions that run once, when a kernel is compiled.
 
-Loops that LLVM is left to vectorise use half the width of the registers where these have 512 bits, and cannot be told
-to round in a direction. Here one operation is one instruction there, two where registers have 256 bits, and so on: LLVM
-cuts vectors to what the processor has.
+They work on objects that stand for LLVM vectors, and emit vector instructions. Loops that LLVM vectorises by itself use
+half the width of 512-bit registers, and cannot be told to round in a direction. Here one operation is one instruction
+with 512-bit registers, two with 256 bits, and so on: LLVM splits vectors to the width of the processor.
 
-`F64x8` are eight float64, `U64x8` their bits, `Mask` the results of comparisons, `U32x16` sixteen uint32, for random
+`F64x8` is eight float64, `U64x8` their bits, `Mask` the results of comparisons, and `U32x16` sixteen uint32, for random
 numbers. The right operand of an operator may be a Python number.
 
-The `multiply_add`s are for products that are exact in float64: one rounding, of the sum, in a direction of its own.
-With AVX-512 that is one instruction, elsewhere a TwoSum (Knuth) and the sign of its error.
+The functions `multiply_add...` take products that are exact in float64: the sum is rounded once, in a direction of its
+own. With AVX-512 that is one instruction, elsewhere a TwoSum (D. E. Knuth) and the sign of its error.
 """
 
 from typing import NamedTuple
@@ -29,7 +28,7 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 class Vector:
-    """An LLVM vector, and the builder that emits what is done with it."""
+    """An LLVM vector, and the builder that emits operations on it."""
 
     def __init__(self, builder, value):
         self.builder, self.value = builder, value
@@ -40,7 +39,7 @@ class Vector:
 
     @classmethod
     def spread(cls, builder, x):
-        """A vector as it is; a Python number or an LLVM scalar in every lane."""
+        """A vector unchanged; a Python number or an LLVM scalar in every lane."""
         if isinstance(x, Vector):
             return x
         if not isinstance(x, ir.Value):
@@ -62,6 +61,8 @@ class Vector:
 
 
 class Mask(Vector):
+    """Eight booleans."""
+
     element, lanes = ir.IntType(1), LANES
 
     def __and__(self, other):
@@ -72,6 +73,8 @@ class Mask(Vector):
 
 
 class U64x8(Vector):
+    """Eight uint64."""
+
     element, lanes = _I64, LANES
 
     def __add__(self, other):
@@ -107,7 +110,7 @@ class U64x8(Vector):
 
 
 class F64x8(Vector):
-    """Comparisons are false for NaN."""
+    """Eight float64. Comparisons are false for NaN."""
 
     element, lanes = ir.DoubleType(), LANES
 
@@ -147,6 +150,8 @@ class F64x8(Vector):
 
 
 class U32x16(Vector):
+    """Sixteen uint32."""
+
     element, lanes = _I32, 2 * LANES
 
     def __add__(self, other):
@@ -166,7 +171,7 @@ class U32x16(Vector):
 
     @property
     def even_and_odd(self):
-        """The even lanes, and the odd ones, as Words."""
+        """The even lanes and the odd lanes, as U64x8."""
         both = U64x8(self.builder, self.builder.bitcast(self.value, U64x8.llvm()))
         return both & 0xFFFFFFFF, both >> 32
 
@@ -175,7 +180,7 @@ SIGN, MAGNITUDE, EXPONENT = 1 << 63, (1 << 63) - 1, 0x7FF << 52
 
 
 def choose(mask, x, y):
-    """x where marked, else y; one of them may be a Python number."""
+    """x where the mask is set, else y; one of them may be a Python number."""
     kind = type(x) if isinstance(x, Vector) else type(y)
     builder = mask.builder
     x, y = kind.spread(builder, x), kind.spread(builder, y)
@@ -195,11 +200,11 @@ def minimum(x, y):
 # -- sums of exact products --------------------------------------------------------------------------------------------
 
 _DOWN, _UP, _TOWARD_ZERO = (8 | direction for direction in (1, 2, 3))
-"""AVX-512's immediates of directions, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
+"""The directions as immediates of AVX-512, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
 
 
 def _call(name, *args):
-    """A call of an LLVM intrinsic that returns Doubles."""
+    """A call of an LLVM intrinsic that returns F64x8."""
     builder = args[0].builder
     values = [x.value if isinstance(x, Vector) else ir.Constant(_I32, x) for x in args]
     kind = ir.FunctionType(F64x8.llvm(), [x.type for x in values])
@@ -213,6 +218,7 @@ def multiply_add(a, b, c):
 
 
 def _directed(a, b, c, direction):
+    """a * b + c in a direction; only where `cpu.has_directed_fma()`."""
     return _call("llvm.x86.avx512.vfmadd.pd.512", a, b, c, direction)
 
 
@@ -225,7 +231,7 @@ def _two_sum(a, b, c):
 
 
 def _toward_zero_bits(s, error):
-    """The bits of s one nearer to zero where it is beyond the exact sum, and where that was not exact."""
+    """(The bits of the exact sum toward zero, whether it is inexact), from the sum to nearest and its error."""
     inexact = (error < 0.0) | (error > 0.0)
     return s.bits - choose(inexact, (s.bits ^ error.bits) >> 63, 0), inexact
 
@@ -250,7 +256,7 @@ def multiply_add_toward_zero(a, b, c):
 
 
 def multiply_add_odd(a, b, c):
-    """a * b + c, to odd: of its two neighbours, if it is not exact, the one whose last bit is 1."""
+    """a * b + c, to odd: if it is inexact, the one of its two neighbours whose last bit is 1."""
     if has_directed_fma():
         down = _directed(a, b, c, _DOWN)
         return choose((down.bits & 1) != 0, down, _directed(a, b, c, _UP))
@@ -300,7 +306,7 @@ class Row(NamedTuple):
     start: ir.Value
 
     def check(self, what, column, count, per_element=1):
-        """In the checked build: `count` values from a column on lie in the row, with `per_element` in an element."""
+        """In the checked build: `count` values from a column on are in the row, with `per_element` in an element."""
         matrix = self.matrix
         builder, integer = matrix.builder, self.number.type
         last = builder.sub(matrix.height, integer(1))
@@ -311,7 +317,7 @@ class Row(NamedTuple):
 
 
 class Columns:
-    """Where a pass is: it reads and writes columns of rows from here."""
+    """The position of a pass: it reads and writes columns of rows from here."""
 
     def __init__(self, builder, column):
         self.builder, self.column = builder, column
@@ -335,7 +341,7 @@ class Columns:
         self.builder.store(x.value, self._place("a row that a pass writes", row, skip), align=8)
 
     def load_u32(self, row):
-        """Sixteen uint32 of a row that holds those."""
+        """Sixteen uint32 of a row of uint32."""
         builder = self.builder
         row.check("a row of uint32 that a pass reads", self.column, ir.Constant(_I64, U32x16.lanes), 2)
         place = builder.bitcast(row.start, ir.PointerType(_I32))
@@ -344,7 +350,7 @@ class Columns:
 
 
 def _loop(builder, stop, step, emit):
-    """Run `emit(j)` for j = 0, step, 2 * step, ... below `stop`; not unrolled, which is slow to compile."""
+    """Run `emit(j)` for j = 0, step, 2 * step, ... below `stop`, not unrolled: unrolling is slow to compile."""
     integer = stop.type
     before = builder.block
     again, after = builder.append_basic_block("columns"), builder.append_basic_block("done")
@@ -354,7 +360,7 @@ def _loop(builder, stop, step, emit):
     j.add_incoming(integer(0), before)
     emit(j)
     following = builder.add(j, integer(step))
-    j.add_incoming(following, builder.block)  # `emit` may have begun other blocks
+    j.add_incoming(following, builder.block)  # `emit` may have started other blocks
     branch = builder.cbranch(builder.icmp_signed("<", following, stop), again, after)
     disable_unrolling(builder, branch, again)
     builder.position_at_end(after)
@@ -371,11 +377,12 @@ def _emit_loop(body, kind, checked, lanes, context, builder, matrix_type, args):
 
 
 def row_pass(body, lanes=lambda kind: LANES):
-    """A function for kernels, f(kind, checked, work, width, rows, values, words): a loop over columns below `width`.
+    """Return a function for kernels, f(kind, checked, work, width, rows, values, words): a loop over columns below
+    `width`.
 
-    `kind` and `checked` are constants, `work` a C-contiguous float64 matrix, `rows` a tuple of row numbers, `values`
-    one of float64 and `words` one of uint32. `body` gets kind, checked, Columns, the rows, the values as Doubles and
-    the words as LLVM's scalars; it does `lanes(kind)` columns.
+    `kind` and `checked` are constants, `work` is a C-contiguous float64 matrix, `rows` a tuple of row numbers, `values`
+    one of float64 and `words` one of uint32. `body` gets kind, checked, Columns, the rows, the values as F64x8 and the
+    words as LLVM scalars; it processes `lanes(kind)` columns.
     """
 
     def typer(typingctx, kind, checked, work, width, rows, values, words):
@@ -394,10 +401,10 @@ def row_pass(body, lanes=lambda kind: LANES):
 
 
 def row_pass_of(body, variants, lanes=lambda kind: LANES):
-    """As `row_pass`, with `kind` and `checked` known at run time: the function branches to the loop of its kind.
+    """Return a function like that of `row_pass`, with `kind` and `checked` known at run time: it branches to a loop.
 
-    `variants` maps each kind to the values of `checked` it has loops for, (False,), (True,) or (False, True); a kind
-    with one loop takes that. Of other kinds the function does nothing.
+    `variants` maps each kind to the values of `checked` it has loops for: (False,), (True,) or (False, True). A kind
+    with one loop always takes that. For any other kind the function does nothing.
     """
 
     def typer(typingctx, kind, checked, work, width, rows, values, words):
@@ -430,7 +437,7 @@ def row_pass_of(body, variants, lanes=lambda kind: LANES):
 
 
 def row_extreme(name, body, reduce, neutral):
-    """A function for kernels, f(work, width, row): the extreme of the uint64 that `body` makes of a row's columns."""
+    """Return a function for kernels, f(work, width, row): the extreme of the uint64 that `body` makes of a row."""
     instruction = {"umax": ">", "umin": "<"}[reduce]
 
     def typer(typingctx, work, width, row):
@@ -456,9 +463,9 @@ def row_extreme(name, body, reduce, neutral):
 
 
 largest_code = row_extreme("largest_code", lambda x: x.bits & MAGNITUDE, "umax", 0)
-"""The code of a row's largest magnitude, or of a NaN."""
+"""The code of the largest magnitude of a row, or of a NaN."""
 least_code_less_1 = row_extreme("least_code_less_1", lambda x: (x.bits & MAGNITUDE) - 1, "umin", (1 << 64) - 1)
-"""The code of a row's least magnitude, but zeros, less 1: of zeros alone, all bits."""
+"""The code of the least non-zero magnitude of a row, less 1; all bits set if all are zeros."""
 
 
 @intrinsic

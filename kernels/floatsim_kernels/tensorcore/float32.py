@@ -1,14 +1,16 @@
-"""Fused blocks of matrix units in float32 and int32, sixteen columns at a time: the finite sums of ordinary size.
+"""Fused blocks of matrix instructions in float32 and int32, sixteen columns at a time, for finite sums of ordinary
+size.
 
-What a block computes is said in floatsim/reference/tensorcore/nvidia.py. Here products a * b are exact in float32; the
-exponents by which they are aligned are sums of int16, prepared once for every operand. With e the largest of a block, a
-product times 2**(F - e) is cut to an int32, as the conversion of floats to integers does. Half of the products are
-added to one int32 and half, with c, to another, which cannot overflow; their sum is carried as a sign and a uint32. It
-is cut to 24 bits and scaled back, and that is D in FP32. For FP16 the last of these bits stands for what was cut off,
-too, which makes the rounding to FP16 the only one.
+floatsim/reference/tensorcore/nvidia.py defines the blocks. Here products a * b are exact in float32. The exponents by
+which they are aligned are sums of int16, prepared once for every operand. With e the largest exponent of a block, a
+product times 2**(F - e) is truncated to an int32 by the conversion of floats to integers. Half of the products are
+added to one int32, and half, with c, to another, so that neither overflows; their sum is carried as a sign and a
+uint32. It is truncated to 24 bits and scaled back: that is D in FP32. For FP16 the last of these bits is a sticky bit,
+so that the rounding to FP16 is the only one.
 
-Left to the integer kernels are the rows, in groups of WIDTH columns, in which something is infinite or NaN, c gets near
-float32's largest number, or all products of a block are tiny (below 2**-100) or one is huge: `fused` tells which.
+The kernel bails out of rows, in groups of WIDTH columns, that contain infinities or NaNs, in which c comes near the
+largest number of float32, or in which all products of a block are tiny (below 2**-100) or one is huge. `fused` reports
+these rows, and the integer kernels compute them.
 """
 
 import numba
@@ -24,7 +26,7 @@ from ..runtime.jit import check, inline, kernel_of
 from ..runtime.numba_compat import prefer_wide_vectors
 
 WIDTH = 32
-"""Columns that are worked on together."""
+"""Columns of a tile."""
 _LANES, _UNROLL = 16, 4
 
 TO_FP32, TO_FP16 = range(2)
@@ -34,9 +36,10 @@ _FLOATS, _INTS = ir.VectorType(_FLOAT, _LANES), ir.VectorType(_I32, _LANES)
 _SHORTS = ir.VectorType(_I16, WIDTH)
 
 NONE = -16000
-"""The exponent of a zero. Exponents are biased by 127: those of products that are not zero by 254, so not negative."""
+"""The exponent of a zero. Exponents of operands are biased by 127, those of non-zero products by 254, so that they are
+not negative."""
 _BIAS, _LOWEST, _HIGHEST = 254, 154, 379
-_NEAR_MAX = 254  # the exponent field of float32 from where on c may overflow
+_NEAR_MAX = 254  # the exponent field of float32 from which on c may overflow
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
@@ -63,7 +66,7 @@ def _larger(builder, x, y):
 
 
 def _half_of(builder, x, part):
-    """Sixteen of thirty-two, as int32."""
+    """Sixteen of thirty-two lanes, as int32."""
     lanes = ir.Constant(ir.VectorType(_I32, _LANES), [part * _LANES + i for i in range(_LANES)])
     return builder.sext(builder.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), lanes), _INTS)
 
@@ -82,9 +85,9 @@ class _Variable:
         self._builder.store(x, self._place)
 
 
-# -- blocks of some rows -----------------------------------------------------------------------------------------------
+# -- blocks of two rows ------------------------------------------------------------------------------------------------
 
-_ROWS = 2  # at a time: what one waits for, the other does not
+_ROWS = 2  # at a time: the latencies of two rows overlap
 
 
 class _Row:
@@ -98,11 +101,11 @@ class _Row:
         return _load(self.builder, self.acc, ir.Constant(_I64, part * _LANES), _FLOATS)
 
     def _start(self, part):
-        """c, or zero where that is added in the end."""
+        """c, or zero where c is added in the end."""
         return self.builder.select(self.shared.apart, _constant(_FLOATS, 0.0), self._held(part))
 
     def emit(self, base):
-        """The block of the terms from `base` on."""
+        """Emit the block of the terms from `base` on."""
         shared, builder = self.shared, self.builder
         exponent = _Variable(builder, _spread(builder, shared.floor, _SHORTS))
 
@@ -141,7 +144,7 @@ class _Row:
         for part in (0, 1):
             c = self.c[part].get()
             total = self.builder.fadd(self._held(part), c)
-            if self.shared.output == TO_FP16:  # 24 bits are twice 11 and two more: to float32 first does no harm
+            if self.shared.output == TO_FP16:  # 24 >= 2 * 11 + 2: the rounding to float32 is innocuous
                 total = _through_halves(self.builder, total)
             c = self.builder.select(self.shared.apart, total, c)
             place = self.builder.gep(self.acc, [ir.Constant(_I64, part * _LANES)])
@@ -150,7 +153,7 @@ class _Row:
 
 
 class _Blocks:
-    """What the rows have in common, and what is seen of their exponents."""
+    """The parameters that the rows share, and the extremes of their exponents."""
 
     def __init__(self, builder, output, vb, xb, terms, fraction_bits, floor, kept, apart):
         self.builder, self.output, self.vb, self.xb, self.terms = builder, output, vb, xb, terms
@@ -164,7 +167,7 @@ class _Blocks:
         self._largest = _Variable(builder, _constant(_INTS, 0))
 
     def each(self, start, stop, body):
-        """body(k) for the terms k of some fours."""
+        """Emit body(k) for the terms k of some groups of four."""
         builder = self.builder
         with cgutils.for_range_slice(builder, start, stop, ir.Constant(_I64, 1), inc=True) as (four, _):
             first = builder.mul(four, ir.Constant(_I64, _UNROLL))
@@ -195,7 +198,7 @@ class _Blocks:
 
 
 def _through_halves(builder, x):
-    """Float16, ties to even."""
+    """x rounded to float16, ties to even, as float32."""
     return builder.fpext(builder.fptrunc(x, ir.VectorType(ir.HalfType(), _LANES)), _FLOATS)
 
 
@@ -204,7 +207,7 @@ def _field(builder, bits):
 
 
 class _BlockEnd:
-    """The end of a block in sixteen columns: c and what the products' sum becomes."""
+    """The end of a block in sixteen columns: adds c and rounds the sum."""
 
     def __init__(self, blocks, products, c):
         builder = self.builder = blocks.builder
@@ -212,7 +215,7 @@ class _BlockEnd:
         bits = self.bits = builder.bitcast(c, _INTS)
         self.field = _field(builder, bits)
         e = builder.sub(products, _constant(_INTS, 127))
-        if blocks.output == TO_FP16:  # c's exponent is that of FP16's subnormals, or none
+        if blocks.output == TO_FP16:  # the exponent of c is at least that of FP16's subnormals
             is_zero = builder.icmp_signed("==", self.field, _constant(_INTS, 0))
             own = _larger(builder, self.field, _constant(_INTS, 127 - 14))
             e = builder.select(is_zero, e, _larger(builder, own, e))
@@ -228,7 +231,7 @@ class _BlockEnd:
         builder = self.builder
         second = builder.add(second, builder.fptosi(builder.fmul(self.c, self.scale), _INTS))
         total = builder.add(first, second)
-        # where that overflowed, its sign is wrong
+        # the sign of an overflowed sum is wrong
         overflowed = builder.and_(builder.xor(first, total), builder.xor(second, total))
         sign = builder.ashr(builder.xor(total, overflowed), _constant(_INTS, 31))
         magnitude = builder.sub(builder.xor(total, sign), sign)
@@ -238,12 +241,12 @@ class _BlockEnd:
         cut = builder.bitcast(builder.add(builder.bitcast(nearest, _INTS), one_less), _FLOATS)
         if self.blocks.output == TO_FP16:
             return self._to_half(cut, builder.icmp_unsigned("!=", back, magnitude), sign)
-        # if no product is left, c stays
+        # without products, c stays
         value = builder.bitcast(builder.fmul(cut, self.unscale), _INTS)
         value = builder.or_(value, builder.and_(sign, _constant(_INTS, -(1 << 31))))
         nothing = builder.icmp_signed("<", self.products, _constant(_INTS, 0))
         value = builder.and_(builder.select(nothing, self.bits, value), self.blocks.kept)
-        # a zero is positive, also where all bits of a tiny c are cut
+        # a zero is positive, also if all bits of a tiny c are truncated
         is_zero = builder.icmp_unsigned("==", builder.and_(value, _constant(_INTS, (1 << 31) - 1)), _constant(_INTS, 0))
         return builder.bitcast(builder.select(is_zero, _constant(_INTS, 0), value), _FLOATS)
 
@@ -260,9 +263,12 @@ class _BlockEnd:
 
 @intrinsic
 def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, params):
-    """Blocks of rows i and i + 1 of va, xa (rows, K) from their term `first` on, and of vb, xb (K, WIDTH), into acc
-    (rows, WIDTH); whether acc can be trusted. `params` is (terms, fraction bits, floor, kept, apart): with `apart` blocks
-    start from zero, and c is added in the end, to nearest."""
+    """Compute blocks of rows i and i + 1 of va, xa (rows, K), from term `first` on, with vb, xb (K, WIDTH), into acc
+    (rows, WIDTH). Return whether acc is correct.
+
+    `params` is (terms, fraction bits, floor, kept, apart): with `apart`, blocks start from zero, and c is added in the
+    end, to nearest.
+    """
     if not isinstance(output, types.Literal):
         return None
 
@@ -309,23 +315,23 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, params):
 
 BLOCK_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
 TERMS, K, FRACTION, FLOOR, KEPT, EMIN_A, EMIN_B, READ, HALVES, EVERY = range(10)
-"""Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; a mask of float32's bits that D
-has; emin of the operands' formats; a mask of the bits of operands that are read; whether an instruction is one of two
-halves, to which c is added; log2 of how many elements share a scale."""
+"""Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; the mask of the bits of float32
+that D has; emin of the operands' formats; the mask of the bits of operands that are read; whether an instruction is one
+of two halves, to which c is added; log2 of the number of elements that share a scale."""
 NO_FLOOR = 2 * NONE
 
 DEPTH = 128
-"""Terms at a time, that those of b stay in the cache: a multiple of every k."""
+"""Terms of a panel of b, which stays in the cache: a multiple of every k."""
 
 _SCALED = 60
-"""The largest scale that is taken, 2**60, and its inverse: operands of eight bits stay far within float32 then."""
+"""The largest exponent of a scale: operands of eight bits times 2**60 or 2**-60 stay in the range of float32."""
 
 _MAGNITUDE, _TRAILING = np.uint32(0x7FFFFFFF), np.uint32(23)
 
 
 @inline
 def source_of(position, k, halves):
-    """Which term stands at a position: two halves of an instruction lie one after the other."""
+    """The term at a position: the two halves of an instruction are stored one after the other."""
     if not halves:
         return position
     q, half = position % k, k // 2
@@ -334,12 +340,13 @@ def source_of(position, k, halves):
 
 @inline
 def masked(x, read):
+    """x with the bits of a mask."""
     return float_from_bits(np.uint32(bits_from_float(x) & read))
 
 
 @inline
 def exponent_of(x, emin):
-    """The biased exponent of an operand, NONE for a zero; beyond all others for what is not finite."""
+    """The biased exponent of an operand; NONE for a zero; for infinities and NaNs above all others."""
     u = np.uint32(bits_from_float(x) & _MAGNITUDE)
     e = max(np.int32(u >> _TRAILING), np.int32(emin))
     return e if u else np.int32(NONE)
@@ -347,13 +354,16 @@ def exponent_of(x, emin):
 
 @inline
 def power(n):
-    """2**n of a normal number."""
+    """2**n, a normal number."""
     return float_from_bits(np.uint32((n + 127) << 23))
 
 
 @inline
 def prepare_row(x, start, stop, params, scales, values, exponents):
-    """A row of a, zeros behind; whether all is finite. An exponent stands in both halves of an int32."""
+    """Prepare a row of a, with zeros behind it; return whether all numbers are finite.
+
+    Each exponent is stored in both halves of an int32.
+    """
     most, read, emin = np.int32(0), np.uint32(params[READ]), params[EMIN_A] + 127
     if params[HALVES]:
         for p in range(values.size):
@@ -382,13 +392,13 @@ def prepare_row(x, start, stop, params, scales, values, exponents):
 
 @inline
 def prepare_panel(b, start, stop, first, depth, j0, columns, params, scales, values, exponents):
-    """Some terms of WIDTH columns of b, zeros behind and beside; whether all is finite."""
+    """Prepare a panel of WIDTH columns of b, filled with zeros; return whether all numbers are finite."""
     most, read, emin = np.int32(0), np.uint32(params[READ]), params[EMIN_B] + 127
     for p in range(depth):
         k = start + source_of(first + p, params[K], params[HALVES])
         source, target = b[min(k, stop - 1), j0 : j0 + columns], values[p]
         here = columns if k < stop else 0
-        for j in range(here):  # nothing but this: LLVM makes it a copy of memory
+        for j in range(here):  # LLVM compiles this loop to a copy of memory
             target[j] = source[j]
         for j in range(here, WIDTH):
             target[j] = 0
@@ -423,11 +433,11 @@ def _matrix(scalar, readonly=False):
     )
 )  # fmt: skip
 def fused(output, a, b, out, ranges, params, bailed_out, scales_a, scales_b, va, xa, vb, xb, acc, rows_in_range):
-    """Sums over each range (start, stop) into out (ranges, M, N), values of D's format, c on entry.
+    """Sums over each range (start, stop) into out (ranges, M, N), numbers of D's format, c on entry.
 
-    `bailed_out` (ranges, M, groups of WIDTH columns) says what is left as it was. Scales are exponents of powers of two,
-    scales_a (M, parts) and scales_b (parts, N), or have no columns. The rest is scratch: va, xa (M even, all terms,
-    filled up), vb, xb (DEPTH, WIDTH), acc (M even, WIDTH), fits (2, M even).
+    `bailed_out` (ranges, M, groups of WIDTH columns) marks the rows that are unchanged. Scales are exponents of powers
+    of two, scales_a (M, parts) and scales_b (parts, N), or have no columns. The other arguments are scratch: va, xa (M
+    even, all terms, filled up), vb, xb (DEPTH, WIDTH), acc (M even, WIDTH), rows_in_range (2, M even).
     """
     rows, columns = out.shape[1], out.shape[2]
     even = acc.shape[0]

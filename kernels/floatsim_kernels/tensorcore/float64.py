@@ -1,10 +1,10 @@
-"""Blocks of matrix units in float64, which holds every sum in them exactly: groups of FP4, and AMD's; and chains of
-fused multiply-adds.
+"""Blocks of matrix instructions in float64, which holds every sum in them exactly: groups of FP4, the models of AMD,
+and chains of fused multiply-adds.
 
-What the blocks compute is said in floatsim/reference/tensorcore/nvidia.py and amd.py. The loops run over columns; a
-row's results are written unless something in it is infinite or NaN, on entry or on the way, which is left to the
-integer kernels: `bailed_out` (ranges, M, groups of WIDTH columns) says where. out (ranges, M, N) holds float32 values, c on
-entry.
+floatsim/reference/tensorcore/nvidia.py and amd.py define the blocks. The loops run over columns. A row's results are
+written unless it contains infinities or NaNs, on entry or on the way: then the kernel bails out, `bailed_out` (ranges,
+M, groups of WIDTH columns) marks the row, and the integer kernels compute it. out (ranges, M, N) holds float32 numbers,
+c on entry.
 """
 
 import numba
@@ -25,7 +25,7 @@ from ..runtime.jit import inline, kernel_of
 from .integer import INFINITE, NONE
 
 WIDTH = 256
-"""Columns that are worked on together."""
+"""Columns of a tile."""
 
 _FIELD32, _SIGN32, _TRAILING = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(23)
 _TRAILING_BITS = np.uint32(0x7FFFFF)
@@ -35,7 +35,7 @@ _BEYOND = 2.0**128
 
 @intrinsic
 def toward_zero(typingctx, x):
-    """np.trunc, as one instruction."""
+    """np.trunc as one instruction."""
 
     def codegen(context, builder, signature, args):
         kind, name = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()]), "llvm.trunc.f64"
@@ -47,13 +47,13 @@ def toward_zero(typingctx, x):
 
 @inline
 def power(n):
-    """2**n of a normal number."""
+    """2**n, a normal number."""
     return double_from_bits(np.uint64(np.int64(n) + 1023) << _SHIFT)
 
 
 @inline
 def exponent_of_c(x):
-    """By which c is aligned: -126 for subnormal numbers, NONE for a zero."""
+    """The exponent by which c is aligned: -126 for subnormal numbers, NONE for a zero."""
     u = np.uint32(bits_from_float(x) & np.uint32(0x7FFFFFFF))
     e = max(np.int32(u >> _TRAILING), np.int32(1)) - np.int32(127)
     return e if u else np.int32(NONE)
@@ -61,12 +61,13 @@ def exponent_of_c(x):
 
 @inline
 def field_of(x):
-    """The exponent's bits: those of what is not finite are beyond all others."""
+    """The exponent field; infinities and NaNs have the largest."""
     return np.uint32(bits_from_float(x) & _FIELD32)
 
 
 @inline
 def largest_field(row):
+    """The largest exponent field of a row."""
     most = np.uint32(0)
     for j in range(row.size):
         most = max(most, field_of(row[j]))
@@ -75,7 +76,7 @@ def largest_field(row):
 
 @inline
 def cut_to_float(x):
-    """Toward zero; from 2**128 on infinite; a zero is positive."""
+    """x in float32, toward zero; infinite from 2**128 on; a zero is positive."""
     near = np.float32(x)
     u = bits_from_float(near)
     away = abs(np.float64(near)) > abs(x) and abs(x) < _BEYOND
@@ -92,9 +93,8 @@ _RANGES, _FAILED = _array(numba.int64, 2), _array(numba.boolean, 3, False)
 
 @kernel_of((_FLOATS, numba.int64, numba.int64, _array(numba.float64, 2, False), _array(numba.int64, 2, False)))
 def prepare(x, emin, read, values, exponents):
-    """Values, 0 for what is not finite, and the exponents by which they are aligned: NONE of a zero, INFINITE.
-
-    `read` is a mask of the bits that the instruction reads.
+    """Write the values of operands, 0 for infinities and NaNs, and the exponents by which they are aligned: NONE for a
+    zero, INFINITE for infinities and NaNs. `read` is the mask of the bits that the instruction reads.
     """
     wide_vectors()
     mask = np.uint32(read)
@@ -119,9 +119,9 @@ def grouped(
     a, b, scales_a, scales_b, exponents_a, exponents_b, nonzero_a, nonzero_b, out, ranges, group, groups,
     fraction, floor, bailed_out,
 ):  # fmt: skip
-    """Blocks of a few groups of FP4, with scales a group each: (M, groups of K) and (groups of K, N).
+    """Blocks of a few groups of FP4, with a scale for each group: (M, groups of K) and (groups of K, N).
 
-    A bit of the marks stands for an element of the group that is not zero. Exponents of scales are NONE for a zero.
+    The bits of nonzero_a and nonzero_b mark the non-zero elements of a group. Exponents of zero scales are NONE.
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
@@ -182,12 +182,14 @@ def grouped(
 # -- AMD ---------------------------------------------------------------------------------------------------------------
 
 _LEAST, _LARGE = -300, 125
-"""Less than the exponent of every product; the largest of a block of products that are all below 2**128."""
+"""A number below the exponent of every product; the largest exponent of a block whose products are all below 2**128."""
 
 
 @inline
 def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total, up):
-    """Every `step`-th product from k0 on, aligned, cut toward zero to `fraction` bits, added; the largest exponent."""
+    """Align every `step`-th product from k0 on, truncate it to `fraction` bits, and add it to `total`; return the
+    largest exponent.
+    """
     for j in range(n):
         top[j], total[j] = np.int64(_LEAST), 0.0
     fours = k0 + max(k1 - k0, 0) // (4 * step) * (4 * step)
@@ -228,7 +230,9 @@ def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total, up):
     )
 )  # fmt: skip
 def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bits, apart, bailed_out):
-    """Blocks whose c comes late; `apart`: even and odd products are added apart. Exponents of zeros are NONE."""
+    """Blocks that add c after the products. `apart`: even and odd products are summed apart. Exponents of zeros are
+    NONE.
+    """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, c = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
@@ -283,7 +287,7 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
 
 @kernel_of((_FLOATS, _array(numba.int64, 2, False)))
 def magnitude_ranges(x, out):
-    """Of each row (low, high): its finite elements are multiples of 2**low and less than 2**high."""
+    """Write (low, high) for each row: its finite elements are multiples of 2**low and less than 2**high."""
     wide_vectors()
     for i in range(x.shape[0]):
         row = x[i]
@@ -302,6 +306,7 @@ def magnitude_ranges(x, out):
 
 @inline
 def two_sum(x, y):
+    """(x + y, its rounding error)."""
     s = x + y
     z = s - x
     return s, (x - (s - z)) + (y - z)
@@ -314,23 +319,23 @@ def exponent_of_double(x):
 
 @inline
 def add_term(s, error, p):
-    """The sum of three, as two: s + p and what that lost, with rest."""
+    """The sum of s, error and p as two numbers: s + p, and its rounding error plus `lost`."""
     s, lost = two_sum(s, p)
     return s, error + lost
 
 
 @inline
 def to_float(s, error):
-    """s + rest rounded once; a sum of zero is +0."""
+    """s plus its error, rounded once to float32; a zero is positive."""
     x, lost = two_sum(s + 0.0, error)
-    # to odd: an even x that is not all of the sum makes way for its neighbour on that side
+    # to odd: an even x with an error is replaced by its neighbour in the direction of the error
     u = bits_from_double(x)
     even = np.uint64(1) - (u & np.uint64(1)) if lost != 0 else np.uint64(0)
     inward = (lost < 0) != (x < 0)
     return np.float32(double_from_bits(u - even if inward else u + even))
 
 
-_EXACT, _IN_TWO = 52, 104  # binades that float64 holds, and a sum of a few errors of sums in float64
+_EXACT, _IN_TWO = 52, 104  # binades that one float64 holds, and that a sum and its summed errors hold
 
 
 @kernel_of(
@@ -339,8 +344,8 @@ _EXACT, _IN_TWO = 52, 104  # binades that float64 holds, and a sum of a few erro
 def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, bailed_out):
     """Exact sums of two or four products and c, rounded to float32.
 
-    extent_a (M, 2) and extent_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in
-    two float64, of which the second tells which way the first is rounded.
+    range_a (M, 2) and range_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in two
+    float64 numbers; the second decides how the first is rounded.
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
@@ -398,14 +403,14 @@ def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, bailed_o
 
 @inline
 def flushed(x):
-    """Subnormal numbers are zeros of their sign."""
+    """x, with subnormal numbers replaced by zeros of their sign."""
     u = bits_from_float(x)
     return float_from_bits(np.uint32(u & _SIGN32)) if field_of(x) == 0 else x
 
 
 @kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED))
 def flushed_tree(a, b, out, ranges, terms, k_of_instruction, bailed_out):
-    """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 already."""
+    """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 on entry."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
@@ -448,7 +453,7 @@ def flushed_tree(a, b, out, ranges, terms, k_of_instruction, bailed_out):
 
 
 def chain_loop(a, b, out, ranges, k_of_instruction, bailed_out):
-    """acc = fma(a, b, acc), in out's own format, zeros behind. Only `machine.has_fma()`."""
+    """acc = fma(a, b, acc), in the format of `out`, with zeros behind the last term. Needs `cpu.has_fma()`."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, zero = np.zeros(WIDTH, out.dtype), out.dtype.type(0)

@@ -1,11 +1,10 @@
-"""Sums as matrix units carry them out, on integers: every model, every number, and all events.
+"""Sums of matrix instructions on integers: every model, every number, and all events.
 
-The models are those of floatsim/reference/tensorcore/nvidia.py and amd.py, which say what is computed, and why.
-
-Operands arrive as signed significands and the exponents by which they are aligned, int64 each: a (batch, M, K) and b
-(batch, K, N), from `significands`. What is no finite number has an exponent beyond every other: NONE, the zeros, and
-INFINITE, QUIET, SIGNALING. `out` (ranges, batch, M, N) has codes of D's format, c on entry. Every rounding of D counts
-one event byte in counts[SUM]; where, counts and first are as in sums.py.
+floatsim/reference/tensorcore/nvidia.py and amd.py define the models. Operands arrive as signed significands and the
+exponents by which they are aligned, int64 each: a (batch, M, K) and b (batch, K, N), from `significands`. Zeros,
+infinities and NaNs have exponents outside the range of the others: NONE, INFINITE, QUIET and SIGNALING. `out` (ranges,
+batch, M, N) holds codes of D's format, and c on entry. Every rounding of D counts one event byte in counts[SUM];
+`where`, `counts` and `first` are as in gemm/integer.py.
 """
 
 import numba
@@ -51,9 +50,9 @@ MODEL_FIELDS = (
     "terms", "k", "fraction_bits", "floor", "factor_bits", "scale_bits", "widened", "group", "halves", "apart",
 )  # fmt: skip
 TERMS, K, FRACTION, FLOOR, FACTOR, SCALE, WIDENED, GROUP, HALVES, APART = range(10)
-"""Terms of a block and of an instruction; fraction bits that are kept; the least exponent; fraction bits of a product's
-significand and of a scale's; bits by which the grid's codes are shorter than D's; terms of a group, or 0; whether D is
-made of two halves; whether even and odd products are added apart."""
+"""Terms of a block and of an instruction; fraction bits that are kept; the least exponent; fraction bits of the
+significand of a product and of a scale; bits by which the codes of the block's grid are shorter than D's; terms of a
+group, or 0; whether D is computed in two halves; whether even and odd products are summed apart."""
 
 
 @inline
@@ -78,6 +77,7 @@ def significand(code, f):
     )
 )  # fmt: skip
 def significands(codes, f, significand_out, exponent_out):
+    """Write the signed significands and the exponents of codes."""
     f = format_fields(f)
     for n in range(codes.shape[0]):
         for i in range(codes.shape[1]):
@@ -86,14 +86,14 @@ def significands(codes, f, significand_out, exponent_out):
                 significand_out[n, i, k], exponent_out[n, i, k] = s, e
 
 
-# -- what infinities and NaNs make of a sum ----------------------------------------------------------------------------
+# -- infinities and NaNs -----------------------------------------------------------------------------------------------
 
 _PLUS, _MINUS, _QUIET, _SIGNALING = 1, 2, 4, 8
 
 
 @inline
 def special_product(sa, ea, sb, eb):
-    """A bit for what a product with an infinity or a NaN in it is."""
+    """The bit of a product that contains an infinity or a NaN."""
     if ea == SIGNALING or eb == SIGNALING:
         return _SIGNALING
     if ea == QUIET or eb == QUIET:
@@ -105,6 +105,7 @@ def special_product(sa, ea, sb, eb):
 
 @inline
 def special_term(s, e):
+    """The bit of a term that is an infinity or a NaN."""
     if e == INFINITE:
         return _MINUS if s < 0 else _PLUS
     return _SIGNALING if e == SIGNALING else _QUIET
@@ -112,7 +113,7 @@ def special_term(s, e):
 
 @inline
 def special_result(specials, f, nan):
-    """(code, events) of a sum in which something is not finite."""
+    """(code, events) of a sum that contains infinities or NaNs; `specials` is the union of their bits."""
     if specials & (_QUIET | _SIGNALING) or specials == _PLUS | _MINUS:
         quiet = specials & _QUIET and not specials & _SIGNALING
         return nan, np.int64(0 if quiet else INVALID)
@@ -124,7 +125,7 @@ def special_result(specials, f, nan):
 
 @inline
 def cut(s, shift):
-    """(s * 2**shift cut toward zero, events)."""
+    """(s * 2**shift truncated toward zero, events)."""
     if shift >= 0 or s == 0:
         return s << max(shift, 0), np.int64(0)
     n = min(-shift, 63)
@@ -138,7 +139,7 @@ def cut(s, shift):
 
 @inline
 def cut_down(s, shift):
-    """s * 2**shift toward negative."""
+    """s * 2**shift, rounded toward negative."""
     return s << shift if shift >= 0 else s >> min(-shift, 63)
 
 
@@ -152,7 +153,7 @@ def rounded(total, quantum, f, m):
 
 @inline
 def count_event(code, events, c, nan, f, n, i, j, k, counts, first):
-    """Count one rounding of D, `c` being the accumulator before it."""
+    """Count one rounding of D; `c` is the accumulator before it."""
     magnitude = left(U1, f[SIGN]) - U1
     if (code & magnitude) > np.uint64(f[INF]) and (c & magnitude) <= np.uint64(f[INF]):
         events |= NEW_NAN
@@ -162,7 +163,7 @@ def count_event(code, events, c, nan, f, n, i, j, k, counts, first):
 
 @inline
 def last_of(where, start, first, stop):
-    """The largest original index in a block, or if it is filled up with zeros, in its instruction."""
+    """The largest original index in a block; if zeros fill the block, in its instruction."""
     latest = np.int64(0)
     for k in range(start, stop):
         if k <= max(first, start):
@@ -183,7 +184,7 @@ _TAIL = (
 
 @inline
 def block(ts, te, size, specials, term_bits, c, model, grid_format, m, fd, nan):
-    """(code, events) of one block: terms ts * 2**(te - term_bits) and c, whose code it is."""
+    """(code, events) of one block: terms ts * 2**(te - term_bits) and the code c."""
     cs, ce = significand(c, fd)
     if ce > _BEYOND:
         specials |= special_term(cs, ce)
@@ -226,9 +227,9 @@ def fused(
     sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, out, model, grid_format, fd, rounding_params, to_even,
     ranges, where, counts, first,
 ):  # fmt: skip
-    """Fused blocks, of groups, or in two halves.
+    """Fused blocks, grouped blocks, or blocks in two halves.
 
-    Scales are one for each group; or one for each block, in whose products they are already, but for NaNs.
+    There is one scale for each group; or one for each block, which is already in its products, except for NaNs.
     """
     grid_format, fd, m, even = (
         format_fields(grid_format),
@@ -295,7 +296,7 @@ def fused(
 
 @inline
 def group_term(sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, n, i, j, start, stop, group):
-    """(significand, exponent, special bits) of a group: the sum of its products, times its scales."""
+    """(significand, exponent, special bits) of a group: the sum of its products times its scales."""
     g = start // group
     es, et = scale_ea[n, i, g], scale_eb[n, g, j]
     if es > _BEYOND or et > _BEYOND:
@@ -304,7 +305,7 @@ def group_term(sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, n, i, j, 
     for k in range(start, stop):
         e = ea[n, i, k] + eb[n, k, j]
         if e > _BELOW:
-            total += (sa[n, i, k] * sb[n, k, j]) << e  # exponents of FP4 are not negative
+            total += (sa[n, i, k] * sb[n, k, j]) << e  # exponents of FP4 products are not negative
             any_product = True
     if not any_product or es < _BELOW or et < _BELOW:
         return np.int64(0), np.int64(NONE), np.int64(0)
@@ -316,7 +317,7 @@ def group_term(sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, n, i, j, 
 
 @inline
 def late_sum(ts, te, size, first, step, bits, keeps):
-    """(sum, exponent, events) of every `step`-th term from the first, cut to `keeps` fraction bits."""
+    """(sum, exponent, events) of every `step`-th term from `first` on, truncated to `keeps` fraction bits."""
     top = np.int64(NONE)
     for t in range(first, size, step):
         top = max(top, te[t])
@@ -333,7 +334,8 @@ def late_sum(ts, te, size, first, step, bits, keeps):
 
 @inline
 def join(total, top, cs, ce, bits, model, fd, m):
-    """(code, events) of the products' sum, total * 2**(top - fraction bits), and c, both cut downward."""
+    """(code, events) of c plus the products' sum, total * 2**(top - fraction bits); both are rounded toward
+    negative."""
     at = max(ce, fd[EMIN])
     e = max(top, at)
     keeps, sum_bits = model[FRACTION], model[FLOOR]
@@ -354,7 +356,7 @@ def join(total, top, cs, ce, bits, model, fd, m):
 
 @kernel_of(numba.void(*[_OPERAND] * 4, _OUT, *[_PARAMS] * 3, *_TAIL))
 def late(sa, ea, sb, eb, out, model, fd, rounding_params, ranges, where, counts, first):
-    """Blocks whose c comes late. FLOOR has the fraction bits of the normalised sum."""
+    """Blocks that add c after the products. FLOOR holds the fraction bits of the normalized sum."""
     fd, m = format_fields(fd), rounding_fields(rounding_params)
     nan = np.uint64(fd[INF]) | left(U1, fd[P] - 2)
     size = model[TERMS]
@@ -407,7 +409,7 @@ _CODES = numba.types.Array(numba.uint64, 3, "A", readonly=True)
 
 CHAIN, EXACT, FLUSHED_TREE = range(3)
 
-_FAR_APART = 100  # binades; two numbers of 24 bits that are nearer fill at most 126 bits
+_FAR_APART = 100  # binades: two numbers of 24 bits that are closer fill at most 126 bits
 
 
 @inline
@@ -417,7 +419,7 @@ def zero_term():
 
 @inline
 def unpacked_sum(x, y):
-    """x + y exactly, but for a sticky bit; a zero is positive."""
+    """x + y, exact except for a sticky bit; a zero is positive."""
     if x[0] == ZERO:
         return y
     if y[0] == ZERO:
@@ -430,7 +432,7 @@ def unpacked_sum(x, y):
 
 @inline
 def flushed_operand(code, f):
-    """Subnormal numbers and zeros of either sign are +0."""
+    """An operand whose subnormal numbers and zeros of both signs are +0."""
     x = unpack_wide(code, f, np.int64(1))
     return zero_term() if x[0] == ZERO else x
 
@@ -444,7 +446,7 @@ def sum_of_flushed(x, y, f, m):
 
 @kernel_of(numba.void(numba.int64, _CODES, _PARAMS, _CODES, _PARAMS, _OUT, *[_PARAMS] * 3, *_TAIL))
 def ieee(kind, a, fa, b, fb, out, model, fd, rounding_params, ranges, where, counts, first):
-    """What is made of IEEE operations, on codes: chains of fused multiply-adds, exact blocks, trees that flush."""
+    """Models of IEEE operations, on codes: chains of fused multiply-adds, exact blocks, trees that flush."""
     fa, fb, fd, m = format_fields(fa), format_fields(fb), format_fields(fd), rounding_fields(rounding_params)
     nan = np.uint64(fd[INF]) | left(U1, fd[P] - 2)
     size = model[TERMS]
@@ -470,7 +472,7 @@ def ieee(kind, a, fa, b, fb, out, model, fd, rounding_params, ranges, where, cou
                                             u, v = flushed_operand(a[n, i, k], fa), flushed_operand(b[n, k, j], fb)
                                             p = product(u, v)
                                         p = p[0], p[1], p[2], p[3], p[4]
-                                        # rounded by itself, as its sum with a zero of its own sign
+                                        # a single product is rounded as its sum with a zero of its own sign
                                         like = np.int64(ZERO), p[1], np.int64(0), U0, U0
                                         code, other_events = rounded_sum(p, like, fd, m, U0)
                                         events |= other_events
@@ -504,10 +506,10 @@ def ieee(kind, a, fa, b, fb, out, model, fd, rounding_params, ranges, where, cou
 
 @inline
 def exact_block(a, fa, b, fb, c, fd, m, n, i, j, start, stop, nan):
-    """The exact sum of four products of FP16 or two of BF16, and c, rounded once; a zero is positive.
+    """The exact sum of c and four products of FP16 or two of BF16, rounded once; a zero is positive.
 
-    126 bits hold the former. Of the latter and c, the two that are largest are added first: what may go to the sticky
-    bit then is too small to meet anything that could cancel.
+    126 bits hold four products of FP16 and c. Of two products of BF16 and c, the two largest are added first: a number
+    that then becomes part of the sticky bit is too small to matter after any cancellation.
     """
     total = unpack_wide(c, fd, np.int64(0))
     kinds, signs = np.int64(total[0]), np.int64(0)
