@@ -80,7 +80,7 @@ def _extent(x: NDArray[np.float64]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Exact sums of terms to a format, called as the kernels of `gemm_doubles` are."""
+    """Exact sums of terms to a format, called as the kernels of `gemm.float64` are."""
 
     terms: TermRange
     fmt: FloatFormat

@@ -290,7 +290,7 @@ _LOW, _R32, _NO_KEY, _0 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0), np
 WIDTH = 512
 """Columns of a block."""
 _ROWS, DEPTH = 32, 16
-"""Rows of a block of the result, and rows of b in a panel."""
+"""Rows of a block of the result, and rows of b in a panel: 48 rows of 512 float64 are 192 KiB, for the L2 cache."""
 
 
 @inline
@@ -527,7 +527,7 @@ def compensated(
                     copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
 
 
-_TREE_ROWS, _WORTH_A_SCAN = 16, 4
+_TREE_ROWS, _WORTH_A_SCAN = 16, 4  # rows of a tile; rows from which on a scan of b for its largest magnitude is cheap
 _OTHER_TERM, _STACK = STATE, STATE + 1
 
 

@@ -94,6 +94,7 @@ GENERAL_FIELDS = ("emin", "limit", "above", "max", "overflow", "negative_overflo
 """Indices of GENERAL_FIELDS. Bits of float32: 2**emin; 2**(emax + 1); the exponent field of K; max; the results of
 overflow (+, -) and of an infinity, as magnitudes; NaN, or what the format has instead."""
 
+# below the first, products lose bits; up to the second, K * x is finite for K <= 2**16 (BF16); the last is max
 _SMALLEST, _LARGE, _FINITE = np.float32(2.0**-126), np.float32(2.0**111), np.float32(3.4028234663852886e38)
 MAGNITUDE, SIGN, EXPONENT = np.uint32(0x7FFFFFFF), np.uint32(0x80000000), np.uint32(0x7F800000)
 NONE, ONE, ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)

@@ -38,7 +38,7 @@ _SHORTS = ir.VectorType(_I16, WIDTH)
 NONE = -16000
 """The exponent of a zero. Exponents of operands are biased by 127, those of non-zero products by 254, so that they are
 not negative."""
-_BIAS, _LOWEST, _HIGHEST = 254, 154, 379
+_BIAS, _LOWEST, _HIGHEST = 254, 154, 379  # of products; the least and the largest are 2**-100 and 2**125
 _NEAR_MAX = 254  # the exponent field of float32 from which on c may overflow
 
 
@@ -183,7 +183,7 @@ class _Blocks:
         self._largest.set(_larger(self.builder, self._largest.get(), field))
 
     def in_range(self):
-        """Whether nothing was seen that the sums could not do."""
+        """Whether all exponents were in the range of the kernel."""
         builder = self.builder
         violations = (
             builder.icmp_signed(">=", self._largest.get(), _constant(_INTS, _NEAR_MAX)),
@@ -321,7 +321,8 @@ of two halves, to which c is added; log2 of the number of elements that share a 
 NO_FLOOR = 2 * NONE
 
 DEPTH = 128
-"""Terms of a panel of b, which stays in the cache: a multiple of every k."""
+"""Terms of a panel of b, a multiple of every k. A panel has 128 * 32 * (4 + 2) bytes = 24 KiB, for the first-level
+cache."""
 
 _SCALED = 60
 """The largest exponent of a scale: operands of eight bits times 2**60 or 2**-60 stay in the range of float32."""

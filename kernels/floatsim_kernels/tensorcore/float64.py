@@ -319,7 +319,7 @@ def exponent_of_double(x):
 
 @inline
 def add_term(s, error, p):
-    """The sum of s, error and p as two numbers: s + p, and its rounding error plus `lost`."""
+    """The sum of s, error and p as two numbers: s + p, and `error` plus the rounding error of that."""
     s, lost = two_sum(s, p)
     return s, error + lost
 
