@@ -500,7 +500,7 @@ _I64 = ir.IntType(64)
 
 
 class _Emitter:
-    """Turns a call into one of an entry of floatsim_kernels.elementwise.njit_entry, whose arguments are all integers."""
+    """Turns a call into one of a kernel of elementwise/njit_entry.py, whose arguments are all integers."""
 
     def __init__(self, context: Any, builder: Any, given: dict[str, Any], values: dict[str, Any]) -> None:
         self.context, self.builder, self.types, self.values = context, builder, given, values
