@@ -130,6 +130,42 @@ def entries() -> dict[str, str]:
     return {head.lower().replace(" ", "-"): body.strip() for head, body in found}
 
 
+# Words that mean nothing else on the pages, and so must lead to the glossary where a page has them first.
+FIRST_USES = {
+    "significand": "significands?", "subnormal": "subnormals?", "nan": "NaNs?", "ulp": "ulps?", "ties": "ties? to even",
+    "machine-epsilon": "machine epsilon", "unit-roundoff": "unit roundoff", "rounding-mode": "rounding modes?",
+    "correctly-rounded": "correctly rounded", "guard-bit": "guard bits?", "sticky-bit": "sticky bits?",
+    "double-rounding": "double rounding", "stochastic-rounding": "stochastic rounding", "overflow": "overflow(ed|s)?",
+    "saturation": "saturat(es?|ed|ing|ion)", "underflow": "underflow(ed|s)?", "flush-to-zero": "flush to zero|FTZ",
+    "daz": "DAZ", "accumulator": "accumulators?", "absorption": "absorbed|absorption", "matrix-unit": "matrix units?",
+    "tensor-core": "Tensor Cores?", "fused-multiply-add": "fused multiply-adds?", "split-k": "split-K",
+    "block-scale": "block scales?", "cancellation": "cancel(s|lation)?", "summation-order": "summation orders?",
+    "order-fingerprint": "order fingerprints?", "mixed-precision": "mixed precision", "loss-scaling": "loss scaling",
+    "master-weights": "master weights", "fast-path": "fast paths?", "bail-out": "bails? out", "oracle": "oracles?",
+}  # fmt: skip
+NOT_PROSE = re.compile(
+    r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$|^<!-- (\w+): begin.*?<!-- \1: end -->"  # code, tables, headings
+    r"|`[^`]*`|!?\[(?:[^\]`]|`[^`]*`)*\]\([^)]*\)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def first_use(path: Path, fragment: str) -> re.Match[str] | None:
+    """Where the prose of a page has a word of the glossary for the first time; links are not counted."""
+    prose = NOT_PROSE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), path.read_text(encoding="utf-8"))
+    return re.search(rf"(?<![\w-])(?:{FIRST_USES[fragment]})(?![\w-])", prose, re.IGNORECASE)
+
+
+EXPLAINING = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {GLOSSARY, ROOT / "docs" / "README.md"})]
+
+
+@pytest.mark.parametrize("page", EXPLAINING, ids=lambda path: path.name)
+def test_first_uses_lead_to_the_glossary(page):
+    linked = {fragment for target, fragment in links(page) if target == GLOSSARY}
+    unlinked = {use[0] for fragment in FIRST_USES.keys() - linked if (use := first_use(page, fragment))}
+    assert not unlinked, f"{page.name} does not link to the glossary where it first says {unlinked}"
+
+
 @pytest.mark.parametrize("term", [" ".join(term.split()) for term in TERMS.split(",")])
 def test_glossary(term):
     """The term has a short entry, and another page links to it."""

@@ -52,11 +52,12 @@ def accumulator_format(fmt: FormatLike, argument: str = "format") -> FloatFormat
     return named
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class Leaf(Accumulation):
-    """The manner of rounding that every leaf has of its own; None inherits the call's, then the context's.
+    """An accumulation that adds the terms themselves, with rounding options of its own.
 
-    `overflow` is never inherited: accumulators give infinities (NaN without them) unless told to saturate.
+    An option that is None inherits the call's, then the context's. `overflow` is never inherited: accumulators give
+    infinities (NaN without them) unless told to saturate.
     """
 
     format: FloatFormat
@@ -65,13 +66,9 @@ class Leaf(Accumulation):
     daz: bool | None = field(default=None, kw_only=True)
     overflow: Overflow = field(default=Overflow.INFINITY, kw_only=True)
 
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _settle(
-        self, format: FormatLike, rounding: RoundingLike | None, ftz: bool | None, daz: bool | None,
-        overflow: OverflowLike,
+    def __init__(
+        self, format: FormatLike, *, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
     ) -> None:  # fmt: skip
         self._set(
             format=accumulator_format(format),
@@ -81,18 +78,22 @@ class Leaf(Accumulation):
             overflow=as_member(Overflow, overflow, "overflow"),
         )
 
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     @property
     def result_format(self) -> FloatFormat:
         return self.format
 
-    def _manner_texts(self, show: Any) -> list[str]:
+    def _option_texts(self, show: Any) -> list[str]:
         given: dict[str, Any] = {"rounding": self.rounding, "ftz": self.ftz, "daz": self.daz}
         if self.overflow is not Overflow.INFINITY:
             given["overflow"] = self.overflow
         return [f"{name}={value_text(value, show)}" for name, value in given.items() if value is not None]
 
     def _texts(self, show: Any) -> list[str]:
-        return [value_text(self.format, show), *self._manner_texts(show)]
+        return [value_text(self.format, show), *self._option_texts(show)]
 
 
 def value_text(value: Any, show: Any) -> str:
@@ -107,23 +108,24 @@ def value_text(value: Any, show: Any) -> str:
     return str(value) if show is repr else str(value).lower()
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class ProductLeaf(Leaf):
     """A leaf that may round products before it adds them."""
 
     product: FloatFormat | None = field(default=None, kw_only=True)
     product_rounding: Rounding | None = field(default=None, kw_only=True)
 
-    def _settle_product(self, product: FormatLike | Same | None, product_rounding: RoundingLike | None) -> None:
+    def __init__(
+        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        super().__init__(format, rounding=rounding, ftz=ftz, daz=daz, overflow=overflow)
         if product is None and product_rounding is not None:
             raise ValueError("product=None keeps the products exact: there is no product_rounding")
         fmt = self.format if isinstance(product, str) and product == "same" else product
-        self._set(
-            product=None if fmt is None else accumulator_format(fmt, "product"),
-            product_rounding=None
-            if product_rounding is None
-            else as_member(Rounding, product_rounding, "product_rounding"),
-        )
+        direction = None if product_rounding is None else as_member(Rounding, product_rounding, "product_rounding")
+        self._set(product=None if fmt is None else accumulator_format(fmt, "product"), product_rounding=direction)
 
     def _product_texts(self, show: Any) -> list[str]:
         texts = []
@@ -136,7 +138,7 @@ class ProductLeaf(Leaf):
         return texts
 
     def _texts(self, show: Any) -> list[str]:
-        return [value_text(self.format, show), *self._product_texts(show), *self._manner_texts(show)]
+        return [value_text(self.format, show), *self._product_texts(show), *self._option_texts(show)]
 
 
 class Composite(Accumulation):

@@ -1,4 +1,4 @@
-"""Descriptions that add the terms themselves: in order, in a tree, compensated or exactly."""
+"""Accumulations that add the terms themselves: in order, in a tree, compensated, or exactly."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ class Sequential(ProductLeaf):
     Parameters
     ----------
     format : format
-        Of the accumulator.
+        The accumulator's format.
     fused : bool
-        Whether products enter unrounded: the same as product=None.
+        Whether products enter without a rounding: the same as product=None.
     product : format, "same" or None
-        What products are rounded to before they are added; default: the accumulator's format. None keeps them exact.
+        The format that products are rounded to before they are added. Default: the accumulator's. None keeps products
+        exact.
     product_rounding : Rounding or str, optional
-        Of the products; None means as the sums.
+        The rounding mode of products. None means that of the sums.
     rounding, ftz, daz : optional
-        Of every rounding in here; None inherits the call's, then the context's.
+        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
+        then the context's.
     overflow : Overflow or str
-        Of the accumulator and the rounded products; never inherited.
+        The overflow policy of the accumulator and of rounded products. It is never inherited.
 
     Raises
     ------
     TypeError
-        For a scale format (E8M0), and for `fused` together with `product`.
+        If a format is a scale format (E8M0), or `fused` is given together with `product`.
     ValueError
-        For unknown names, and for `product_rounding` where products are not rounded.
+        If a name is unknown, or `product_rounding` is given for products that are not rounded.
 
     Examples
     --------
@@ -60,12 +62,13 @@ class Sequential(ProductLeaf):
         product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
         daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
     ) -> None:  # fmt: skip
-        self._settle(format, rounding, ftz, daz, overflow)
         if as_flag(fused, "fused"):
             if not (product is None or (isinstance(product, str) and product == "same")):
                 raise TypeError("fused=True rounds no product: leave product= out, or leave fused out")
             product = None
-        self._settle_product(product, product_rounding)
+        super().__init__(
+            format, product, product_rounding=product_rounding, rounding=rounding, ftz=ftz, daz=daz, overflow=overflow
+        )
 
     @property
     def fused(self) -> bool:
@@ -97,16 +100,24 @@ class Pairwise(ProductLeaf):
     Parameters
     ----------
     format : format
-        Of every node.
+        The format of every node.
     tree : str
         "adjacent", "halving" or "numpy".
-    product, product_rounding, rounding, ftz, daz, overflow
-        As of `Sequential`.
+    product : format, "same" or None
+        The format that products are rounded to before they are added. Default: the accumulator's. None keeps products
+        exact.
+    product_rounding : Rounding or str, optional
+        The rounding mode of products. None means that of the sums.
+    rounding, ftz, daz : optional
+        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
+        then the context's.
+    overflow : Overflow or str
+        The overflow policy of the accumulator and of rounded products. It is never inherited.
 
     Raises
     ------
     TypeError, ValueError
-        For a scale format and unknown names.
+        If a format is a scale format or a name is unknown.
 
     Examples
     --------
@@ -122,8 +133,9 @@ class Pairwise(ProductLeaf):
         product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
         daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
     ) -> None:  # fmt: skip
-        self._settle(format, rounding, ftz, daz, overflow)
-        self._settle_product(product, product_rounding)
+        super().__init__(
+            format, product, product_rounding=product_rounding, rounding=rounding, ftz=ftz, daz=daz, overflow=overflow
+        )
         if tree not in TREES:
             near = difflib.get_close_matches(str(tree), TREES, n=1)
             raise ValueError(f"tree={tree!r} is not known; " + (f"did you mean {near[0]!r}?" if near else _TREES_KNOWN))
@@ -152,14 +164,22 @@ class Kahan(ProductLeaf):
     Parameters
     ----------
     format : format
-        Of s and comp.
-    product, product_rounding, rounding, ftz, daz, overflow
-        As of `Sequential`.
+        The format of s and comp.
+    product : format, "same" or None
+        The format that products are rounded to before they are added. Default: the accumulator's. None keeps products
+        exact.
+    product_rounding : Rounding or str, optional
+        The rounding mode of products. None means that of the sums.
+    rounding, ftz, daz : optional
+        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
+        then the context's.
+    overflow : Overflow or str
+        The overflow policy of the accumulator and of rounded products. It is never inherited.
 
     Raises
     ------
     TypeError, ValueError
-        For a scale format and unknown names.
+        If a format is a scale format or a name is unknown.
 
     Examples
     --------
@@ -168,14 +188,6 @@ class Kahan(ProductLeaf):
     >>> fs.matmul(ones, ones, accumulate=fs.Kahan("fp16")), fs.matmul(ones, ones, accumulate="fp16")
     (np.float16(4.096e+03), np.float16(2.048e+03))
     """
-
-    def __init__(
-        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
-        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
-        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
-    ) -> None:  # fmt: skip
-        self._settle(format, rounding, ftz, daz, overflow)
-        self._settle_product(product, product_rounding)
 
 
 @hashed_once
@@ -192,14 +204,22 @@ class Neumaier(ProductLeaf):
     Parameters
     ----------
     format : format
-        Of s and comp.
-    product, product_rounding, rounding, ftz, daz, overflow
-        As of `Sequential`.
+        The format of s and comp.
+    product : format, "same" or None
+        The format that products are rounded to before they are added. Default: the accumulator's. None keeps products
+        exact.
+    product_rounding : Rounding or str, optional
+        The rounding mode of products. None means that of the sums.
+    rounding, ftz, daz : optional
+        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
+        then the context's.
+    overflow : Overflow or str
+        The overflow policy of the accumulator and of rounded products. It is never inherited.
 
     Raises
     ------
     TypeError, ValueError
-        For a scale format and unknown names.
+        If a format is a scale format or a name is unknown.
 
     Examples
     --------
@@ -208,14 +228,6 @@ class Neumaier(ProductLeaf):
     >>> [fs.matmul(x, one, accumulate=how).item() for how in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
     [0.0, 0.0, 2.0]
     """
-
-    def __init__(
-        self, format: FormatLike, product: FormatLike | Same | None = "same", *,
-        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
-        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
-    ) -> None:  # fmt: skip
-        self._settle(format, rounding, ftz, daz, overflow)
-        self._settle_product(product, product_rounding)
 
 
 @hashed_once
@@ -229,14 +241,16 @@ class Exact(Leaf):
     Parameters
     ----------
     format : format
-        What the sum is rounded to.
-    rounding, ftz, daz, overflow
-        As of `Sequential`.
+        The format that the sum is rounded to.
+    rounding, ftz, daz : optional
+        The rounding mode, flush to zero and denormals are zero. None inherits the call's, then the context's.
+    overflow : Overflow or str
+        The overflow policy of the last rounding. It is never inherited.
 
     Raises
     ------
     TypeError, ValueError
-        For a scale format and unknown names.
+        If a format is a scale format or a name is unknown.
 
     Examples
     --------
@@ -244,9 +258,3 @@ class Exact(Leaf):
     >>> print(fs.Exact(fs.FP16))
     exact(fp16)
     """
-
-    def __init__(
-        self, format: FormatLike, *, rounding: RoundingLike | None = None, ftz: bool | None = None,
-        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
-    ) -> None:  # fmt: skip
-        self._settle(format, rounding, ftz, daz, overflow)

@@ -12,9 +12,10 @@ from floatsim.formats.rounding import Attributes, Rounding
 from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
-    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "nearest_then_nearest", "on_grid",
-    "packed_float32_rounds_once", "product_rounds_once",    "products_are_not_rounded", "rounds_by_addition",
-    "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
+    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "exponents_bound_operands",
+    "nearest_then_nearest", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
+    "products_are_not_rounded", "rounds_by_addition", "rounds_in_float64", "sums_are_exact",
+    "sums_with_terms_round_once", "terms_fit_float64",
 ]  # fmt: skip
 
 FLOAT64_EXPONENTS = 900
@@ -28,7 +29,7 @@ def double_rounding_is_innocuous(fmt: FloatFormat, carrier: FloatFormat = FP32) 
     Hypothesis: 2 p + 2 <= P. Claim: rounding to P bits, then to p bits, equals rounding to p bits. Below 2**emin sums
     of two values are exact.
     Source: S. A. Figueroa, "When is double rounding innocuous?", ACM SIGNUM Newsletter 30(3), 1995, theorem for +, *.
-    Test: tests/emulator/test_proofs.py::test_double_rounding; paths-double_rounding_is_innocuous.
+    Test: paths-double_rounding_innocuous.
     """
     return 2 * fmt.precision + 2 <= carrier.precision
 
@@ -36,15 +37,17 @@ def double_rounding_is_innocuous(fmt: FloatFormat, carrier: FloatFormat = FP32) 
 def rounds_by_addition(fmt: FloatFormat, carrier: FloatFormat = FP32) -> bool:
     """Return whether (x + C) - C with C = 2**(e + P - p) rounds a carrier value x of exponent e to the format.
 
-    Hypothesis: p < P, every finite value of the format is one of the carrier's, and C is a carrier number for every e
-    up to emax + 1. Claim: x + C lies in the binade of C, whose quantum is that of p bits at exponent e, in each
-    direction of the hardware. For p = P there is no such C: x + 2**e may lie in the binade above.
+    Hypothesis: p < P, every finite value of the format is one of the carrier's, 2**emin is a normal carrier number, and
+    C is a carrier number for every e up to emax + 1. Claim: x + C lies in the binade of C, whose quantum is that of p
+    bits at exponent e, in each direction of the hardware. For p = P there is no such C: x + 2**e may lie in the binade
+    above. The kernels read e from the exponent field, which tells nothing about the carrier's subnormal numbers.
     Source: T. J. Dekker, "A floating-point technique for extending the available precision", 1971, section 5.
-    Test: tests/emulator/test_proofs.py::test_rounding_by_addition; paths-rounds_by_addition.
+    Test: paths-directed_roundings_nest, paths-veltkamp_rounds; tests/emulator/test_repaired.py.
     """
     return (
         fmt.precision < carrier.precision
         and contains(carrier, fmt, specials=False)
+        and fmt.emin >= carrier.emin
         and fmt.emax + 1 + carrier.precision - fmt.precision <= carrier.emax
     )
 
@@ -54,7 +57,7 @@ def products_are_not_rounded(product: FloatFormat | None, terms: TermRange) -> b
 
     Hypothesis: there is no product format, the terms are values, or every product (infinite, NaN and -0 too) is a value
     of the product format. Without the specials an infinite product would stay infinite where it has to become max.
-    Test: tests/emulator/test_proofs.py::test_exact_products; paths-products_are_not_rounded.
+    Test: paths-zeros_and_specials, paths-terms_in_format; tests/emulator/test_repaired.py.
     """
     return product is None or terms.b is None or contains(product, terms)
 
@@ -66,7 +69,7 @@ def product_rounds_once(terms: TermRange, fmt: FloatFormat) -> bool:
     format's smallest midpoint is a normal float32, so that what float32 cannot hold is below it; products have at most
     16 bits and q >= BF16's, where those of at least the smallest midpoint, 2**-134, are multiples of 2**-149.
     Claim: the product is exact in float32, or both roundings give the same zero, smallest number or overflow.
-    Test: tests/emulator/test_proofs.py::test_products_in_float32; paths-product_rounds_once.
+    Test: paths-products_exact_in_carrier.
     """
     exact = terms.lowest >= quantum(FP32)
     lost = quantum(fmt) - 1 >= FP32.emin
@@ -84,7 +87,7 @@ def sums_are_exact(terms: TermRange, carrier: FloatFormat = FP32) -> bool:
 
     Hypothesis: the sum's largest bit and the terms' lowest bit are fewer than P apart. A sum beyond the carrier's range
     overflows there as in every format inside it.
-    Test: paths-sums_are_exact.
+    Test: paths-sum_is_exact.
     """
     return terms.highest + 2 - terms.lowest <= carrier.precision
 
@@ -98,7 +101,7 @@ def sums_with_terms_round_once(fmt: FloatFormat, terms: TermRange, both_terms: b
     subnormals plus or minus a value of the format has at most 2 p + 1 bits and is exact; a smaller term stays away from
     midpoints. Of two terms off the grid one may be a midpoint and the other too small for float32 beside it.
     Test: tests/emulator/test_float32.py::test_two_terms_beside_a_midpoint_of_the_subnormals;
-    paths-sums_with_terms_round_once.
+    paths-terms_in_format, paths-sum_is_exact.
     """
     return (
         double_rounding_is_innocuous(fmt)
@@ -111,9 +114,19 @@ def sums_with_terms_round_once(fmt: FloatFormat, terms: TermRange, both_terms: b
 def terms_fit_float64(terms: TermRange) -> bool:
     """Return whether every finite term is a float64 number with room for the constants of the float64 kernels.
 
-    Test: paths-terms_fit_float64.
+    Test: paths-unpack_range, paths-exact_levels.
     """
     return terms.precision <= FP64.precision and terms.lowest >= quantum(FP64) and terms.highest <= FLOAT64_EXPONENTS
+
+
+def exponents_bound_operands(terms: TermRange) -> bool:
+    """Return whether the exponent field of each finite operand, as float64, bounds its magnitude on both sides.
+
+    Hypothesis: every operand that is not zero is a normal float64 number. The exact sums choose the levels of a product
+    by the exponents of its factors.
+    Test: tests/emulator/test_repaired.py; paths-exact_levels.
+    """
+    return all(quantum(factor) >= FP64.emin for factor in terms.factors)
 
 
 def rounds_in_float64(fmt: FloatFormat, how: Attributes) -> bool:
@@ -124,7 +137,7 @@ def rounds_in_float64(fmt: FloatFormat, how: Attributes) -> bool:
     directed rounding after the same direction, and a stochastic one whose 32 bits are all kept.
     Source: S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
     rounding to odd", IEEE Trans. Computers 57(4), 2008, theorem 1.
-    Test: tests/emulator/test_float64.py; paths-rounds_in_float64.
+    Test: tests/emulator/test_float64.py; paths-odd_rounding_suffices.
     """
     stochastic = how.rounding is Rounding.STOCHASTIC
     return (
@@ -150,7 +163,7 @@ def nearest_then_nearest(fmt: FloatFormat, terms: TermRange, both_terms: bool) -
     the larger, only a tie can go wrong: a midpoint m = t, because other midpoints are more than |s| away. x, rounded
     to 53 bits, is m only if |s| <= 2**(e(t) - 53). t is no midpoint if B <= p; s is larger if 2**q is. Beyond emax
     the sum overflows either way. This holds for both kinds of ties.
-    Test: tests/emulator/test_float64.py::test_nearest_then_nearest; paths-nearest_then_nearest.
+    Test: tests/emulator/test_float64.py::test_a_tie_far_from_what_breaks_it; paths-nearest_then_nearest.
     """
     p, bits, least = fmt.precision, terms.precision, quantum(fmt)
     lowest, highest = min(least, terms.lowest), max(fmt.emax + 1, terms.highest)
@@ -170,7 +183,7 @@ def packed_float32_rounds_once(fmt: FloatFormat) -> bool:
     the format has -0, and the scale between its exponents and float32's, and its inverse, are float32 numbers.
     Claim: the second rounding is innocuous, below 2**emin too: no result is subnormal in float32.
     Source: Figueroa (see `double_rounding_is_innocuous`), for + - * / and sqrt.
-    Test: tests/emulator/test_shortcuts.py; `python -m tests.exhaustive 'pairs-*'`.
+    Test: tests/emulator/test_elementwise_fast.py; `python -m tests.exhaustive 'pairs-*'`.
     """
     lowest, highest = quantum(fmt), fmt.emax + 1
     return (
@@ -188,7 +201,7 @@ def counted_in_float32(fmt: FloatFormat) -> bool:
 
     Hypothesis: 2 p + 2 <= 24, rounding is by addition, the smallest midpoint is a normal float32, NaN and -0 exist.
     Claim: double rounding is innocuous, and each event is decided by the float32 result.
-    Test: tests/emulator/test_counting.py; paths-counted_in_float32.
+    Test: tests/emulator/test_counting.py; paths-counting.
     """
     return (
         double_rounding_is_innocuous(fmt)

@@ -147,8 +147,9 @@ def _write_weights(ax: Axes, first: int, weights: Sequence[str], ink: str) -> No
     from matplotlib import rcParams
 
     cell_points = 72 * ax.get_window_extent().width / ax.figure.dpi / (first + len(weights) + 0.4)
-    size = 0.8 * rcParams["font.size"]
-    fits = [0.62 * size * len(weight) < 0.96 * cell_points for weight in weights]  # 0.62: the width of a digit
+    width = 0.62 * min(max(map(len, weights)), 6)  # of "1/1024", in font sizes: a digit has 0.62
+    size = min(0.8, max(0.5, 0.96 * cell_points / width / rcParams["font.size"])) * rcParams["font.size"]
+    fits = [0.62 * size * len(weight) < cell_points for weight in weights]
     written = weights if all(fits) else [*weights[: fits.index(False)], "…"]
     for place, weight in enumerate(written, first):
         ax.text(place + 0.5, -0.12, weight, ha="center", va="bottom", fontsize=size, color=ink)
