@@ -569,7 +569,7 @@ def range_of(accumulator, acc):
 
 @inline
 def away_from_zero(xs, shift, acc):
-    """Whether a term is rounded to a multiple of q that is farther in the direction opposite to acc."""
+    """Whether a term is rounded to a multiple of q away from zero: in the direction of the sign of acc."""
     away = _0
     for i in range(xs.size):
         residue = xs[i] - ((xs[i] + shift) - shift)
