@@ -584,9 +584,9 @@ def test_errors_at_run_time(call, arguments, error, message):
 
 
 def test_a_record_is_the_rows():
-    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, MANNER_FIELDS
+    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, ROUNDING_FIELDS
 
-    assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.Record._fields
+    assert (*FORMAT_FIELDS, *ROUNDING_FIELDS) == fs.njit.Record._fields
 
 
 def test_every_scalar_function_is_there():
