@@ -216,7 +216,7 @@ class _Operation(NamedTuple):
     """How the kernels carry out a public function."""
 
     entry: str
-    """The name in floatsim_kernels.scalars."""
+    """The name in floatsim_kernels.elementwise.njit_entry."""
     operands: str
     """The names of the float operands, a letter each."""
     extra: tuple[int | str, ...] = ()
@@ -527,7 +527,7 @@ _I64 = ir.IntType(64)
 
 
 class _Emitter:
-    """Turns a call into one of an entry of floatsim_kernels.scalars, whose arguments are all integers."""
+    """Turns a call into one of a kernel of elementwise/njit_entry.py, whose arguments are all integers."""
 
     def __init__(self, context: Any, builder: Any, given: dict[str, Any], values: dict[str, Any]) -> None:
         self.context, self.builder, self.types, self.values = context, builder, given, values

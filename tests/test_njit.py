@@ -598,9 +598,9 @@ def test_errors_at_run_time(call, arguments, error, message):
 
 
 def test_format_params_are_the_rows():
-    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, MANNER_FIELDS
+    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, ROUNDING_FIELDS
 
-    assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.FormatParams._fields
+    assert (*FORMAT_FIELDS, *ROUNDING_FIELDS) == fs.njit.FormatParams._fields
 
 
 def test_every_scalar_function_is_there():

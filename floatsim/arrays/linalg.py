@@ -28,7 +28,7 @@ from floatsim.arrays.operands import deliver
 from floatsim.arrays.options import How
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
@@ -40,9 +40,15 @@ Operand = tuple[Codes, FloatFormat]
 # -- operands ----------------------------------------------------------------------------------------------------------
 
 
+_NATIVE = {fmt.dtype: fmt for fmt in (FP16, FP32, FP64) if fmt.dtype is not None}
+"""The formats of NumPy's own dtypes, in this machine's byte order."""
+
+
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
     if type(x) is FloatArray:
         codes, fmt, float_array = x.codes, x.format, True
+    elif type(x) is np.ndarray and (native := _NATIVE.get(x.dtype)) is not None:
+        codes, fmt, float_array = x.view(native.code_dtype), native, False
     else:
         codes, fmt, float_array = read_floats(x, argument)
     if fmt.is_scale:

@@ -35,7 +35,7 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 
 class Record(NamedTuple):
-    """What sums count, as the kernels of sums.py take it: where (K), counts (2, 256), first (events, batch, M, N)."""
+    """What sums count, for the kernels of gemm/integer.py: where (K), counts (2, 256), first (events, batch, M, N)."""
 
     where: Indices
     counts: Indices
