@@ -181,15 +181,27 @@ def matmul(
         the operands'. A NaN makes its sums NaN; the sign of an E4M3 scale is ignored, as the instruction does.
     format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
-    rounding, daz, ftz, tininess, seed, random_bits
-        Of every rounding inside whose description does not say otherwise; None means the context's.
-    overflow, result_rounding
-        Of the final conversion to the result's format alone: "saturate_finite" also turns the accumulator's infinities
-        into max. Inside, accumulators saturate only where their description says so.
+    rounding : Rounding or str, optional
+        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
+        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
+        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
+    daz, ftz : bool, optional
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str, optional
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
+        ones.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
+    overflow, result_rounding : optional
+        Of the final conversion to the result's format alone: "infinity", "saturate_finite" (which also turns the
+        accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
+        accumulators saturate only where their description says so.
     out : FloatArray or ndarray, optional
         Where to write the result.
     backend : str, optional
-        Who computes; None means the context's.
+        "emulator" or "hardware". Default: the context's.
 
     Returns
     -------

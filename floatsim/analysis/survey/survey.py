@@ -23,6 +23,7 @@ from floatsim.analysis.survey.report import (
     resolve_accumulator,
 )
 from floatsim.arrays.events import record
+from floatsim.arrays.options import one_call
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.tensorcore.architectures import ARCHITECTURES
 
@@ -84,7 +85,7 @@ def _asked(accumulators: Any, formats: Sequence[FloatFormat]) -> tuple[Accumulat
         some = [TensorCore(name) for name in ARCHITECTURES] if units else [how]
         refusals = [_refusal(resolve_accumulator(one, fmt), fmt) for one in some for fmt in formats]
         if refusals and all(refusals):
-            why = f"no matrix unit multiplies {', '.join(map(str, formats))}" if units else refusals[0]
+            why = f"no matrix unit multiplies {', '.join(fmt.name for fmt in formats)}" if units else refusals[0]
             raise ValueError(f"accumulators: {why}")
         found |= dict.fromkeys(some)
     return tuple(found)
@@ -209,6 +210,7 @@ def _expressions(
 # -- the job ---------------------------------------------------------------------------------------------------------
 
 
+@one_call()
 def survey(
     a: Any = None,
     b: Any = None,
