@@ -289,7 +289,7 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
 
     expected = from_codes(unit.dots(*inputs), unit.output)
     got = from_codes(d.astype(unit.output.code_dtype), unit.output)
-    return _compared(str(unit), source, expected, got, operands, unit.how, first)
+    return _compared(str(unit), source, expected, got, operands, unit.accumulation, first)
 
 
 def compare_products(

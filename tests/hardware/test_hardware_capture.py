@@ -163,7 +163,7 @@ def test_inputs_of_another_shape_are_told(tmp_path):
 
 
 def test_command(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: FakeCard((8, 9), one_bit(5, of="e5m2 e5m2 fp16")))
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: FakeCard((8, 9), one_bit(5, of="e5m2 e5m2 fp16")))
     code, out, err = run("capture", "--out", "silicon", "-i", "mma.m16n8k32", "--rows", 40)
     assert (code, err) == (0, "")
     assert out.count("40 dot products") == 8

@@ -30,7 +30,7 @@ def insert(monkeypatch):
     """Put a card into this machine."""
 
     def put(card):
-        monkeypatch.setattr(hardware_commands, "the_card", lambda: card)
+        monkeypatch.setattr(hardware_commands, "local_device", lambda: card)
         return card
 
     return put
@@ -403,10 +403,10 @@ def test_without_a_card(run, arguments, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--format", "fp16"], "--format is of two matrices, and none are given"),
-        (["-a", "hopper"], "--accumulate is of two matrices, or of recordings"),
+        (["--format", "fp16"], "--format needs two matrices, and none are given"),
+        (["-a", "hopper"], "--accumulate needs two matrices, or captured outputs"),
         (["a.npy"], "compare multiplies two matrices, and there are 1"),
-        (["a.npy", "a.npy"], "--accumulate must say how the products are summed"),
+        (["a.npy", "a.npy"], "--accumulate must name the accumulation of the products"),
         (["a.npy", "a.npy", "-a", "hopper", "--against", "no.npy"], "--against: no.npy cannot be read"),
         (["--against", "no.npz"], "there is no file or folder no.npz"),
     ],
@@ -421,7 +421,7 @@ def test_bad_input(run, arguments, text):
 def test_probe_command(run, insert):
     code, out, err = run("probe", "--emulated", "volta")
     assert (code, err) == (0, "")
-    assert "2 of 2 instructions of the emulator of volta are as the table has them" in out
+    assert "2 of 2 instructions of the emulator of volta equal the table" in out
 
     def low_bit(variant, d):  # of every sum: D has one bit less
         return d & ~d.dtype.type(1)

@@ -94,7 +94,7 @@ def test_command(install, run, empty_folder):
     for arguments, text in (
         ((*files, "-a", "hopper", "--library", "mkl"), "library='mkl' is not known; known are 'cublas', 'cupy', 'nv"),
         ((*files, "-a", "hopper", "--compute", "32f"), "compute='32f' is a library's: name it"),
-        (("compare", "--library", "cublas"), "--library and --compute are of two matrices, and none are given"),
+        (("compare", "--library", "cublas"), "--library and --compute need two matrices, and none are given"),
         ((*files, "-a", "hopper", "--library", "nvmath"), "library='nvmath' does not multiply FP16 x FP16"),
     ):
         code, out, err = run(*arguments)
@@ -129,7 +129,7 @@ def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
     assert libraries.installed() == ("cublas", "cupy")
     with pytest.raises(fs.hardware.UnavailableError, match=r"needs nvmath.*pip install 'nvmath-python\[cu13\]'"):
         multiply(x, x, library="nvmath")
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: None)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: None)
     np.save("a.npy", np.ones((2, 2), np.float16))
     code, out, err = run("compare", "a.npy", "a.npy", "-f", "e4m3", "-a", "hopper", "--library", "nvmath")
     assert (code, out) == (2, "")

@@ -229,7 +229,7 @@ def test_a_library_that_refuses_is_a_row(card, fast_library, monkeypatch):
 
 def test_command(run, card, monkeypatch):
     device, _ = card((9, 0), "NVIDIA H200")
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: device)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 2)
     assert (code, err) == (0, "")
     assert "NVIDIA H200" in out
@@ -244,12 +244,12 @@ def test_command(run, card, monkeypatch):
     assert len(facts["rates"][0]["milliseconds"]) == 2
     device, _ = card((9, 0))
     code, out, _ = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1)
-    assert "none is in the table for this card" in out
+    assert "none in the table for this GPU" in out
 
 
 def test_bad_input(run, card, monkeypatch):
     device, _ = card((8, 0))
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: device)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.*")
     assert (code, out) == (2, "")
     assert "--instruction 'wgmma.*' fits nothing to time on a card of lanes; there is mma.m8n8k4, mma." in err
