@@ -78,10 +78,10 @@ def probe(
     as_json: Json = False,
 ) -> None:
     """Infer the models of a GPU's matrix instructions, and compare them with the table."""
-    from floatsim.hardware.session import probe_card
+    from floatsim.hardware.session import probe_device
 
     selected = _questions(local_device() if emulated is None else _emulated(emulated), only)
-    found = list(probe_card(_tracked(selected)))
+    found = list(probe_device(_tracked(selected)))
     name = selected[0].card.card.name
     if as_json:
         print_json({"card": name, "probes": [each.to_dict() for each in found]})
@@ -96,10 +96,10 @@ def probe(
 
 
 def _emulated(arch: str) -> Dots:
-    from floatsim.hardware.session import emulated_card
+    from floatsim.hardware.session import emulated_device
 
     try:
-        return emulated_card(arch)
+        return emulated_device(arch)
     except ValueError as error:
         raise BadInputError(f"--emulated: {one_line(error)}") from None
 
@@ -141,9 +141,9 @@ def compare(
     elif accumulate is not None:
         raise BadInputError("--accumulate needs two matrices, or captured outputs: --against FILE")
     else:
-        from floatsim.hardware.session import compare_card
+        from floatsim.hardware.session import compare_device
 
-        found = list(compare_card(_tracked(_questions(local_device(), only)), rows, seed))
+        found = list(compare_device(_tracked(_questions(local_device(), only)), rows, seed))
     _report(found, as_json)
 
 

@@ -160,8 +160,8 @@ def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
         (("nvmath", fs.E5M2, fs.E5M2), r"does not multiply E5M2 x E5M2; it does E4M3 x E4M3, E4M3 x E5M2, E5M2 x E4M3"),
         (("cublas", fs.BF16, fs.BF16, fs.FP16), r"BF16 x BF16 with format='FP16'; there is cublas BF16"),
         (("cublas", fs.BF16, fs.BF16, None, "16f"), r"does not multiply BF16 x BF16 with compute='16f'; there is"),
-        (("cublas", fs.BF16, fs.BF16, None, None, (7, 5)), r"needs compute capability 8.0 or newer; this card has 7.5"),
-        (("nvmath", fs.E4M3, fs.E4M3, None, None, (8, 6)), r"needs compute capability 8.9 or newer; this card has 8.6"),
+        (("cublas", fs.BF16, fs.BF16, None, None, (7, 5)), r"needs compute capability 8.0 or newer; this GPU has 7.5"),
+        (("nvmath", fs.E4M3, fs.E4M3, None, None, (8, 6)), r"needs compute capability 8.9 or newer; this GPU has 8.6"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_lists_what_can(arguments, message):
@@ -177,7 +177,7 @@ def test_bad_input(install):
     with pytest.raises(ValueError, match=r"not \(3,\) by \(3, 2\)"):
         multiply(x[0], x.T)
     e4m3 = x.astype(ml_dtypes.float8_e4m3fn)
-    with pytest.raises(ValueError, match=r"needs compute capability 8.9 or newer; this card has 8.0"):
+    with pytest.raises(ValueError, match=r"needs compute capability 8.9 or newer; this GPU has 8.0"):
         multiply(e4m3, e4m3.T, library="nvmath")
     with pytest.raises(TypeError, match="multiplies a and b alone: neither c nor scales, and no against"):
         fs.hardware.compare(x, x.T, np.ones((2, 2), np.float32), accumulate="ampere", library="cublas")

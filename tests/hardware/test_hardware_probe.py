@@ -230,7 +230,7 @@ def test_equal_and_alike():
     found = probe_dots(HOPPER.dots, "bf16", k=16, against=HOPPER)
     assert found.equal
     assert found.different == ()
-    assert "equal to the table's row in all 18 parameters" in str(found)
+    assert "equal to the table's row in all 18 observable parameters" in str(found)
     assert rows_alike(found, HOPPER) == (
         "hopper wgmma.k16", "hopper mma.m16n8k16", "blackwell tcgen05.k16", "blackwell mma.m16n8k16",
         "blackwell-rtx mma.m16n8k16",

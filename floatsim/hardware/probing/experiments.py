@@ -294,7 +294,7 @@ def _tree_from_counts(leaves: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], 
 
 
 def _exact_blocks(summands: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], int]) -> Tree | None:
-    """Return the blocks in order if sums in a block are exact: three or more terms do not absorb each other. Or None."""
+    """Return the blocks if sums in a block are exact: three terms or more do not absorb each other. Or None."""
     groups: list[list[Leaf]] = []
     for x in summands:
         group = next((g for g in groups if all(under[x, y] == 2 for y in g)), None)
