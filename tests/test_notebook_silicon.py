@@ -9,7 +9,7 @@ import pytest
 jupytext = pytest.importorskip("jupytext")
 
 import floatsim as fs  # noqa: E402
-from floatsim.hardware.session import emulated_card  # noqa: E402
+from floatsim.hardware.session import emulated_device  # noqa: E402
 from notebooks import run  # noqa: E402
 
 
@@ -29,7 +29,7 @@ def shown(monkeypatch, folder):
 def test_recordings_are_replayed_and_drawn(monkeypatch, tmp_path, capsys):
     pytest.importorskip("IPython")
     for asked in ("wgmma.k32 e4m3 e4m3 fp32", "mma.m16n8k16 fp16 fp16 fp32"):
-        fs.hardware.capture(tmp_path, asked, rows=200, device=emulated_card("hopper"))
+        fs.hardware.capture(tmp_path, asked, rows=200, device=emulated_device("hopper"))
     table, names = shown(monkeypatch, tmp_path)
     rows = table.splitlines()[2:]
     assert len(rows) == 2

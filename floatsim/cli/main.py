@@ -1,6 +1,7 @@
-"""The command `floatsim`: look at numbers, formats, and what happens to real matrices.
+"""The command `floatsim`: show numbers and formats, survey real matrices, and check GPUs.
 
-Exit codes: 0 yes, 1 "they differ", 2 bad input (one line on stderr says what). With `--json`, stdout is JSON alone.
+Exit codes: 0 success, 1 a difference was found, 2 bad input (one line on stderr names it). With `--json`, stdout holds
+only JSON.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ def _format_facts(fmt: FloatFormat) -> dict[str, Any]:
 @app.command("formats")
 def formats_command(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Which ones, as bf16 or ieee(4,3). Default: all.", show_default=False)
+        list[str] | None, typer.Argument(help="Formats, as bf16 or ieee(4,3). Default: all.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The table of formats: layout, range, precision, special values."""
+    """Print the table of formats: layout, range, precision, special values."""
     from rich.table import Table
 
     chosen = named_formats_of(names, "NAMES") if names else list(named_formats())
@@ -96,7 +97,7 @@ def formats_command(
         )  # fmt: skip
     console = rich_console()
     console.print(table)
-    console.print("layout: sign + exponent + trailing significand bits; p counts the hidden bit too", style="dim")
+    console.print("layout: sign + exponent + trailing significand bits; p includes the hidden bit", style="dim")
 
 
 # -- floatsim show ---------------------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ _FLAGS = {"invalid": 16, "divide_by_zero": 8, "overflow": 4, "underflow": 2, "in
 
 
 def _exact(value: str) -> Fraction | None:
-    """The number that a text means, exactly; None for infinities, NaN, and what is too long to hold."""
+    """Return the exact number of a text; None for infinities, NaN, and texts that are too long."""
     try:
         if "x" not in value.lower():
             return (
@@ -120,7 +121,7 @@ def _exact(value: str) -> Fraction | None:
 
 
 def _number(x: Fraction, digits: int = 6) -> float | str:
-    """As a float where that is accurate; else, beyond float64's normal range, as text: "-1e-400"."""
+    """Return a float; beyond float64's normal range a text, as "-1e-400"."""
     if x == 0 or sys.float_info.min <= abs(x) <= sys.float_info.max:
         return float(x)
     with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
@@ -132,7 +133,7 @@ def _signed(x: float | str, spec: str) -> str:
 
 
 def _bits(code: int, fmt: FloatFormat) -> str:
-    """The code's bits, in groups: sign, exponent, trailing significand."""
+    """Return the code's bits in groups: sign, exponent, trailing significand."""
     bits = iter(f"{code:0{fmt.bits}b}")
     return " ".join("".join(next(bits) for _ in group) for group in fmt.layout.split())
 
@@ -147,7 +148,7 @@ def _number_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
 
 
 def _nan_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
-    """Quiet or signalling, and the payload: the trailing bits below the quiet bit. None where there is no quiet bit."""
+    """Return whether a NaN is quiet, and its payload: the bits below the quiet bit (None without a quiet bit)."""
     from floatsim import reference
 
     quiet = reference.decode(code, fmt).kind is not reference.Kind.SIGNALING_NAN
@@ -197,7 +198,7 @@ def _coloured_bits(bits: str, fmt: FloatFormat) -> Any:
 
 
 def _plain(value: float) -> str:
-    """The shortest decimal text that means this float64."""
+    """Return the shortest decimal text of a float64."""
     text = repr(value)
     return text.removesuffix(".0")
 
@@ -209,7 +210,7 @@ def _error(row: dict[str, Any], spec: str) -> str:
 
 
 def _value(row: dict[str, Any]) -> str:
-    """The value in decimal and in hexadecimal; of a NaN, what kind it is."""
+    """Return the value in decimal and in hexadecimal, or the kind of a NaN."""
     if (nan := row.get("nan")) is None:
         return f"{_plain(row['value'])}   = {row['hex']}"
     payload = "" if nan["payload"] is None else f", payload {nan['payload']:#x}"
@@ -294,7 +295,7 @@ def _code(text: str, fmt: FloatFormat) -> int:
     try:
         number = int(text, 0)
     except ValueError:
-        raise BadInputError(f"--code: {text!r} is no integer; write it as 0x3DCD, 0b1010 or 15821") from None
+        raise BadInputError(f"--code: {text!r} is not an integer; write it as 0x3DCD, 0b1010 or 15821") from None
     if not 0 <= number < 1 << fmt.bits:
         raise BadInputError(f"--code: {text} does not fit the {fmt.bits} bits of {fmt.name}")
     return number
@@ -307,33 +308,33 @@ def _code(text: str, fmt: FloatFormat) -> int:
 def survey(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME for one of several). "
+        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME selects one array). "
                             "Default: a network trained on the UCI digits.", show_default=False),
     ] = None,
     multiply: Annotated[
-        list[str] | None, typer.Option("--multiply", "-m", help="Which product, by the matrices' names: 'a.T @ b'.")
+        list[str] | None, typer.Option("--multiply", "-m", help="The product, by the matrices' names: 'a.T @ b'.")
     ] = None,
     formats: Annotated[
-        list[str] | None, typer.Option("--format", "-f", help="Format of the inputs; several, or with commas.")
+        list[str] | None, typer.Option("--format", "-f", help="Format of the inputs. Repeat it, or use commas.")
     ] = None,
     accumulate: Annotated[
         list[str] | None,
         typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
                                                 "`same` is the inputs' format, `tensorcore` every matrix unit. "
-                                                "Several, or with commas."),
+                                                "Repeat it, or use commas."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the picture (.png, .pdf, .svg).")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the picture (.png, .pdf, .svg).")] = Path(
         "floatsim-survey.png"
     ),
-    limit: Annotated[int, typer.Option(min=1, help="At most so many multiply-adds of each product.")] = 1 << 22,
-    rounding: Annotated[str | None, typer.Option(help="Of everything: RNE, RTZ, ..., SR (with --seed).")] = None,
-    overflow: Annotated[str | None, typer.Option(help="Of the inputs: infinity, saturate_finite, ...")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of multiply-adds of each product.")] = 1 << 22,
+    rounding: Annotated[str | None, typer.Option(help="Rounding mode: RNE, RTZ, ..., SR (with --seed).")] = None,
+    overflow: Annotated[str | None, typer.Option(help="Overflow of the inputs: infinity, saturate_finite, ...")] = None,
     daz: Annotated[bool, typer.Option("--daz", help="Read subnormal operands as zeros.")] = False,
     ftz: Annotated[bool, typer.Option("--ftz", help="Flush tiny results to zero.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Multiply real matrices in every format and accumulator; say what happened, and draw it."""
+    """Multiply real matrices in every format and accumulator. Print the events and errors, and draw them."""
     if not out.parent.is_dir():
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
@@ -362,7 +363,7 @@ def survey(
     console.print(f"\npicture: {out.resolve()}", soft_wrap=True)
 
 
-# -- silicon ---------------------------------------------------------------------------------------------------------
+# -- GPUs ------------------------------------------------------------------------------------------------------------
 
 for _command in (
     hardware_commands.probe, hardware_commands.compare, hardware_commands.capture, hardware_commands.check_silicon,
@@ -371,7 +372,7 @@ for _command in (
     app.command()(_command)
 
 
-# -- the door --------------------------------------------------------------------------------------------------------
+# -- the entry point -------------------------------------------------------------------------------------------------
 
 
 def _version(wanted: bool) -> None:
@@ -392,8 +393,10 @@ def _options(
         print(context.get_help())
 
 
-_NEGATIVE = re.compile(r"^-(?=[.\d]|inf|nan)", re.IGNORECASE)  # a number, not an option: a space in front says so
-_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this version of typer keeps it
+_NEGATIVE = re.compile(
+    r"^-(?=[.\d]|inf|nan)", re.IGNORECASE
+)  # a negative number; a space in front marks it as no option
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, in every version of typer
 
 
 def _usage(error: Any) -> str:
@@ -409,7 +412,7 @@ def _usage(error: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 yes, 1 "they differ", 2 bad input.
+    """Run the command line and exit with 0 (success), 1 (a difference was found) or 2 (bad input).
 
     >>> main(["--version"])
     Traceback (most recent call last):
@@ -427,7 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         print("floatsim: interrupted", file=sys.stderr)
         code = 130
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         sys.stderr.close()
         code = 0
     sys.exit(code)

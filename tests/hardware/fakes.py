@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.session import Emulated
 from floatsim.hardware.tables.ptx_matrix import Variant
 
 Fault = Callable[[Variant, np.ndarray], np.ndarray]
 
 
-class FakeCard(Emulated):
+class FakeDevice(Emulated):
     """As a card, to whom asks it by `floatsim.hardware.protocol.Dots`. A fault changes what it answers."""
 
     def __init__(self, capability=(8, 9), fault: Fault | None = None) -> None:
-        super().__init__(Card("a card that is not there", capability, "0.0", "0.0"))
+        super().__init__(DeviceIdentity("a fake GPU", capability, "0.0", "0.0"))
         object.__setattr__(self, "fault", fault)
 
     def dots(self, variant: Variant, a, b, c, scales=None):

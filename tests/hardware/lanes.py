@@ -15,7 +15,7 @@ import numpy as np
 import floatsim as fs
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.programs import of_variant
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
@@ -259,7 +259,7 @@ class Lanes:
     operations: int = 0  # that were carried out
 
     def __post_init__(self):
-        self.card = Card("a card of lanes", self.capability, "0.0", "13.0")
+        self.card = DeviceIdentity("a GPU of lanes", self.capability, "0.0", "13.0")
 
     def send(self, x):
         return np.ascontiguousarray(x).copy()

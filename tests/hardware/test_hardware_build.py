@@ -129,5 +129,5 @@ def test_a_compiler_newer_than_the_driver_is_not_taken(monkeypatch):
     monkeypatch.setattr(build, "compilers", lambda: (Newer(),))
     with pytest.raises(build.CompileError, match=r"the driver is for CUDA 12; NVRTC 13.0 are newer"):
         build.build("mma.cu", "sm_80", newest=12, keep=False)
-    with pytest.raises(build.CompileError, match=r"no CUDA compiler here knows sm_70: .*CUDA 13 no longer"):
+    with pytest.raises(build.CompileError, match=r"no installed CUDA compiler supports sm_70: .*CUDA 13 does not"):
         build.build("mma.cu", "sm_70", newest=13, keep=False)

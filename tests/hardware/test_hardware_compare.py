@@ -13,12 +13,12 @@ from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware import api as doors
 from floatsim.hardware import comparison as comparisons
 from floatsim.hardware.device import Device
-from floatsim.hardware.session import compare_card, emulated_card, questions
+from floatsim.hardware.session import compare_device, emulated_device, questions
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import Scales, TwoHalves
 from floatsim.testing import inputs
 from floatsim.testing.dot_unit import named_unit, units
-from tests.hardware.fakes import FakeCard, one_bit
+from tests.hardware.fakes import FakeDevice, one_bit
 from tests.hardware.lanes import Lanes, without_compiling
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -30,7 +30,7 @@ def insert(monkeypatch):
     """Put a card into this machine."""
 
     def put(card):
-        monkeypatch.setattr(hardware_commands, "the_card", lambda: card)
+        monkeypatch.setattr(hardware_commands, "local_device", lambda: card)
         return card
 
     return put
@@ -127,8 +127,8 @@ def test_every_instruction_is_asked_20_000():
 
 @pytest.mark.parametrize("capability", [(7, 0), (7, 5), (8, 6), (8, 9), (9, 0)], ids=str)
 def test_a_card_that_is_right(capability):
-    asked = questions(FakeCard(capability))
-    for q, found in zip(asked, compare_card(asked, rows=50), strict=True):
+    asked = questions(FakeDevice(capability))
+    for q, found in zip(asked, compare_device(asked, rows=50), strict=True):
         assert found.equal, q
         assert (found.count, found.mismatches, found.share_equal, found.first) == (50, 0, 1.0, ())
         assert found.histogram == {"equal": 50}
@@ -137,8 +137,8 @@ def test_a_card_that_is_right(capability):
 
 @pytest.mark.parametrize("bit", [0, 7, 31])
 def test_one_wrong_bit_is_found(bit):
-    asked = questions(FakeCard((9, 0), one_bit(17, bit, "wgmma.k16 bf16")), ["wgmma.*"])
-    found = {c.title: c for c in compare_card(asked, rows=100)}
+    asked = questions(FakeDevice((9, 0), one_bit(17, bit, "wgmma.k16 bf16")), ["wgmma.*"])
+    found = {c.title: c for c in compare_device(asked, rows=100)}
     wrong = [title for title, c in found.items() if not c.equal]
     assert wrong == ["hopper wgmma.k16: BF16 x BF16 to FP32"]
     report = found[wrong[0]]
@@ -147,7 +147,7 @@ def test_one_wrong_bit_is_found(bit):
     assert first.index == (17,)
     assert first.expected ^ first.got == 1 << bit
     assert first.ulps == (1 << bit if bit < 31 else 2 * (first.expected & 0x7FFFFFFF))
-    x = asked[[c.title for c in compare_card(asked, rows=100)].index(wrong[0])].input_set(100)
+    x = asked[[c.title for c in compare_device(asked, rows=100)].index(wrong[0])].input_set(100)
     assert np.array_equal(first.operands.a.codes, x.a[17])
     assert np.array_equal(first.operands.b.codes, x.b[17])
     assert first.trace.code == first.expected  # the trace tells the emulated sum
@@ -156,9 +156,9 @@ def test_one_wrong_bit_is_found(bit):
 
 
 def test_wrong_scaled_sums():
-    asked = questions(FakeCard((12, 0), one_bit(3)), ["mma.m16n8k64.nvf4"])
+    asked = questions(FakeDevice((12, 0), one_bit(3)), ["mma.m16n8k64.nvf4"])
     assert len(asked) == 3
-    for found in compare_card(asked, rows=40):
+    for found in compare_device(asked, rows=40):
         (first,) = found.first
         assert first.index == (3,)
         assert first.operands.scale_a.shape == first.operands.scale_b.shape
@@ -170,22 +170,22 @@ def test_first_are_kept():
     def all_wrong(variant, d):
         return d ^ d.dtype.type(1)
 
-    asked = questions(FakeCard((8, 0), all_wrong), ["mma.m8n8k4 fp64*"])
-    (found,) = compare_card(asked, rows=20, first=2)
+    asked = questions(FakeDevice((8, 0), all_wrong), ["mma.m8n8k4 fp64*"])
+    (found,) = compare_device(asked, rows=20, first=2)
     assert found.mismatches == 20
     assert [each.index for each in found.first] == [(0,), (1,)]
 
 
 def test_which_instructions():
-    card = FakeCard((8, 9))
+    card = FakeDevice((8, 9))
     assert {q.variant.name for q in questions(card, ["mma.m16n8k32"])} == {"mma.m16n8k32"}
     assert {q.variant.a for q in questions(card, ["* BF16 *"])} == {fs.BF16}
-    with pytest.raises(ValueError, match=r"'wgmma\.\*' fits no instruction of a card that is not there; it has mma\."):
+    with pytest.raises(ValueError, match=r"'wgmma\.\*' fits no instruction of a fake GPU; it has mma\."):
         questions(card, ["wgmma.*"])
-    with pytest.raises(ValueError, match=r"compute capability 6\.1, of which no instruction is in the table"):
-        questions(FakeCard((6, 1)))
-    with pytest.raises(ValueError, match="cdna3 has no instructions that can be issued here"):
-        emulated_card("cdna3")
+    with pytest.raises(ValueError, match=r"compute capability 6\.1, and the table lists no instruction"):
+        questions(FakeDevice((6, 1)))
+    with pytest.raises(ValueError, match="cdna3 has no instructions that floatsim can issue"):
+        emulated_device("cdna3")
 
 
 def test_as_many_answers_as_questions():
@@ -201,9 +201,9 @@ def test_through_the_registers_of_lanes(capability, monkeypatch):
     without_compiling(monkeypatch)
     asked = questions(Device(cuda=Lanes(capability)))
     one_each = list({(q.variant.name, q.unit.output, q.unit.scales): q for q in asked}.values())
-    for q, found in zip(one_each, compare_card(one_each, rows=10), strict=True):
+    for q, found in zip(one_each, compare_device(one_each, rows=10), strict=True):
         assert found.equal, q.variant
-        assert found.source == "a card of lanes"
+        assert found.source == "a GPU of lanes"
 
 
 def test_probed_through_the_registers_of_lanes(monkeypatch):
@@ -333,7 +333,7 @@ def test_what_cannot_be_compared():
         compare(a, b, accumulate="hopper", against=fs.array(np.ones((2, 2)), "fp16"))
     with pytest.raises(ValueError, match=r"against has the shape \(2, 3\), the result \(2, 2\)"):
         compare(a, b, accumulate="hopper", against=np.ones((2, 3), np.float32))
-    with pytest.raises(TypeError, match="a recording has operands of its own"):
+    with pytest.raises(TypeError, match="a capture has its own operands"):
         compare(a, b, accumulate="hopper", against="recorded.npz")
     with pytest.raises(RuntimeError, match=r"needs CuPy|no card|CUDA"):
         compare(a, b, accumulate="hopper")
@@ -343,11 +343,11 @@ def test_what_cannot_be_compared():
 
 
 def test_command_with_a_card(run, insert):
-    insert(FakeCard((7, 5)))
+    insert(FakeDevice((7, 5)))
     code, out, err = run("compare", "--rows", 50)
     assert (code, err) == (0, "")
     assert "4 sets, 200 rows: all equal" in out
-    insert(FakeCard((7, 5), one_bit(23, of="mma.m16n8k8 fp16 fp16 fp16")))
+    insert(FakeDevice((7, 5), one_bit(23, of="mma.m16n8k8 fp16 fp16 fp16")))
     code, out, _ = run("compare", "--rows", 50)
     assert code == 1
     assert "[23] emulated 0x" in out
@@ -403,10 +403,10 @@ def test_without_a_card(run, arguments, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--format", "fp16"], "--format is of two matrices, and none are given"),
-        (["-a", "hopper"], "--accumulate is of two matrices, or of recordings"),
+        (["--format", "fp16"], "--format needs two matrices, and none are given"),
+        (["-a", "hopper"], "--accumulate needs two matrices, or captured outputs"),
         (["a.npy"], "compare multiplies two matrices, and there are 1"),
-        (["a.npy", "a.npy"], "--accumulate must say how the products are summed"),
+        (["a.npy", "a.npy"], "--accumulate must name the accumulation of the products"),
         (["a.npy", "a.npy", "-a", "hopper", "--against", "no.npy"], "--against: no.npy cannot be read"),
         (["--against", "no.npz"], "there is no file or folder no.npz"),
     ],
@@ -421,12 +421,12 @@ def test_bad_input(run, arguments, text):
 def test_probe_command(run, insert):
     code, out, err = run("probe", "--emulated", "volta")
     assert (code, err) == (0, "")
-    assert "2 of 2 instructions of the emulator of volta are as the table has them" in out
+    assert "2 of 2 instructions of the emulator of volta equal the table" in out
 
     def low_bit(variant, d):  # of every sum: D has one bit less
         return d & ~d.dtype.type(1)
 
-    insert(FakeCard((7, 0), low_bit))
+    insert(FakeDevice((7, 0), low_bit))
     code, out, _ = run("probe", "--json")
     facts = json.loads(out)
     assert code == 1

@@ -19,7 +19,7 @@ from floatsim.reference.random import draws
 from floatsim.tensorcore import ARCHITECTURES
 from tests.hardware.lanes import Lanes, without_compiling
 
-# -- without a card ----------------------------------------------------------------------------------------------------
+# -- without a GPU -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_unknown_instructions_list_the_known():
         find("mma.m16n8k16", fs.BF16, fs.BF16, fs.FP16)
 
 
-# -- a card of lanes ---------------------------------------------------------------------------------------------------
+# -- an emulated GPU ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_flushing_of_roots_and_conversions(card):
     on_both(lambda: fs.convert(small, "e4m3", daz=True, overflow="saturate_finite"))
     for source, fmt, rounding in ((half, "fp16", "toward_positive"), (half, "bf16", "ties_to_even"),
                                   (small, "e5m2", "ties_to_even")):  # fmt: skip
-        with fs.context(backend="hardware"), pytest.raises(ValueError, match=r"no card has convert of .*daz=True"):
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match=r"no GPU has convert of .*daz=True"):
             fs.convert(source, fmt, rounding=rounding, daz=True, overflow="saturate_finite")
     wide = fs.array(rng.standard_normal(200) * 2.0**-126, "fp64")
     on_both(lambda: fs.convert(wide, "fp32", rounding="toward_zero", ftz=True))
@@ -345,7 +345,7 @@ def test_infinities_saturate_or_it_is_an_error(card):
                  lambda: fs.convert(x, "fp16", overflow="saturate_finite"),
                  lambda: fs.convert(x, "fp16", ftz=True),
                  lambda: fs.matmul(X32, X32, accumulate="fp32", overflow="saturate_finite")):  # fmt: skip
-        with fs.context(backend="hardware"), pytest.raises(ValueError, match="no card has convert of FP"):
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match="no GPU has convert of FP"):
             call()
     on_both(lambda: fs.convert(x, "fp16"))
     on_both(lambda: fs.convert(E4M3, "fp16", overflow="saturate_finite"))
@@ -360,7 +360,7 @@ def test_alpha_and_beta(card):
         for alpha, beta in ((2, 1), (0.5, -0.25), (1, 0), (-1, 3)):
             both(lambda backend, h=how, x=alpha, y=beta: fs.matmul(
                 a, b, c, accumulate=h, alpha=x, beta=y, backend=backend))  # fmt: skip
-    with pytest.raises(ValueError, match="multiply of FP64 where a card computes in FP32, which does not hold it"):
+    with pytest.raises(ValueError, match="multiply of FP64, and a GPU computes in FP32, which does not hold it"):
         fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")
 
 
@@ -373,7 +373,7 @@ def test_narrower_operands(card):
     on_both(lambda: fs.multiply(x, 2.0))
 
 
-# -- what a card cannot do is an error ---------------------------------------------------------------------------------
+# -- limitations of GPUs -----------------------------------------------------------------------------------------------
 
 X32, X16 = np.ones((4, 4), np.float32), np.ones((4, 4), np.float16)
 BF16 = fs.array(np.ones((4, 4)), "bf16")
@@ -383,47 +383,47 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
 @pytest.mark.parametrize(
     ("capability", "call", "message"),
     [
-        ((8, 0), lambda: fs.matmul(E4M3, E4M3, accumulate="hopper"), r"Hopper \(sm_90\); this card, .*, is ampere"),
+        ((8, 0), lambda: fs.matmul(E4M3, E4M3, accumulate="hopper"), r"Hopper \(sm_90\); this GPU, .*, is ampere"),
         ((12, 1), lambda: fs.matmul(X16, X16, accumulate="hopper"), r"of compute capability 12.1"),
         ((8, 0), lambda: fs.convert(X32, "e4m3", overflow="saturate_finite"),
          r"needs compute capability 8.9 or newer; .* 8.0"),
-        ((9, 0), lambda: fs.convert(X32, "e4m3"), r"no card has .* overflow='infinity'; there is .*saturate_finite"),
+        ((9, 0), lambda: fs.convert(X32, "e4m3"), r"no GPU has .* overflow='infinity'; there is .*saturate_finite"),
         ((9, 0), lambda: fs.convert(X32, "e2m1", overflow="saturate_finite"),
-         r"compute capability 10.0 \(sm_100a\) or 12.0 \(sm_120a\); this card has 9.0"),
+         r"compute capability 10.0 \(sm_100a\) or 12.0 \(sm_120a\); this GPU has 9.0"),
         ((9, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1), "rounding='stochastic'"),
-        ((9, 0), lambda: fs.divide(X16, X16), "no card has divide of FP16 .*FP32, FP64"),
-        ((9, 0), lambda: fs.add(E4M3, E4M3), "no card has add of E4M3"),
+        ((9, 0), lambda: fs.divide(X16, X16), "no GPU has divide of FP16 .*FP32, FP64"),
+        ((9, 0), lambda: fs.add(E4M3, E4M3), "no GPU has add of E4M3"),
         ((9, 0), lambda: fs.add(X16, X16, rounding="toward_zero"), "rounding='toward_zero'"),
         ((7, 5), lambda: fs.add(BF16, BF16), "needs compute capability 8.0"),
         ((9, 0), lambda: fs.add(X32, X32, ftz=True), "ftz=True and overflow='infinity'; there is .*, daz and ftz"),
-        ((9, 0), lambda: fs.multiply(X32, X32, daz=True, ftz=True), "no card has multiply of FP32 with rounding"),
-        ((9, 0), lambda: fs.sum(X32, accumulate="pairwise(fp32, daz, ftz)"), "flushes in a chain of sums alone"),
+        ((9, 0), lambda: fs.multiply(X32, X32, daz=True, ftz=True), "no GPU has multiply of FP32 with rounding"),
+        ((9, 0), lambda: fs.sum(X32, accumulate="pairwise(fp32, daz, ftz)"), "flushes only in a chain of sums"),
         ((9, 0), lambda: fs.sum(X16, accumulate="sequential(fp32, daz, ftz)"), "daz reads subnormals of FP16 as zeros"),
-        ((9, 0), lambda: fs.sum(X32, initial=1, accumulate="sequential(fp32, daz, ftz)"), "no card has convert of FP"),
+        ((9, 0), lambda: fs.sum(X32, initial=1, accumulate="sequential(fp32, daz, ftz)"), "no GPU has convert of FP"),
         ((10, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1),
          r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
         ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
-         r"needs compute capability 10.0 \(sm_100a\); this card has 12.0"),
+         r"needs compute capability 10.0 \(sm_100a\); this GPU has 12.0"),
         ((9, 0), lambda: fs.add(X32, X16, format="fp16"),
-         "add of FP32 where a card computes in FP16, which does not hold all"),
+         "add of FP32, and a GPU computes in FP16, which does not hold all"),
         ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True),
-         "add of FP16 where a card computes in FP32, with daz=True"),
-        ((10, 0), lambda: fs.convert(X32, "e8m0"), "no card has convert of FP32 to E8M0 as an instruction"),
-        ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "keeps no flags"),
-        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not sum by kahan\(fp32\)"),
-        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="exact(fp32)"), "does not sum by"),
-        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="fp16"), "b is FP32 where a card computes in FP16"),
+         "add of FP16, and a GPU computes in FP32, with daz=True"),
+        ((10, 0), lambda: fs.convert(X32, "e8m0"), "no GPU has convert of FP32 to E8M0 as an instruction"),
+        ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "a GPU has no flags"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not support kahan\(fp32\)"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="exact(fp32)"), "does not support exact"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="fp16"), "b is FP32, and a GPU computes in FP16"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="sequential(fp16, product=fp32)"), "products to FP32"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="pairwise(fp16, product=none)"), "keeps products exact"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="fp32", daz=True), "daz=True"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="sequential(fp32, overflow=saturate_finite)"),
-         "no card has add of FP32 with .*saturate_finite"),
-        ((9, 0), lambda: fs.cumsum(X32[0]), "does not do running sums"),
-        ((9, 0), lambda: fs.prod(X32[0]), "does not do multiply all"),
-        ((9, 0), lambda: fs.remainder(X32, X32), "no card has"),
+         "no GPU has add of FP32 with .*saturate_finite"),
+        ((9, 0), lambda: fs.cumsum(X32[0]), "does not support running sums"),
+        ((9, 0), lambda: fs.prod(X32[0]), "does not support multiply all"),
+        ((9, 0), lambda: fs.remainder(X32, X32), "no GPU has"),
     ],
 )  # fmt: skip
-def test_what_a_card_cannot_do_is_an_error(card, capability, call, message):
+def test_an_unsupported_call_is_an_error(card, capability, call, message):
     card(capability)
     with fs.context(backend="hardware"), pytest.raises(ValueError, match=message):
         call()
@@ -431,7 +431,7 @@ def test_what_a_card_cannot_do_is_an_error(card, capability, call, message):
 
 def test_records_are_an_error(card):
     card((9, 0))
-    with fs.record(), pytest.raises(ValueError, match="a card does not tell"):
+    with fs.record(), pytest.raises(ValueError, match="a GPU does not report"):
         fs.matmul(X32, X32, backend="hardware")
 
 
@@ -472,7 +472,7 @@ def test_all_rows_of_an_instruction_get_their_turn(card):
 
 def test_many_tiles_are_sent_in_parts(card, monkeypatch):
     device = card((8, 0))
-    monkeypatch.setattr("floatsim.hardware.device._AT_ONCE", 3)
+    monkeypatch.setattr("floatsim.hardware.device._TILES_PER_LAUNCH", 3)
     v = find("mma.m8n8k4", fs.FP64, fs.FP64)
     ones = np.full((60, 4), np.float64(1).view(np.uint64))
     assert (device.dots(v, ones, ones, np.zeros(60, np.uint64)).view(np.float64) == 4).all()

@@ -92,9 +92,12 @@ def test_command(install, run, empty_folder):
     code, out, _ = run(*files, "-a", "fp32", "--library", "cublas")
     assert code == 1
     for arguments, text in (
-        ((*files, "-a", "hopper", "--library", "mkl"), "library='mkl' is not known; known are 'cublas', 'cupy', 'nv"),
+        (
+            (*files, "-a", "hopper", "--library", "mkl"),
+            "library='mkl' is unknown; known libraries are 'cublas', 'cupy', 'nv",
+        ),
         ((*files, "-a", "hopper", "--compute", "32f"), "compute='32f' is a library's: name it"),
-        (("compare", "--library", "cublas"), "--library and --compute are of two matrices, and none are given"),
+        (("compare", "--library", "cublas"), "--library and --compute need two matrices, and none are given"),
         ((*files, "-a", "hopper", "--library", "nvmath"), "library='nvmath' does not multiply FP16 x FP16"),
     ):
         code, out, err = run(*arguments)
@@ -129,7 +132,7 @@ def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
     assert libraries.installed() == ("cublas", "cupy")
     with pytest.raises(fs.hardware.UnavailableError, match=r"needs nvmath.*pip install 'nvmath-python\[cu13\]'"):
         multiply(x, x, library="nvmath")
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: None)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: None)
     np.save("a.npy", np.ones((2, 2), np.float16))
     code, out, err = run("compare", "a.npy", "a.npy", "-f", "e4m3", "-a", "hopper", "--library", "nvmath")
     assert (code, out) == (2, "")
@@ -156,12 +159,12 @@ def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cublas", fs.E4M3, fs.E4M3), r"'cublas' does not multiply E4M3 x E4M3; it does FP16 x FP16, FP32 x FP32"),
-        (("nvmath", fs.E5M2, fs.E5M2), r"does not multiply E5M2 x E5M2; it does E4M3 x E4M3, E4M3 x E5M2, E5M2 x E4M3"),
+        (("cublas", fs.E4M3, fs.E4M3), r"'cublas' does not multiply E4M3 x E4M3; it supports FP16 x FP16, FP32 x FP32"),
+        (("nvmath", fs.E5M2, fs.E5M2), r"does not multiply E5M2 x E5M2; it supports E4M3 x E4M3, E4M3 x E5M2, E5M2 x"),
         (("cublas", fs.BF16, fs.BF16, fs.FP16), r"BF16 x BF16 with format='FP16'; there is cublas BF16"),
         (("cublas", fs.BF16, fs.BF16, None, "16f"), r"does not multiply BF16 x BF16 with compute='16f'; there is"),
-        (("cublas", fs.BF16, fs.BF16, None, None, (7, 5)), r"needs compute capability 8.0 or newer; this card has 7.5"),
-        (("nvmath", fs.E4M3, fs.E4M3, None, None, (8, 6)), r"needs compute capability 8.9 or newer; this card has 8.6"),
+        (("cublas", fs.BF16, fs.BF16, None, None, (7, 5)), r"needs compute capability 8.0 or newer; this GPU has 7.5"),
+        (("nvmath", fs.E4M3, fs.E4M3, None, None, (8, 6)), r"needs compute capability 8.9 or newer; this GPU has 8.6"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_lists_what_can(arguments, message):
@@ -177,9 +180,9 @@ def test_bad_input(install):
     with pytest.raises(ValueError, match=r"not \(3,\) by \(3, 2\)"):
         multiply(x[0], x.T)
     e4m3 = x.astype(ml_dtypes.float8_e4m3fn)
-    with pytest.raises(ValueError, match=r"needs compute capability 8.9 or newer; this card has 8.0"):
+    with pytest.raises(ValueError, match=r"needs compute capability 8.9 or newer; this GPU has 8.0"):
         multiply(e4m3, e4m3.T, library="nvmath")
-    with pytest.raises(TypeError, match="multiplies a and b alone: neither c nor scales, and no against"):
+    with pytest.raises(TypeError, match="multiplies only a and b; omit c, the scales and against"):
         fs.hardware.compare(x, x.T, np.ones((2, 2), np.float32), accumulate="ampere", library="cublas")
-    with pytest.raises(TypeError, match="compute='16f' is a library's: name it"):
+    with pytest.raises(TypeError, match="compute='16f' needs a library"):
         fs.hardware.compare(x, x.T, accumulate="ampere", compute="16f")

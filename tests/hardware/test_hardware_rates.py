@@ -14,7 +14,7 @@ from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware import throughput as rates
 from floatsim.hardware import vendor_gemm as libraries
 from floatsim.hardware.device import Device
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables import datasheets
 from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.hardware.throughput import Rate, Rates
@@ -31,7 +31,7 @@ def card(monkeypatch):
     def of(capability, name=None):
         lanes = Lanes(capability)
         if name is not None:
-            lanes.card = Card(name, capability, "580.0", "13.0")
+            lanes.card = DeviceIdentity(name, capability, "580.0", "13.0")
         return Device(cuda=lanes), lanes
 
     return of
@@ -88,7 +88,9 @@ def test_without_bf16_it_is_fp16_and_without_that_nothing():
     def rate(fmt, ms, unit="mma"):
         return Rate("", unit, fmt, fs.FP32, 10**9, (ms,))
 
-    found = Rates(Card("", (7, 5), "", ""), (rate(fs.FP16, 2.0), rate(fs.E4M3, 1.0), rate(fs.FP64, 1.0, "cublas")))
+    found = Rates(
+        DeviceIdentity("", (7, 5), "", ""), (rate(fs.FP16, 2.0), rate(fs.E4M3, 1.0), rate(fs.FP64, 1.0, "cublas"))
+    )
     assert [found.of_bf16(each) for each in found.rates] == [1, 2, None]
 
 
@@ -149,7 +151,7 @@ def test_fp4_has_its_own_rate_only_where_nothing_wider_can_be_beside_it(card):
 
 @pytest.fixture
 def fast_library(monkeypatch):
-    """Multiplies nothing, but takes its time on the clock of a card of lanes."""
+    """Multiplies nothing, but takes its time on the clock of a GPU of lanes."""
     seen = []
 
     def put(lanes):
@@ -229,7 +231,7 @@ def test_a_library_that_refuses_is_a_row(card, fast_library, monkeypatch):
 
 def test_command(run, card, monkeypatch):
     device, _ = card((9, 0), "NVIDIA H200")
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: device)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 2)
     assert (code, err) == (0, "")
     assert "NVIDIA H200" in out
@@ -244,15 +246,15 @@ def test_command(run, card, monkeypatch):
     assert len(facts["rates"][0]["milliseconds"]) == 2
     device, _ = card((9, 0))
     code, out, _ = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1)
-    assert "none is in the table for this card" in out
+    assert "none in the table for this GPU" in out
 
 
 def test_bad_input(run, card, monkeypatch):
     device, _ = card((8, 0))
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: device)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.*")
     assert (code, out) == (2, "")
-    assert "--instruction 'wgmma.*' fits nothing to time on a card of lanes; there is mma.m8n8k4, mma." in err
+    assert "--instruction 'wgmma.*' fits no measurement on a GPU of lanes; there is mma.m8n8k4, mma." in err
     with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
         fs.hardware.bench(device=device, repeats=0)
 
