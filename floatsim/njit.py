@@ -405,7 +405,7 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
     fmt = arguments.format(carriers)
     if isinstance(fmt, FloatFormat):
         if operation.result == "value" and not contains(carrier, fmt):
-            raise TypeError(f"{carrier.name} cannot hold all of {fmt.name}; use float64")
+            raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use float64")
         if fmt.is_scale and operation.entry not in ("quantize", "encode", "decode"):
             raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")
         manner = arguments.manner()

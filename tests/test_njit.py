@@ -536,7 +536,7 @@ def test_the_processors_state_changes_nothing(state):
         (lambda x: fs.quantize(x, "fp16"), (1,), r"x must be a float64 or float32 number, not int64; write float\(x\)"),
         (lambda x: fs.quantize(x, "fp16"), (np.ones(3),), "x must be a float64 or float32 number, not array"),
         (lambda x: fs.add(1.0, x), (1j,), "b must be a float64 or float32 number, not complex128"),
-        (lambda x: fs.quantize(x, "fp64"), (np.float32(1),), "FP32 cannot hold all of FP64"),
+        (lambda x: fs.quantize(x, "fp64"), (np.float32(1),), "FP32 cannot hold all values of FP64"),
         (lambda x: fs.add(x, 1.0), (np.float32(1),), "name the result's format with format="),
         (lambda x: fs.add(x, x, format="e8m0"), (1.0,), "add: E8M0 is a scale format, which has no arithmetic"),
         (lambda x: fs.add(x, x, "fp16"), (1.0,), "add: too many positional arguments"),

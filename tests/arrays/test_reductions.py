@@ -313,7 +313,7 @@ def test_nothing_to_add():
         (lambda x: fs.cumsum(x, where=True), "unknown keyword 'where'"),
         (lambda x: fs.vdot(x, x[0]), r"a \(2, 3\) and b \(3,\) have different sizes"),
         (lambda x: np.linalg.norm(fs.array(x, "fp16"), ord=1), "Euclidean"),
-        (lambda x: np.sum(fs.array(x, "fp16"), dtype=np.float32), "take format="),
+        (lambda x: np.sum(fs.array(x, "fp16"), dtype=np.float32), "use format="),
     ],
 )
 def test_bad_input(call, message):

@@ -251,7 +251,7 @@ def of_ones(fmt, *shape):
 @pytest.mark.parametrize(
     ("how", "fmt", "scales", "says"),
     [
-        ("blackwell", FP8, ((4, 4, "e8m0"), None), "scale_b is missing: block-scaled operands both have scales"),
+        ("blackwell", FP8, ((4, 4, "e8m0"), None), "scale_b is missing: both operands need scales"),
         ("blackwell", FP8, (None, (4, 4, "e8m0")), "scale_a is missing"),
         (None, FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")), "not for the default accumulation"),
         ("fp32", FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")), r"are for a TensorCore, .* not for sequential\(fp32\)"),
@@ -268,7 +268,7 @@ def of_ones(fmt, *shape):
         ("blackwell", FP4, ((4, 5, "e8m0"), (5, 5, "e8m0")),
          r"\(4, 4\) and .* every 32 .* or \(4, 8\) and .* every 16"),
         ("blocked(blackwell, 48, fp32)", FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")),
-         "into parts of 48, in the midst of 32 elements that share a scale; take parts of a multiple of 32"),
+         "into parts of 48, inside a block of 32 elements that share a scale; use parts of a multiple of 32"),
         ("splitk(3, blackwell, fp32)", FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")), "into parts of 43"),
         ("tensorcore(blackwell, tcgen05.k64.mxf4)", FP4, (None, None), "which were not given: scale_a= and scale_b="),
     ],
