@@ -158,7 +158,7 @@ def test_formats_are_short_for_sequential():
         (lambda: parse("tensorcore(hopper"), ValueError, "write tensorcore\\(arch\\)"),
         (lambda: fs.Blocked("fp16", 8, "hopper"), TypeError, "outer cannot be tensorcore\\(hopper\\)"),
         (lambda: fs.SplitK(8, "fp16", fs.Blocked("hopper", 8, "fp16")), TypeError, "not results of parts"),
-        (lambda: fs.Strided("hopper", 8), TypeError, "take neighbours along K, not terms that stand `lanes` apart"),
+        (lambda: fs.Strided("hopper", 8), TypeError, "take consecutive terms along K, not every `lanes`-th term"),
     ],
 )
 def test_what_they_refuse(build, error, says):
