@@ -100,7 +100,7 @@ def test_a_bar_only_where_it_takes_long_and_somebody_looks(monkeypatch, capsys):
 
 
 def test_threads_are_those_of_numba():
-    code = "from floatsim_kernels import machine; print(machine.threads())"
+    code = "from floatsim_kernels.runtime import cpu as machine; print(machine.threads())"
     environment = os.environ | {"NUMBA_NUM_THREADS": "3", "PYTHONPATH": os.pathsep.join(sys.path)}
     asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert asked.stdout.strip() == "3"

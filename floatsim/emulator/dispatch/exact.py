@@ -17,7 +17,7 @@ from floatsim.accumulation.leaves import Exact
 from floatsim.emulator.dispatch.float64 import rows_of, work_rows
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
 from floatsim.emulator.params import float64_rounding, format_params, rounding_params
-from floatsim.emulator.proofs import FLOAT64_EXPONENTS, rounds_in_float64
+from floatsim.emulator.proofs import FLOAT64_EXPONENTS, exponents_bound_operands, rounds_in_float64
 from floatsim.emulator.unpack import unpack
 from floatsim.formats.format import FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Attributes, Rounding
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["ExactInFloat64"]
 
 
+_BELOW_ALL = -4096
+"""An exponent that no other factor brings back into the range of the levels: float64's are 1023 at most."""
 _KEPT = 51
 """How many bits of a sum are known, at least, before it is rounded."""
 
@@ -75,7 +77,7 @@ def _extent(x: NDArray[np.float64]) -> tuple[int, int]:
     if not numbers.size:
         return 0, 0
     least, largest = (int(end) >> FP64.trailing_bits for end in (numbers.min(), numbers.max()))
-    return (least - FP64.bias if least else -2 * FLOAT64_EXPONENTS), largest - FP64.bias
+    return (least - FP64.bias if least else _BELOW_ALL), largest - FP64.bias
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class ExactSums:
 
     def _range(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> _Range:
         static = _Range(self.terms.lowest, self.terms.highest + 1 + self._one)
-        if static.fits:
+        if static.fits and exponents_bound_operands(self.terms):
             return static
         (least_a, largest_a), (least_b, largest_b) = _extent(a), _extent(b)
         return _Range(least_a + least_b + 2 - self.terms.precision - self._one, largest_a + largest_b + 2)

@@ -137,7 +137,11 @@ def _runs(marks: NDArray[np.bool_]) -> list[slice]:
 
 Fallback: TypeAlias = "Float32Kernel | Float64Fallback | None"
 
-_DTYPES: dict[Any, Any] = {loops.HALF: np.dtype(np.uint16), loops.SINGLE: np.dtype(np.float32), loops.DOUBLE: np.dtype(np.float64)}
+_DTYPES: dict[Any, Any] = {
+    loops.HALF: np.dtype(np.uint16),
+    loops.SINGLE: np.dtype(np.float32),
+    loops.DOUBLE: np.dtype(np.float64),
+}
 
 
 def _tiled(
