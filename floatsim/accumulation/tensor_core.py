@@ -75,7 +75,7 @@ class TensorCore(Accumulation):
     ) -> None:
         if others:
             names = ", ".join(f"{name}=" for name in others)
-            raise TypeError(f"a TensorCore rounds as the hardware does and takes no {names}, only arch, instruction, output")
+            raise TypeError(f"a TensorCore rounds as its hardware and takes no {names}; only arch, instruction, output")
         architecture = as_architecture(arch)
         name = None if instruction is None else as_instruction_name(architecture, instruction)
         fmt = None if output is None else accumulator_format(output, "output")

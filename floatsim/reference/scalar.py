@@ -61,6 +61,7 @@ _WORKING_BITS = 128
 
 class Kind(enum.Enum):
     """The kind of an unpacked number."""
+
     FINITE = "finite"
     INFINITE = "infinite"
     QUIET_NAN = "NaN"
