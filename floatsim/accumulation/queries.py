@@ -72,8 +72,9 @@ def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
     """Return the attributes of the leaf's sums and of its products. Options that the leaf does not set are the call's.
 
     >>> from floatsim.accumulation import parse, settled
-    >>> [how.rounding.name for how in settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())]
-    ['TIES_TO_EVEN', 'TOWARD_ZERO']
+    >>> sums, products = settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())
+    >>> sums.rounding.name, products.rounding.name
+    ('TIES_TO_EVEN', 'TOWARD_ZERO')
     """
     how = dataclasses.replace(
         call,

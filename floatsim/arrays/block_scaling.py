@@ -103,8 +103,8 @@ def _check_parts(how: Accumulation, length: int, every: int) -> None:
     part = min(how.every if isinstance(how, Blocked) else -(-length // how.parts), length)
     if part < length and part % every:
         raise ValueError(
-            f"{how} splits K = {length} into parts of {part}, inside a block of {every} elements that share a scale; "
-            f"use parts of a multiple of {every}"
+            f"{how} splits K = {length} into parts of {part}, "
+            f"inside a block of {every} elements that share a scale; use parts of a multiple of {every}"
         )
     for size in {part, length % part or part}:
         _check_parts(how.inner, size, every)

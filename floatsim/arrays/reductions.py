@@ -426,7 +426,7 @@ def mean(
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
         The elements that are terms. The other elements are removed before the order is applied.
-    **how : accumulate, format, out, backend, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -477,7 +477,7 @@ def norm(
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
         The elements that are terms. The other elements are removed before the order is applied.
-    **how : accumulate, format, out, backend, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -530,7 +530,7 @@ def var(
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
         The elements that are terms. The other elements are removed before the order is applied.
-    **how : accumulate, format, out, backend, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -583,15 +583,15 @@ def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> 
     """Return x minus its mean along the axes, both rounded in the outermost accumulator's format and attributes."""
     fmt, attributes = _last_leaf(call)
 
-    def manner(number: int) -> Manner:
+    def split(number: int) -> Manner:
         return replace(call.manner, seed=split_seed(call.manner.seed, number))
 
     terms = _terms(x, axis, True, where)
-    total = _summed("var.mean", terms, None, replace(call, manner=manner(Site.MEAN)))
+    total = _summed("var.mean", terms, None, replace(call, manner=split(Site.MEAN)))
     count = _integers(terms.counts, terms.shape)
-    rounds = replace(manner(Site.QUOTIENT), attributes=attributes)
+    rounds = replace(split(Site.QUOTIENT), attributes=attributes)
     average = _rounded("divide", "var.mean.result", [total, count], fmt, call, rounds)
-    rounds = replace(manner(Site.DIFFERENCES), attributes=attributes)
+    rounds = replace(split(Site.DIFFERENCES), attributes=attributes)
     codes, events = call.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
     if events is None:
         return codes, fmt
@@ -625,7 +625,7 @@ def prod(
         The elements that are factors. The other elements are removed before the order is applied.
     initial : number or array_like of floats, optional
         One more factor.
-    **how : accumulate, format, out, backend, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -679,7 +679,7 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
         A FloatArray or an array whose dtype is a format.
     axis : int, optional
         The axis of the sum; None flattens x.
-    **how : accumulate, format, out, backend, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns

@@ -121,7 +121,7 @@ def test_formats_are_short_for_sequential():
         (lambda: fs.Sequential("e8m0"), TypeError, "scale format"),
         (lambda: fs.Sequential("fp16", product="e8m0"), TypeError, "scale format"),
         (lambda: fs.Sequential(3), TypeError, "format must be a format"),
-        (lambda: fs.Sequential("fp16", fused=True, product="fp32"), TypeError, "leave product= out"),
+        (lambda: fs.Sequential("fp16", fused=True, product="fp32"), TypeError, "pass either fused=True or product="),
         (lambda: fs.Sequential("fp16", fused="yes"), TypeError, "fused must be True or False"),
         (lambda: fs.Sequential("fp16", product=None, product_rounding="RTZ"), ValueError, "no product_rounding"),
         (lambda: fs.Sequential("fp16", rounding="up"), ValueError, "rounding='up'"),
