@@ -227,7 +227,7 @@ class Neumaier(ProductLeaf):
     --------
     >>> import floatsim as fs
     >>> x, one = fs.array([1.0, 30000.0, 1.0, -30000.0], "fp16"), fs.array([1.0] * 4, "fp16")
-    >>> [fs.matmul(x, one, accumulate=how).item() for how in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
+    >>> [fs.matmul(x, one, accumulate=text).item() for text in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
     [0.0, 0.0, 2.0]
     """
 
