@@ -1,4 +1,4 @@
-"""Descriptions of sums: what they hold, what they refuse, and their text form."""
+"""Descriptions of sums: their properties, the errors of bad arguments, and their text form."""
 
 from __future__ import annotations
 

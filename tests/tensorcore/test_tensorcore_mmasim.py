@@ -56,12 +56,12 @@ def may_be_any_nan(case: Case) -> bool:
 
 
 def skips(case: Case, accumulators) -> bool:
-    """Whether mmasim loses a NaN that is c of some block."""
+    """Return whether mmasim loses a NaN that is c of a block."""
     return isinstance(case.row.model, EvenAndOdd) and any(is_nan(c, case.row.output) for c in accumulators)
 
 
 def theirs(case: Case):
-    """mmasim's operation."""
+    """The operation of mmasim."""
     from mmasim.amd import MFMA
     from mmasim.nv_ptx import MMA, WGMMA, MMABlockScale, TCGen05MMA, TCGen05MMABlockScale
 
@@ -100,7 +100,7 @@ def amd_name(case: Case, shape: str, a: str, b: str, d: str) -> str:
 
 
 def tensor(x: np.ndarray, fmt: fs.FloatFormat, packed: bool = False):
-    """Codes as mmasim takes them: FP6 and FP4 as bytes, FP4 in bits 5 to 2, or two in a byte."""
+    """Codes in mmasim's layout: FP6 and FP4 as bytes, FP4 in bits 5 to 2, or two in a byte."""
     import torch
 
     if fmt == fs.TF32:
@@ -167,7 +167,7 @@ def test_equal_to_mmasim(arch):
     [("Hopper", fs.FP16, "m64n8k16.f32.f16.f16"), ("Hopper", fs.E4M3, "m64n8k32.f32.e4m3.e4m3")],
 )
 def test_whole_products(arch, fmt, name):
-    """mmasim does not hold a product's shape against the instruction's, and chains blocks as a K loop does."""
+    """mmasim does not compare the shape of a product with the instruction's, and chains blocks as a K loop does."""
     from mmasim.nv_ptx import WGMMA
 
     rng = np.random.default_rng(7)
