@@ -137,8 +137,8 @@ _HALF = "the published outputs fill the first four of its terms"
 _C_ZERO = "published with c = 0 only"
 _ON_B200 = "published with D in FP16 there, and with both on B200"
 _COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
-_AS_MMA = "the model of mma.m16n8k16, which equals silicon"
-_AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals silicon"
+_AS_MMA = "the model of mma.m16n8k16, which equals hardware outputs"
+_AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals hardware outputs"
 
 #           instruction          A, B      k   L   F  e_zero  D         evidence
 _VOLTA = (

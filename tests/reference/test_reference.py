@@ -1,6 +1,6 @@
-"""The reference against the definitions, sentence by sentence, and against `oracles` on whole small formats.
+"""The reference compared with each sentence of the definitions, and with `oracles` on all values of small formats.
 
-What MPFR can judge stands in test_reference_mpfr.py; the traps are in test_traps.py.
+test_reference_mpfr.py compares it with MPFR. test_traps.py has known traps.
 """
 
 import itertools

@@ -1,8 +1,8 @@
-"""The reference against MPFR, NumPy's own arithmetic and ml_dtypes; what each is good for is in the conventions.
+"""The reference compared with MPFR, NumPy's arithmetic and ml_dtypes. The page "Conventions" says where each is used.
 
-MPFR evaluates once, toward zero, with 64 bits and more to spare; its ternary value is the sticky bit, and the
-rational rounding of `oracles` decides. Where IEEE 754 and MPFR agree on the whole operation (formats with
-infinities, ties-to-even and the directed modes), MPFR also rounds by itself with `subnormalize`.
+MPFR evaluates once, toward zero, with at least 64 more bits. Its ternary value is the sticky bit, and the rational
+rounding of `oracles` rounds the result. Where IEEE 754 and MPFR define the same operation (formats with infinities,
+ties to even and the directed modes), MPFR also rounds to the format with `subnormalize`.
 """
 
 from fractions import Fraction

@@ -1,10 +1,10 @@
-"""Is the reference of sums right? It against NumPy's own arithmetic, and against the definitions on exact fractions.
+"""The reference of sums compared with NumPy's arithmetic, and with the definitions on exact fractions.
 
-- Plain loops of NumPy scalars, which round every operation of float16, float32 and float64 to nearest, ties to even.
-- NumPy's own sums of contiguous arrays, for the tree that is named after it.
-- The definitions once more, on `fractions.Fraction`, rounded by `oracles.Rounder`: all directions, FTZ, DAZ, and the
-  draws of stochastic rounding site by site.
-- Cases whose events and first k are known by thought.
+- Loops of NumPy scalars, which round every operation of float16, float32 and float64 to nearest, ties to even.
+- NumPy's sums of contiguous arrays, for the tree "numpy".
+- The definitions written again, on `fractions.Fraction`, rounded by `oracles.Rounder`: all rounding modes, FTZ, DAZ,
+  and the draws of stochastic rounding at every site.
+- Cases with events and first k derived by hand.
 """
 
 from __future__ import annotations

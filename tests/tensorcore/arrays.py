@@ -1,8 +1,10 @@
-"""The sums of matrix units once more, on many dot products at once: fused blocks and those whose c comes late in int64,
-exact ones in Python's integers, what is made of IEEE operations in NumPy's floats (without events). Not FP64.
+"""A second implementation of the sums of matrix units, for many dot products at once. FP64 is not included.
 
-Written from the same descriptions as `floatsim.reference.tensorcore.nvidia` and `amd`, and held equal to them, codes
-and events, in test_tensorcore_arrays.py; the long run in tests/exhaustive compares the kernels with these where it can.
+Fused blocks and blocks with a late accumulator are computed in int64, exact blocks in Python's integers, and models of
+IEEE operations in NumPy's floats (without events).
+
+It follows the same descriptions as `floatsim.reference.tensorcore.nvidia` and `amd`, and test_tensorcore_arrays.py
+tests it equal to them, in codes and events. The long run in tests/exhaustive compares the kernels with it.
 """
 
 from __future__ import annotations
