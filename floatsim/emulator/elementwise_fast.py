@@ -1,7 +1,7 @@
-"""When a fast kernel gives the same bits as the general one, and how it is called.
+"""Fast element-wise kernels: the conditions under which their bits equal those of the integer kernels, and their calls.
 
-The fast kernels compute in hardware floats, so they run only while the processor's floating-point environment is the
-default one; and they report no events. Everything else goes through the general integer kernels.
+The fast kernels compute in hardware floats. They run only while the processor's floating-point environment is the
+default, and they report no events. All other cases use the integer kernels.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: 
     kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
 
     def in_carrier(number: reference.Number) -> int:
-        """The carrier's code of what a number becomes in `fmt`."""
+        """Return the carrier's code of a number rounded to `fmt`."""
         code, _ = reference.convert(number, fmt, how)
         return reference.convert(reference.decode(code, fmt), carrier, Attributes())[0]
 
@@ -94,12 +94,12 @@ def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: 
 
 @functools.lru_cache(maxsize=256)
 def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
-    """Return the family of `quantize_loops` kernels that rounds to this format exactly, if any."""
+    """Return the name of the kernel family that rounds to this format exactly, or None."""
     kind = _CARRIERS[carrier]
     if fmt.is_scale or fmt.precision >= carrier.precision or fmt.emax > carrier.emax:
         return None
     if fmt.emin == carrier.emin:
-        # without trailing bits the last bit of a code is the exponent's, and tells nothing of odd and even
+        # without trailing bits the last bit of a code belongs to the exponent, and parity cannot be read from it
         return "shared" if kind.shared and fmt.trailing_bits else None
     # q and 2**32 / q, and C for the exponent above emax, must be normal numbers of the carrier
     lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + kind.trailing - fmt.trailing_bits
@@ -107,7 +107,7 @@ def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
 
 
 def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
-    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat); False if no fast kernel can."""
+    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat). Return False if no fast kernel applies."""
     how = manner.attributes
     if carrier not in _CARRIERS or not _is_plain(how):
         return False
@@ -137,7 +137,7 @@ _PACKED = {
 
 @functools.lru_cache(maxsize=256)
 def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
-    """What `packed.narrow` needs to know."""
+    """Return the parameters of `packed.narrow` for a format, as listed in NARROW_FIELDS."""
     shift = FP32.trailing_bits - fmt.trailing_bits
 
     def power(exponent: int) -> int:
@@ -156,7 +156,7 @@ def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
         "above": shift << FP32.trailing_bits,
         "max": int(np.float32(fmt.max).view(np.uint32)),
         "max_code": fmt.max_code,
-        "infinite_operand": fmt.infinity_code or 0,  # 0 is no special code: there is no such operand
+        "infinite_operand": fmt.infinity_code or 0,  # 0: the format has no infinity
         "infinity": reference.infinite_result(0, fmt),
         "nan": nan,
         "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
@@ -167,7 +167,7 @@ def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
 
 
 def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
-    """Write the result codes of an operation within one format to `out` (all flat); False if no fast kernel can."""
+    """Write the codes of an operation in one format to `out` (all flat). Return False if no fast kernel applies."""
     how = manner.attributes
     if name not in _PACKED or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
         return False
@@ -192,7 +192,7 @@ _UFUNCS: dict[str, Any] = {
 
 
 def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
-    """The result codes of an operation by the processor's own FP32 or FP64, on operands that fit; None if it cannot."""
+    """Return the result codes of an operation in the processor's FP32 or FP64, or None if it does not apply."""
     inside = all(contains(fmt, source, specials=False) for _, source in operands)
     if fmt not in _NATIVE or name not in _UFUNCS or not inside:
         return None

@@ -1,4 +1,4 @@
-"""The fast kernels equal the general ones on formats nobody has named, and know where they do not apply."""
+"""The fast kernels equal the integer kernels on custom formats, and refuse the cases to which they do not apply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def random_format(rng):
 
 
 def probing(rng, fmt, carrier, size):
-    """Carrier codes: random, and close to the format's numbers and to the middles between them."""
+    """Carrier codes: random, and close to the format's numbers and to the midpoints between them."""
     unsigned = carrier.code_dtype
     codes = rng.integers(0, 2**carrier.bits - 1, size, dtype=np.uint64, endpoint=True).astype(unsigned)
     grid = rng.integers(0, fmt.max_code, size // 2, dtype=np.uint64, endpoint=True)
@@ -73,7 +73,7 @@ def test_packed():
 
 @pytest.mark.parametrize("fmt", [fs.FP32, fs.FP64], ids=str)
 def test_native(fmt):
-    """The processor's own FP32 and FP64, on operands that they hold: infinities, NaNs, subnormals and all."""
+    """The processor's FP32 and FP64, on operands that they contain, with infinities, NaNs and subnormals."""
     rng = np.random.default_rng(3)
 
     def drawn(source, shape):
@@ -115,7 +115,7 @@ def test_one_bit_of_precision(fmt, rounding):
 
 
 def test_the_environment_is_asked(monkeypatch):
-    """With flush-to-zero the integer kernels do all of it."""
+    """Under flush-to-zero the integer kernels compute everything."""
     monkeypatch.setattr(shortcuts.machine, "environment_is_default", lambda: False)
     x = np.float32([1e-40, 1.0])
     assert not shortcuts.quantize(x.view(np.uint32), fs.FP32, fs.FP16, resolve({}), np.empty(2, np.uint32))
@@ -124,7 +124,7 @@ def test_the_environment_is_asked(monkeypatch):
 
 
 def test_roundings_of_one_stochastic_product_are_independent():
-    """One product rounded to BF16, then to E4M3: up with probability 1/2 * 1/16, not with one shared draw's."""
+    """One product rounded to BF16, then to E4M3, goes up with probability 1/2 * 1/16. A shared draw would change it."""
     a = np.full((40000, 1), 1 + 2.0**-8, np.float32)
     c = fs.matmul(a, np.ones((1, 1), np.float32), accumulate="bf16", format="e4m3", rounding="SR", seed=11)
     ups = int((c.astype(np.float32) > 1).sum())
