@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pythons notebooks notebooks-update test-exhaustive bench lint build clean
+.PHONY: help demo test test-full test-pythons notebooks notebooks-update test-exhaustive bench lint build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
@@ -23,7 +23,10 @@ help: ## this list
 demo: $(VENV)/.installed ## the main job: survey real matrices in every format, write one picture
 	$(BIN)/floatsim survey
 
-test: $(VENV)/.installed-test ## the tests, in at most ten minutes on two cores
+test: $(VENV)/.installed-test ## the quick tests
+	$(PYTEST) -n 2 -m "not full"
+
+test-full: $(VENV)/.installed-test ## all tests
 	$(PYTEST) -n 2
 
 test-pythons: ## tests that depend on versions, under every Python here and with the lowest versions

@@ -19,6 +19,16 @@ VERSION_TESTS = (
 )  # fmt: skip
 
 
+# Test files that `make test` leaves to `make test-full`: they compile CUDA sources for every target, compile the kernels
+# a second time or in new processes, evaluate MPFR at every special value, or draw many pictures.
+FULL_TESTS = (
+    "test_benchmarks", "test_checked", "test_digests", "test_environment", "test_exhaustive", "test_hardware_build",
+    "test_hardware_libraries", "test_hardware_rates", "test_notebook_silicon", "test_plot_bits", "test_plot_lines",
+    "test_plot_losses", "test_plot_roundings", "test_plot_sums", "test_plot_units", "test_reference_mpfr",
+    "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim", "test_tensorcore_silicon",
+)  # fmt: skip
+
+
 def own_modules() -> str:
     """Return a regular expression, without a colon, that matches the names of floatsim's own modules.
 
@@ -55,8 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test-pythons` runs."""
+    """Mark the tests that `make test` leaves to `make test-full`, and those that `make test-pythons` runs."""
     for item in items:
+        if item.path.stem in FULL_TESTS:
+            item.add_marker("full")
         if isinstance(item, pytest.DoctestItem) or item.path.stem in VERSION_TESTS:
             item.add_marker("versions")
 

@@ -146,7 +146,7 @@ for fmt in FORMATS:
 # Try other numbers. Which of them are the same in all rows?
 
 # %%
-plot.explore(plot.bit_strip, value=["0.1", "0.5", "0.2", "0.3", "3.14159", "1", "100", "65504", "448", "1e-6"])
+plot.explore(plot.bit_strip, value=["0.2", "0.5", "0.1", "0.3", "3.14159", "1", "100", "65504", "448", "1e-6"])
 
 # %% [markdown]
 # ## All numbers of a format on one page

@@ -233,9 +233,9 @@ def test_controls_leave_their_static_part_and_progress_bars_nothing(tmp_path):
 
 
 def test_pictures_are_compressed_and_look_the_same():
-    pixels = np.zeros((40, 60, 3), np.uint8)
-    pixels[:, :20] = 200, 30, 90
-    pixels[10:20] += 40
+    pixels = np.zeros((200, 300, 3), np.uint8)
+    pixels[:, :100] = 200, 30, 90
+    pixels[50:100] += 40
     stored = io.BytesIO()
     Image.fromarray(pixels).save(stored, "PNG", compress_level=0)
     small = base64.b64decode(run.compressed(base64.b64encode(stored.getvalue()).decode()))

@@ -9,6 +9,7 @@ holds the two together.
 import os
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -261,7 +262,7 @@ def test_072_minimum_number_prefers_the_number():
 def test_073_stochastic_below_the_smallest_subnormal():
     """2^-26 is a quarter of FP16's smallest number: up for a quarter of all draws, exactly."""
     for sign, up, down in ((1, 0x0001, 0x0000), (-1, 0x8001, 0x8000)):
-        number = reference.from_fraction(o.Fraction(sign, 2**26))
+        number = reference.from_fraction(Fraction(sign, 2**26))
         how = How(Rounding.STOCHASTIC, random_bits=8).attributes
         codes = [reference.round_pack(number, fs.FP16, how, r)[0] for r in range(256)]
         assert codes.count(up) == 64

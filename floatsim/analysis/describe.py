@@ -163,7 +163,7 @@ def describe(
     rows = [row for row in architecture.instructions if name in (None, row.name)]
     if output is not None:
         wanted = as_format(output)
-        outputs = dict.fromkeys(str(row.output) for row in rows)
+        outputs = dict.fromkeys(row.output.name for row in rows)
         rows = [row for row in rows if row.output == wanted]
         if not rows:
             raise ValueError(f"{name or architecture.name} gives {' and '.join(outputs)}, not {wanted}")
@@ -209,7 +209,7 @@ def _cells(row: Instruction) -> tuple[str, ...]:
     fused, model = row.fused, row.model
     bits = fused.fraction_bits if fused else getattr(model, "fraction_bits", "")
     return (
-        _inputs(row), str(row.output), _at_once(row), str(bits), str(fused.floor) if fused else "",
+        _inputs(row), row.output.name, _at_once(row), str(bits), str(fused.floor) if fused else "",
         "ties to even" if fused is None else _rounding(fused, row.output), evidence_text(row),
     )  # fmt: skip
 
@@ -220,7 +220,7 @@ def _joined(rows: Sequence[Instruction]) -> tuple[str, ...]:
 
 
 def _inputs(row: Instruction) -> str:
-    formats = [str(fmt) for fmt in row.inputs] + ["or FP32 cut to it"] * row.truncates
+    formats = [fmt.name for fmt in row.inputs] + ["or FP32 cut to it"] * row.truncates
     scales = [f"{s.format} for every {s.every}" for s in row.scales]
     return ", ".join(formats) + (", mixed" if row.mixes else "") + (f"; scales {' or '.join(scales)}" if scales else "")
 

@@ -109,7 +109,7 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
     Parameters
     ----------
     x : float, int, str, Fraction, Decimal, or an array of one element
-        The number. A decimal text is taken exactly.
+        The number. A text such as "0.1", "0x1.8p3" or "1/3" is taken exactly.
     fmt : format
         The target format.
     **how

@@ -21,7 +21,7 @@ from floatsim.arrays.conversion import Codes, finish, float_codes, with_flags
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import How, resolve, spell_out
 from floatsim.formats import FP64, FormatLike
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
 
 @implements(np.add)
 @stays_on_device
+@spell_out(How)
 def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """a + b, rounded once.
 
@@ -47,9 +48,7 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
         The result's. Needed if the operands' differ.
     out : FloatArray or ndarray, optional
         Where to write the result.
-    **how
-        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see
-        `floatsim.arrays.options.How`.
+    {keywords}
 
     Returns
     -------
@@ -240,7 +239,7 @@ def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.floor)
 def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """The largest integral value not above a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+    """The largest integral value not above a; raises no INEXACT (IEEE 754-2019, 5.9). As `add` otherwise.
 
     >>> import floatsim as fs
     >>> fs.floor(fs.array([2.5, -0.3], "fp16"))
@@ -251,7 +250,7 @@ def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.ceil)
 def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """The smallest integral value not below a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+    """The smallest integral value not below a; raises no INEXACT (IEEE 754-2019, 5.9). As `add` otherwise.
 
     >>> import floatsim as fs
     >>> fs.ceil(fs.array([2.5, -0.3], "fp16"))
@@ -262,7 +261,7 @@ def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.trunc)
 def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """The integral part of a; raises no INEXACT (IEEE 754-2019, 5.9). As `rint` otherwise.
+    """The integral part of a; raises no INEXACT (IEEE 754-2019, 5.9). As `add` otherwise.
 
     >>> import floatsim as fs
     >>> fs.trunc(fs.array([2.5, -0.3], "fp16"))
@@ -301,6 +300,8 @@ def logb(a: Any, **how: Unpack[How]) -> Any:
 
     Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, NaN -2**31 with INVALID.
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.logb(fs.array([1.0, 6e-8, 0.0], "fp16"), return_flags=True)
     (array([          0,         -24, -2147483648], dtype=int32), array([0, 0, 8], dtype=uint8))
@@ -325,6 +326,8 @@ def _neighbour(operation: str, a: Any, up: bool, how: How) -> Any:
 def next_up(a: Any, **how: Unpack[How]) -> Any:
     """The least number greater than a (IEEE 754-2019, 5.3.1): infinity, or NaN without one, beyond max.
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.next_up(fs.array([1.0, 0.0, 448.0], "e4m3"))
     FloatArray([1.12, 0.00195, nan], E4M3)
@@ -334,6 +337,8 @@ def next_up(a: Any, **how: Unpack[How]) -> Any:
 
 def next_down(a: Any, **how: Unpack[How]) -> Any:
     """The greatest number less than a (IEEE 754-2019, 5.3.1).
+
+    The keywords are those of `add`.
 
     >>> import floatsim as fs
     >>> fs.next_down(fs.array([1.0, 0.0], "e5m2"))
@@ -364,6 +369,8 @@ def _sign_operation(result: Any, out: Any, how: How) -> Any:
 def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     """a with its sign bit flipped: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.negative(fs.array([1.0, 0.0], "bf16"))
     FloatArray([-1.0, -0.0], BF16)
@@ -374,6 +381,8 @@ def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 @implements(np.absolute, np.fabs)
 def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     """a with its sign bit cleared: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+
+    The keywords are those of `add`.
 
     >>> import floatsim as fs
     >>> fs.absolute(fs.array([-1.0, -0.0], "bf16"))
@@ -386,6 +395,8 @@ def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 @implements(np.copysign)
 def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     """a with the sign bit of b: a bit operation, NaNs too (IEEE 754-2019, 5.5.1). b may be of another format.
+
+    The keywords are those of `add`.
 
     >>> import floatsim as fs
     >>> fs.copysign(fs.array([1.0, 2.0], "bf16"), fs.array([-0.0, 1.0], "fp16"))

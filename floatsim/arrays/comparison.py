@@ -41,6 +41,8 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Un
 
     A quiet NaN raises nothing, unless `signaling=True`.
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
@@ -53,6 +55,8 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
     """Whether a != b, true for NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises nothing, unless `signaling=True`.
+
+    The keywords are those of `add`.
 
     >>> import floatsim as fs
     >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
@@ -67,6 +71,8 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpa
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
@@ -79,6 +85,8 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how
     """Whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+
+    The keywords are those of `add`.
 
     >>> import floatsim as fs
     >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
@@ -93,6 +101,8 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: U
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
@@ -106,6 +116,8 @@ def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **
 
     A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
 
+    The keywords are those of `add`.
+
     >>> import floatsim as fs
     >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
@@ -117,6 +129,8 @@ def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
     """Whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
 
     A quiet NaN raises nothing, unless `signaling=True`.
+
+    The keywords are those of `add`.
 
     >>> import floatsim as fs
     >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)

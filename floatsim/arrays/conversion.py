@@ -15,7 +15,7 @@ from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, stays_on_device
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import How, resolve, spell_out
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import FLAGS, Attributes, Rounding
@@ -74,7 +74,7 @@ def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
             if all(issubclass(k, np.generic) for k in kinds):
                 return np.asarray(x)
             raise TypeError(
-                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a decimal text, "
+                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a text, "
                 "or arrays of a float or integer dtype"
             )
     return boxed
@@ -210,6 +210,7 @@ def with_flags(result: Any, events: NDArray[np.uint8], manner: Manner) -> Any:
 # -- the public functions ------------------------------------------------------------------------------------------
 
 
+@spell_out(How)
 def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round values to a format and return their codes.
 
@@ -217,13 +218,11 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     ----------
     x : array_like
         float64, float32, float16 or ml_dtypes arrays, FloatArrays, integer arrays, Python numbers of any size
-        (int, float, Fraction, Decimal), decimal or hexadecimal texts ("0.1", "0x1.8p3"), or lists of these. Each is
+        (int, float, Fraction, Decimal), texts ("0.1", "0x1.8p3", "1/3"), or lists of these. Each is
         rounded once, from its exact value.
     fmt : format
         Where to: anything `as_format` takes.
-    **how
-        Rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags: see
-        `floatsim.arrays.options.How`.
+    {keywords}
 
     Returns
     -------
@@ -281,6 +280,7 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
     return backends.emulator().decode(checked_codes(codes, fmt), fmt)[()]
 
 
+@spell_out(How)
 def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any:
     """A FloatArray of `values`, rounded to `fmt`.
 
@@ -290,8 +290,7 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
         As for `encode`.
     fmt : format, optional
         Default: the format that the values' dtype is (float64 for Python floats).
-    **how
-        As for `encode`.
+    {keywords}
 
     Returns
     -------
@@ -318,6 +317,7 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
 
 @implements("convert")
 @stays_on_device
+@spell_out(How)
 def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round values to a format and return an array of that format.
 
@@ -327,8 +327,7 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
         As for `encode`.
     fmt : format
         Where to.
-    **how
-        As for `encode`.
+    {keywords}
 
     Returns
     -------
@@ -355,6 +354,7 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
 
 
 @stays_on_device
+@spell_out(How)
 def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
     """Round values to the grid of a format and keep them in their own dtype.
 
@@ -366,8 +366,7 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
         The format whose values the results will have.
     out : FloatArray or ndarray, optional
         Where to write the result: of x's shape and dtype. It may be x itself.
-    **how
-        As for `encode`.
+    {keywords}
 
     Returns
     -------
@@ -402,8 +401,9 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     return finish("quantize", result, events, manner, [(codes, carrier)], (target, carrier))
 
 
+@spell_out(How)
 def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
-    """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8).
+    """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does.
 
     Parameters
     ----------
@@ -411,8 +411,7 @@ def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
         A FloatArray, a float array, or Python floats.
     dtype : dtype
         An integer dtype, as np.int32. Values beyond its range saturate with INVALID; NaN becomes 0 with INVALID.
-    **how
-        As for `encode`. The default rounding is the context's: ties to even, not C's truncation.
+    {keywords}
 
     Returns
     -------
@@ -438,6 +437,7 @@ def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
     return finish("to_integer", out[()], events, manner, [(codes, fmt)])
 
 
+@spell_out(How)
 def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round integers of any size to a format (IEEE 754-2019, 5.4.1 convertFromInt).
 
@@ -447,8 +447,7 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
         An integer array, or Python integers of any size.
     fmt : format
         Where to.
-    **how
-        As for `encode`.
+    {keywords}
 
     Returns
     -------

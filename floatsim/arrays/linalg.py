@@ -28,7 +28,7 @@ from floatsim.arrays.operands import deliver
 from floatsim.arrays.options import How
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
@@ -40,9 +40,15 @@ Operand = tuple[Codes, FloatFormat]
 # -- operands ----------------------------------------------------------------------------------------------------------
 
 
+_NATIVE = {fmt.dtype: fmt for fmt in (FP16, FP32, FP64) if fmt.dtype is not None}
+"""The formats of NumPy's own dtypes, in this machine's byte order."""
+
+
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
     if type(x) is FloatArray:
         codes, fmt, float_array = x.codes, x.format, True
+    elif type(x) is np.ndarray and (native := _NATIVE.get(x.dtype)) is not None:
+        codes, fmt, float_array = x.view(native.code_dtype), native, False
     else:
         codes, fmt, float_array = read_floats(x, argument)
     if fmt.is_scale:
@@ -175,15 +181,27 @@ def matmul(
         the operands'. A NaN makes its sums NaN; the sign of an E4M3 scale is ignored, as the instruction does.
     format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
-    rounding, daz, ftz, tininess, seed, random_bits
-        Of every rounding inside whose description does not say otherwise; None means the context's.
-    overflow, result_rounding
-        Of the final conversion to the result's format alone: "saturate_finite" also turns the accumulator's infinities
-        into max. Inside, accumulators saturate only where their description says so.
+    rounding : Rounding or str, optional
+        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
+        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
+        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
+    daz, ftz : bool, optional
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str, optional
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
+        ones.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
+    overflow, result_rounding : optional
+        Of the final conversion to the result's format alone: "infinity", "saturate_finite" (which also turns the
+        accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
+        accumulators saturate only where their description says so.
     out : FloatArray or ndarray, optional
         Where to write the result.
     backend : str, optional
-        Who computes; None means the context's.
+        "emulator" or "hardware". Default: the context's.
 
     Returns
     -------

@@ -36,6 +36,7 @@ from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import dot
 from floatsim.arrays.operands import deliver
+from floatsim.arrays.options import spell_out
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_flag, as_index
@@ -52,19 +53,31 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 class Summation(TypedDict, total=False):
     """The keywords that every reduction takes.
 
-    accumulate : description, format or text
+    accumulate : description, format or text, optional
         How the sum is carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
         Sequential(FP64) for FP64 input, else Sequential(FP32).
-    format : format
+    format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
-    rounding, daz, ftz, tininess, seed, random_bits
-        Of every rounding inside whose description does not say otherwise; None means the context's.
-    overflow, result_rounding
-        Of the last rounding, to the result's format, alone; inside, descriptions have an overflow of their own.
-    out : FloatArray or ndarray
+    rounding : Rounding or str, optional
+        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
+        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
+        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
+    daz, ftz : bool, optional
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str, optional
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
+        ones.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
+    overflow, result_rounding : optional
+        Of the last rounding, to the result's format, alone: "infinity", "saturate_finite" or "saturate_propagate"; a
+        rounding mode, by default `rounding`. Inside, descriptions have an overflow of their own.
+    out : FloatArray or ndarray, optional
         Where to write the result.
-    backend : str
-        Who computes.
+    backend : str, optional
+        "emulator" or "hardware". Default: the context's.
     """
 
     accumulate: AccumulationLike | None
@@ -329,6 +342,7 @@ def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulati
 
 
 @stays_on_device
+@spell_out(Summation)
 def sum(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **how: Unpack[Summation],
@@ -349,9 +363,7 @@ def sum(
         Enters the sum as `c` does that of `matmul`: as the seed of Sequential, Kahan and Neumaier (rounded to their
         format), after the last add of Pairwise and Strided, as the seed of the outer sum of Blocked and SplitK, as one
         more term of Exact.
-    **how
-        accumulate, format, rounding, overflow, result_rounding, daz, ftz, tininess, seed, random_bits, out, backend:
-        see `floatsim.arrays.reductions.Summation`.
+    {keywords}
 
     Returns
     -------
@@ -603,7 +615,7 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
 
 
 def vdot(a: Any, b: Any, **how: Any) -> Any:
-    """The dot product of two arrays of equal size, flattened in C order; otherwise as `dot`.
+    """The dot product of two arrays of equal size, flattened in C order; keywords and errors as `matmul`.
 
     >>> import floatsim as fs, numpy as np
     >>> fs.vdot(np.ones((2, 3), np.float16), np.full((3, 2), 2, np.float16), accumulate="exact(fp16)")

@@ -247,7 +247,12 @@ def _table(found: Sequence[Comparison]) -> Table:
 
 
 def capture(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the card's folder is to be.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="The folder for the recordings. It gets a folder of the GPU's name."
+        ),
+    ],
     only: Only = None,
     rows: Rows = 20_000,
     seed: Seed = 0,

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 import floatsim
 import floatsim.cli.hardware as hardware_commands
+from floatsim.arrays.options import How
 from floatsim.cli.console import (
     BadInputError,
     Json,
@@ -33,9 +34,6 @@ from floatsim.cli.console import (
 )
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.formats import FloatFormat, as_format, named_formats
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["app", "main"]
 
@@ -168,12 +166,13 @@ def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
     return _number_facts(int(move(from_codes([code], fmt)).codes[0]), fmt)
 
 
-def _rounded(value: str, fmt: FloatFormat, rounding: str | None, seed: int | None) -> dict[str, Any]:
+def _rounded(value: str, fmt: FloatFormat, how: How) -> dict[str, Any]:
     """What one format makes of a number, with its neighbours and the error."""
     from floatsim.arrays.conversion import encode
     from floatsim.arrays.ulps import ulp
 
-    code, flags = encode(value, fmt, rounding=rounding, seed=seed, return_flags=True)
+    with_flags: How = {**how, "return_flags": True}
+    code, flags = encode(value, fmt, **with_flags)
     facts = _number_facts(int(code), fmt)
     exact, error, ulps = _exact(value), None, None
     if exact is not None and math.isfinite(facts["value"]):
@@ -252,11 +251,14 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
 @app.command()
 def show(
     value: Annotated[
-        str | None, typer.Argument(help="A number: 0.1, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
+        str | None, typer.Argument(help="A number: 0.1, 1/3, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
     ] = None,
     fmt: Annotated[str, typer.Option("--format", "-f", help="The format to look at closely.")] = "fp32",
     code: Annotated[str | None, typer.Option(help="Look at this code (0x3DCD, 0b..., 15821) of --format.")] = None,
     rounding: Annotated[str | None, typer.Option(help="RNE, RTZ, toward_positive, ...: see fs.Rounding.")] = None,
+    overflow: Annotated[
+        str | None, typer.Option(help="Beyond max: infinity, saturate_finite or saturate_propagate.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell the rounding step by step.")] = False,
     as_json: Json = False,
@@ -272,10 +274,11 @@ def show(
         itself = _number_facts(_code(code, chosen), chosen)
         given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
     formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
+    how = How(rounding=rounding, overflow=overflow, seed=seed)
     try:
-        main_row = _rounded(given, chosen, rounding, seed)
-        others = [_rounded(given, each, rounding, seed) for each in formats]
-        text = str(floatsim.explain_rounding(given, chosen, rounding=rounding, seed=seed)) if explain else ""
+        main_row = _rounded(given, chosen, how)
+        others = [_rounded(given, each, how) for each in formats]
+        text = str(floatsim.explain_rounding(given, chosen, **how)) if explain else ""
     except ValueError as error:
         raise bad_input(error) from None
     if code is not None:  # the code itself, not rounded: a NaN keeps its own
@@ -396,6 +399,18 @@ _NEGATIVE = re.compile(
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, in every version of typer
 
 
+def _usage(error: Any) -> str:
+    """A click error in one line: what is wrong, what to write, and where the help is."""
+    message = one_line(error.format_message()).rstrip(".")
+    command = "floatsim" if error.ctx is None else error.ctx.command_path
+    missing = getattr(error, "param", None) if message.startswith("Missing") else None
+    if missing is None:
+        return f"{message}; see `{command} --help`"
+    option, word = missing.opts[0], missing.metavar or missing.name.upper()
+    example = f"{option} {word}" if option.startswith("-") else word
+    return f"{message}: write `{command} {example}`; see `{command} --help`"
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with 0 (success), 1 (a difference was found) or 2 (bad input).
 
@@ -406,11 +421,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 2
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], standalone_mode=False) or 0
+        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], prog_name="floatsim", standalone_mode=False) or 0
     except BadInputError as error:
         print(f"floatsim: {one_line(error)}", file=sys.stderr)
     except _CLICK_ERROR as error:
-        print(f"floatsim: {one_line(error.format_message()).rstrip('.')}; see `floatsim --help`", file=sys.stderr)
+        print(f"floatsim: {_usage(error)}", file=sys.stderr)
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print("floatsim: interrupted", file=sys.stderr)

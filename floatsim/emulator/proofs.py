@@ -12,9 +12,10 @@ from floatsim.formats.rounding import Attributes, Rounding
 from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
-    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "nearest_then_nearest", "on_grid",
-    "packed_float32_rounds_once", "product_rounds_once",    "products_are_not_rounded", "rounds_by_addition",
-    "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
+    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "exponents_bound_operands",
+    "nearest_then_nearest", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
+    "products_are_not_rounded", "rounds_by_addition", "rounds_in_float64", "sums_are_exact",
+    "sums_with_terms_round_once", "terms_fit_float64",
 ]  # fmt: skip
 
 FLOAT64_EXPONENTS = 900
@@ -36,15 +37,17 @@ def double_rounding_is_innocuous(fmt: FloatFormat, carrier: FloatFormat = FP32) 
 def rounds_by_addition(fmt: FloatFormat, carrier: FloatFormat = FP32) -> bool:
     """Return whether (x + C) - C with C = 2**(e + P - p) rounds a carrier value x of exponent e to the format.
 
-    Hypothesis: p < P, every finite value of the format is one of the carrier's, and C is a carrier number for every e
-    up to emax + 1. Claim: x + C lies in the binade of C, whose quantum is that of p bits at exponent e, in each
-    direction of the hardware. For p = P there is no such C: x + 2**e may lie in the binade above.
+    Hypothesis: p < P, every finite value of the format is one of the carrier's, 2**emin is a normal carrier number, and
+    C is a carrier number for every e up to emax + 1. Claim: x + C lies in the binade of C, whose quantum is that of p
+    bits at exponent e, in each direction of the hardware. For p = P there is no such C: x + 2**e may lie in the binade
+    above. The kernels read e from the exponent field, which tells nothing about the carrier's subnormal numbers.
     Source: T. J. Dekker, "A floating-point technique for extending the available precision", 1971, section 5.
     Test: paths-directed_roundings_nest, paths-veltkamp_rounds; tests/emulator/test_repaired.py.
     """
     return (
         fmt.precision < carrier.precision
         and contains(carrier, fmt, specials=False)
+        and fmt.emin >= carrier.emin
         and fmt.emax + 1 + carrier.precision - fmt.precision <= carrier.emax
     )
 
@@ -114,6 +117,16 @@ def terms_fit_float64(terms: TermRange) -> bool:
     Test: paths-unpack_range, paths-exact_levels.
     """
     return terms.precision <= FP64.precision and terms.lowest >= quantum(FP64) and terms.highest <= FLOAT64_EXPONENTS
+
+
+def exponents_bound_operands(terms: TermRange) -> bool:
+    """Return whether the exponent field of each finite operand, as float64, bounds its magnitude on both sides.
+
+    Hypothesis: every operand that is not zero is a normal float64 number. The exact sums choose the levels of a product
+    by the exponents of its factors.
+    Test: tests/emulator/test_repaired.py; paths-exact_levels.
+    """
+    return all(quantum(factor) >= FP64.emin for factor in terms.factors)
 
 
 def rounds_in_float64(fmt: FloatFormat, how: Attributes) -> bool:

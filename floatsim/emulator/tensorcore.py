@@ -35,7 +35,7 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 
 class Record(NamedTuple):
-    """What sums count, as the kernels of sums.py take it: where (K), counts (2, 256), first (events, batch, M, N)."""
+    """What sums count, for the kernels of gemm/integer.py: where (K), counts (2, 256), first (events, batch, M, N)."""
 
     where: Indices
     counts: Indices
@@ -122,7 +122,10 @@ def _in_integers(
                     repeat, scale_bits = scales.of.every // model.group, 2 * scales.of.format.trailing_bits
                     of_groups = [*(x.repeat(repeat, 2) for x in of_rows), *(x.repeat(repeat, 1) for x in of_columns)]
                 else:  # powers of two, one for each block
-                    assert scales.of.every == row.block
+                    if scales.of.every != row.block:
+                        raise ValueError(
+                            f"{row.name} takes a scale for each {row.block} products, not each {scales.of.every}"
+                        )
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
                     of_groups = [*of_rows, *of_columns]
             rows = _model_row(row, bits, scale_bits), format_params(block.grid), fd

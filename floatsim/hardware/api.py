@@ -9,6 +9,7 @@ from typing import Any
 
 from floatsim.accumulation import AccumulationLike, as_accumulation
 from floatsim.arrays.linalg import matmul
+from floatsim.arrays.options import one_call
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.hardware.captures.capture_file import Capture, read_single_capture
 from floatsim.hardware.captures.write import capture as write_captures
@@ -64,6 +65,7 @@ def probe(instructions: Sequence[str] | str = (), *, device: Dots | None = None)
     return tuple(probe_device(questions(_device(device), _texts(instructions))))
 
 
+@one_call()
 def compare(
     a: Any = None, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, against: Any = None,
     format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST,

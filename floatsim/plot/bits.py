@@ -147,7 +147,7 @@ def _write_weights(ax: Axes, first: int, weights: Sequence[str], ink: str) -> No
     from matplotlib import rcParams
 
     cell_points = 72 * ax.get_window_extent().width / ax.figure.dpi / (first + len(weights) + 0.4)
-    width = 0.62 * max(map(len, weights), default=1)  # of the longest, in font sizes: a digit has 0.62
+    width = 0.62 * min(max(map(len, weights)), 6)  # of "1/1024", in font sizes: a digit has 0.62
     size = min(0.8, max(0.5, 0.96 * cell_points / width / rcParams["font.size"])) * rcParams["font.size"]
     fits = [0.62 * size * len(weight) < cell_points for weight in weights]
     written = weights if all(fits) else [*weights[: fits.index(False)], "…"]

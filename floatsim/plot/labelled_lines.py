@@ -18,7 +18,7 @@ __all__ = ["DASHES", "format_of", "label_ends", "line_colours"]
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
 """Line styles, in the order in which lines of one format take them."""
 
-_SHADES = {False: (("#000000", 0.75), ("#ffe44d", 0.6)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
+_SHADES = {False: (("#000000", 0.6), ("#ffe44d", 0.6)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
 """The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
 
 
@@ -45,7 +45,8 @@ def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> lis
     for fmt in formats:
         tint, nth = colours.ink if fmt is None else colours.format(fmt), seen[fmt]
         seen[fmt] += 1
-        place = 2 * nth / (counts[fmt] - 1) - 1 if counts[fmt] > 1 else 0.0  # from -1, the dark end, to 1
+        span = min(1.0, (counts[fmt] + 1) / 6)  # two or three shades are less extreme than five
+        place = span * (2 * nth / (counts[fmt] - 1) - 1) if counts[fmt] > 1 else 0.0  # from dark, -1, to light, 1
         end, share = _SHADES[colours.dark][place > 0]
         found.append((mixed(tint, end, abs(place) * share), nth))
     return found

@@ -272,9 +272,9 @@ def number_places(ax: Axes, top: int, bottom: int) -> None:
 
 def _title(ax: Axes, trace: TracedDot) -> None:
     a, b = trace.formats
-    inputs = str(a) if a == b else f"{a} x {b}"
+    inputs = a.name if a == b else f"{a} x {b}"
     grid, _, how = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
-    kept = f" as {grid}" if grid != str(trace.format) else ""
+    kept = f" as {grid}" if grid != trace.format.name else ""
     ax.set_title(
         f"{trace.accumulation.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
         fontweight="bold",

@@ -157,7 +157,7 @@ class Instruction:
         the last is filled with zeros.
     model : Model
     output : FloatFormat
-        Of c and D.
+        Of c and D. Default: FP32.
     evidence : Evidence
     cards : str
         Those whose outputs are meant by the evidence.
@@ -174,13 +174,17 @@ class Instruction:
     inputs: tuple[FloatFormat, ...]
     k: int
     model: Model
-    output: FloatFormat = FP32
+    output: FloatFormat = None  # type: ignore[assignment]  # filled in by __post_init__
     evidence: Evidence = Evidence.MODEL
     cards: str = ""
     mixes: bool = False
     scales: tuple[Scales, ...] = ()
     truncates: bool = False
     note: str = ""
+
+    def __post_init__(self) -> None:
+        if vars(self)["output"] is None:
+            object.__setattr__(self, "output", FP32)
 
     def takes(self, a: FloatFormat, b: FloatFormat) -> bool:
         """Whether operands of these formats are its."""

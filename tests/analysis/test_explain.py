@@ -125,6 +125,7 @@ def test_html_and_text_have_the_same_content():
 @pytest.mark.parametrize(("x", "words"), [
     ("0.1", "the value is 1.6 x 2^-4"), (Decimal("0.3"), "the value is 1.2 x 2^-2"),
     (Fraction(1, 3), "the value is 1.333333333333333333333... x 2^-2"),
+    ("1/3", "the value is 1.333333333333333333333... x 2^-2"),
     (0.1, "the value is 1.600000000000000088817... x 2^-4"),
     ("0x1.8000000000000000000000000000000000000000000000000000001p0", "the value is 1.500000000000000000000... x 2^0"),
 ])  # fmt: skip

@@ -64,7 +64,7 @@ def test_facts_give_the_numbers_of_every_row(arch, row):
     told = facts(row)
     text = " ".join(f"{topic} {words}" for topic, words in told.items())
     for fmt in row.inputs:
-        assert str(fmt) in told["operands"]
+        assert fmt.name in told["operands"]
     assert f"c and D in {row.output}" in told["operands"]
     assert f"k = {row.k} " in told["longer sums"]
     if row.fused:
@@ -162,7 +162,7 @@ def test_the_table_lists_every_instruction():
 def silicon_sets() -> list[tuple[str, str, str, str, str]]:
     """Return (GPU, architecture, instruction, format, D) of each published set that the table names."""
     return [
-        (card, arch.name, row.name, str(fmt), str(row.output))
+        (card, arch.name, row.name, fmt.name, row.output.name)
         for arch, row in ROWS
         if row.evidence is Evidence.SILICON
         for card in row.cards.split(", ")
@@ -177,7 +177,7 @@ def test_forty_eight_published_sets_of_eight_gpus():
 
 
 def test_the_unverified_instructions():
-    nothing = {(arch.name, row.name, str(row.output)) for arch, row in ROWS if row.evidence is Evidence.NOTHING}
+    nothing = {(arch.name, row.name, row.output.name) for arch, row in ROWS if row.evidence is Evidence.NOTHING}
     assert nothing == {
         ("hopper", "mma.m16n8k32", "FP32"),
         *((arch, "mma.m16n8k16", d) for arch in ("hopper", "blackwell") for d in ("FP32", "FP16")),
@@ -215,8 +215,8 @@ def published() -> str:
     for arch, row in ROWS:
         if row.evidence is Evidence.SILICON:
             sets = len(row.inputs) * len(row.cards.split(", "))
-            inputs = ", ".join(map(str, row.inputs))
-            rows.append([f"`{arch.name}`", f"`{row.name}`", inputs, str(row.output), row.cards, str(sets), row.note])
+            inputs = ", ".join(fmt.name for fmt in row.inputs)
+            rows.append([f"`{arch.name}`", f"`{row.name}`", inputs, row.output.name, row.cards, str(sets), row.note])
     return table(rows)
 
 
@@ -224,7 +224,15 @@ def unverified() -> str:
     rows = [["architecture", "instruction", "A, B", "D", ""]]
     for arch, row in ROWS:
         if row.evidence is Evidence.NOTHING:
-            rows.append([f"`{arch.name}`", f"`{row.name}`", ", ".join(map(str, row.inputs)), str(row.output), row.note])
+            rows.append(
+                [
+                    f"`{arch.name}`",
+                    f"`{row.name}`",
+                    ", ".join(fmt.name for fmt in row.inputs),
+                    row.output.name,
+                    row.note,
+                ]
+            )
     return table(rows)
 
 

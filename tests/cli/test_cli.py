@@ -62,11 +62,19 @@ def test_help_names_every_command(run):
         assert "--json" in out
 
 
+@pytest.mark.parametrize(("arguments", "see"), [
+    (["nonsense"], "floatsim"), (["formats", "--nonsense"], "floatsim formats"), (["show", "1", "2"], "floatsim show"),
+    (["survey", "--limit", "x"], "floatsim survey"),
+])  # fmt: skip
+def test_bad_usage_is_one_line(run, arguments, see):
+    assert rejected(run(*arguments)).endswith(f"; see `{see} --help`\n")
+
+
 @pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["formats", "--nonsense"], ["show", "1", "2"], ["survey", "--limit", "x"]]
+    ("command", "write"), [("capture", "capture --out FOLDER"), ("check-silicon", "check-silicon PATH")]
 )
-def test_bad_usage_is_one_line(run, arguments):
-    assert "see `floatsim --help`" in rejected(run(*arguments))
+def test_a_missing_argument_says_what_to_write(run, command, write):
+    assert f": write `floatsim {write}`; see `floatsim {command} --help`" in rejected(run(command))
 
 
 def test_typer_runs_the_app():
@@ -182,6 +190,20 @@ def test_show_any_number(run, text, code, flags):
     row = shown(run, text, "-f", "fp16")["shown"]
     assert (row["code"], row["flags"]) == (code, flags)
     assert run("show", text, "-f", "fp16")[0] == 0
+
+
+@pytest.mark.parametrize(("overflow", "value"), [("infinity", "nan"), ("saturate_finite", 448.0)])
+def test_show_overflow(run, overflow, value):
+    assert shown(run, "1e6", "-f", "e4m3", "--overflow", overflow)["shown"]["value"] == value
+    assert shown(run, "1e6", "-f", "e4m3", "--overflow", overflow)["formats"][5]["value"] == value
+    assert "did you mean 'saturate_finite'" in rejected(run("show", "1", "--overflow", "saturate"))
+
+
+def test_show_a_fraction(run):
+    row = shown(run, "-1/3", "-f", "fp16")["shown"]
+    assert (row["value"], row["flags"]) == (-0.333251953125, ["inexact"])
+    assert row["error"] == pytest.approx(1 / 3 - 0.333251953125, rel=1e-12)
+    assert "guard bit" in run("show", "1/3", "--explain")[1]
 
 
 def test_show_json_writes_what_json_cannot_hold_as_text(run):

@@ -122,3 +122,32 @@ def test_a_zero_of_a_matrix_unit_is_positive(unit):
 
         assert call() == recorded(call), hex(code)
         assert call() != 0x80000000, hex(code)
+
+
+@pytest.mark.parametrize("rounding", ["RNE", "RNA", "RTZ", "RTP", "RTN", "RTO"])
+@pytest.mark.parametrize("bias", [126, 127, 128, 129, 130, 140])
+@pytest.mark.parametrize("specials", ["ieee", "finite"])
+def test_accumulators_among_the_subnormal_numbers_of_float32(specials, bias, rounding):
+    """The least exponents of the format and of float32: its kernels read the exponent field of sums."""
+    fmt = fs.FloatFormat("low", 4, 7, specials, bias)
+    x = fs.from_codes(np.arange(fmt.max_code + 1, dtype=np.uint16)[:, None], fmt)
+    for kind in fs.Sequential, fs.Pairwise:
+        assert np.array_equal(fs.sum(x, 1, accumulate=kind(fmt), rounding=rounding).codes, x.codes[:, 0])
+    pairs = fs.from_codes(np.random.default_rng(1).integers(0, fmt.max_code + 1, (60, 3), np.uint16), fmt)
+
+    for kind in KINDS:
+
+        def call(kind=kind):
+            return fs.sum(pairs, 1, accumulate=kind(fmt), rounding=rounding).codes
+
+        assert np.array_equal(call(), recorded(call)), kind
+
+
+@pytest.mark.parametrize("bias", [1010, 1020, 1021, 1022, 1060, 1073])
+def test_exact_sums_of_subnormal_numbers_of_float64(bias):
+    """Levels are chosen by the exponents of the factors, which a subnormal number's exponent field does not tell."""
+    a, b = fs.FloatFormat("a", 5, 2, "finite", bias), fs.FloatFormat("b", 5, 2, "finite", -992)
+    codes = np.arange(128, dtype=np.uint8)
+    x, y = fs.from_codes(codes[:, None], a), fs.from_codes(codes[None], b)
+    assert np.array_equal(fs.matmul(x, y, accumulate="exact(fp64)").values, x.values * y.values)
+    assert np.array_equal(fs.matmul(y.T, x.T, accumulate="exact(fp64)").values, y.T.values * x.T.values)

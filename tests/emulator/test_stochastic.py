@@ -5,6 +5,7 @@ that they hold every time and fail for every bias worth the name."""
 import itertools
 import math
 import threading
+from fractions import Fraction
 
 import numpy as np
 import oracles as o
@@ -169,7 +170,7 @@ def test_exactly_as_many_draws_round_up_as_defined(name, bits):
     how = How(SR, random_bits=bits)
     for _ in range(60):
         low = int(r.integers(0, at.largest))
-        delta = o.Fraction(int(r.integers(1, 2**40)), 2**40)
+        delta = Fraction(int(r.integers(1, 2**40)), 2**40)
         x = at.worth(low) + delta * (at.worth(low + 1) - at.worth(low))
         for sign in (0, 1):
             number = reference.from_fraction(-x if sign else x)
@@ -343,7 +344,7 @@ def test_lists_and_arrays_draw_alike():
     x = [0.1, 1 / 3, 2.0**-25, 1.0, 1e5, -3.3]
     array = fs.encode(np.array(x), "fp16", rounding="SR", seed=11)
     assert fs.encode(x, "fp16", rounding="SR", seed=11).tolist() == array.tolist()
-    texts = [format(o.Fraction(v).numerator / o.Fraction(v).denominator, ".60f") for v in x]
+    texts = [format(Fraction(v).numerator / Fraction(v).denominator, ".60f") for v in x]
     assert fs.encode(texts, "fp16", rounding="SR", seed=11).tolist() == array.tolist()
 
 

@@ -27,10 +27,11 @@ from tests.tensorcore import arrays as tensorcore_arrays
 from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
-    from . import checked, loops
+    from . import checked, loops, paths
 else:
     import checked
     import loops
+    import paths
 
 Outcome = tuple[int, int, list[str]]
 EXAMPLES = 5
@@ -343,6 +344,7 @@ def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
 
 
 _CHECKED_CHUNKS = 200
+_PATH_CHUNKS = 300  # of about 5,000 elements each (vector_blocks: 3,000)
 
 
 @functools.cache
@@ -390,4 +392,6 @@ def jobs() -> dict[str, Job]:
     for name, cases in tensorcore_cases.groups().items():
         add(f"tensorcore-{name}", "a million dot products as a matrix unit's, by the reference and the kernels",
             1_000_000 // _tile(cases) ** 2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip
+    for name, theme in paths.JOBS.items():
+        add(f"paths-{name}", theme.__doc__ or name, _PATH_CHUNKS, functools.partial(paths.run, name))
     return {job.name: job for job in found}

@@ -37,7 +37,8 @@ CARRIERS_OF_BITS = (
     "floatsim/emulator", "tests/exhaustive", "floatsim/arrays/options.py", "floatsim/arrays/random_stream.py",
     "floatsim/arrays/conversion.py", "floatsim/arrays/arithmetic.py", "floatsim/arrays/comparison.py",
     "floatsim/arrays/operands.py", "floatsim/arrays/linalg.py", "floatsim/arrays/accumulation_call.py",
-    "tests/tensorcore/arrays.py", "tests/tensorcore/cases.py",
+    "tests/tensorcore/arrays.py", "tests/tensorcore/cases.py", "floatsim/arrays/reductions.py",
+    "floatsim/arrays/events.py", "tests/path_oracle.py",
 )  # fmt: skip
 """The folders and files that results depend on; plots, commands and logs may change without a new run."""
 
@@ -128,5 +129,5 @@ def report(results: list[Result]) -> str:
     whole = sum(r.cases for r in results), sum(r.mismatches for r in results), sum(r.seconds for r in results)
     lines.append(f"{'all':<{width}}  {'':>6}  {whole[0]:>14,}  {whole[1]:>10,}  {whole[2]:>8.1f}")
     for r in results:
-        lines += [f"  {line}" for line in r.examples]
+        lines += [line if "\n" in line else f"  {line}" for line in r.examples]
     return "\n".join(lines)

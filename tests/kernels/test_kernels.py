@@ -5,6 +5,7 @@ of one operand, and samples of the rest, seeded by the commit's hash. `tests/exh
 """
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import oracles as o
@@ -232,8 +233,8 @@ def test_to_integer(fmt, dtype):
     r = o.rng("to_integer", fmt, dtype)
     codes = o.structured(fmt, 1, 200, r)[0]
     at = o.layout(fmt)
-    near = [o.Fraction(info.max) + d for d in (-1, 0, 1)] + [-o.Fraction(info.min) + d for d in (-1, 0, 1)]
-    near += [x + o.Fraction(1, 2) for x in near] + [o.Fraction(k, 4) for k in range(1, 14)]
+    near = [Fraction(info.max) + d for d in (-1, 0, 1)] + [-Fraction(info.min) + d for d in (-1, 0, 1)]
+    near += [x + Fraction(1, 2) for x in near] + [Fraction(k, 4) for k in range(1, 14)]
     edge = [at.neighbour_below(abs(x)) + d for x in near if abs(x) < at.max for d in (0, 1)]
     edge += [c | at.sign_bit for c in edge]
     codes = np.concatenate([codes, np.array(edge, np.uint64)])
@@ -269,7 +270,7 @@ def test_from_integer(fmt):
             got, flags = fs.from_integer(given, fmt, return_flags=True, **how.keywords)
             codes = got.codes if isinstance(got, fs.FloatArray) else got.view(fmt.code_dtype)
             for i, n in enumerate(numbers):
-                want = o.Rounder(o.Fraction(abs(n)), int(n < 0), fmt)(how)
+                want = o.Rounder(Fraction(abs(n)), int(n < 0), fmt)(how)
                 mine = (int(codes[i]), int(flags[i]))
                 assert mine == (want[0], want[1] & FLAGS), o.report(f"from_integer {n}", fmt, how, (), mine, want)
 
@@ -385,7 +386,7 @@ def test_scalb(fmt):
             assert mine == (want[0], want[1] & FLAGS), o.report(f"scalb {shift}", fmt, how, (c,), mine, want)
             value = o.layout(fmt).decode(c, how.daz)
             if value.kind == "finite" and abs(shift) < 1000:
-                rounded = o.Rounder(value.magnitude * o.Fraction(2) ** shift, value.sign, fmt)(how)
+                rounded = o.Rounder(value.magnitude * Fraction(2) ** shift, value.sign, fmt)(how)
                 assert want == rounded, o.report(f"scalb {shift}", fmt, how, (c,), want, rounded)
 
 

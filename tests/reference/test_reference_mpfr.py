@@ -5,6 +5,8 @@ rational rounding of `oracles` decides. Where IEEE 754 and MPFR agree on the who
 infinities, ties-to-even and the directed modes), MPFR also rounds by itself with `subnormalize`.
 """
 
+from fractions import Fraction
+
 import gmpy2
 import ml_dtypes
 import numpy as np
@@ -12,6 +14,7 @@ import oracles as o
 import pytest
 from oracles import How
 
+import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
 
 FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
@@ -111,7 +114,7 @@ NUMPY = {
 @pytest.mark.parametrize("operation", NUMPY)
 def test_values_equal_numpy(operation, name):
     """The processor's own arithmetic, ties-to-even: codes (any NaN counts as NaN)."""
-    fmt = o.fs.as_format(name)
+    fmt = fs.as_format(name)
     r = o.rng("numpy", operation, name)
     codes = o.structured(fmt, o.ARITY[operation], 4000, r)
     with np.errstate(all="ignore"):
@@ -129,7 +132,7 @@ def test_remainder_equals_python():
     """math.remainder is IEEE's on float64."""
     import math
 
-    fmt = o.fs.FP64
+    fmt = fs.FP64
     a, b = o.structured(fmt, 2, 4000, o.rng("math.remainder"))
     for x, y in zip(a, b, strict=True):
         u, v = float(x.view(np.float64)), float(y.view(np.float64))
@@ -145,7 +148,7 @@ def test_remainder_equals_python():
 @pytest.mark.parametrize("fmt", [f for f in o.NAMED if f.dtype is not None and f.bits <= 16], **ids)
 def test_casts_from_float32_equal_ml_dtypes(fmt):
     """Ties-to-even, finite sources (their NaN and infinity into FP6, FP4 and E8M0's corners are their own)."""
-    source = o.fs.FP32
+    source = fs.FP32
     r = o.rng("ml_dtypes", fmt)
     at = o.layout(fmt)
     codes = np.concatenate([*o.structured(source, 1, 3000, r), _around(fmt, r)])
@@ -212,11 +215,11 @@ def _around_in(source, fmt, r):
 @pytest.mark.parametrize("rounding", Rounding)
 def test_one_value_in_all_ways(rounding):
     """A grid instead of a sample: 1/3-ish values across FP16's range, every policy, tininess rule, DAZ and FTZ."""
-    fmt = o.fs.FP16
+    fmt = fs.FP16
     for exponent in (-27, -26, -25, -24, -15, -14, 0, 14, 15, 16):
         for numerator in (1023, 1024, 1025, 1026, 1365, 2046, 2047):
             for tail in (-1, 0, 1):
-                x = (o.Fraction(numerator) + o.Fraction(tail, 2**70)) / 1024 * o.Fraction(2) ** exponent
+                x = (Fraction(numerator) + Fraction(tail, 2**70)) / 1024 * Fraction(2) ** exponent
                 for sign in (0, 1):
                     rounder = o.Rounder(x, sign, fmt)
                     number = reference.from_fraction(-x if sign else x)
@@ -233,7 +236,7 @@ def test_one_value_in_all_ways(rounding):
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float16])
 def test_half_formats_through_float32(dtype):
     """float32 arithmetic, then one rounding: the values of FP16 and BF16 in ties-to-even (24 >= 2p + 2)."""
-    fmt = o.fs.as_format(dtype)
+    fmt = fs.as_format(dtype)
     if fmt.bits > 16:
         pytest.skip("float32 is the carrier here")
     for operation in ("add", "subtract", "multiply", "divide"):

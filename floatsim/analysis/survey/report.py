@@ -150,7 +150,7 @@ class SurveyReport:
         product = product or names[0]
         found = {(r.format, r.accumulator): getattr(r, measure) for r in self.rows if r.product == product}
         return {
-            fmt.name: {str(how): found.get((fmt, resolve_accumulator(how, fmt))) for how in self.accumulators}
+            fmt.name: {f"{how}": found.get((fmt, resolve_accumulator(how, fmt))) for how in self.accumulators}
             for fmt in self.formats
         }
 
@@ -178,7 +178,7 @@ class SurveyReport:
         return {
             "title": self.title,
             "formats": [fmt.name for fmt in self.formats],
-            "accumulators": [str(how) for how in self.accumulators],
+            "accumulators": [f"{how}" for how in self.accumulators],
             "tensors": [
                 {"tensor": r.tensor, "shape": list(self.tensors[r.tensor].shape), "format": r.format.name,
                  "nonzero": r.nonzero, **_nonfinite(self.tensors[r.tensor]), **_events(r.counts)}

@@ -23,6 +23,7 @@ from floatsim.analysis.survey.report import (
     resolve_accumulator,
 )
 from floatsim.arrays.events import record
+from floatsim.arrays.options import one_call
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.tensorcore.architectures import ARCHITECTURES
 
@@ -86,7 +87,7 @@ def _requested(accumulators: Any, formats: Sequence[FloatFormat]) -> tuple[Accum
         expanded = [TensorCore(name) for name in ARCHITECTURES] if units else [given]
         refusals = [_refusal(resolve_accumulator(each, fmt), fmt) for each in expanded for fmt in formats]
         if refusals and all(refusals):
-            why = f"no matrix unit multiplies {', '.join(map(str, formats))}" if units else refusals[0]
+            why = f"no matrix unit multiplies {', '.join(fmt.name for fmt in formats)}" if units else refusals[0]
             raise ValueError(f"accumulators: {why}")
         requested |= dict.fromkeys(expanded)
     return tuple(requested)
@@ -211,6 +212,7 @@ def _expressions(
 # -- the survey ------------------------------------------------------------------------------------------------------
 
 
+@one_call()
 def survey(
     a: Any = None,
     b: Any = None,

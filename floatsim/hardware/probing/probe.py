@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FP16, FP32, FormatLike, as_format
+from floatsim.formats import FP16, FormatLike, as_format
 from floatsim.formats.rounding import Rounding
 from floatsim.hardware.probing.experiments import Bench, check_simple_sums
 from floatsim.hardware.probing.inference import Observation, read_model, text_of
@@ -121,7 +121,7 @@ def _plain(value: Any) -> Any:
 
 
 def probe_dots(
-    dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = FP32,
+    dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = "fp32",
     scales: Scales | None = None, against: Unit | None = None, title: str | None = None,
 ) -> Probe:  # fmt: skip
     """Infer the model of a callable that computes dot products.
@@ -172,7 +172,9 @@ def probe_dots(
     bench = Bench(dot, a, b, as_format(output), k, scales)
     taken = (bench.a, bench.b, bench.output, bench.k, bench.scales)
     if against is not None and taken != (against.a, against.b, against.output, against.k, against.scales):
-        raise ValueError(f"against={str(against)!r} takes k = {against.k}; given are {a} x {b} to {output}, k = {k}")
+        raise ValueError(
+            f"against={str(against)!r} takes k = {against.k}; given are {a} x {b} to {bench.output}, k = {k}"
+        )
     named = title or (str(against) if against else f"{a} x {b} to {bench.output}, k = {k}")
     # With a row, a callable that computes no sums shows as a difference. Alone, it would be read as a model.
     if against is None and (message := check_simple_sums(bench)):

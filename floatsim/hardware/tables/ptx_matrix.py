@@ -105,7 +105,7 @@ class Variant:
         words = [self.name, self.a, self.b, self.output]
         if self.scales:
             words += [f"{self.scales.format}/{self.scales.every}"]
-        return " ".join(str(word).lower() for word in words)
+        return " ".join(f"{word}".lower() for word in words)
 
     @property
     def mnemonic(self) -> str:
@@ -282,5 +282,5 @@ def find(
         raise ValueError(f"instruction={name!r} cannot be issued; there are {', '.join(names)}")
     listed = ", ".join(dict.fromkeys(str(v).removeprefix(f"{name} ") for v in named))
     given = Variant(named[0].kernel, a, b, wanted)
-    asked = " ".join(str(x).lower() for x in (given.a, given.b, given.output))
+    asked = " ".join(fmt.name.lower() for fmt in (given.a, given.b, given.output))
     raise ValueError(f"{name} cannot be issued for {asked} (A, B, D); there are {listed}")

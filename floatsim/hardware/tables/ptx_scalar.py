@@ -338,7 +338,7 @@ def find_scalar(operation: str, source: FloatFormat, result: FloatFormat, how: A
     rows = [row for row in SCALARS if (row.operation, row.source, row.result) == (operation, source, result)]
     what = f"{operation} of {source}" + (f" to {result}" if operation == "convert" else "")
     if not rows:
-        there = dict.fromkeys(f"{r.source} to {r.result}" if operation == "convert" else str(r.source)
+        there = dict.fromkeys(f"{r.source} to {r.result}" if operation == "convert" else r.source.name
                               for r in SCALARS if r.operation == operation)  # fmt: skip
         raise ValueError(
             f"no GPU has {what} as an instruction; there is {operation} of {', '.join(there) or 'nothing'}"

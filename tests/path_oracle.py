@@ -1,0 +1,618 @@
+"""An oracle for sums of rounded numbers: Python integers on a fixed-point grid.
+
+The definition is docs/conventions.md and docs/sums.md, and nothing else: this module imports neither floatsim nor any
+part of it. A format is four numbers and a kind of special values. A finite value is an integer multiple of 2**grid; the
+grid is fine enough for every format and every product of a call. The other values are Python floats: NaN, the
+infinities and -0.0 (+0 is the integer 0). So `type(x) is int` tells a finite value from a special one.
+
+Stochastic rounding and matrix units are not supported.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+NAN, INFINITY, MINUS_ZERO = math.nan, math.inf, -0.0
+EVEN, AWAY, ZERO, POSITIVE, NEGATIVE, ODD = range(6)
+MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
+SCALAR_BITS = 60
+"""alpha and beta are multiples of 2**-60; the grid has so many more bits where they are used."""
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Format:
+    """A number format: field widths, bias, and a kind of special values ("ieee", "fn", "fnuz" or "finite")."""
+
+    exponent_bits: int
+    trailing_bits: int
+    bias: int
+    specials: str
+
+    @cached_property
+    def precision(self) -> int:
+        return self.trailing_bits + 1
+
+    @cached_property
+    def quantum(self) -> int:
+        """log2 of the spacing of the subnormals."""
+        return 1 - self.bias - self.trailing_bits
+
+    @cached_property
+    def sign_bit(self) -> int:
+        return 1 << (self.exponent_bits + self.trailing_bits)
+
+    @cached_property
+    def top(self) -> int:
+        """The code with all bits below the sign set."""
+        return self.sign_bit - 1
+
+    @cached_property
+    def has_infinity(self) -> bool:
+        return self.specials == "ieee"
+
+    @cached_property
+    def has_nan(self) -> bool:
+        return self.specials != "finite"
+
+    @cached_property
+    def minus_zero(self) -> Number:
+        """What a negative zero becomes here."""
+        return 0 if self.specials == "fnuz" else MINUS_ZERO
+
+    @cached_property
+    def infinity_code(self) -> int:
+        return self.top - ((1 << self.trailing_bits) - 1)
+
+    @cached_property
+    def nan_code(self) -> int:
+        if self.specials == "ieee":
+            return self.infinity_code + (1 << (self.trailing_bits - 1))
+        return self.sign_bit if self.specials == "fnuz" else self.top
+
+    @cached_property
+    def largest_code(self) -> int:
+        return {"ieee": self.infinity_code - 1, "fn": self.top - 1}.get(self.specials, self.top)
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest finite number, in units of the quantum."""
+        return self.units(self.largest_code)
+
+    def units(self, magnitude: int) -> int:
+        """The value of a finite code without its sign, in units of the quantum."""
+        field, trailing = magnitude >> self.trailing_bits, magnitude & ((1 << self.trailing_bits) - 1)
+        return trailing if field == 0 else ((1 << self.trailing_bits) | trailing) << (field - 1)
+
+    def decode(self, code: int, shift: int = 0, daz: bool = False) -> Number:
+        """The value of a code in units of 2**(quantum - shift)."""
+        negative, magnitude = code & self.sign_bit != 0, code & self.top
+        if magnitude == 0 and negative:
+            return NAN if self.specials == "fnuz" else MINUS_ZERO
+        if self.specials == "ieee" and magnitude >= self.infinity_code:
+            return NAN if magnitude > self.infinity_code else -INFINITY if negative else INFINITY
+        if self.specials == "fn" and magnitude == self.top:
+            return NAN
+        if daz and magnitude >> self.trailing_bits == 0:
+            return MINUS_ZERO if negative else 0
+        units = self.units(magnitude) << shift
+        return -units if negative else units
+
+    def encode(self, value: Number, shift: int = 0) -> int:
+        """The code of a value of this format, given in units of 2**(quantum - shift)."""
+        if type(value) is not int:
+            if math.isnan(value):
+                return self.nan_code
+            return (self.sign_bit if math.copysign(1, value) < 0 else 0) | (self.infinity_code if value else 0)
+        magnitude = -value if value < 0 else value
+        low = max(shift, magnitude.bit_length() - self.precision)
+        code = ((low - shift) << self.trailing_bits) + (magnitude >> low)
+        if magnitude >> low << low != magnitude or code > self.largest_code:
+            raise ValueError(f"{value} * 2**{self.quantum - shift} is no number of {self}")
+        return code | self.sign_bit if value < 0 else code
+
+
+@dataclass(frozen=True)
+class Style:
+    """Everything that one rounding needs besides its format; `daz` is of the operands."""
+
+    mode: int = EVEN
+    overflow: str = "infinity"
+    ftz: bool = False
+    daz: bool = False
+    before: bool = False
+
+
+@functools.lru_cache(maxsize=4096)
+def rounder(fmt: Format, grid: int, style: Style) -> Callable[[int], Number]:
+    """A function that rounds an integer other than 0, a multiple of 2**grid."""
+    p, q, mode = fmt.precision, fmt.quantum - grid, style.mode
+    if q < 0:
+        raise ValueError(f"the grid 2**{grid} is too coarse for {fmt}")
+    largest, normal = fmt.largest << q, 1 << (q + fmt.trailing_bits)
+    minus_zero, nearest, ftz, before = fmt.minus_zero, mode <= AWAY, style.ftz, style.before
+    ties_to_even, away, odd, up, down = (mode == code for code in (EVEN, AWAY, ODD, POSITIVE, NEGATIVE))
+    beyond, below = (overflowed(fmt, grid, style, sign) for sign in (1, -1))
+
+    def goes_up(k: int, rest: int, half: int, positive: bool) -> bool:
+        """Whether k plus a fraction, other than 0, goes to k + 1. The fraction is a half where rest is half."""
+        if nearest:
+            return rest > half or (rest == half and (away or k & 1 == 1))
+        return k & 1 == 0 if odd else up if positive else down
+
+    def tiny(m: int, positive: bool) -> bool:
+        """Whether a magnitude below the least normal number stays there with p bits and an unbounded exponent."""
+        s = m.bit_length() - p
+        if before or s <= 0:
+            return True
+        k = m >> s
+        rest = m - (k << s)
+        return (k + (rest != 0 and goes_up(k, rest, 1 << s >> 1, positive))) << s < normal
+
+    def function(n: int) -> Number:
+        m = n if n > 0 else -n
+        s = m.bit_length() - p
+        if s < q:
+            s = q
+            if ftz and m < normal and tiny(m, n > 0):
+                return 0 if n > 0 else minus_zero
+        k = m >> s
+        r = k << s
+        if r != m:
+            if ties_to_even:
+                rest, half = m - r, 1 << s >> 1
+                if rest > half or (rest == half and k & 1):
+                    r += 1 << s
+            elif goes_up(k, m - r, 1 << s >> 1, n > 0):
+                r += 1 << s
+        if r > largest:
+            return beyond if n > 0 else below
+        if n > 0:
+            return r
+        return -r if r else minus_zero
+
+    return function
+
+
+def overflowed(fmt: Format, grid: int, style: Style, sign: int) -> Number:
+    """What becomes of a rounded magnitude beyond the largest number."""
+    largest = sign * (fmt.largest << (fmt.quantum - grid))
+    inward = style.mode in (ZERO, ODD) or (style.mode == (NEGATIVE if sign > 0 else POSITIVE))
+    if style.overflow != "infinity" or inward or not fmt.has_nan:
+        return largest
+    return sign * INFINITY if fmt.has_infinity else NAN
+
+
+def special(x: float, fmt: Format, grid: int, saturate: bool = False) -> Number:
+    """A NaN or an infinity that goes into a format; `saturate` is for conversions that saturate infinities too."""
+    largest = fmt.largest << (fmt.quantum - grid)
+    if math.isnan(x):
+        return NAN if fmt.has_nan else largest
+    if saturate or not fmt.has_nan:
+        return largest if x > 0 else -largest
+    return x if fmt.has_infinity else NAN
+
+
+def negative(x: Number) -> Number:
+    return -x if x or type(x) is not int else MINUS_ZERO  # -(-0.0) is the float 0.0: see `tidy`
+
+
+def tidy(x: Number) -> Number:
+    """The float 0.0 as the integer 0."""
+    return x if type(x) is int or x or math.copysign(1, x) < 0 else 0
+
+
+class Arithmetic:
+    """Additions, products and conversions in one format with one style, on one grid."""
+
+    def __init__(self, fmt: Format, grid: int, style: Style) -> None:
+        self.format, self.grid, self.style = fmt, grid, style
+        self.round = rounder(fmt, grid, style)
+        self.zero_of_opposites = fmt.minus_zero if style.mode == NEGATIVE else 0
+        self.normal = 1 << (fmt.quantum - grid + fmt.trailing_bits)
+
+    def read(self, x: Number) -> Number:
+        """A number of this format as an operand."""
+        if self.style.daz and type(x) is int and -self.normal < x < self.normal and x:
+            return 0 if x > 0 else MINUS_ZERO
+        return x
+
+    def add(self, x: Number, y: Number) -> Number:
+        if type(x) is int and type(y) is int:
+            n = x + y
+            if n:
+                return self.round(n)
+            return self.zero_of_opposites if x else 0
+        if x - x != 0 or y - y != 0:
+            return special((x if type(x) is float else 0.0) + (y if type(y) is float else 0.0), self.format, self.grid)
+        if type(x) is float and type(y) is float:
+            return self.format.minus_zero
+        n = int(x) or int(y)
+        return self.round(n) if n else self.zero_of_opposites
+
+    def subtract(self, x: Number, y: Number) -> Number:
+        return self.add(x, tidy(negative(y)))
+
+    def enter(self, x: Number, conversion: bool = False) -> Number:
+        """An operand, read already, rounded to the format; a conversion may saturate infinities."""
+        if type(x) is int:
+            return self.round(x) if x else 0
+        if x == 0:
+            return self.format.minus_zero
+        return special(x, self.format, self.grid, conversion and self.style.overflow == "saturate_finite")
+
+    def product(self, x: Number, y: Number, down: int = 0) -> Number:
+        """x * y rounded: the product of the integers is a multiple of 2**(grid - down)."""
+        if type(x) is int and type(y) is int:
+            n = x * y >> down
+            if n:
+                return self.round(n)
+            return self.format.minus_zero if x < 0 or y < 0 else 0
+        z = exact_product(x, y)
+        if z == 0:
+            return self.format.minus_zero if type(z) is float else 0
+        return special(z, self.format, self.grid)
+
+
+def exact_product(x: Number, y: Number) -> Number:
+    if type(x) is int and type(y) is int:
+        return x * y or (MINUS_ZERO if x < 0 or y < 0 else 0)
+    if any(type(z) is float and math.isnan(z) for z in (x, y)):
+        return NAN
+    sign = math.copysign(1, _as_float(x)) * math.copysign(1, _as_float(y))
+    if math.inf in (_magnitude(x), _magnitude(y)):
+        return NAN if x == 0 or y == 0 else sign * INFINITY
+    return 0 if sign > 0 else MINUS_ZERO
+
+
+def _as_float(x: Number) -> float:
+    return x if type(x) is float else float((x > 0) - (x < 0))
+
+
+def _magnitude(x: Number) -> Number:
+    return abs(x) if type(x) is float else 0
+
+
+# -- descriptions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """`kind`: "sequential", "pairwise", "kahan", "neumaier" or "exact"; product None keeps products exact."""
+
+    kind: str
+    format: Format
+    style: Style
+    product: Format | None = None
+    product_style: Style = Style()
+    tree: str = "adjacent"
+
+
+@dataclass(frozen=True)
+class Composite:
+    """`kind`: "strided" (count lanes), "blocked" (count terms a block) or "splitk" (count parts)."""
+
+    kind: str
+    inner: Leaf | Composite
+    outer: Leaf | Composite
+    count: int
+
+
+Description = Leaf | Composite
+
+
+def outermost(how: Description) -> Leaf:
+    return how if isinstance(how, Leaf) else outermost(how.outer)
+
+
+def innermost(how: Description) -> Leaf:
+    """The leaf that reads the operands."""
+    return how if isinstance(how, Leaf) else innermost(how.inner)
+
+
+def formats(how: Description) -> list[Format]:
+    if isinstance(how, Composite):
+        return formats(how.inner) + formats(how.outer)
+    return [how.format] + ([] if how.product is None else [how.product])
+
+
+class Sum:
+    """A description on one grid, with its arithmetic looked up."""
+
+    def __init__(self, how: Description, grid: int) -> None:
+        self.how = how
+        leaf = outermost(how)
+        self.unit = _arithmetic(leaf.format, grid, leaf.style)
+        if isinstance(how, Composite):
+            self.inner, self.outer = Sum(how.inner, grid), Sum(how.outer, grid)
+            style = Style(daz=innermost(how.outer).style.daz)
+            self.read_part = _arithmetic(outermost(how.inner).format, grid, style).read
+        elif how.product is not None:
+            self.products = _arithmetic(how.product, grid, how.product_style)
+
+    def __call__(self, x: Sequence[Number], y: Sequence[Number] | None, seed: Number | None) -> Number:
+        """The sum of the terms x, or of the products of x and y: a number of the outermost leaf's format.
+
+        The operands and `seed`, which is c or None, are read already.
+        """
+        how, unit = self.how, self.unit
+        if isinstance(how, Leaf):
+            return self._leaf(self._terms(x, y), seed)
+        parts = [(x[part], None if y is None else y[part]) for part in _parts(how, len(x))]
+        found = [self.read_part(self.inner(u, v, None)) for u, v in parts]
+        if how.kind != "strided":
+            return self.outer(found, None, seed)
+        joined = self.outer(found, None, None)
+        if seed is None:
+            return joined
+        return unit.add(unit.read(joined), seed) if parts else unit.enter(seed)
+
+    def _terms(self, x: Sequence[Number], y: Sequence[Number] | None) -> Sequence[Number]:
+        """The terms as the leaf reads them: products are rounded, or not."""
+        if y is None:
+            return x
+        if self.how.product is None:
+            return list(map(exact_product, x, y))
+        round_, product = self.products.round, self.products.product
+        found = [
+            round_(n) if type(u) is int and type(v) is int and (n := u * v) else product(u, v)
+            for u, v in zip(x, y, strict=True)
+        ]
+        return list(map(self.products.read, found)) if self.how.style.daz else found
+
+    def _leaf(self, terms: Sequence[Number], seed: Number | None) -> Number:
+        unit, kind = self.unit, self.how.kind
+        if not terms:
+            return 0 if seed is None else unit.enter(seed)
+        if kind == "exact":
+            return _exact(unit, terms if seed is None else [*terms, seed])
+        if kind == "pairwise":
+            root = _TREES[self.how.tree](unit, terms) if len(terms) > 1 else unit.enter(terms[0])
+            return root if seed is None else unit.add(unit.read(root), seed)
+        return _CHAINS[kind](unit, terms, 0 if seed is None else unit.enter(seed))
+
+
+@functools.lru_cache(maxsize=4096)
+def _arithmetic(fmt: Format, grid: int, style: Style) -> Arithmetic:
+    return Arithmetic(fmt, grid, style)
+
+
+def _parts(how: Composite, n: int) -> list[slice]:
+    if how.kind == "strided":
+        return [slice(lane, None, how.count) for lane in range(min(how.count, n))]
+    length = how.count if how.kind == "blocked" else max(1, -(-n // how.count))
+    return [slice(at, at + length) for at in range(0, n, length)]
+
+
+def _sequential(unit: Arithmetic, terms: Sequence[Number], start: Number) -> Number:
+    add, round_, acc = unit.add, unit.round, start
+    if unit.style.daz:
+        for x in terms:
+            acc = add(unit.read(acc), x)
+        return acc
+    for x in terms:  # `add` written out where it is a plain sum
+        acc = round_(n) if type(acc) is int and type(x) is int and (n := acc + x) else add(acc, x)
+    return acc
+
+
+def _kahan(unit: Arithmetic, terms: Sequence[Number], start: Number) -> Number:
+    add, subtract, read = unit.add, unit.subtract, unit.read
+    s, comp = start, 0
+    for x in terms:
+        y = read(subtract(x, read(comp)))
+        t = add(read(s), y)
+        comp = subtract(read(subtract(read(t), read(s))), y) if t - t == 0 else 0
+        s = t
+    return s
+
+
+def _neumaier(unit: Arithmetic, terms: Sequence[Number], start: Number) -> Number:
+    add, subtract, read = unit.add, unit.subtract, unit.read
+    s, comp = start, 0
+    for x in terms:
+        t = add(read(s), x)
+        if t - t == 0:
+            large, small = (read(s), x) if abs(read(s)) >= abs(x) else (x, read(s))
+            lost = add(read(subtract(large, read(t))), small)
+            comp = add(read(comp), read(lost))
+        s = t
+    return add(read(s), read(comp))
+
+
+def _exact(unit: Arithmetic, terms: Sequence[Number]) -> Number:
+    floats = [x for x in terms if type(x) is float]
+    if not all(x == 0 for x in floats):
+        return special(math.fsum(x for x in floats if x - x != 0) if _one_sign(floats) else NAN, unit.format, unit.grid)
+    n = sum(x for x in terms if type(x) is int)
+    if n:
+        return unit.round(n)
+    if len(floats) == len(terms):
+        return unit.format.minus_zero
+    return unit.zero_of_opposites if floats or any(terms) else 0
+
+
+def _one_sign(floats: Iterable[float]) -> bool:
+    """Whether there is no NaN, and no infinity opposite to another."""
+    return len({x for x in floats if x - x != 0}) == 1 and not any(map(math.isnan, floats))
+
+
+def _adjacent(unit: Arithmetic, terms: Sequence[Number]) -> Number:
+    level, root = list(terms), terms[0]
+    while len(level) > 1:
+        above = []
+        for i in range(0, len(level) - 1, 2):
+            root = unit.add(level[i], level[i + 1])
+            above.append(unit.read(root))
+        level = above + level[len(level) - len(level) % 2 :]
+    return root
+
+
+def _halving(unit: Arithmetic, terms: Sequence[Number]) -> Number:
+    level, root = list(terms), terms[0]
+    while len(level) > 1:
+        half = -(-len(level) // 2)
+        above = []
+        for i in range(len(level) - half):
+            root = unit.add(level[i], level[i + half])
+            above.append(unit.read(root))
+        level = above + level[len(level) - half : half]
+    return root
+
+
+def _numpy(unit: Arithmetic, terms: Sequence[Number]) -> Number:
+    n, add, read = len(terms), unit.add, unit.read
+    if n < 8:
+        root = add(terms[0], terms[1])
+        for x in terms[2:]:
+            root = add(read(root), x)
+        return root
+    if n > 128:
+        half = n // 2
+        half -= half % 8
+        return add(read(_numpy(unit, terms[:half])), read(_numpy(unit, terms[half:])))
+    r = list(terms[:8])
+    whole = n - n % 8
+    for i in range(8, whole):
+        r[i % 8] = read(add(r[i % 8], terms[i]))
+    pairs = [read(add(r[i], r[i + 1])) for i in (0, 2, 4, 6)]
+    root = add(read(add(pairs[0], pairs[1])), read(add(pairs[2], pairs[3])))
+    for x in terms[whole:]:
+        root = add(read(root), x)
+    return root
+
+
+_TREES = {"adjacent": _adjacent, "halving": _halving, "numpy": _numpy}
+_CHAINS = {"sequential": _sequential, "kahan": _kahan, "neumaier": _neumaier}
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """A sum with everything that is said at the call: the result's format and the style of its conversion."""
+
+    how: Description
+    result: Format
+    result_style: Style = Style()
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    @property
+    def scaled(self) -> bool:
+        return self.alpha != 1 or self.beta != 1
+
+
+def grid_of(call: Call, *terms: Format, c: Format | None = None) -> int:
+    """log2 of a unit in which every number of a call is an integer; `terms` are the factors' formats, or one."""
+    of_terms = sum(fmt.quantum for fmt in terms)
+    others = [fmt.quantum for fmt in (*formats(call.how), call.result, *([] if c is None else [c]))]
+    return min(of_terms, *others) - (SCALAR_BITS if call.scaled else 0)
+
+
+def _scaled(unit: Arithmetic, scalar: float, x: Number) -> Number:
+    """round(scalar * x)."""
+    n = scalar * 2.0**SCALAR_BITS
+    if n != int(n):
+        raise ValueError(f"{scalar} is no multiple of 2**-{SCALAR_BITS}")
+    return unit.product(int(n) if scalar else tidy(scalar), x, SCALAR_BITS)
+
+
+class _Run:
+    """A call on one grid: from operands to codes."""
+
+    def __init__(self, call: Call, terms: tuple[Format, ...], c: Format | None) -> None:
+        self.call = call
+        self.grid = grid = grid_of(call, *terms, c=c)
+        self.sum, leaf = Sum(call.how, grid), outermost(call.how)
+        self.unit = self.sum.unit
+        self.reads_result = _arithmetic(leaf.format, grid, Style(daz=call.result_style.daz)).read
+        self.convert = functools.partial(_arithmetic(call.result, grid, call.result_style).enter, conversion=True)
+        self.same, self.saturates = call.result == leaf.format, call.result_style.overflow == "saturate_finite"
+        self.shift = call.result.quantum - grid
+        self.daz = innermost(call.how).style.daz
+
+    def start(self, code: int | None, fmt: Format | None) -> Number | None:
+        """c as its reader reads it."""
+        if code is None or fmt is None:
+            return None
+        return fmt.decode(code, fmt.quantum - self.grid, outermost(self.call.how).style.daz)
+
+    def code(self, x: Sequence[Number], y: Sequence[Number] | None, c: Number | None) -> int:
+        call, unit = self.call, self.unit
+        acc = self.sum(x, y, None if call.scaled else c)
+        if call.scaled:
+            acc = _scaled(unit, call.alpha, unit.read(acc))
+            if c is not None and call.beta != 0:
+                acc = unit.add(unit.read(acc), unit.read(_scaled(unit, call.beta, c)))
+        if not self.same or self.saturates:
+            acc = self.convert(self.reads_result(acc))
+        return call.result.encode(acc, self.shift)
+
+
+def matmul(
+    call: Call, a: Sequence[Sequence[int]], b: Sequence[Sequence[int]], fa: Format, fb: Format,
+    c: Sequence[Sequence[int]] | None = None, fc: Format | None = None,
+) -> list[list[int]]:  # fmt: skip
+    """The codes of the product of a, rows of codes, and b, *columns* of codes."""
+    run = _Run(call, (fa, fb), fc)
+    shift = fa.quantum + fb.quantum - run.grid
+    left = [[fa.decode(code, 0, run.daz) for code in row] for row in a]
+    right = [[fb.decode(code, shift, run.daz) for code in column] for column in b]
+    return [
+        [run.code(x, y, None if c is None else run.start(c[i][j], fc)) for j, y in enumerate(right)]
+        for i, x in enumerate(left)
+    ]
+
+
+def sums(
+    call: Call, rows: Sequence[Sequence[int]], fmt: Format, c: Sequence[int] | None = None, fc: Format | None = None
+) -> list[int]:
+    """The code of the sum of each row of codes; c has one start value a row."""
+    run = _Run(call, (fmt,), fc)
+    shift = fmt.quantum - run.grid
+    terms = [[fmt.decode(code, shift, run.daz) for code in row] for row in rows]
+    return [run.code(x, None, None if c is None else run.start(c[i], fc)) for i, x in enumerate(terms)]
+
+
+def running_sums(call: Call, row: Sequence[int], fmt: Format) -> list[int]:
+    """cumsum: element k is the sum of the elements 0 to k."""
+    return sums(call, [row[: k + 1] for k in range(len(row))], fmt)
+
+
+# -- from the public attributes of floatsim's descriptions -------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def format_of(fmt: Any) -> Format:
+    """Of a FloatFormat, from its public attributes."""
+    return Format(fmt.exponent_bits, fmt.trailing_bits, fmt.bias, fmt.specials.value)
+
+
+_COUNTS = {"strided": "lanes", "blocked": "every", "splitk": "parts"}
+
+
+def style_of(rounding: Any, overflow: Any, ftz: bool, daz: bool, before: bool) -> Style:
+    return Style(MODES.index(rounding.name.lower()), overflow.name.lower(), ftz, daz, before)
+
+
+def description_of(how: Any, rounding: Any, ftz: bool, daz: bool, before: bool) -> Description:
+    """Of an accumulation, with the call's rounding attributes."""
+    kind = type(how).__name__.lower()
+    if kind in _COUNTS:
+        inner, outer = (description_of(x, rounding, ftz, daz, before) for x in (how.inner, how.outer))
+        return Composite(kind, inner, outer, getattr(how, _COUNTS[kind]))
+    mode = rounding if how.rounding is None else how.rounding
+    own_ftz, own_daz = ftz if how.ftz is None else how.ftz, daz if how.daz is None else how.daz
+    style = style_of(mode, how.overflow, own_ftz, own_daz, before)
+    product = getattr(how, "product", None)
+    product_mode = getattr(how, "product_rounding", None)
+    product_style = style_of(mode if product_mode is None else product_mode, how.overflow, own_ftz, own_daz, before)
+    return Leaf(kind, format_of(how.format), style, None if product is None else format_of(product), product_style,
+                getattr(how, "tree", "adjacent"))  # fmt: skip
