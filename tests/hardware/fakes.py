@@ -1,4 +1,4 @@
-"""Cards that are not there: they answer with the emulator, and with faults where a test asks for them."""
+"""Fake GPUs, which run the emulator, with injected faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Fault = Callable[[Variant, np.ndarray], np.ndarray]
 
 
 class FakeDevice(Emulated):
-    """As a card, to whom asks it by `floatsim.hardware.protocol.Dots`. A fault changes what it answers."""
+    """An emulated device with the protocol `floatsim.hardware.protocol.Dots`. A fault changes its results."""
 
     def __init__(self, capability=(8, 9), fault: Fault | None = None) -> None:
         super().__init__(DeviceIdentity("a fake GPU", capability, "0.0", "0.0"))
@@ -29,7 +29,7 @@ class FakeDevice(Emulated):
 
 
 def one_bit(row: int, bit: int = 0, of: str = "") -> Fault:
-    """A bit of one row of D is wrong, in each batch that has the row, of the instructions whose text has `of`."""
+    """Return a fault that flips a bit of one row of D in each batch, for instructions whose text contains `of`."""
 
     def fault(variant: Variant, d: np.ndarray) -> np.ndarray:
         if row < len(d) and of in str(variant):

@@ -1,4 +1,4 @@
-"""Silicon and emulator side by side: cards that are not there, with one bit wrong here and there, which is found."""
+"""Comparisons of fake GPUs with the emulator, with and without injected single-bit faults."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ compare = fs.hardware.compare
 
 @pytest.fixture
 def insert(monkeypatch):
-    """Put a card into this machine."""
+    """Replace the GPU of this machine."""
 
-    def put(card):
-        monkeypatch.setattr(hardware_commands, "local_device", lambda: card)
-        return card
+    def put(device):
+        monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
+        return device
 
     return put
 
@@ -42,7 +42,7 @@ UNITS = list({(u.row.model, u.k, u.output, u.a, u.b, u.scales): u for u in units
 
 
 @pytest.mark.parametrize("unit", UNITS[:: max(1, len(UNITS) // 40)], ids=str)
-def test_dots_are_those_of_the_reference(unit):
+def test_dots_equal_the_reference(unit):
     x = inputs.input_set(unit, rows=30, seed=5)
     got = unit.dots(*x)
     for i in range(30):
@@ -55,7 +55,7 @@ def test_dots_are_those_of_the_reference(unit):
 
 
 def test_inputs_are_the_same_everywhere():
-    """Recordings name these digests: a change of them is a change of `inputs.GENERATOR`."""
+    """Captures store these digests. A change of a digest requires a change of `inputs.GENERATOR`."""
     assert inputs.GENERATOR == 1
     half = named_unit("hopper", "wgmma.k16", fs.FP16, fs.FP16)
     assert inputs.input_set(half, 100).digest == "ae2b23d1c3a2407a1d97512501a3d38be0742e21e9534753718437b07090f8b9"
@@ -102,8 +102,8 @@ TELLING = [
 
 
 @pytest.mark.parametrize("unit", TELLING, ids=str)
-def test_inputs_tell_neighbouring_models_apart(unit):
-    """One bit more or less kept, or a least exponent one off: some of the 20,000 sums differ."""
+def test_inputs_distinguish_neighbouring_models(unit):
+    """One bit more or less, or a least exponent that is off by one, changes at least one of 20,000 sums."""
     x, block = inputs.input_set(unit), unit.row.fused
     right = unit.dots(*x)
     small = unit.a.exponent_bits == 8 or unit.a == unit.output == fs.FP16 or unit.scales  # as in test_hardware_probe
@@ -115,7 +115,7 @@ def test_inputs_tell_neighbouring_models_apart(unit):
             assert np.count_nonzero(other.dots(*x) != right), (name, value)
 
 
-def test_every_instruction_is_asked_20_000():
+def test_every_instruction_has_20_000_rows():
     assert inputs.ROWS >= 20_000
     assert sum(inputs.SHARES.values()) == 10
     with pytest.raises(ValueError, match="rows must be at least 10, not 9"):
@@ -126,7 +126,7 @@ def test_every_instruction_is_asked_20_000():
 
 
 @pytest.mark.parametrize("capability", [(7, 0), (7, 5), (8, 6), (8, 9), (9, 0)], ids=str)
-def test_a_card_that_is_right(capability):
+def test_a_correct_gpu(capability):
     asked = questions(FakeDevice(capability))
     for q, found in zip(asked, compare_device(asked, rows=50), strict=True):
         assert found.equal, q
@@ -177,18 +177,18 @@ def test_first_are_kept():
 
 
 def test_which_instructions():
-    card = FakeDevice((8, 9))
-    assert {q.variant.name for q in questions(card, ["mma.m16n8k32"])} == {"mma.m16n8k32"}
-    assert {q.variant.a for q in questions(card, ["* BF16 *"])} == {fs.BF16}
+    device = FakeDevice((8, 9))
+    assert {q.variant.name for q in questions(device, ["mma.m16n8k32"])} == {"mma.m16n8k32"}
+    assert {q.variant.a for q in questions(device, ["* BF16 *"])} == {fs.BF16}
     with pytest.raises(ValueError, match=r"'wgmma\.\*' fits no instruction of a fake GPU; it has mma\."):
-        questions(card, ["wgmma.*"])
+        questions(device, ["wgmma.*"])
     with pytest.raises(ValueError, match=r"compute capability 6\.1, and the table lists no instruction"):
         questions(FakeDevice((6, 1)))
     with pytest.raises(ValueError, match="cdna3 has no instructions that floatsim can issue"):
         emulated_device("cdna3")
 
 
-def test_as_many_answers_as_questions():
+def test_the_number_of_results_must_be_the_number_of_rows():
     unit = named_unit("volta", None, fs.FP16, fs.FP16)
     x = inputs.input_set(unit, 20)
     with pytest.raises(ValueError, match=r"d has the shape \(19,\); the inputs are 20 dot products"):
@@ -197,7 +197,7 @@ def test_as_many_answers_as_questions():
 
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (12, 0)], ids=str)
 def test_through_the_registers_of_lanes(capability, monkeypatch):
-    """All the way to a card and back: what is sent is packed into registers, and a GPU in NumPy unpacks it."""
+    """Operands are packed into registers, a GPU in NumPy unpacks them, and results return the same way."""
     without_compiling(monkeypatch)
     asked = questions(Device(cuda=Lanes(capability)))
     one_each = list({(q.variant.name, q.unit.output, q.unit.scales): q for q in asked}.values())
@@ -216,7 +216,7 @@ def test_probed_through_the_registers_of_lanes(monkeypatch):
 
 
 def of_codes(expected, got, fmt="fp32"):
-    """A comparison of such results, of a product with the one element 1."""
+    """Return a comparison of these results of a product with the single element 1."""
     a = fs.from_codes([[code] for code in expected], fmt)
     return compare(
         a, fs.array([[1.0]], fmt), accumulate=f"exact({fmt})", against=fs.from_codes([[c] for c in got], fmt)
@@ -281,8 +281,8 @@ def test_matrices():
     assert first.trace.code == first.expected == d.codes[3, 2]
 
 
-def test_the_card_s_own_product(monkeypatch):
-    """Without `against`, the same call goes to the backend "hardware": here one that is wrong in one bit."""
+def test_the_product_of_the_gpu(monkeypatch):
+    """Without `against`, the call runs on the backend "hardware", which has a wrong bit here."""
     emulated = fs.matmul
 
     def matmul(a, b, c=None, backend=None, **how):
@@ -293,7 +293,7 @@ def test_the_card_s_own_product(monkeypatch):
     a, b = matrices(np.random.default_rng(4), (3, 20), (20, 2))
     report = compare(a, b, accumulate="blocked(hopper, 16, fp32)", format="fp32")
     assert [each.index for each in report.first] == [(1, 0)]
-    assert report.source == "the card"
+    assert report.source == "the GPU"
 
 
 def test_stacks_vectors_and_scales():
@@ -335,14 +335,14 @@ def test_what_cannot_be_compared():
         compare(a, b, accumulate="hopper", against=np.ones((2, 3), np.float32))
     with pytest.raises(TypeError, match="a capture has its own operands"):
         compare(a, b, accumulate="hopper", against="recorded.npz")
-    with pytest.raises(RuntimeError, match=r"needs CuPy|no card|CUDA"):
+    with pytest.raises(RuntimeError, match=r"needs CuPy|no NVIDIA GPU|CUDA"):
         compare(a, b, accumulate="hopper")
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_command_with_a_card(run, insert):
+def test_command_with_a_gpu(run, insert):
     insert(FakeDevice((7, 5)))
     code, out, err = run("compare", "--rows", 50)
     assert (code, err) == (0, "")
@@ -386,17 +386,17 @@ NO_CARD = [("probe",), ("compare",), ("capture", "--out", "x"), ("compare", "a.n
 
 
 @pytest.mark.parametrize("arguments", NO_CARD, ids=" ".join)
-def test_without_a_card(run, arguments, monkeypatch):
+def test_without_a_gpu(run, arguments, monkeypatch):
     from floatsim.hardware import device
 
     def none(*_):
-        raise fs.hardware.UnavailableError("no card: CuPy is not installed")
+        raise fs.hardware.UnavailableError("no GPU: CuPy is not installed")
 
     monkeypatch.setattr(device, "Device", none)
     np.save("a.npy", np.ones((2, 2), np.float32))
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
-    assert err.startswith("floatsim: no card: CuPy is not installed; without one, `floatsim compare --against FILE`")
+    assert err.startswith("floatsim: no GPU: CuPy is not installed; without a GPU, `floatsim compare --against FILE`")
     assert err.count("\n") == 1
 
 

@@ -1,4 +1,4 @@
-"""The hardware backend without a GPU: what is missing is said, and lanes in NumPy give the emulator's bits."""
+"""The hardware backend without a GPU: its errors, and its results on lanes in NumPy compared with the emulator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_without_cupy_the_error_says_what_to_install(no_cupy):
         fs.add(x, x)
 
 
-def test_without_a_card_the_error_says_so(monkeypatch):
+def test_the_error_without_a_gpu(monkeypatch):
     monkeypatch.setattr(cuda, "_cupy", lambda: _CuPy(None))
     with pytest.raises(fs.hardware.UnavailableError, match=r"finds no NVIDIA GPU: .*cudaErrorNoDevice"):
         Device()
@@ -102,7 +102,7 @@ def test_every_nvidia_row_can_be_issued():
                 assert v.k == k[architecture_of(card), v.name]
 
 
-def test_unknown_instructions_list_the_known():
+def test_the_error_of_unknown_instructions_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"instruction='mma.m3' cannot be issued; there are mma.m8n8k4, "):
         find("mma.m3", fs.FP16, fs.FP16)
     with pytest.raises(ValueError, match=r"cannot be issued for bf16 bf16 fp16 \(A, B, D\); there are fp16 fp16 fp32"):
@@ -114,7 +114,7 @@ def test_unknown_instructions_list_the_known():
 
 @pytest.fixture
 def card(monkeypatch):
-    """Makes the backend run on lanes of a compute capability."""
+    """Return a function that makes the backend run on lanes of a compute capability."""
     without_compiling(monkeypatch)
 
     def of(capability):
@@ -168,7 +168,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("capability", "fmt", "how", "keywords"), PRODUCTS, ids=str)
 @pytest.mark.parametrize("with_c", [False, True])
-def test_products_are_the_emulators(card, capability, fmt, how, keywords, with_c):
+def test_products_equal_the_emulator(card, capability, fmt, how, keywords, with_c):
     card(capability)
     rng = np.random.default_rng(5)
     a, b = random(rng, (2, 19, 70), fmt), random(rng, (70, 11), fmt)
@@ -238,7 +238,7 @@ def test_element_by_element(card):
 
 
 def tiny(rng, shape, fmt=fs.FP32):
-    """Numbers around the smallest normal one, of both signs; zeros too."""
+    """Return numbers around the smallest normal number, of both signs, and zeros."""
     x = rng.standard_normal(shape) * rng.choice([0, 0.01, 0.5, 1, 2, 100], shape) * fmt.smallest_normal
     return fs.array(x, fmt)
 
@@ -319,7 +319,7 @@ def test_stochastic_conversions(card, fmt, bits):
                 x, fmt, rounding="stochastic", seed=5, random_bits=bits, overflow=o, offset=n))  # fmt: skip
 
 
-def test_draws_are_the_references():
+def test_draws_equal_the_reference():
     for seed, offset, bits in ((0, 0, 32), (1, 5, 13), (2**64 - 1, 2**32 - 3, 8), (77, 2**64 - 2, 16)):
         found = draws(seed, offset, 9, bits).tolist()
         assert found == [reference.draw(seed, (offset + i) % 2**64, bits) for i in range(9)]
@@ -338,7 +338,7 @@ def test_conversions_of_newer_compilers(card):
 
 
 def test_infinities_saturate_or_it_is_an_error(card):
-    """An exact conversion is no saturating one, where there are infinities; nor is doing nothing."""
+    """Exact conversions and identities do not saturate infinities."""
     card((9, 0))
     x = np.float16([1, np.inf, -np.inf])
     for call in (lambda: fs.convert(x, "fp32", overflow="saturate_finite"),
@@ -435,7 +435,7 @@ def test_records_are_an_error(card):
         fs.matmul(X32, X32, backend="hardware")
 
 
-def test_a_device_refuses_what_does_not_fit(card):
+def test_a_device_rejects_wrong_shapes_and_instructions(card):
     device = card((8, 0))
     v = find("mma.m16n8k16", fs.FP16, fs.FP16)
     a, c = np.zeros((3, 16), np.uint16), np.zeros(3, np.uint32)
@@ -453,8 +453,8 @@ def test_a_device_refuses_what_does_not_fit(card):
     assert not device.can_run(find("mma.m16n8k32", fs.E4M3, fs.E4M3))
 
 
-def test_all_rows_of_an_instruction_get_their_turn(card):
-    """Dot products lie on the diagonals of tiles, which move down a tile's rows."""
+def test_all_rows_of_an_instruction_are_used(card):
+    """Dot products are on the diagonals of tiles, which move down the rows of a tile."""
     device = card((9, 0))
     v = find("wgmma.k16", fs.FP16, fs.FP16)
     rows = set()
