@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from floatsim_kernels.elementwise import packed
-from floatsim_kernels.elementwise import quantize as carriers
+from floatsim_kernels.elementwise import quantize as quantize_kernels
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
@@ -46,22 +46,22 @@ _CARRIERS = {
         127,
         23,
         {
-            _TIES_TO_EVEN: (carriers.added32_ties_to_even, ()),
-            _TIES_TO_AWAY: (carriers.added32_ties_to_away, ()),
-            _ZERO: (carriers.added32_toward_zero, ()),
-            _UP: (carriers.added32_directed, (np.uint32(0),)),
-            _DOWN: (carriers.added32_directed, (np.uint32(1 << 31),)),
-            _ODD: (carriers.added32_to_odd, ()),
-            _STOCHASTIC: (carriers.added32_stochastic, ()),
+            _TIES_TO_EVEN: (quantize_kernels.added32_ties_to_even, ()),
+            _TIES_TO_AWAY: (quantize_kernels.added32_ties_to_away, ()),
+            _ZERO: (quantize_kernels.added32_toward_zero, ()),
+            _UP: (quantize_kernels.added32_directed, (np.uint32(0),)),
+            _DOWN: (quantize_kernels.added32_directed, (np.uint32(1 << 31),)),
+            _ODD: (quantize_kernels.added32_to_odd, ()),
+            _STOCHASTIC: (quantize_kernels.added32_stochastic, ()),
         },
         {
-            _TIES_TO_EVEN: (carriers.shared32_nearest, (1,)),
-            _TIES_TO_AWAY: (carriers.shared32_nearest, (0,)),
-            _ZERO: (carriers.shared32_directed, (0, 0)),
-            _UP: (carriers.shared32_directed, (1, 0)),
-            _DOWN: (carriers.shared32_directed, (0, 1)),
-            _ODD: (carriers.shared32_to_odd, ()),
-            _STOCHASTIC: (carriers.shared32_stochastic, ()),
+            _TIES_TO_EVEN: (quantize_kernels.shared32_nearest, (1,)),
+            _TIES_TO_AWAY: (quantize_kernels.shared32_nearest, (0,)),
+            _ZERO: (quantize_kernels.shared32_directed, (0, 0)),
+            _UP: (quantize_kernels.shared32_directed, (1, 0)),
+            _DOWN: (quantize_kernels.shared32_directed, (0, 1)),
+            _ODD: (quantize_kernels.shared32_to_odd, ()),
+            _STOCHASTIC: (quantize_kernels.shared32_stochastic, ()),
         },
     ),
     FP64: _Carrier(
@@ -69,13 +69,13 @@ _CARRIERS = {
         1023,
         52,
         {
-            _TIES_TO_EVEN: (carriers.added64_ties_to_even, ()),
-            _TIES_TO_AWAY: (carriers.added64_ties_to_away, ()),
-            _ZERO: (carriers.added64_toward_zero, ()),
-            _UP: (carriers.added64_directed, (np.uint64(0),)),
-            _DOWN: (carriers.added64_directed, (np.uint64(1 << 63),)),
-            _ODD: (carriers.added64_to_odd, ()),
-            _STOCHASTIC: (carriers.added64_stochastic, ()),
+            _TIES_TO_EVEN: (quantize_kernels.added64_ties_to_even, ()),
+            _TIES_TO_AWAY: (quantize_kernels.added64_ties_to_away, ()),
+            _ZERO: (quantize_kernels.added64_toward_zero, ()),
+            _UP: (quantize_kernels.added64_directed, (np.uint64(0),)),
+            _DOWN: (quantize_kernels.added64_directed, (np.uint64(1 << 63),)),
+            _ODD: (quantize_kernels.added64_to_odd, ()),
+            _STOCHASTIC: (quantize_kernels.added64_stochastic, ()),
         },
         {},
     ),
@@ -87,7 +87,7 @@ def _is_plain(how: Attributes) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
+def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
     """Return the parameters of the `quantize` kernels for a format and a rounding, as listed in GRID_FIELDS."""
     kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
 
@@ -114,9 +114,9 @@ def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: 
         "nan": in_carrier(reference.NAN),
         "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
     }
-    row = np.array([fields[name] for name in carriers.GRID_FIELDS], dtype=kind.dtype)
-    row.flags.writeable = False
-    return row
+    params = np.array([fields[name] for name in quantize_kernels.GRID_FIELDS], dtype=kind.dtype)
+    params.flags.writeable = False
+    return params
 
 
 @functools.lru_cache(maxsize=256)
@@ -142,7 +142,7 @@ def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner
     if family is None or not machine.environment_is_default():
         return False
     kernel, extra = getattr(_CARRIERS[carrier], family)[how.rounding]
-    arguments: tuple[Any, ...] = (codes, out, _grid(carrier, fmt, how.rounding, how.overflow))
+    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, how.rounding, how.overflow))
     if family == "shared":
         arguments += (carrier.trailing_bits - fmt.trailing_bits,)
     arguments += extra
@@ -164,7 +164,7 @@ _PACKED = {
 
 
 @functools.lru_cache(maxsize=256)
-def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
+def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
     """Return the parameters of `packed.narrow` for a format, as listed in NARROW_FIELDS."""
     shift = FP32.trailing_bits - fmt.trailing_bits
 
@@ -189,9 +189,9 @@ def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
         "nan": nan,
         "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
     }
-    row = np.array([fields[name] for name in packed.NARROW_FIELDS], dtype=np.uint32)
-    row.flags.writeable = False
-    return row
+    params = np.array([fields[name] for name in packed.NARROW_FIELDS], dtype=np.uint32)
+    params.flags.writeable = False
+    return params
 
 
 def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
@@ -207,7 +207,7 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
     elif fmt == BF16:
         packed.bfloat(*arguments)
     elif packed_float32_rounds_once(fmt):
-        packed.narrow(*arguments, _narrow_row(fmt))
+        packed.narrow(*arguments, _packed_params(fmt))
     else:
         return False
     return True
