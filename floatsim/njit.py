@@ -567,7 +567,7 @@ class _Emitter:
         return self.row([state, self.word(call.seed or 0), self.word(call.offset)], types.uint64)
 
     def call(self, entry: str, call: _Call) -> Any:
-        from floatsim_kernels.elementwise import njit_entry as scalars
+        from floatsim_kernels.elementwise import njit_entry
 
         arguments: list[tuple[Any, Any]] = []
         for name, carrier in call.operands:
@@ -579,7 +579,7 @@ class _Emitter:
         else:
             fmt, manner = self.format(call.format), self.row([self.word(word) for word in call.manner])
         arguments += [fmt, self.format(call.carrier), manner, self.draws(call), (self.word(call.flags), types.int64)]
-        function = types.Dispatcher(getattr(scalars, entry))
+        function = types.Dispatcher(getattr(njit_entry, entry))
         sig = function.get_call_type(self.context.typing_context, tuple(ty for _, ty in arguments), {})
         implementation = self.context.get_function(function, sig)
         both = implementation(self.builder, [value for value, _ in arguments])
@@ -604,12 +604,12 @@ for _name, _operation in _OPERATIONS.items():
 
 @overload(draw)  # type: ignore[untyped-decorator]
 def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
-    from floatsim_kernels.elementwise import njit_entry as scalars
+    from floatsim_kernels.elementwise import njit_entry
 
     for name, ty in {"seed": seed, "index": index, "random_bits": random_bits, "site": site}.items():
         if not isinstance(ty, types.Integer | types.Omitted | int):
             raise TypingError(f"{name} must be an integer, not {ty}")
-    kernel = scalars.draw_checked
+    kernel = njit_entry.draw_checked
 
     def implementation(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
         return kernel(seed, index, random_bits, site)

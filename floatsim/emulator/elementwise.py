@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from floatsim_kernels.elementwise import loops
 
-from floatsim.emulator import elementwise_fast as shortcuts
+from floatsim.emulator import elementwise_fast
 from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats.call import Manner
@@ -77,7 +77,7 @@ def elementwise(
 
     Without `want_events` the events are None. The codes may use the memory of `out`, which has the shape of the result.
     """
-    if not want_events and (direct := shortcuts.native(name, operands, fmt, manner)) is not None:
+    if not want_events and (direct := elementwise_fast.native(name, operands, fmt, manner)) is not None:
         return direct, None
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = [source for _, source in operands]
@@ -85,7 +85,7 @@ def elementwise(
     flat = [_flat(codes, shape, dtype) for codes, _ in operands]
     if not want_events and all(source == fmt for source in sources):
         fast = out if out is not None and _may_write(out, flat) else np.empty(shape, dtype)
-        if shortcuts.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
+        if elementwise_fast.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
             return fast, None
     extra: tuple[int, ...]
     if name == "rint":
@@ -207,7 +207,9 @@ def quantize(
     """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier. Return event bytes if wanted."""
     if not want_events:
         direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
-        if shortcuts.quantize(_flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)):
+        if elementwise_fast.quantize(
+            _flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)
+        ):
             if direct is not out:
                 out[...] = direct
             return None

@@ -109,9 +109,9 @@ def _in_integers(
         case FmaChain() | ExactBlocks() | FlushedTree():
             kind, manner = _IEEE[type(model)]
             operands = left[0], format_params(left[1]), right[0], format_params(right[1])
-            integers.ieee(kind, *operands, out, _model_row(row, 0, 0), fd, manner, *common)
+            integers.ieee(kind, *operands, out, _model_params(row, 0, 0), fd, manner, *common)
         case LateAccumulator():
-            integers.late(*decoded(left), *decoded(right), out, _model_row(row, bits, 0), fd, _TO_EVEN, *common)
+            integers.late(*decoded(left), *decoded(right), out, _model_params(row, bits, 0), fd, _TO_EVEN, *common)
         case FusedBlocks() | TwoHalves():
             block = model.block if isinstance(model, TwoHalves) else model
             scale_bits, of_groups = 0, [_NO_SCALES] * 4
@@ -128,7 +128,7 @@ def _in_integers(
                         )
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
                     of_groups = [*of_rows, *of_columns]
-            rows = _model_row(row, bits, scale_bits), format_params(block.grid), fd
+            rows = _model_params(row, bits, scale_bits), format_params(block.grid), fd
             manner = rounding_params(Attributes(block.rounding))
             integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
 
@@ -143,7 +143,7 @@ _NO_SCALES = np.zeros((0, 0, 0), np.int64)
 
 
 @functools.lru_cache(maxsize=256)
-def _model_row(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
+def _model_params(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
     """Return the parameters of a model as the kernels read them, as listed in MODEL_FIELDS."""
     model = row.model.block if isinstance(row.model, TwoHalves) else row.model
     fields = dict.fromkeys(integers.MODEL_FIELDS, 0)

@@ -155,7 +155,9 @@ _HEXADECIMAL = re.compile(r"([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)p([+-]?\d+)", re.I
 _FRACTION = re.compile(r"[+-]?(\d+)/(\d+)")
 _MAX_DECIMAL_DIGITS = 4000  # no tie between float64 values needs more than 768; Python's int() takes 4300
 _MAX_DECIMAL_EXPONENT = 5000  # beyond every format's range even after 4000 digits; keeps 10**e small
-_FAR = 10_000  # 2**_FAR and 2**-_FAR are beyond every format's range, products included
+_EXPONENT_LIMIT = (
+    10_000  # 2**_EXPONENT_LIMIT and 2**-_EXPONENT_LIMIT are beyond every format's range, products included
+)
 
 
 def from_text(text: str) -> Number:
@@ -179,7 +181,7 @@ def from_text(text: str) -> Number:
         digits = match[2] + match[3]
         if digits:
             significand, exponent = int(digits, 16), int(match[4]) - 4 * len(match[3])
-            far = _FAR + significand.bit_length()
+            far = _EXPONENT_LIMIT + significand.bit_length()
             return Number(Kind.FINITE, sign, significand, max(-far, min(exponent, far)))
     elif (match := _DECIMAL.fullmatch(body)) and (match[2] or match[3]):
         whole, part = (match[2] or "").replace("_", ""), (match[3] or "").replace("_", "")
@@ -189,7 +191,9 @@ def from_text(text: str) -> Number:
         scale = int(match[4] or 0) - len(part)
         leading = scale + len(digits)  # the value is 0.digits * 10**leading
         if abs(leading) > _MAX_DECIMAL_EXPONENT:  # certain overflow or underflow, never exact in between
-            return Number(Kind.FINITE, sign, 1 << _WORKING_BITS, _FAR if leading > 0 else -_FAR, True)
+            return Number(
+                Kind.FINITE, sign, 1 << _WORKING_BITS, _EXPONENT_LIMIT if leading > 0 else -_EXPONENT_LIMIT, True
+            )
         kept, rest = digits[:_MAX_DECIMAL_DIGITS], digits[_MAX_DECIMAL_DIGITS:]
         x = from_fraction(int(kept) * Fraction(10) ** (scale + len(rest)))
         return replace(x, sign=sign, sticky=x.sticky or bool(rest.strip("0")))
@@ -527,7 +531,7 @@ def to_integer(a: Number, low: int, high: int, how: Attributes, random: int = 0)
 
 def scalb(a: Number, n: int, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
     """Return a * 2**n, rounded once (5.3.3)."""
-    n = max(-_FAR, min(n, _FAR))
+    n = max(-_EXPONENT_LIMIT, min(n, _EXPONENT_LIMIT))
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_infinite:

@@ -317,7 +317,7 @@ class _Run:
         if start is None:
             return Code(0, self.leaf.format)
         run = replace(self, seed=split_seed(self.seed, Site.START))
-        return run.round(_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
+        return run.round(_round_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
 
 
 def _product(a: Number, b: Number) -> Number:
@@ -334,7 +334,7 @@ def _product(a: Number, b: Number) -> Number:
 def _add_last(run: _Run, result: Code, terms: _Terms, start: Operand) -> Code:
     """Return the sum of all terms, plus c."""
     last = replace(run, seed=split_seed(run.seed, Site.LAST))
-    return last.round(_onto, result, start, step=0, r=1, k=_largest(terms), old=result)
+    return last.round(_add_to_accumulator, result, start, step=0, r=1, k=_largest(terms), old=result)
 
 
 def _plus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
@@ -348,7 +348,7 @@ def _minus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int)
     return _plus(x, -y, fmt, how, random)
 
 
-def _onto(acc: Number, x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _add_to_accumulator(acc: Number, x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
     """Return acc + x; ABSORBED if a finite acc keeps its value although x is not zero."""
     return fma(x, ONE, acc, fmt, how, random)
 
@@ -358,7 +358,7 @@ def _total(*numbers_and_how: Any) -> Result:
     return exact_dot([(x, ONE) for x in numbers], fmt, how, random)
 
 
-def _alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _round_alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
     """Return x rounded as a sum of one term: an infinity stays infinite, although a conversion may clamp it."""
     return multiply(x, ONE, fmt, how, random)
 
@@ -383,7 +383,7 @@ def _sequential(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     acc = run.seeded(start, terms)
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        acc = run.round(_onto, acc, x, step=step, r=1, k=k, old=acc)
+        acc = run.round(_add_to_accumulator, acc, x, step=step, r=1, k=k, old=acc)
     return acc
 
 
@@ -393,7 +393,7 @@ def _kahan(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
         y = run.round(_minus, x, comp, step=step, r=1, k=k, old=s)
-        t = run.round(_onto, s, y, step=step, r=2, k=k, old=s)
+        t = run.round(_add_to_accumulator, s, y, step=step, r=2, k=k, old=s)
         if _is_finite(t):
             change = run.round(_minus, t, s, step=step, r=3, k=k, old=s)
             comp = run.round(_minus, change, y, step=step, r=4, k=k, old=s)
@@ -407,7 +407,7 @@ def _neumaier(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     s, comp = run.seeded(start, terms), Code(0, run.leaf.format)
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        t = run.round(_onto, s, x, step=step, r=1, k=k, old=s)
+        t = run.round(_add_to_accumulator, s, x, step=step, r=1, k=k, old=s)
         if _is_finite(t):
             larger, smaller = (s, x) if _at_least(run.read(s), run.read(x)) else (x, s)
             rest = run.round(_minus, larger, t, step=step, r=2, k=k, old=s)
@@ -551,7 +551,7 @@ def _pairwise(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     root = evaluate(TREES[run.leaf.tree](list(range(len(terms)))))
     result = root.value
     if not root.is_sum:
-        result = run.round(_alone, result, step=next(roundings), r=1, k=root.where)
+        result = run.round(_round_alone, result, step=next(roundings), r=1, k=root.where)
     assert isinstance(result, Code)
     return result if start is None else _add_last(run, result, terms, start)
 

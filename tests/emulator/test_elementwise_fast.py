@@ -7,7 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
-from floatsim.emulator import elementwise_fast as shortcuts
+from floatsim.emulator import elementwise_fast
 from floatsim.emulator.proofs import packed_float32_rounds_once
 
 
@@ -50,7 +50,7 @@ def test_quantize(carrier):
             continue
         want, _ = fs.quantize(x, fmt, return_flags=True, **how)
         assert np.array_equal(got.view(carrier.code_dtype), want.view(carrier.code_dtype)), (fmt.name, how)
-        fast += shortcuts._family(carrier, fmt) is not None
+        fast += elementwise_fast._family(carrier, fmt) is not None
     assert fast > 20
 
 
@@ -89,7 +89,7 @@ def test_native(fmt):
                 want = operation(a, b, format=fmt, return_flags=True, **how)[0].codes
                 assert np.array_equal(operation(a, b, format=fmt, **how).codes, want), (source.name, operation, how)
         assert np.array_equal(fs.sqrt(a, format=fmt).codes, fs.sqrt(a, format=fmt, return_flags=True)[0].codes)
-    assert shortcuts.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
+    assert elementwise_fast.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
     assert fs.sqrt(drawn(fmt, ())).shape == ()
     x = drawn(fmt, (30,))
     out = fs.from_codes(x.codes.copy(), fmt)
@@ -116,10 +116,10 @@ def test_one_bit_of_precision(fmt, rounding):
 
 def test_the_environment_is_asked(monkeypatch):
     """Under flush-to-zero the integer kernels compute everything."""
-    monkeypatch.setattr(shortcuts.machine, "environment_is_default", lambda: False)
+    monkeypatch.setattr(elementwise_fast.machine, "environment_is_default", lambda: False)
     x = np.float32([1e-40, 1.0])
-    assert not shortcuts.quantize(x.view(np.uint32), fs.FP32, fs.FP16, resolve({}), np.empty(2, np.uint32))
-    assert not shortcuts.elementwise("add", [], fs.FP16, resolve({}), np.empty(2, np.uint16))
+    assert not elementwise_fast.quantize(x.view(np.uint32), fs.FP32, fs.FP16, resolve({}), np.empty(2, np.uint32))
+    assert not elementwise_fast.elementwise("add", [], fs.FP16, resolve({}), np.empty(2, np.uint16))
     assert fs.quantize(x, "bf16").view(np.uint32)[0] == 0x10000
 
 

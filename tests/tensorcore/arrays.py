@@ -166,7 +166,7 @@ def rounded(total: np.ndarray, quantum: np.ndarray, fmt: FloatFormat, to_even: b
     return code | np.where(total < 0, fmt.sign_mask, 0), events
 
 
-def _specially(seen: np.ndarray, fmt: FloatFormat, nan: int) -> tuple[np.ndarray, np.ndarray]:
+def _special_sums(seen: np.ndarray, fmt: FloatFormat, nan: int) -> tuple[np.ndarray, np.ndarray]:
     """(codes, events) of sums with a term that is not finite."""
     is_nan = (seen & (QUIET | SIGNALING) > 0) | (seen == PLUS | MINUS)
     quiet = (seen & QUIET > 0) & (seen & SIGNALING == 0)
@@ -197,7 +197,7 @@ def fused(model: FusedBlocks, products: Terms, c: np.ndarray, output: FloatForma
     code, more = rounded(kept.sum(axis=-1), quantum, model.grid, model.rounding is Rounding.TIES_TO_EVEN)
     code = np.where(code & model.grid.magnitude_mask, code, 0) << output.trailing_bits - model.grid.trailing_bits
     seen = _seen(products, own)
-    special, invalid = _specially(seen, output, nvidia.nan_of(output))
+    special, invalid = _special_sums(seen, output, nvidia.nan_of(output))
     return np.where(seen, special, code), np.where(seen, invalid, events | more)
 
 
@@ -233,7 +233,7 @@ def late(model: LateAccumulator, products: Terms, c: np.ndarray) -> tuple[np.nda
     lowest = np.maximum(fine + _bit_length(np.abs(joined)) - 1, FP32.emin) - model.sum_bits
     code, more = rounded(down(joined, fine - lowest), lowest, FP32, True)
     seen = _seen(products, own)
-    special, invalid = _specially(seen, FP32, FP32.canonical_nan)
+    special, invalid = _special_sums(seen, FP32, FP32.canonical_nan)
     return np.where(seen, special, code), np.where(seen, invalid, events | more)
 
 
@@ -251,7 +251,7 @@ def exact(products: Terms, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     code, events = _pairs(np.frompyfunc(one, 1, 1)(total))
     seen = _seen(products, own)
-    special, invalid = _specially(seen, FP32, FP32.canonical_nan)
+    special, invalid = _special_sums(seen, FP32, FP32.canonical_nan)
     return np.where(seen, special, code), np.where(seen, invalid, events)
 
 

@@ -26,7 +26,7 @@ _TO_EVEN = Attributes()
 _NO_EXPONENT = -(1 << 20)  # of a sum of zeros: below every other
 
 
-def _specially(terms: Sequence[Term], last: int) -> Step | None:
+def _special_step(terms: Sequence[Term], last: int) -> Step | None:
     """Return the step of terms with NaNs or infinities; None if all terms are finite."""
     what = special(terms)
     if what is None:
@@ -52,7 +52,7 @@ def fma_step(a: Number, b: Number, c: int, output: FloatFormat, last: int) -> St
 def exact_block(products: Sequence[Term], c: Term, last: int) -> Step:
     """Return the exact sum of the products and c, rounded once."""
     terms = (*products, c)
-    if (step := _specially(terms, last)) is not None:
+    if (step := _special_step(terms, last)) is not None:
         return step
     total = from_fraction(sum((term.number.fraction for term in terms), Fraction(0)))
     code, events = round_pack(total, FP32, _TO_EVEN)
@@ -102,7 +102,7 @@ def late_block(model: LateAccumulator, products: Sequence[Term], c: Term, last: 
     sums are rounded downward at the same place and added before c.
     """
     terms = (*[_overflowed(p) for p in products], c)
-    if (step := _specially(terms, last)) is not None:
+    if (step := _special_step(terms, last)) is not None:
         return step
     bits = model.fraction_bits
     apart = 2 if isinstance(model, EvenAndOdd) else 1
