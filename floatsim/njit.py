@@ -1,8 +1,8 @@
 """floatsim inside your own `@njit` code: `fs.quantize`, `fs.add` and the other scalar operations, compiled.
 
-A number is a float64 or float32 there, its *carrier*, and a function does with it what it does outside with a NumPy
-scalar of that dtype: operands are read exactly, and the result is rounded once, to `fmt` or `format=`. It comes back
-as a value in the carrier (the wider one of two), because compiled code has no narrower floats; `encode` gives codes.
+A number in compiled code is a float64 or float32, its *carrier*. A function has the same result as outside with a NumPy
+scalar of that dtype: operands are read exactly, and the result is rounded once, to `fmt` or `format=`. The result is a
+value in the carrier (the wider one of two), because compiled code has no narrower floats. `encode` returns codes.
 
 >>> import floatsim as fs, numpy as np
 >>> from numba import njit
@@ -23,7 +23,7 @@ as a value in the carrier (the wider one of two), because compiled code has no n
 - Stochastic roundings take `seed=` and `offset=`, any integers: offset i draws what element i of an array would.
 - The context does not reach compiled code, and nothing is recorded there.
 
-Numba finds this module by its entry point `numba_extensions`; nobody needs to import it.
+Numba finds this module by its entry point `numba_extensions`. User code need not import it.
 """
 
 from __future__ import annotations
@@ -157,21 +157,26 @@ def _manner_words(attributes: Attributes) -> tuple[int, ...]:
 
 
 def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
-    """The random integer that the stochastic rounding of element `index` uses, outside and inside compiled code.
+    """Return the random integer of the stochastic rounding of element `index`, outside and inside compiled code.
 
     Parameters
     ----------
     seed, index : int
         0 to 2**64 - 1.
     random_bits : int
-        How many bits, 1 to 64.
+        The number of bits, 1 to 64.
     site : int
-        Tells the roundings of one element apart; element-wise operations have 0.
+        The number of the rounding site of one element. Element-wise operations have site 0.
 
     Returns
     -------
     int
         Below 2**random_bits.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments that are no integers or out of range.
 
     Examples
     --------
@@ -184,11 +189,11 @@ def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
     return reference.draw(seed, index, as_index(random_bits, "random_bits", 1, 64), site)
 
 
-# -- a format the compiler sees ----------------------------------------------------------------------------------------
+# -- a format the compiler knows ---------------------------------------------------------------------------------------
 
 
 class FormatType(types.Dummy):  # type: ignore[misc]
-    """The Numba type of one FloatFormat: a value of it says nothing that its type does not."""
+    """The Numba type of one FloatFormat. Its values carry no data."""
 
     def __init__(self, fmt: FloatFormat) -> None:
         self.fmt = fmt
@@ -209,20 +214,20 @@ def _unbox_format(_type: Any, _object: Any, c: Any) -> Any:
     return NativeValue(c.context.get_dummy_value())
 
 
-# -- what a call means, by the types of its arguments ------------------------------------------------------------------
+# -- calls, checked by the types of their arguments --------------------------------------------------------------------
 
 
 class _Operation(NamedTuple):
-    """How the kernels carry out a public function."""
+    """The kernel of a public function, and its arguments and result."""
 
     entry: str
     """The name in floatsim_kernels.elementwise.njit_entry."""
     operands: str
-    """The names of the float operands, a letter each."""
+    """The names of the float operands, one letter each."""
     extra: tuple[int | str, ...] = ()
-    """Integers that follow the operands, or the names of arguments that are integers."""
+    """The integers after the operands, or the names of integer arguments."""
     result: str = "value"
-    """A "value" in the carrier, a "code" of the format, "bool", "int32", "uint8", or the "dtype" that was named."""
+    """A "value" in the carrier, a "code" of the format, "bool", "int32", "uint8", or the "dtype" argument."""
     rounds: bool = True
 
 
@@ -292,7 +297,7 @@ _RUN_TIME = object()
 
 
 def _constant(ty: Any) -> Any:
-    """The value of an argument that the compiler knows, or _RUN_TIME."""
+    """Return the value of an argument that the compiler knows, or _RUN_TIME."""
     if isinstance(ty, types.Literal):
         return ty.literal_value
     if isinstance(ty, types.NoneType):
@@ -303,7 +308,7 @@ def _constant(ty: Any) -> Any:
 
 
 class _Call(NamedTuple):
-    """A call, understood. A *word* is an integer, or the name of the argument that is one at run time."""
+    """A checked call. A *word* is an integer, or the name of an argument that is an integer at run time."""
 
     operands: tuple[tuple[str, FloatFormat], ...]
     extra: tuple[int | str, ...]
@@ -319,9 +324,9 @@ class _Call(NamedTuple):
 
 
 class _Arguments:
-    """The types of a call's arguments, and the values of those that the compiler knows.
+    """The types of a call's arguments, and the values that the compiler knows.
 
-    Methods raise TypeError or ValueError with the message that the user will see.
+    Methods raise TypeError or ValueError with the message for the user.
     """
 
     def __init__(self, function: Any, given: dict[str, Any]) -> None:
@@ -331,7 +336,7 @@ class _Arguments:
         self.known |= {name: _constant(ty) for name, ty in given.items()}
 
     def __getitem__(self, name: str) -> Any:
-        """The value of an argument, None if it is left out, _RUN_TIME if it is not known yet."""
+        """Return the value of an argument, None if it is absent, _RUN_TIME if the compiler does not know it."""
         return self.known.get(name)
 
     def carrier(self, name: str) -> FloatFormat:
@@ -359,7 +364,7 @@ class _Arguments:
         return name
 
     def manner(self) -> tuple[int | str, ...]:
-        """The words of the manner's row, in the order of Attributes."""
+        """Return the words of the rounding parameters, in the order of the fields of RoundingAttributes."""
         words: list[int | str] = []
         for name, default in vars(Attributes()).items():
             value, kind = self[name], type(default)
@@ -388,7 +393,7 @@ class _Arguments:
             raise TypeError(f"{name} must be a literal string or a member of fs.{kind.__name__}, not {ty}")
 
     def integer(self, name: str, low: int = 0, high: int = (1 << 64) - 1) -> int | str | None:
-        """A word, None if it is left out."""
+        """Return a word, or None if the argument is absent."""
         value = self[name]
         if value is None:
             return None
@@ -418,10 +423,10 @@ class _Arguments:
 
 
 def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> _Call:
-    """The meaning of a call whose arguments have these types; TypeError and ValueError say what is wrong with it."""
+    """Return the checked call for arguments of these types, or raise a TypeError or ValueError."""
     arguments = _Arguments(function, given)
     if arguments["out"] is not None:
-        raise TypeError("out has no place in compiled code: there, operands and results are numbers")
+        raise TypeError("out= does not exist in compiled code, where operands and results are numbers")
     operands = tuple((name, arguments.carrier(name)) for name in operation.operands)
     carriers = [carrier for _, carrier in operands]
     carrier = carriers[0] if len(set(carriers)) == 1 or operation.entry == "copysign" else FP64
@@ -430,7 +435,7 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
     fmt = arguments.format(carriers)
     if isinstance(fmt, FloatFormat):
         if operation.result == "value" and not contains(carrier, fmt):
-            raise TypeError(f"{carrier.name} cannot hold all of {fmt.name}; use float64")
+            raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use float64")
         if fmt.is_scale and operation.entry not in ("quantize", "encode", "decode"):
             raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")
         manner = arguments.manner()
@@ -476,7 +481,7 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
 
 
 def _bound(function: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> dict[str, Any]:
-    """The types of the arguments by name, checked against the public function's own signature."""
+    """Return the types of the arguments by name, checked against the signature of the public function."""
     try:
         arguments = inspect.signature(function).bind(*args, **kws).arguments
     except TypeError as error:
@@ -491,14 +496,14 @@ def _bound(function: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> dict[st
 
 
 def _register(function: Any, operation: _Operation) -> None:
-    """Teach Numba one public function."""
+    """Register one public function with Numba."""
 
     class Template(AbstractTemplate):  # type: ignore[misc]
         prefer_literal = True
         refused: TypingError | None = None
 
         def generic(self, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-            # Numba asks again without literals, where all reasons would look alike
+            # Numba calls again without literals, where every error would have the same text
             if self.refused is not None:
                 raise self.refused
             try:
@@ -540,7 +545,7 @@ class _Emitter:
         return self.context.cast(self.builder, self.values[word], base, types.int64)
 
     def row(self, words: list[Any], dtype: Any = types.int64) -> tuple[Any, Any]:
-        """(a tuple of words, its type)."""
+        """Return a tuple of words, and its type."""
         ty = types.UniTuple(dtype, len(words))
         return self.context.make_tuple(self.builder, ty, words), ty
 
@@ -562,7 +567,7 @@ class _Emitter:
         return self.row([state, self.word(call.seed or 0), self.word(call.offset)], types.uint64)
 
     def call(self, entry: str, call: _Call) -> Any:
-        from floatsim_kernels.elementwise import njit_entry as scalars
+        from floatsim_kernels.elementwise import njit_entry
 
         arguments: list[tuple[Any, Any]] = []
         for name, carrier in call.operands:
@@ -574,7 +579,7 @@ class _Emitter:
         else:
             fmt, manner = self.format(call.format), self.row([self.word(word) for word in call.manner])
         arguments += [fmt, self.format(call.carrier), manner, self.draws(call), (self.word(call.flags), types.int64)]
-        function = types.Dispatcher(getattr(scalars, entry))
+        function = types.Dispatcher(getattr(njit_entry, entry))
         sig = function.get_call_type(self.context.typing_context, tuple(ty for _, ty in arguments), {})
         implementation = self.context.get_function(function, sig)
         both = implementation(self.builder, [value for value, _ in arguments])
@@ -599,12 +604,12 @@ for _name, _operation in _OPERATIONS.items():
 
 @overload(draw)  # type: ignore[untyped-decorator]
 def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
-    from floatsim_kernels.elementwise import njit_entry as scalars
+    from floatsim_kernels.elementwise import njit_entry
 
     for name, ty in {"seed": seed, "index": index, "random_bits": random_bits, "site": site}.items():
         if not isinstance(ty, types.Integer | types.Omitted | int):
             raise TypingError(f"{name} must be an integer, not {ty}")
-    kernel = scalars.draw_checked
+    kernel = njit_entry.draw_checked
 
     def implementation(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) -> Any:
         return kernel(seed, index, random_bits, site)
@@ -613,4 +618,4 @@ def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) 
 
 
 def init() -> None:
-    """What Numba's entry point calls; importing this module has done it all."""
+    """Do nothing: Numba's entry point calls this function, and the import of this module registers everything."""

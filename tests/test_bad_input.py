@@ -1,4 +1,4 @@
-"""What users get wrong: one clear error each. And what only looks wrong: arrays of every layout that simply work."""
+"""Bad input raises one clear error each. Unusual input, such as arrays of every memory layout, works."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -67,21 +67,21 @@ def test_what_is_no_number(call, what):
 
 @pytest.mark.parametrize("call", ARITHMETIC)
 def test_integer_arrays_have_no_format(call):
-    """An integer array could mean values or codes: it is an error that says what to write."""
+    """An integer array could mean values or codes: the error says what to write."""
     with pytest.raises(TypeError, match=r"int|format"):
         ARITHMETIC[call](np.arange(3))
 
 
 EXACT = [("0.1", "text"), (["0.1"], "text"), (np.array(["1"]), "text"),
-         ([3**70], "an integer that float64 does not hold"), ([0.5, Fraction(1, 3)], "a Fraction")]  # fmt: skip
+         ([3**70], "an integer that is no float64 number"), ([0.5, Fraction(1, 3)], "a Fraction")]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", ARITHMETIC)
 @pytest.mark.parametrize(("x", "what"), EXACT, ids=str)
 def test_exact_numbers_have_no_format(call, x, what):
-    """Texts and fractions are read where the format to round to is named first."""
-    advice = r"fs\.array\(\w+, fmt\) rounds it to one, and fs\.encode"
-    with pytest.raises(TypeError, match=f"holds {what}, a number of no format; {advice}"):
+    """Functions that have no format argument accept no texts and fractions."""
+    advice = r"fs\.array\(\w+, fmt\) rounds it to a format, and fs\.encode"
+    with pytest.raises(TypeError, match=f"holds {what}, which has no format; {advice}"):
         ARITHMETIC[call](x)
 
 
@@ -221,7 +221,7 @@ def test_numbers_of_every_python_kind():
 
 
 def layouts(x: np.ndarray) -> dict[str, np.ndarray]:
-    """The same 24 values in every way that NumPy can keep them, some with other shapes."""
+    """The same 24 values in every memory layout of NumPy, and in several shapes."""
     spread = np.zeros(2 * x.size, x.dtype)
     spread[::2] = x
     unaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(x.dtype)
@@ -272,7 +272,7 @@ def test_every_layout_simply_works(dtype):
 
 
 def _codes(a, fmt):
-    """Codes in the same layout as the values, where NumPy can."""
+    """Codes in the same layout as the values, if NumPy has the dtype."""
     if not a.dtype.isnative:
         return a.astype(a.dtype.newbyteorder("=")).view(fmt.code_dtype)
     return a.view(fmt.code_dtype)
@@ -344,7 +344,7 @@ def test_inputs_are_never_changed():
 
 
 def test_large_arrays_of_odd_sizes():
-    """Vector loops have heads and tails: every element of every length, wherever the array begins."""
+    """Vector loops have heads and tails: every element of every length, for every start of the array."""
     r = np.random.default_rng(1)
     x = (r.normal(size=1200) * 2.0 ** r.integers(-20, 17, 1200)).astype(np.float32)
     want = {

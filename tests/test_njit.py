@@ -1,7 +1,7 @@
-"""The public functions inside users' jitted code: the same bits and flags as outside, for everything they take there.
+"""The public functions inside users' jitted code: the same bits and flags as outside, for all accepted arguments.
 
-Formats that are records at run time let one compiled function meet every format and manner of rounding; the ways of
-saying a format and a manner that the compiler sees are tried on fewer.
+With records, formats at run time, one compiled function is tested on every format and every rounding option. Formats
+and options that the compiler knows are tested on fewer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ARITY = dict.fromkeys(BINARY, 2) | {"sqrt": 1, "fma": 3, "quantize": 1}
 
 
 def operands(fmt: fs.FloatFormat, arity: int, *salt: object) -> list[np.ndarray]:
-    """float64: hard cases of the format, on its grid and next to it, hard cases of float64, and middling numbers."""
+    """float64: hard cases of the format, at and next to its values, hard cases of float64, and ordinary numbers."""
     r = o.rng("njit", fmt.name, arity, *salt)
     on_grid = [fs.decode(codes.astype(fmt.code_dtype), fmt) for codes in o.structured(fmt, arity, 300, r)]
     columns = []
@@ -81,7 +81,7 @@ def assert_same(got: np.ndarray, want: np.ndarray, *operands: np.ndarray) -> Non
 
 @functools.cache
 def loop(name: str):
-    """A jitted loop: values, the same again from a call that wants flags, and flags."""
+    """A jitted loop: values, values of a call with flags, and flags."""
     function, arity = getattr(fs, name), ARITY[name]
     if name == "quantize":
 
@@ -165,7 +165,7 @@ def test_every_pair_of_fp8(name):
 
 
 def test_float32():
-    """The carrier may be float32 where it holds the format; the result is one too, float64 next to a float64."""
+    """float32 is a carrier if it contains the format. The result is float32, or float64 with a float64 operand."""
     run, add = loop("quantize"), loop("add")
     for fmt in (fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E4M3, fs.E2M1, fs.E5M2FNUZ):
         x, y = (fs.convert(v, "fp32") for v in operands(fmt, 2))
@@ -291,7 +291,7 @@ def test_records_among_records():
 
 
 def test_stochastic():
-    """offset=i draws what element i of an array would, for every number of bits."""
+    """offset=i has the draw of element i of an array, for every number of bits."""
 
     @njit
     def run(x, how, seed, start):
@@ -339,7 +339,7 @@ def test_draw():
 
 
 def flat(results) -> list[np.ndarray]:
-    """The parts of results, (value, flags) pairs among them."""
+    """The components of results, which may be (value, flags) pairs."""
     return [np.asarray(part) for item in results for part in (item if isinstance(item, tuple) else (item,))]
 
 
@@ -461,7 +461,7 @@ def python(code: str) -> str:
 
 
 def test_numba_finds_it_by_itself():
-    """An entry point: a new process needs `import floatsim` alone, before or after the first compilation."""
+    """The entry point: a new process needs only `import floatsim`, before or after the first compilation."""
     points = importlib.metadata.entry_points(group="numba_extensions", name="init")
     assert "floatsim.njit:init" in {point.value for point in points}, "install the package again: pip install -e ."
     code = """
@@ -523,7 +523,7 @@ def processor_state(extra: int):
 )
 @pytest.mark.parametrize("state", [0x8040, 0x2000, 0x4000, 0x6000, 0xE040], ids=hex)
 def test_the_processors_state_changes_nothing(state):
-    """Sums and products go through the hardware where it can be seen that they are exact there."""
+    """Sums and products use the hardware if a check shows that they are exact there."""
     formats = (fs.FP16, fs.BF16, fs.E4M3, fs.FP32, fs.FP64)
     for name in ("quantize", "add", "subtract", "multiply", "fma"):
         run = loop(name)
@@ -550,7 +550,7 @@ def test_the_processors_state_changes_nothing(state):
         (lambda x: fs.quantize(x, "fp16"), (1,), r"x must be a float64 or float32 number, not int64; write float\(x\)"),
         (lambda x: fs.quantize(x, "fp16"), (np.ones(3),), "x must be a float64 or float32 number, not array"),
         (lambda x: fs.add(1.0, x), (1j,), "b must be a float64 or float32 number, not complex128"),
-        (lambda x: fs.quantize(x, "fp64"), (np.float32(1),), "FP32 cannot hold all of FP64"),
+        (lambda x: fs.quantize(x, "fp64"), (np.float32(1),), "FP32 cannot hold all values of FP64"),
         (lambda x: fs.add(x, 1.0), (np.float32(1),), "name the result's format with format="),
         (lambda x: fs.add(x, x, format="e8m0"), (1.0,), "add: E8M0 is a scale format, which has no arithmetic"),
         (lambda x: fs.add(x, x, "fp16"), (1.0,), "add: too many positional arguments"),
@@ -566,7 +566,7 @@ def test_the_processors_state_changes_nothing(state):
         (lambda x: fs.add(x, x, rounding="SR", seed=1, random_bits=65), (1.0,), "random_bits must be 1 to 64, not 65"),
         (lambda x, n: fs.add(x, x, random_bits=n), (1.0, 8), "random_bits must be a literal integer"),
         (lambda x, f: fs.add(x, x, return_flags=f), (1.0, True), "return_flags must be a literal True or False"),
-        (lambda x: fs.quantize(x, "fp16", out=x), (1.0,), "out has no place in compiled code"),
+        (lambda x: fs.quantize(x, "fp16", out=x), (1.0,), "out= does not exist in compiled code"),
         (lambda x, r: fs.quantize(x, r, ftz=True), (1.0, params("fp16")), "ftz is part of the format parameters"),
         (lambda x, n: -fs.scalb(x, n), (1.0, np.uint64(1)), "n must be a signed integer, not uint64"),
         (lambda c: 1 + fs.decode(c, "fp16"), (1,), "codes must be unsigned, not int64"),
@@ -604,7 +604,7 @@ def test_format_params_are_the_rows():
 
 
 def test_every_scalar_function_is_there():
-    """What arithmetic.py and comparison.py offer on arrays, compiled code has on numbers."""
+    """Compiled code has the functions of arithmetic.py and comparison.py for numbers."""
     from floatsim.arrays import arithmetic, comparison
     from floatsim.njit import _OPERATIONS
 

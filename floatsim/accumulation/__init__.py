@@ -1,13 +1,12 @@
-"""How a sum is carried out: descriptions, not code. A kernel or a backend carries them out.
+"""Descriptions of sums: the format, the rounding and the order of every add. A backend carries them out.
 
-Terms enter exactly, and there is one rounding for each add: acc = round(acc + term). Every description returns a value
-of its own format. In a matrix product the terms are products; in a sum they are the elements, which no product rounding
-touches.
+Terms enter exactly, and each add has one rounding: acc = round(acc + term). Every description returns values of its
+own format. The terms of a matrix product are products. The terms of a sum are the elements, without a product rounding.
 
-*Leaves* add terms: `Sequential`, `Pairwise`, `Kahan`, `Neumaier`, `Exact`. *Composites* cut the terms into parts, add
-each part by an inner description, and the parts' results, terms in their turn, by an outer one: `Strided`, `Blocked`,
-`SplitK`. A `TensorCore` adds products as a matrix unit does, which is not by steps of IEEE arithmetic. Each is written
-as a text, too: see `parse`.
+*Leaves* add terms: `Sequential`, `Pairwise`, `Kahan`, `Neumaier`, `Exact`. *Composites* split the terms into parts. An
+inner description adds each part, and an outer description adds the results of the parts: `Strided`, `Blocked`,
+`SplitK`. A `TensorCore` adds products as a matrix unit does, which is not a sequence of IEEE operations. Every
+description has a text form: see `parse`.
 """
 
 from __future__ import annotations

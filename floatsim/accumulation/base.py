@@ -1,4 +1,4 @@
-"""What all descriptions of sums have in common."""
+"""Base classes of all descriptions of sums."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = [
 ]  # fmt: skip
 
 TREES = ("adjacent", "halving", "numpy")
-MOST = 1 << 62  # of lanes, parts and block lengths
+MOST = 1 << 62  # the largest number of lanes or parts, and the largest block length
 Same: TypeAlias = Literal["same"]
 
 
 class Accumulation:
-    """What all descriptions have in common: a format of their results, and a text form.
+    """Base class of all descriptions: they have a result format and a text form.
 
     >>> import floatsim as fs
     >>> isinstance(fs.Kahan("fp16"), fs.accumulation.Accumulation)
@@ -28,11 +28,11 @@ class Accumulation:
 
     @property
     def result_format(self) -> FloatFormat:
-        """The format of the values that the description returns: of its outermost accumulator."""
+        """The format of the results: that of the outermost accumulator."""
         raise NotImplementedError
 
     def _texts(self, show: Any) -> list[str]:
-        """The arguments as text, those left at their default not among them; `show` gives the text of a nested one."""
+        """Return the arguments as text, without those that have their default. `show` is `str` or `repr`."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -43,6 +43,7 @@ class Accumulation:
 
 
 def accumulator_format(fmt: FormatLike, argument: str = "format") -> FloatFormat:
+    """Return the format of an accumulator, or raise a TypeError for scale formats."""
     try:
         named = as_format(fmt)
     except TypeError:
@@ -54,10 +55,10 @@ def accumulator_format(fmt: FormatLike, argument: str = "format") -> FloatFormat
 
 @dataclass(frozen=True, repr=False, init=False)
 class Leaf(Accumulation):
-    """An accumulation that adds the terms themselves, with rounding options of its own.
+    """An accumulation that adds terms, with rounding options of its own.
 
-    An option that is None inherits the call's, then the context's. `overflow` is never inherited: accumulators give
-    infinities (NaN without them) unless told to saturate.
+    An option that is None inherits the call's, then the context's. `overflow` is never inherited: accumulators overflow
+    to infinity (NaN in formats without infinity) unless their description makes them saturate.
     """
 
     format: FloatFormat
@@ -97,6 +98,7 @@ class Leaf(Accumulation):
 
 
 def value_text(value: Any, show: Any) -> str:
+    """Return an argument as text. `show` is `str` or `repr`."""
     if isinstance(value, Rounding | Overflow):
         text = value.name.lower()
         return repr(text) if show is repr else text
@@ -142,7 +144,7 @@ class ProductLeaf(Leaf):
 
 
 class Composite(Accumulation):
-    """A description that adds the results of an inner one by an outer one."""
+    """A description with an inner description for the parts and an outer description for their results."""
 
     inner: Accumulation
     outer: Accumulation

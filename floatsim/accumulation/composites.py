@@ -1,4 +1,4 @@
-"""Descriptions that cut the terms into parts, and the text form of every description."""
+"""Descriptions that split the terms into parts, and the text form of every description."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ __all__ = ["AccumulationLike", "Blocked", "SplitK", "Strided", "as_accumulation"
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Strided(Composite):
-    """Lane l sums the terms l, l + lanes, l + 2*lanes, ... by `inner`; `outer` joins the lanes in their order.
+    """Lane l sums the terms l, l + lanes, l + 2*lanes, ... by `inner`; `outer` adds the lanes in order.
 
-    Lanes without a term are skipped; `c` is added last, in one rounding more of outer's format. This is a loop with
-    `lanes` accumulators (SIMD, or the threads of a CUDA block in a grid-stride loop).
+    Lanes without a term are skipped. `c` is added last, with one more rounding to the format of outer. This is a loop
+    with `lanes` accumulators (SIMD, or the threads of a CUDA block in a grid-stride loop).
 
     Parameters
     ----------
     inner : description, format or text
-        How a lane sums.
+        The sum of a lane.
     lanes : int
-        How many, at least 1.
+        The number of lanes, at least 1.
     outer : description, format or text, optional
-        How the lanes' results are added; default: Pairwise of inner's format.
+        The sum of the lanes' results. Default: Pairwise of inner's format.
 
     Raises
     ------
-    TypeError, ValueError
-        For what is no description, and `lanes` below 1.
+    TypeError
+        If `inner` or `outer` is no description, or a TensorCore.
+    ValueError
+        If `lanes` is below 1, or a text is no description.
 
     Examples
     --------
@@ -66,8 +68,9 @@ class Strided(Composite):
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Blocked(Composite):
-    """Blocks of `every` terms (the last may be short), each summed by `inner` from its own zero; `outer` adds their
-    results, values of inner's format, in order. `c` is the seed of outer.
+    """Blocks of `every` terms, each summed by `inner` from its own zero; `outer` adds their results in order.
+
+    The last block may be short. The results have inner's format. `c` seeds outer.
 
     DeepSeek-V3's promotion (arXiv 2412.19437, 3.3.2) has this form: a narrow inner sum over 128 terms, added to an FP32
     accumulator.
@@ -75,14 +78,16 @@ class Blocked(Composite):
     Parameters
     ----------
     inner, outer : description, format or text
-        How a block sums, and how the blocks' results are added.
+        The sum of a block, and the sum of the blocks' results.
     every : int
-        Terms of a block, at least 1.
+        The number of terms of a block, at least 1.
 
     Raises
     ------
-    TypeError, ValueError
-        For what is no description, and `every` below 1.
+    TypeError
+        If `inner` or `outer` is no description, or `outer` a TensorCore.
+    ValueError
+        If `every` is below 1, or a text is no description.
 
     Examples
     --------
@@ -107,23 +112,25 @@ class Blocked(Composite):
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class SplitK(Composite):
-    """K cut into `parts` of ceil(K / parts) terms each; otherwise as `Blocked`. Parts without a term are skipped.
+    """K split into `parts` of ceil(K / parts) terms each, summed as in `Blocked`. Parts without a term are skipped.
 
-    A second pass adds the parts' results. CUTLASS's split-K kernels cut K at multiples of their tile, into parts of
-    ceil(ceil(K / tile) / parts) * tile terms: with a tile of 32, K = 600 in 4 parts is 160, 160, 160, 120. Describe
-    that as `Blocked` with `every=160`.
+    A second pass adds the results of the parts. CUTLASS's split-K kernels split K at multiples of their tile, into
+    parts of ceil(ceil(K / tile) / parts) * tile terms: with a tile of 32, K = 600 in 4 parts is 160, 160, 160, 120.
+    Describe that as `Blocked` with `every=160`.
 
     Parameters
     ----------
     parts : int
-        How many, at least 1.
+        The number of parts, at least 1.
     inner, outer : description, format or text
-        How a part sums, and how the parts' results are added.
+        The sum of a part, and the sum of the parts' results.
 
     Raises
     ------
-    TypeError, ValueError
-        For what is no description, and `parts` below 1.
+    TypeError
+        If `inner` or `outer` is no description, or `outer` a TensorCore.
+    ValueError
+        If `parts` is below 1, or a text is no description.
 
     Examples
     --------
@@ -156,12 +163,12 @@ def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumu
 
 
 _ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"
-_TAKES_NEIGHBOURS = "the instructions of a TensorCore take neighbours along K, not terms that stand `lanes` apart"
+_TAKES_NEIGHBOURS = "the instructions of a TensorCore take consecutive terms along K, not every `lanes`-th term"
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How a description is written: its class, its positional arguments, and its words that stand alone."""
+    """The text form of a class: its positional arguments, and the words that need no name."""
 
     build: Any
     shape: str
@@ -178,7 +185,7 @@ class _Form:
 
 
 _TREE_WORDS: dict[str, dict[str, Any]] = {tree: {"tree": tree} for tree in TREES}
-_MANNER_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
+_OPTION_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
 
 
 _FORMS = {
@@ -223,7 +230,7 @@ def _positional(form: _Form, text: str, same: FloatFormat | None) -> Any:
 def _arguments(form: _Form, body: str, same: FloatFormat | None) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    words = form.words | (_MANNER_WORDS if form.is_leaf else {})
+    words = form.words | (_OPTION_WORDS if form.is_leaf else {})
     for text in _split(body):
         name, equals, value = (part.strip() for part in text.partition("="))
         name = name.lower()
@@ -249,17 +256,26 @@ def _arguments(form: _Form, body: str, same: FloatFormat | None) -> tuple[list[A
 
 
 def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
-    """An accumulation from its text form, as `str` of it prints.
+    """Return an accumulation from its text form, which `str` of an accumulation returns.
 
-    A description is written as its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`.
-    A format alone is short for its Sequential, and an architecture for its TensorCore. `fused`, `ftz`, `daz` and the
-    names of trees stand alone; the other arguments are written `name=value`:
-    `sequential(fp16, product=fp32, rounding=rtz, overflow=saturate_finite)`.
+    The text of a description is its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`. A
+    format alone means its Sequential, and an architecture its TensorCore. `fused`, `ftz`, `daz` and the names of trees
+    need no name. The other arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=rtz,
+    overflow=saturate_finite)`.
 
-    `same` is the format that the word "same" stands for, if there is one: `sequential(same, fused)`.
+    Parameters
+    ----------
+    text : str
+    same : FloatFormat, optional
+        The format that the word "same" stands for, as in `sequential(same, fused)`.
 
-    Raises ValueError, naming the part that was not understood and the forms there are.
+    Raises
+    ------
+    ValueError
+        If the text is no description. The message names the wrong part and the accepted forms.
 
+    Examples
+    --------
     >>> parse("fp16"), parse("sequential(bf16, fused)"), parse("exact(fp32)")
     (Sequential(FP16), Sequential(BF16, fused=True), Exact(FP32))
     >>> parse("strided(fp16, 32)"), parse("hopper")
@@ -294,19 +310,21 @@ _parsed = functools.lru_cache(maxsize=256)(parse)
 
 
 def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
-    """An accumulation as such or from its text form; a format is short for its Sequential.
+    """Return an accumulation from a description or its text form. A format means its Sequential.
 
     Parameters
     ----------
     x : description, format or text
         See `parse` for the text form.
     argument : str
-        What errors call it.
+        The name of the argument in error messages.
 
     Raises
     ------
-    TypeError, ValueError
-        For what is no description, and texts that are not understood.
+    TypeError
+        If x is no description, format or text.
+    ValueError
+        If a text is no description.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Accumulations that add the terms themselves: in order, in a tree, compensated, or exactly."""
+"""Accumulations that add terms: in order, in a tree, compensated, or exactly."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Sequential(ProductLeaf):
     """One accumulator, k ascending: acc = +0 (or c, rounded to the format); acc = round(acc + p), p = round(a*b).
 
     With `fused`, acc = round(a*b + acc): the product is not rounded, as in a chain of fused multiply-adds.
-    A zero sum has IEEE's sign: +0 + -0 is +0, but -0 when rounding toward negative. A NaN term, inf*0 or inf - inf
-    makes the accumulator NaN, for good.
+    A zero sum has the sign of IEEE 754: +0 + -0 is +0, but -0 when rounding toward negative. After a NaN term, inf*0 or
+    inf - inf the accumulator stays NaN.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class Sequential(ProductLeaf):
     product_rounding : Rounding or str, optional
         The rounding mode of products. None means that of the sums.
     rounding, ftz, daz : optional
-        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
-        then the context's.
+        The rounding mode, flush to zero and denormals are zero, for every rounding of this description. None inherits
+        the call's, then the context's.
     overflow : Overflow or str
         The overflow policy of the accumulator and of rounded products. It is never inherited.
 
@@ -64,7 +64,7 @@ class Sequential(ProductLeaf):
     ) -> None:  # fmt: skip
         if as_flag(fused, "fused"):
             if not (product is None or (isinstance(product, str) and product == "same")):
-                raise TypeError("fused=True rounds no product: leave product= out, or leave fused out")
+                raise TypeError("fused=True rounds no product: pass either fused=True or product=")
             product = None
         super().__init__(
             format, product, product_rounding=product_rounding, rounding=rounding, ftz=ftz, daz=daz, overflow=overflow
@@ -72,7 +72,7 @@ class Sequential(ProductLeaf):
 
     @property
     def fused(self) -> bool:
-        """Whether products enter unrounded."""
+        """Whether products are not rounded."""
         return self.product is None
 
     def _product_texts(self, show: Any) -> list[str]:
@@ -84,18 +84,20 @@ class Sequential(ProductLeaf):
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class Pairwise(ProductLeaf):
-    """A tree of adds: the terms are its leaves, and every inner node is one rounding of the sum of two.
+    """A tree of adds: the terms are its leaves, and every inner node is the rounded sum of two nodes.
 
-    There is no seed: a lone term is itself, -0 too (rounded to the format); `c` is added last, in one rounding more.
+    There is no seed: the sum of one term is that term, rounded to the format, also for -0. `c` is added last, with one
+    more rounding.
 
-    - "adjacent": neighbours (0,1) (2,3) ..., level by level; an odd last one is carried up unchanged.
-    - "halving": i with i + ceil(n/2), level by level; an odd middle one is carried up unchanged. With 32 lanes this is
+    - "adjacent": neighbours (0,1) (2,3) ..., level by level; an odd last node moves up unchanged.
+    - "halving": i with i + ceil(n/2), level by level; an odd middle node moves up unchanged. With 32 lanes this is
       CUDA's warp reduction by `__shfl_down_sync` with offsets 16, 8, 4, 2, 1 (CUDA C++ Programming Guide, warp shuffle
       functions).
     - "numpy": NumPy's pairwise sum of contiguous numbers (numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`):
-      fewer than 8 terms one after the other; up to 128 in eight accumulators r[i] over every eighth term, joined as
-      ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), the rest of up to seven after that one by one; more are cut in two, the first
-      part n/2 less its remainder by 8. NumPy's own seed of fewer than 8 terms is -0 and takes no part here.
+      fewer than 8 terms in order. Up to 128 terms in eight accumulators r[i] over every eighth term, added as
+      ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)), then the remaining terms (at most seven) in order. More terms are split in
+      two; the first part has n/2 terms, rounded down to a multiple of 8. NumPy's seed -0 of fewer than 8 terms is not
+      added.
 
     Parameters
     ----------
@@ -109,8 +111,8 @@ class Pairwise(ProductLeaf):
     product_rounding : Rounding or str, optional
         The rounding mode of products. None means that of the sums.
     rounding, ftz, daz : optional
-        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
-        then the context's.
+        The rounding mode, flush to zero and denormals are zero, for every rounding of this description. None inherits
+        the call's, then the context's.
     overflow : Overflow or str
         The overflow policy of the accumulator and of rounded products. It is never inherited.
 
@@ -157,7 +159,7 @@ class Kahan(ProductLeaf):
     """Kahan's compensated sum, every operation rounded to the format.
 
     s, comp = 0 (s = c, rounded to the format); for each term x, a rounded product: y = round(x - comp);
-    t = round(s + y); comp = round(round(t - s) - y); s = t. Returns s. Once t is infinite or NaN comp stays 0.
+    t = round(s + y); comp = round(round(t - s) - y); s = t. Returns s. From an infinite or NaN t on, comp stays 0.
 
     Kahan, "Pracniques: further remarks on reducing truncation errors", CACM 8(1), 1965.
 
@@ -171,8 +173,8 @@ class Kahan(ProductLeaf):
     product_rounding : Rounding or str, optional
         The rounding mode of products. None means that of the sums.
     rounding, ftz, daz : optional
-        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
-        then the context's.
+        The rounding mode, flush to zero and denormals are zero, for every rounding of this description. None inherits
+        the call's, then the context's.
     overflow : Overflow or str
         The overflow policy of the accumulator and of rounded products. It is never inherited.
 
@@ -197,7 +199,7 @@ class Neumaier(ProductLeaf):
 
     s, comp = 0 (s = c, rounded to the format); for each term x, a rounded product: t = round(s + x);
     if |s| >= |x|: comp = round(comp + round(round(s - t) + x)), else comp = round(comp + round(round(x - t) + s));
-    s = t. Returns round(s + comp). An infinite or NaN t leaves comp alone.
+    s = t. Returns round(s + comp). An infinite or NaN t does not change comp.
 
     Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", ZAMM 54, 1974.
 
@@ -211,8 +213,8 @@ class Neumaier(ProductLeaf):
     product_rounding : Rounding or str, optional
         The rounding mode of products. None means that of the sums.
     rounding, ftz, daz : optional
-        The rounding mode, flush to zero and denormals are zero, for every rounding in here. None inherits the call's,
-        then the context's.
+        The rounding mode, flush to zero and denormals are zero, for every rounding of this description. None inherits
+        the call's, then the context's.
     overflow : Overflow or str
         The overflow policy of the accumulator and of rounded products. It is never inherited.
 
@@ -225,7 +227,7 @@ class Neumaier(ProductLeaf):
     --------
     >>> import floatsim as fs
     >>> x, one = fs.array([1.0, 30000.0, 1.0, -30000.0], "fp16"), fs.array([1.0] * 4, "fp16")
-    >>> [fs.matmul(x, one, accumulate=how).item() for how in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
+    >>> [fs.matmul(x, one, accumulate=text).item() for text in ("fp16", "kahan(fp16)", "neumaier(fp16)")]
     [0.0, 0.0, 2.0]
     """
 
@@ -235,8 +237,9 @@ class Neumaier(ProductLeaf):
 class Exact(Leaf):
     """The exact sum of the exact products, rounded once to the format; `c` is one more exact term.
 
-    An exact zero: all terms +0 give +0, all -0 give -0, otherwise +0 (-0 when rounding toward negative). NaN, or
-    infinities of both signs, give NaN; else an infinity wins. With `daz`, subnormal operands are zeros.
+    An exact zero sum is +0 if all terms are +0, and -0 if all are -0. Otherwise it is +0 (-0 when rounding toward
+    negative). NaN, or infinities of both signs, give NaN. Otherwise an infinity wins. With `daz`, subnormal operands
+    are read as zeros.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How composites cut the terms of a sum: ranges (start, stop, step) into sub-ranges."""
+"""Partitions: how composites split the terms of a sum, as ranges (start, stop, step) and sub-ranges."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 
 def rows(ranges: bytes) -> Indices:
-    """Ranges, from the bytes that tables know them by."""
+    """Return ranges from their bytes, which are keys of caches."""
     return np.frombuffer(ranges, np.int64).reshape(-1, 3)
 
 
 def count(ranges: Indices) -> Indices:
-    """How many terms each range has."""
+    """Return the number of terms of each range."""
     counts: Indices = (ranges[:, 1] - ranges[:, 0] + ranges[:, 2] - 1) // ranges[:, 2]
     return counts
 
@@ -35,7 +35,7 @@ def _blocks(start: int, stop: int, step: int, every: int) -> Indices:
 
 
 def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
-    """The non-empty sub-ranges of a range, in the order in which the outer description adds them."""
+    """Return the non-empty sub-ranges of a range, in the order in which the outer description adds them."""
     n = -(-(stop - start) // step)
     if isinstance(how, Blocked):
         return _blocks(start, stop, step, min(how.every, max(n, 1)))
@@ -48,10 +48,10 @@ def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
 
 
 class Partition(NamedTuple):
-    """How a composite cuts ranges of terms.
+    """The sub-ranges that a composite splits ranges into.
 
-    `parts` are the sub-ranges of all ranges, one after the other; `groups` says which parts make each range, as
-    ranges of parts; `counts` how many they are; `numbers` the number of each part within its range.
+    `parts` are the sub-ranges of all ranges, in order. `groups` has, for each range, its parts, as a range of indices.
+    `counts` has their number. `numbers` has the number of each part within its range.
     """
 
     parts: Indices
@@ -62,7 +62,7 @@ class Partition(NamedTuple):
 
 @lru_cache(maxsize=64)
 def partition(how: Accumulation, ranges: bytes) -> Partition:
-    """Return how a composite cuts ranges, which are given as the bytes of an (R, 3) int64 array."""
+    """Return the partition of ranges, which are given as the bytes of an (R, 3) int64 array."""
     cuts = [_cut(how, *map(int, row)) for row in rows(ranges)]
     counts = np.array([len(cut) for cut in cuts], np.int64)
     ends = np.cumsum([0, *counts], dtype=np.int64)
@@ -73,7 +73,7 @@ def partition(how: Accumulation, ranges: bytes) -> Partition:
 
 @lru_cache(maxsize=1024)
 def partials(how: Accumulation, terms: int) -> int:
-    """How many partial results an evaluation holds at most, roughly."""
+    """Return an estimate of the largest number of partial results during an evaluation."""
     if not isinstance(how, Blocked | SplitK | Strided) or terms <= 1:
         return 1
     cut = _cut(how, 0, terms, 1)

@@ -1,4 +1,4 @@
-"""What can be asked of any description: its leaves, its roundings, its instructions."""
+"""Queries on descriptions: their leaves, their rounding attributes, their instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["fitted", "leaves", "rounds_stochastically", "settled", "tensor_cores
 
 
 def leaves(how: Accumulation) -> list[Leaf]:
-    """The leaves of a description: inner before outer. A TensorCore is none.
+    """Return the leaves of a description, inner before outer. A TensorCore is no leaf.
 
     >>> from floatsim.accumulation import leaves, parse
     >>> leaves(parse("blocked(fp16, 128, fp32)"))
@@ -26,7 +26,7 @@ def leaves(how: Accumulation) -> list[Leaf]:
 
 
 def tensor_cores(how: Accumulation) -> list[TensorCore]:
-    """The TensorCores in a description.
+    """Return the TensorCores of a description.
 
     >>> from floatsim.accumulation import parse, tensor_cores
     >>> tensor_cores(parse("blocked(hopper, 128, fp32)"))
@@ -44,11 +44,11 @@ def _ends(how: Accumulation) -> list[Accumulation]:
 def fitted(
     how: Accumulation, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
 ) -> Accumulation:
-    """The description for operands of these formats: every TensorCore's instruction and output named.
+    """Return the description for operands of these formats: every TensorCore names its instruction and output.
 
-    `format` is what is asked of the result. Only a TensorCore that is the whole description looks at it: the results of
-    parts, which something else adds, are FP32 unless the description says otherwise. A ValueError lists what there is
-    where the operands fit no instruction.
+    `format` is the requested format of the result. It affects only a TensorCore that is the whole description. Results
+    of parts are FP32 unless the description sets another output. If no instruction takes the operands, the ValueError
+    lists the existing instructions.
 
     >>> import floatsim as fs
     >>> from floatsim.accumulation import fitted, parse
@@ -61,7 +61,7 @@ def fitted(
         row = how.row(a, b, format, scales)
         return TensorCore(how.arch, row.name, row.output)
     if isinstance(how, Composite) and tensor_cores(how):
-        composite: Any = how  # its classes are dataclasses, their base is none
+        composite: Any = how  # the subclasses are dataclasses, their base class is not
         replaced: Accumulation = dataclasses.replace(composite, inner=fitted(how.inner, a, b, None, scales))
         return replaced
     return how
@@ -69,11 +69,12 @@ def fitted(
 
 @functools.lru_cache(maxsize=1024)
 def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
-    """How the leaf rounds sums, and how products: what is not its own it inherits from the call.
+    """Return the attributes of the leaf's sums and of its products. Options that the leaf does not set are the call's.
 
     >>> from floatsim.accumulation import parse, settled
-    >>> [how.rounding.name for how in settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())]
-    ['TIES_TO_EVEN', 'TOWARD_ZERO']
+    >>> sums, products = settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())
+    >>> sums.rounding.name, products.rounding.name
+    ('TIES_TO_EVEN', 'TOWARD_ZERO')
     """
     how = dataclasses.replace(
         call,
@@ -88,7 +89,7 @@ def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
 
 @functools.lru_cache(maxsize=1024)
 def rounds_stochastically(how: Accumulation) -> bool:
-    """Whether a leaf asks for stochastic rounding by itself, whatever the call says.
+    """Return whether a leaf sets stochastic rounding in its description.
 
     >>> from floatsim.accumulation import parse, rounds_stochastically
     >>> rounds_stochastically(parse("blocked(sequential(fp16, rounding=sr), 8, fp32)"))

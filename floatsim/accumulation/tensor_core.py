@@ -28,33 +28,34 @@ __all__ = ["TensorCore"]
 class TensorCore(Accumulation):
     """The sum of a matrix unit, bit for bit: products are exact, and a block of them is added at once.
 
-    The K loop is that of a GEMM kernel: an instruction takes k terms, and D, what it returns, is the accumulator c of
-    the next one, in D's format. What the last instruction misses of its k is filled up with zeros, which changes no bit
-    (but the sign of a zero in chains of IEEE additions: FP64, and AMD's). c is rounded to D's format first, ties to
-    even, and without c the accumulator starts as +0.
+    The K loop is that of a GEMM kernel. An instruction takes k terms. Its result D is the accumulator c of the next
+    instruction, in D's format. The last instruction is filled up with zero terms, which changes no bit (except the sign
+    of a zero in chains of IEEE additions: FP64, and AMD's). c is rounded to D's format first, ties to even. Without c
+    the accumulator starts as +0.
 
-    `fs.tensorcore` has the table of architectures and instructions, what each of them computes, and what that has been
-    held against: outputs of real GPUs, another model, or nothing.
+    `fs.tensorcore` has the table of architectures and instructions, the model of each, and the evidence: verified on
+    hardware, equal to another model, or unverified.
 
     Parameters
     ----------
     arch : str
-        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna1", "cdna2" or "cdna3".
+        "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna1", "cdna2" or "cdna3", or the
+        name of a GPU such as "H100".
     instruction : str, optional
-        "mma.m16n8k16", "wgmma.k32", "tcgen05.k16", "mfma.32x32x8", ...; default: the architecture's own one for the
-        operands' formats: mma up to Ada, wgmma on Hopper, tcgen05 on Blackwell, mma on RTX Blackwell. FP32 operands
-        are taken where the name ends in .tf32, and truncated.
+        "mma.m16n8k16", "wgmma.k32", "tcgen05.k16", "mfma.32x32x8", ... Default: the main instruction of the
+        architecture for the formats of the operands: mma up to Ada, wgmma on Hopper, tcgen05 on Blackwell, mma on RTX
+        Blackwell. Instructions whose name ends in .tf32 accept FP32 operands and truncate them.
     output : format, optional
-        Of D: FP32 or FP16; FP64 for FP64 operands. Default: what is asked of the result where that is FP16 and the
+        The format of D: FP32 or FP16; FP64 for FP64 operands. Default: FP16 if the call requests an FP16 result and the
         instruction has it, else FP32.
 
     Raises
     ------
     ValueError
-        For an architecture or instruction that is not known, and an output that there is not; the message lists what
-        there is.
+        For an unknown architecture or instruction, and for an output that the instruction does not have. The message
+        lists the accepted values.
     TypeError
-        For keywords of rounding: silicon has none.
+        For rounding options, which a matrix unit does not have.
 
     Examples
     --------
@@ -74,7 +75,7 @@ class TensorCore(Accumulation):
     ) -> None:
         if others:
             names = ", ".join(f"{name}=" for name in others)
-            raise TypeError(f"a TensorCore rounds as silicon does and takes no {names}; only arch, instruction, output")
+            raise TypeError(f"a TensorCore rounds as its hardware and takes no {names}; only arch, instruction, output")
         architecture = as_architecture(arch)
         name = None if instruction is None else as_instruction_name(architecture, instruction)
         fmt = None if output is None else accumulator_format(output, "output")
@@ -88,18 +89,18 @@ class TensorCore(Accumulation):
 
     @property
     def architecture(self) -> Architecture:
-        """Its row in the table of architectures."""
+        """The architecture in the table."""
         return ARCHITECTURES[self.arch]
 
     @property
     def result_format(self) -> FloatFormat:
-        """The format of D; where none was chosen FP32, although it is FP64 for FP64 operands: see `fitted`."""
+        """The format of D. The default is FP32, although FP64 operands have an FP64 result: see `fitted`."""
         return FP32 if self.output is None else self.output
 
     def row(
         self, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
     ) -> Instruction:
-        """The instruction for operands of these formats, as the table has it; `format` is asked of the result.
+        """Return the instruction for operands of these formats. `format` is the requested format of the result.
 
         >>> import floatsim as fs
         >>> fs.TensorCore("ada").row(fs.E4M3, fs.E5M2).name

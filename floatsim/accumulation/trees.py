@@ -1,7 +1,7 @@
-"""The trees of `Pairwise` as programs for a stack machine, so that one kernel adds along all of them.
+"""The trees of `Pairwise` as programs of a stack machine, so that one kernel evaluates all of them.
 
-A post-order walk (left subtree, right subtree, node) pushes a leaf's term, then adds the two topmost values as many
-times as nodes end there: `order` has the leaves in the walk's order, `merges` the number of adds after each.
+A post-order walk (left subtree, right subtree, node) pushes the term of a leaf, and adds the two topmost values once
+for each node that ends there. `order` has the leaves in the order of the walk, `merges` the number of adds after each.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Merges: TypeAlias = "NDArray[np.int8]"
 
 
 class Program(NamedTuple):
-    """Leaf positions in the order of the walk, and how many adds follow each leaf; both read-only."""
+    """Leaf positions in the order of the walk, and the number of adds after each leaf. Both arrays are read-only."""
 
     order: Order
     merges: Merges
 
 
 def _adjacent(n: int) -> Program:
-    """Level by level (0,1) (2,3) ...: nodes of 2**l leaves end after every 2**l-th leaf, shorter ones at the end."""
+    """Level by level (0,1) (2,3) ...: nodes of 2**l leaves end after every 2**l-th leaf, shorter nodes at the end."""
     merges = np.zeros(n, np.int8)
     length = 2
     while length <= n:
@@ -58,7 +58,7 @@ _LANES, _BLOCK = 8, 128
 
 
 def _numpy(n: int) -> Program:
-    """numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`."""
+    """The tree of NumPy: numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`."""
     known: dict[int, Program] = {}
 
     def made(n: int) -> Program:
@@ -93,7 +93,7 @@ _TREES: dict[str, Callable[[int], Program]] = {"adjacent": _adjacent, "halving":
 
 @lru_cache(maxsize=32)
 def program(tree: str, n: int) -> Program:
-    """The program of a tree of n leaves.
+    """Return the program of a tree of n leaves.
 
     >>> order, merges = program("halving", 5)
     >>> order.tolist(), merges.tolist()
@@ -106,9 +106,9 @@ def program(tree: str, n: int) -> Program:
 
 
 def stack_depth(program: Program) -> int:
-    """Return how many values are on the stack of a tree's program at most.
+    """Return an upper bound of the number of values on the stack during a program.
 
     >>> stack_depth(program("adjacent", 8))
-    4
+    6
     """
     return int(np.cumsum(1 - program.merges.astype(np.int64)).max() + program.merges.max())

@@ -30,16 +30,16 @@ __all__ = ["AccumulationCall", "convert_result", "resolve_call"]
 
 @dataclass(frozen=True)
 class AccumulationCall:
-    """A call's accumulation and options, and the conversion of the sums to the result's format."""
+    """The accumulation and options of one call, and the conversion of the sums to the format of the result."""
 
     accumulation: Accumulation
     manner: Manner
     result: Manner
     """The options of the conversion to `format`."""
     format: FloatFormat
-    """The result's format."""
+    """The format of the result."""
     converts: bool
-    """Whether the sums are rounded once more, to the result's format or its range."""
+    """Whether the sums are rounded once more, to the format of the result or its range."""
     backend: ModuleType
 
     @property
@@ -55,9 +55,9 @@ def resolve_call(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
     result_rounding: RoundingLike | None, backend: str | None, keywords: How, scales: Scales | None = None,
 ) -> AccumulationCall:  # fmt: skip
-    """Return the call for operands of two formats, a TensorCore's instruction for them included.
+    """Return the call for operands of two formats, with the instruction of a TensorCore for them.
 
-    Calls without rounding keywords are cached, and found again by the identities of their arguments and of the context.
+    Calls without rounding keywords are cached. The key is the identities of their arguments and of the context.
     """
     for value in keywords.values():
         if value is not None:
@@ -84,7 +84,7 @@ def _resolved(
     manner = resolve(keywords)
     draws = direction is Rounding.STOCHASTIC or rounds_stochastically(how)
     if draws and manner.attributes.rounding is not Rounding.STOCHASTIC:
-        # what draws needs the call's seed, though the call itself may round otherwise
+        # the stochastic rounding needs a seed, even if the other roundings of the call are not stochastic
         seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
         manner = replace(seeded, attributes=manner.attributes)
     final = manner.attributes if direction is None else replace(manner.attributes, rounding=direction)

@@ -1,7 +1,7 @@
-"""The operations of IEEE 754-2019 on arrays: one rounding an element, with flags.
+"""The arithmetic of IEEE 754-2019 on arrays: one rounding for each element, with exception flags.
 
-Operands are FloatArrays, arrays whose dtype is a format, or Python numbers, which are weak: rounded to the array's
-format, ties to even, as a literal. Formats mix only where `format=` names the result's.
+Operands are FloatArrays, arrays whose dtype is a format, or Python numbers. A Python number takes the format of the
+array and is rounded to it, ties to even, as a literal. Operands of different formats need `format=`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = [
 @stays_on_device
 @spell_out(How)
 def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a + b, rounded once.
+    """Return a + b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
     ----------
     a, b : array_like of floats
-        FloatArrays, arrays whose dtype is a format, or Python numbers; broadcast against each other.
+        FloatArrays, arrays whose dtype is a format, or Python numbers. The shapes broadcast.
     format : format, optional
-        The result's. Needed if the operands' differ.
+        The format of the result. Required if the formats of the operands differ.
     out : FloatArray or ndarray, optional
         Where to write the result.
     {keywords}
@@ -53,16 +53,14 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
     Returns
     -------
     FloatArray or ndarray
-        A FloatArray if an operand is one or the format has no dtype. With `return_flags`, (result, flags).
+        A FloatArray if an operand is one, or if the format has no dtype. With `return_flags`, (result, flags).
 
     Raises
     ------
-    TypeError, ValueError
-        For mixed formats, scale formats, shapes that do not broadcast, unknown names.
-
-    Notes
-    -----
-    IEEE 754-2019, 5.4.1.
+    TypeError
+        For different formats without `format=`, for scale formats, and for unknown keywords.
+    ValueError
+        For shapes that do not broadcast, for unknown names of options, and for stochastic rounding without a seed.
 
     Examples
     --------
@@ -76,8 +74,18 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
 @implements(np.subtract)
 @stays_on_device
 def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a - b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
+    """Return a - b, rounded once (IEEE 754-2019, 5.4.1).
 
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.subtract(fs.array(1.0, "fp16"), 1.0, rounding="toward_negative")
     FloatArray(-0.0, FP16)
@@ -88,8 +96,18 @@ def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
 @implements(np.multiply)
 @stays_on_device
 def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a * b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
+    """Return a * b, rounded once (IEEE 754-2019, 5.4.1).
 
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.multiply(fs.array([300.0, 1e-5], "fp16"), fs.array([300.0, 1e-5], "fp16"), return_flags=True)
     (FloatArray([inf, 0.0], FP16), array([5, 3], dtype=uint8))
@@ -100,10 +118,20 @@ def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
 @implements(np.divide)
 @stays_on_device
 def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a / b, rounded once (IEEE 754-2019, 5.4.1). Parameters, result and errors as `add`.
+    """Return a / b, rounded once (IEEE 754-2019, 5.4.1).
 
-    x/0 is an infinity with DIVIDE_BY_ZERO, 0/0 is NaN with INVALID.
+    x/0 is an infinity with DIVIDE_BY_ZERO. 0/0 is NaN with INVALID.
 
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.divide(fs.array([1.0, 0.0], "e5m2"), fs.array([0.0, 0.0], "e5m2"), return_flags=True)
     (FloatArray([inf, nan], E5M2), array([ 8, 16], dtype=uint8))
@@ -114,8 +142,20 @@ def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None,
 @implements(np.sqrt)
 @stays_on_device
 def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """The square root, rounded once; sqrt(-0) is -0 (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
+    """Return the square root of a, rounded once (IEEE 754-2019, 5.4.1).
 
+    sqrt(-0) is -0. Other negative numbers give NaN with INVALID.
+
+    Parameters
+    ----------
+    a : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.sqrt(fs.array([2.0, -1.0], "bf16"))
     FloatArray([1.414, nan], BF16)
@@ -125,10 +165,20 @@ def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Un
 
 @stays_on_device
 def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """a * b + c, rounded once (IEEE 754-2019, 5.4.1). Parameters and errors as `add`.
+    """Return a * b + c, rounded once (IEEE 754-2019, 5.4.1).
 
-    inf * 0 + NaN raises INVALID, which the standard leaves open.
+    inf * 0 + NaN raises INVALID. The standard leaves this case to the implementation.
 
+    Parameters
+    ----------
+    a, b, c : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> a, b, c = fs.array([65504.0], "fp16"), fs.array([2.0], "fp16"), fs.array([-65504.0], "fp16")
     >>> fs.fma(a, b, c), a * b + c
@@ -138,10 +188,21 @@ def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = 
 
 
 def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """IEEE's remainder a - n*b, n the integer nearest to a/b, ties to even (IEEE 754-2019, 5.3.1); exact.
+    """Return the IEEE remainder a - n*b, n being the integer nearest to a/b (IEEE 754-2019, 5.3.1).
 
-    As `math.remainder`; NumPy's `%` on FloatArrays is floor-mod, as NumPy's. Parameters and errors as `add`.
+    The result is exact, as that of `math.remainder`. A tie goes to the even n. The operator `%` on FloatArrays is a
+    floor-mod, as in NumPy.
 
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.remainder(fs.array([5.0, 3.0], "fp32"), fs.array([3.0, 2.0], "fp32"))
     FloatArray([-1.0, -1.0], FP32)
@@ -151,8 +212,20 @@ def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = No
 
 @implements(np.fmod)
 def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """C's fmod: a - n*b, n = a/b truncated; exact, with the sign of a. Parameters and errors as `add`.
+    """Return a - n*b, n being a/b truncated to an integer (fmod of C).
 
+    The result is exact and has the sign of a.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.fmod(fs.array([5.0, -6.0], "fp16"), 3.0)
     FloatArray([2.0, -0.0], FP16)
@@ -162,7 +235,7 @@ def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, *
 
 @implements(np.remainder)
 def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
-    """NumPy's `%`: fmod, moved to the sign of b by one rounded addition where the signs differ."""
+    """Return NumPy's `%`: fmod, plus b in one rounded addition where the signs differ."""
     manner = resolve({})
     operands, _ = read_operands({"a": a, "b": b}, None)
     fmt, divisor = operands[0][1], operands[1][0]
@@ -182,8 +255,20 @@ def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
 
 @implements(np.minimum)
 def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """The smaller of a and b; NaN if either is NaN; -0 is less than +0 (IEEE 754-2019, 9.6). As `add` otherwise.
+    """Return the smaller of a and b (IEEE 754-2019, 9.6).
 
+    The result is NaN if a or b is NaN. -0 is less than +0.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.minimum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([-0.0, nan], FP16)
@@ -193,8 +278,20 @@ def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None
 
 @implements(np.maximum)
 def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """The larger of a and b; NaN if either is NaN; +0 is more than -0 (IEEE 754-2019, 9.6). As `add` otherwise.
+    """Return the larger of a and b (IEEE 754-2019, 9.6).
 
+    The result is NaN if a or b is NaN. +0 is greater than -0.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.maximum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([0.0, nan], FP16)
@@ -204,8 +301,20 @@ def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None
 
 @implements(np.fmin)
 def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """The smaller of a and b, a number rather than a NaN (IEEE 754-2019, 9.6). As `add` otherwise.
+    """Return the smaller of a and b; a number wins over a NaN (IEEE 754-2019, 9.6).
 
+    The result is NaN only if both are NaN. -0 is less than +0.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.minimum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([-0.0, 1.0], FP16)
@@ -215,8 +324,20 @@ def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any
 
 @implements(np.fmax)
 def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
-    """The larger of a and b, a number rather than a NaN (IEEE 754-2019, 9.6). As `add` otherwise.
+    """Return the larger of a and b; a number wins over a NaN (IEEE 754-2019, 9.6).
 
+    The result is NaN only if both are NaN. +0 is greater than -0.
+
+    Parameters
+    ----------
+    a, b : array_like of floats
+    format : format of the result, optional
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.maximum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([2.0, 1.0], FP16)
@@ -226,10 +347,20 @@ def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any
 
 @implements(np.rint)
 def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """Rounded to an integral value in the given direction; INEXACT where it differs (IEEE 754-2019, 5.9).
+    """Round a to integral values in the rounding mode of the call (IEEE 754-2019, 5.9).
 
-    Beyond the format's max (E3M4 has 15.5) the overflow policy decides. As `add` otherwise.
+    A result that differs from a raises INEXACT. The overflow policy applies beyond the largest finite number: E3M4 ends
+    at 15.5.
 
+    Parameters
+    ----------
+    a : array_like of floats
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.rint(fs.array([2.5, -0.3], "fp16"), return_flags=True)
     (FloatArray([2.0, -0.0], FP16), array([1, 1], dtype=uint8))
@@ -239,8 +370,19 @@ def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.floor)
 def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """The largest integral value not above a; raises no INEXACT (IEEE 754-2019, 5.9). As `add` otherwise.
+    """Return the largest integral value that is not above a (IEEE 754-2019, 5.9).
 
+    INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
+
+    Parameters
+    ----------
+    a : array_like of floats
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.floor(fs.array([2.5, -0.3], "fp16"))
     FloatArray([2.0, -1.0], FP16)
@@ -250,8 +392,19 @@ def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.ceil)
 def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """The smallest integral value not below a; raises no INEXACT (IEEE 754-2019, 5.9). As `add` otherwise.
+    """Return the smallest integral value that is not below a (IEEE 754-2019, 5.9).
 
+    INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
+
+    Parameters
+    ----------
+    a : array_like of floats
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.ceil(fs.array([2.5, -0.3], "fp16"))
     FloatArray([3.0, -0.0], FP16)
@@ -261,8 +414,19 @@ def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.trunc)
 def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """The integral part of a; raises no INEXACT (IEEE 754-2019, 5.9). As `add` otherwise.
+    """Return a without its fraction, an integral value (IEEE 754-2019, 5.9).
 
+    INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
+
+    Parameters
+    ----------
+    a : array_like of floats
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.trunc(fs.array([2.5, -0.3], "fp16"))
     FloatArray([2.0, -0.0], FP16)
@@ -272,8 +436,19 @@ def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.ldexp)
 def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """a * 2**n for integers n, rounded once (IEEE 754-2019, 5.3.3). Errors as `add`; TypeError if n is no integer.
+    """Return a * 2**n, rounded once (IEEE 754-2019, 5.3.3).
 
+    Parameters
+    ----------
+    a : array_like of floats
+    n : array_like of int
+        The exponents. Other dtypes raise a TypeError.
+    out : array for the result, optional
+    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+        All as in `fs.add`, and so are the result and the errors.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.scalb(fs.array([1.0, 1.5], "fp16"), [-24, -25])
     FloatArray([5.9605e-08, 5.9605e-08], FP16)
@@ -296,12 +471,18 @@ def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 
 def logb(a: Any, **how: Unpack[How]) -> Any:
-    """The exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
+    """Return the exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
 
-    Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, NaN -2**31 with INVALID.
+    Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, and NaN -2**31 with INVALID.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a : array_like of floats
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.logb(fs.array([1.0, 6e-8, 0.0], "fp16"), return_flags=True)
     (array([          0,         -24, -2147483648], dtype=int32), array([0, 0, 8], dtype=uint8))
@@ -324,10 +505,18 @@ def _neighbour(operation: str, a: Any, up: bool, how: How) -> Any:
 
 
 def next_up(a: Any, **how: Unpack[How]) -> Any:
-    """The least number greater than a (IEEE 754-2019, 5.3.1): infinity, or NaN without one, beyond max.
+    """Return the least number of the format greater than a (nextUp, IEEE 754-2019, 5.3.1).
 
-    The keywords are those of `add`.
+    Beyond the largest finite number comes infinity, or NaN in a format without infinity.
 
+    Parameters
+    ----------
+    a : array_like of floats
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.next_up(fs.array([1.0, 0.0, 448.0], "e4m3"))
     FloatArray([1.12, 0.00195, nan], E4M3)
@@ -336,10 +525,16 @@ def next_up(a: Any, **how: Unpack[How]) -> Any:
 
 
 def next_down(a: Any, **how: Unpack[How]) -> Any:
-    """The greatest number less than a (IEEE 754-2019, 5.3.1).
+    """Return the greatest number of the format less than a (nextDown, IEEE 754-2019, 5.3.1).
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a : array_like of floats
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.next_down(fs.array([1.0, 0.0], "e5m2"))
     FloatArray([0.88, -1.5e-05], E5M2)
@@ -348,7 +543,7 @@ def next_down(a: Any, **how: Unpack[How]) -> Any:
 
 
 def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
-    """A bit operation on the sign; FNUZ's zero and NaN, which have no sign, stay as they are."""
+    """Apply a bit operation to the sign. The zero and the NaN of FNUZ formats have no sign and do not change."""
     ((codes, fmt),), float_array = read_operands({"a": a}, None)
     if not fmt.signed:
         raise TypeError(f"{fmt.name} has no sign bit")
@@ -359,7 +554,7 @@ def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
 
 
 def _sign_operation(result: Any, out: Any, how: How) -> Any:
-    """The result, or with `return_flags` the result and no flags: bit operations raise nothing."""
+    """Return the result, or with `return_flags` the result and zero flags: bit operations raise no exception."""
     manner = quiet(how)
     delivered = _into(out, result)
     return (delivered, np.zeros(np.shape(result), np.uint8)[()]) if manner.return_flags else delivered
@@ -367,10 +562,17 @@ def _sign_operation(result: Any, out: Any, how: How) -> Any:
 
 @implements(np.negative)
 def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """a with its sign bit flipped: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+    """Return a with its sign bit inverted, NaNs included (IEEE 754-2019, 5.5.1).
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a : array_like of floats
+    out : array for the result, optional
+    **how : return_flags
+        As in `fs.add`. A bit operation raises no flag. The other rounding options are accepted and have no effect.
 
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.negative(fs.array([1.0, 0.0], "bf16"))
     FloatArray([-1.0, -0.0], BF16)
@@ -380,10 +582,17 @@ def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.absolute, np.fabs)
 def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """a with its sign bit cleared: a bit operation, NaNs too (IEEE 754-2019, 5.5.1).
+    """Return a with its sign bit cleared, NaNs included (IEEE 754-2019, 5.5.1).
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a : array_like of floats
+    out : array for the result, optional
+    **how : return_flags
+        As in `fs.add`. A bit operation raises no flag. The other rounding options are accepted and have no effect.
 
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.absolute(fs.array([-1.0, -0.0], "bf16"))
     FloatArray([1.0, 0.0], BF16)
@@ -394,10 +603,18 @@ def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
 
 @implements(np.copysign)
 def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """a with the sign bit of b: a bit operation, NaNs too (IEEE 754-2019, 5.5.1). b may be of another format.
+    """Return a with the sign bit of b, NaNs included (IEEE 754-2019, 5.5.1).
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Their formats may differ. The result has the format of a.
+    out : array for the result, optional
+    **how : return_flags
+        As in `fs.add`. A bit operation raises no flag. The other rounding options are accepted and have no effect.
 
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.copysign(fs.array([1.0, 2.0], "bf16"), fs.array([-0.0, 1.0], "fp16"))
     FloatArray([-1.0, 2.0], BF16)

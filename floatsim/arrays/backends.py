@@ -1,4 +1,4 @@
-"""Who carries the operations out. A backend is a module with the same few functions as `floatsim.emulator.backend`."""
+"""The backends that carry operations out: modules with the functions of `floatsim.emulator.backend`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _load(name: str) -> ModuleType:
 
 
 def current(name: str | None = None) -> ModuleType:
-    """The backend of this name, by default the context's."""
+    """Return the backend of this name, by default the context's."""
     return _load(get_context().backend if name is None else as_backend(name, "backend"))
 
 
 def emulator() -> ModuleType:
-    """The emulator, for what is never dispatched: decoding, comparing, looking."""
+    """Return the emulator, for operations that no other backend has: decoding, comparison, classification."""
     return _load("emulator")

@@ -1,7 +1,6 @@
-"""Scales of operands' blocks: the arguments scale_a= and scale_b= of matrix products by block-scaled instructions.
+"""Block scales: the arguments scale_a= and scale_b= of matrix products with block-scaled instructions.
 
-What a scale does to a sum is the instruction's matter (`floatsim.tensorcore`); here they are read and held against the
-operands.
+This module reads the scales and checks their formats and shapes. `floatsim.tensorcore` defines their effect on a sum.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ Operand: TypeAlias = "tuple[NDArray[np.unsignedinteger[Any]], FloatFormat]"
 
 
 def block_scales(scale_a: Any, scale_b: Any, a: Operand, b: Operand, how: Accumulation | None) -> BlockScales | None:
-    """The scales of a, (..., M, K), and of b, (..., K, N), as stacks of matrices; None if none are given.
+    """Return the scales of a, (..., M, K), and of b, (..., K, N), as stacks of matrices; None without scales.
 
-    Their format and their shape say how many elements share one. Raises ValueError, naming what would fit, for one
-    side without the other, for a description that takes none, and for wrong formats and shapes.
+    Their format and shape determine how many elements share a scale. Raises ValueError for scales of one operand alone,
+    for an accumulation that takes none, and for wrong formats and shapes. The message names accepted values.
 
     >>> from floatsim import E4M3, E8M0, TensorCore, from_codes
     >>> x = np.zeros((4, 64), np.uint8), E4M3
@@ -43,7 +42,7 @@ def block_scales(scale_a: Any, scale_b: Any, a: Operand, b: Operand, how: Accumu
         return None
     if scale_a is None or scale_b is None:
         missing = "scale_a" if scale_a is None else "scale_b"
-        raise ValueError(f"{missing} is missing: block-scaled operands both have scales; scales of 1 change nothing")
+        raise ValueError(f"{missing} is missing: both operands need scales; scales of 1 change nothing")
     units = [] if how is None else tensor_cores(how)
     if how is None or not units:
         said = "the default accumulation" if how is None else how
@@ -69,16 +68,16 @@ _Shapes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _shapes(of: Scales, a: tuple[int, ...], b: tuple[int, ...]) -> _Shapes:
-    """Those of the scales for operands of these shapes; a last block may be short."""
+    """Return the shapes of the scales for operands of these shapes. The last block may be short."""
     parts = -(-a[-1] // of.every)
     return (*a[:-1], parts), (*b[:-2], parts, *b[-1:]) if len(b) > 1 else (parts,)
 
 
 def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b: Operand) -> Scales:
-    """Which scales of the instructions that are meant have this format and these shapes."""
+    """Return the scales of the selected instructions that have this format and these shapes."""
     rows = [row for row in unit.architecture.instructions if unit.instruction in (None, row.name)]
     there = list(dict.fromkeys(scales for row in rows if row.takes(a[1], b[1]) for scales in row.scales))
-    if not there:  # the table's own error
+    if not there:  # `select` raises the error
         select(unit.architecture, unit.instruction, a[1], b[1], unit.output, Scales(32, fmt))
     known = [scales for scales in there if scales.format == fmt]
     if not known:
@@ -98,14 +97,14 @@ def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b:
 
 
 def _check_parts(how: Accumulation, length: int, every: int) -> None:
-    """The parts of K must not cut a block that shares a scale."""
+    """Raise a ValueError if a part of K ends inside a block that shares a scale."""
     if not isinstance(how, Blocked | SplitK) or not length:
         return
     part = min(how.every if isinstance(how, Blocked) else -(-length // how.parts), length)
     if part < length and part % every:
         raise ValueError(
-            f"{how} cuts K = {length} into parts of {part}, in the midst of {every} elements that share a scale; take "
-            f"parts of a multiple of {every}"
+            f"{how} splits K = {length} into parts of {part}, "
+            f"inside a block of {every} elements that share a scale; use parts of a multiple of {every}"
         )
     for size in {part, length % part or part}:
         _check_parts(how.inner, size, every)

@@ -37,12 +37,27 @@ def _compare(operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling
 
 @implements(np.equal)
 def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
@@ -52,12 +67,27 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Un
 
 @implements(np.not_equal)
 def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a != b, true for NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a != b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
-    A quiet NaN raises nothing, unless `signaling=True`.
+    A quiet NaN raises nothing, unless `signaling=True`. The result is True for NaN.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True,  True])
@@ -67,12 +97,27 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
 
 @implements(np.less)
 def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
-    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
@@ -82,12 +127,27 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpa
 
 @implements(np.less_equal)
 def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
-    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
@@ -97,12 +157,27 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how
 
 @implements(np.greater)
 def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
-    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
@@ -112,12 +187,27 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: U
 
 @implements(np.greater_equal)
 def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
-    A quiet NaN raises INVALID, as 754's relational operators do; not with `signaling=False`.
+    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
@@ -126,12 +216,27 @@ def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **
 
 
 def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
-    """Whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11); formats may differ.
+    """Return whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
 
-    The keywords are those of `add`.
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`. Their formats may differ.
+    signaling : bool
+        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+    out : array of bool for the result, optional
+    **how : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect.
 
+    Returns
+    -------
+    ndarray of bool
+        With `return_flags`, (result, flags).
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False,  True])
@@ -141,7 +246,7 @@ def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
 
 @implements(np.array_equal)
 def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
-    """By value, as NumPy's: formats may differ, -0 equals +0, and NaN only itself with `equal_nan`."""
+    """Compare by value, as NumPy does: formats may differ, -0 equals +0, and NaN equals NaN only with `equal_nan`."""
     if np.shape(a) != np.shape(b):
         return False
     same = np.asarray(equal(a, b))
@@ -149,8 +254,20 @@ def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
 
 
 def classify(a: Any) -> Any:
-    """The class of each element, a uint8 array of `fs.FloatClass` numbers (IEEE 754-2019, 5.7.2).
+    """Return the class of each element (IEEE 754-2019, 5.7.2).
 
+    Parameters
+    ----------
+    a : array_like of floats
+        Operand as in `fs.add`.
+
+    Returns
+    -------
+    ndarray of uint8
+        Numbers of `fs.FloatClass`.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> [fs.FloatClass(c).name for c in fs.classify(fs.array([1.0, -1e-7, float("inf")], "fp16"))]
     ['POSITIVE_NORMAL', 'NEGATIVE_SUBNORMAL', 'POSITIVE_INFINITY']
@@ -178,8 +295,20 @@ _SUBNORMAL = _is(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)
 
 @implements(np.isnan)
 def isnan(a: Any, *, out: Any = None) -> Any:
-    """Whether each element is NaN (IEEE 754-2019, 5.7.2).
+    """Return whether each element is NaN (IEEE 754-2019, 5.7.2).
 
+    Parameters
+    ----------
+    a : array_like of floats
+        Operand as in `fs.add`.
+    out : array of bool for the result, optional
+
+    Returns
+    -------
+    ndarray of bool
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.isnan(fs.array([1.0, float("nan")], "fp16"))
     array([False,  True])
@@ -189,8 +318,20 @@ def isnan(a: Any, *, out: Any = None) -> Any:
 
 @implements(np.isinf)
 def isinf(a: Any, *, out: Any = None) -> Any:
-    """Whether each element is infinite (IEEE 754-2019, 5.7.2).
+    """Return whether each element is infinite (IEEE 754-2019, 5.7.2).
 
+    Parameters
+    ----------
+    a : array_like of floats
+        Operand as in `fs.add`.
+    out : array of bool for the result, optional
+
+    Returns
+    -------
+    ndarray of bool
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.isinf(fs.array([1.0, float("inf")], "fp16"))
     array([False,  True])
@@ -200,8 +341,20 @@ def isinf(a: Any, *, out: Any = None) -> Any:
 
 @implements(np.isfinite)
 def isfinite(a: Any, *, out: Any = None) -> Any:
-    """Whether each element is finite (IEEE 754-2019, 5.7.2).
+    """Return whether each element is finite (IEEE 754-2019, 5.7.2).
 
+    Parameters
+    ----------
+    a : array_like of floats
+        Operand as in `fs.add`.
+    out : array of bool for the result, optional
+
+    Returns
+    -------
+    ndarray of bool
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.isfinite(fs.array([1.0, float("inf")], "fp16"))
     array([ True, False])
@@ -210,8 +363,19 @@ def isfinite(a: Any, *, out: Any = None) -> Any:
 
 
 def issubnormal(a: Any) -> Any:
-    """Whether each element is subnormal (IEEE 754-2019, 5.7.2).
+    """Return whether each element is subnormal (IEEE 754-2019, 5.7.2).
 
+    Parameters
+    ----------
+    a : array_like of floats
+        Operand as in `fs.add`.
+
+    Returns
+    -------
+    ndarray of bool
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.issubnormal(fs.array([1.0, 1e-7], "fp16"))
     array([False,  True])
@@ -221,8 +385,21 @@ def issubnormal(a: Any) -> Any:
 
 @implements(np.signbit)
 def signbit(a: Any) -> Any:
-    """Whether each element's sign bit is set, NaNs too (isSignMinus, IEEE 754-2019, 5.7.2). FNUZ's NaN has sign 0.
+    """Return whether each element has its sign bit set, NaNs included (IEEE 754-2019, 5.7.2).
 
+    This is isSignMinus. The NaN of FNUZ formats has no sign: the result is False.
+
+    Parameters
+    ----------
+    a : array_like of floats
+        Operand as in `fs.add`.
+
+    Returns
+    -------
+    ndarray of bool
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.signbit(fs.array([-0.0, 1.0], "fp16"))
     array([ True, False])
@@ -235,10 +412,26 @@ def signbit(a: Any) -> Any:
 
 
 def total_order(a: Any, b: Any) -> Any:
-    """totalOrder(a, b): -NaN <= -inf <= ... <= -0 <= +0 <= ... <= inf <= NaN, by codes (IEEE 754-2019, 5.10).
+    """Return totalOrder(a, b), an order of the codes (IEEE 754-2019, 5.10).
 
-    Raises TypeError if the formats differ.
+    The order is -NaN <= -inf <= ... <= -0 <= +0 <= ... <= inf <= NaN.
 
+    Parameters
+    ----------
+    a, b : array_like of floats
+        Operands as in `fs.add`, of one format.
+
+    Returns
+    -------
+    ndarray of bool
+
+    Raises
+    ------
+    TypeError
+        If the formats differ.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.total_order(fs.array([0.0, -0.0], "fp16"), fs.array([-0.0, 0.0], "fp16"))
     array([False,  True])

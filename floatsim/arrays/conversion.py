@@ -1,4 +1,4 @@
-"""Into formats, out of them and between them; integers and text too. Each value is rounded once, from its exact one."""
+"""Conversions of values, integers and text to formats. Each value is rounded once, from its exact value."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ __all__ = [
 
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Exact: TypeAlias = "NDArray[np.object_]"
-"""Python numbers and texts whose exact values no dtype holds."""
+"""Python numbers and texts whose exact values no dtype contains."""
 
 _TO_NEAREST = Manner(Attributes())
 
 
-# -- reading what users pass ---------------------------------------------------------------------------------------
+# -- reading of arguments ------------------------------------------------------------------------------------------
 
 
 def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, FloatFormat]:
-    """Codes and format of a FloatArray, or of an array whose dtype is a format."""
+    """Return codes and format of a FloatArray, or of an array whose dtype is a format."""
     if isinstance(x, FloatArray):
         return x.codes, x.format
     if x.dtype.kind == "c":
@@ -53,7 +53,7 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
 
 
 def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
-    """Python scalars and (nested) lists: a float64 or integer array where that is exact, else exact objects."""
+    """Return Python scalars and (nested) lists as a float64 or integer array if that is exact, else as objects."""
     boxed = np.array(x, dtype=object)
     kinds = {type(item) for item in boxed.flat}
     if all(issubclass(kind, float) for kind in kinds):  # np.float64 is a float; also the empty list
@@ -81,7 +81,7 @@ def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
 
 
 def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
-    """What a user passed: a FloatArray, a float or integer array, or an object array of exact Python numbers."""
+    """Return an argument as a FloatArray, a float or integer array, or an object array of exact Python numbers."""
     if isinstance(x, FloatArray):
         return x
     if isinstance(x, np.ma.MaskedArray):
@@ -89,7 +89,7 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
     if isinstance(x, np.ndarray | np.generic):
         array = np.asarray(x)
         if array.dtype.kind in "OcbMm":
-            float_codes(array, argument)  # says what is wrong with it
+            float_codes(array, argument)  # raises the error for this dtype
         return array.astype(object) if array.dtype.kind in "UT" else array
     if not isinstance(x, list | tuple | int | float | str | Fraction | Decimal | complex):
         if (foreign := as_numpy(x)) is not None:
@@ -101,9 +101,9 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
 
 
 def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
-    """Codes and format of an operand that must be floats, and whether it was a FloatArray.
+    """Return codes and format of an operand that must hold floats, and whether it was a FloatArray.
 
-    Python's whole numbers, alone or in lists, pass for float64 where they are exact; integer arrays do not.
+    Python's whole numbers, alone or in lists, count as float64 where that is exact. Integer arrays do not.
     """
     source = read(x, argument)
     if isinstance(x, int | list | tuple) and not isinstance(source, FloatArray) and source.dtype.kind in "iu":
@@ -112,15 +112,16 @@ def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
             source = widened
     if not isinstance(source, FloatArray) and source.dtype.kind == "O":
         kind = next(type(item).__name__ for item in source.flat if not isinstance(item, float))
-        what = {"str": "text", "int": "an integer that float64 does not hold"}.get(kind, f"a {kind}")
+        what = {"str": "text", "int": "an integer that is no float64 number"}.get(kind, f"a {kind}")
         raise TypeError(
-            f"{argument} holds {what}, a number of no format; fs.array({argument}, fmt) rounds it to one, and "
-            f"fs.encode({argument}, fmt) gives the code"
+            f"{argument} holds {what}, which has no format; fs.array({argument}, fmt) rounds it to a format, and "
+            f"fs.encode({argument}, fmt) returns the code"
         )
     return *float_codes(source, argument), isinstance(source, FloatArray)
 
 
 def exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:
+    """Return the exact value of a Python number or text."""
     if isinstance(x, str):
         try:
             return reference.from_text(x)
@@ -132,7 +133,7 @@ def exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:
 
 
 def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> tuple[Codes, NDArray[np.uint8]]:
-    """One by one through the reference: there is no faster way to be exact about these."""
+    """Return codes and events of exact numbers, converted one by one by the reference."""
     codes, events = np.empty(x.shape, fmt.code_dtype), np.empty(x.shape, np.uint8)
     how = manner.attributes
     for i, item in enumerate(x.flat):
@@ -145,7 +146,7 @@ def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> 
 
 
 class _Converted(NamedTuple):
-    """What became of a user's values: codes and events, whether they were a FloatArray, and what they were."""
+    """The result of a conversion: codes, events, whether the input was a FloatArray, and the operands for the log."""
 
     codes: Codes
     events: NDArray[np.uint8]
@@ -169,18 +170,18 @@ def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> _Conve
 
 @implements("operand_codes")
 def operand_codes(x: Any, fmt: FloatFormat, argument: str) -> Codes:
-    """Codes of an operand that must be of format `fmt`; a Python number is weak and rounded to it, ties to even."""
+    """Return the codes of an operand that must have format `fmt`. A Python number is rounded to it, ties to even."""
     if isinstance(x, int | float | str | Fraction | Decimal) and not isinstance(x, bool | np.generic):
         return _to_codes(x, fmt, _TO_NEAREST, argument).codes
     source = read(x, argument)
     codes, own = float_codes(source, argument)
     if own != fmt:
-        raise TypeError(f"{argument} is {own.name} where {fmt.name} is due; write fs.convert({argument}, {fmt.name!r})")
+        raise TypeError(f"{argument} is {own.name}, but must be {fmt.name}; write fs.convert({argument}, {fmt.name!r})")
     return codes
 
 
 def out_codes(out: Any, fmt: FloatFormat, shape: tuple[int, ...]) -> Codes:
-    """The codes of an `out=` array, to be written; it must have the result's format and shape."""
+    """Return the codes of an `out=` array, which must have the format and the shape of the result."""
     if not isinstance(out, FloatArray | np.ndarray):
         raise TypeError(f"out must be an array, not {type(out).__name__}")
     codes, own = (out.codes, out.format) if isinstance(out, FloatArray) else float_codes(out, "out")
@@ -197,13 +198,13 @@ def finish(
     operation: str, result: Any, events: NDArray[np.uint8], manner: Manner,
     operands: Sequence[tuple[Any, FloatFormat | None]], where: tuple[Any, FloatFormat] | None = None,
 ) -> Any:  # fmt: skip
-    """Tell the records, and return `result`, with its flags if they were asked for."""
+    """Write the events to the logs and return `result`, or (result, flags) if the call requests flags."""
     recording.note(operation, events, operands, where)
     return with_flags(result, events, manner)
 
 
 def with_flags(result: Any, events: NDArray[np.uint8], manner: Manner) -> Any:
-    """`result`, or (result, flags) if they were asked for."""
+    """Return `result`, or (result, flags) if the call requests flags."""
     return (result, (events & FLAGS)[()]) if manner.return_flags else result
 
 
@@ -227,16 +228,18 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     Returns
     -------
     ndarray of unsigned int
-        The codes, `fmt.code_dtype`, in x's shape; with `return_flags`, (codes, flags).
+        The codes, `fmt.code_dtype`, in the shape of x. With `return_flags`, (codes, flags).
 
     Raises
     ------
-    TypeError, ValueError
-        For what is no number, unknown names, or a stochastic rounding without seed.
+    TypeError
+        For an input that is not a number, and for unknown keywords.
+    ValueError
+        For unknown names of options, and for stochastic rounding without a seed.
 
     Notes
     -----
-    convertFormat of IEEE 754-2019, 5.4.2; convertFromDecimalCharacter, 5.12.2. NaNs become the canonical one.
+    convertFormat of IEEE 754-2019, 5.4.2; convertFromDecimalCharacter, 5.12.2. Every NaN becomes the canonical NaN.
 
     Examples
     --------
@@ -252,14 +255,14 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
 
 
 def decode(codes: Any, fmt: FormatLike) -> Any:
-    """The values of codes, as float64: exact, and every NaN the canonical one.
+    """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN.
 
     Parameters
     ----------
     codes : array_like of int
         Codes, 0 to 2**bits - 1.
     fmt : format
-        Their format.
+        The format of the codes.
 
     Returns
     -------
@@ -267,8 +270,10 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
 
     Raises
     ------
-    TypeError, ValueError
-        If `codes` are not integers, or do not fit the format.
+    TypeError
+        If `codes` are not integers.
+    ValueError
+        If a code does not fit the format.
 
     Examples
     --------
@@ -282,12 +287,13 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
 
 @spell_out(How)
 def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any:
-    """A FloatArray of `values`, rounded to `fmt`.
+    """Return a FloatArray of `values`, rounded to `fmt`.
 
     Parameters
     ----------
     values : array_like
-        As for `encode`.
+        Float and integer arrays, FloatArrays, Python numbers of any size, texts ("0.1", "0x1.8p3"), or lists of these,
+        as in `fs.encode`.
     fmt : format, optional
         Default: the format that the values' dtype is (float64 for Python floats).
     {keywords}
@@ -299,8 +305,10 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
 
     Raises
     ------
-    TypeError, ValueError
-        As `encode`; also if `fmt` is left out and `values` are integers.
+    TypeError
+        For an input that is not a number, for unknown keywords, and for integers without `fmt`.
+    ValueError
+        For unknown names of options, and for stochastic rounding without a seed.
 
     Examples
     --------
@@ -324,7 +332,8 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     Parameters
     ----------
     x : array_like
-        As for `encode`.
+        Float and integer arrays, FloatArrays, Python numbers of any size, texts ("0.1", "0x1.8p3"), or lists of these,
+        as in `fs.encode`.
     fmt : format
         Where to.
     {keywords}
@@ -332,13 +341,15 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     Returns
     -------
     FloatArray or ndarray
-        A FloatArray if x is one or the format has no dtype; else an array of the format's dtype.
+        A FloatArray if x is one, or if the format has no dtype. Otherwise an array of the format's dtype.
         With `return_flags`, (array, flags).
 
     Raises
     ------
-    TypeError, ValueError
-        As `encode`.
+    TypeError
+        For an input that is not a number, and for unknown keywords.
+    ValueError
+        For unknown names of options, and for stochastic rounding without a seed.
 
     Examples
     --------
@@ -356,7 +367,7 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
 @stays_on_device
 @spell_out(How)
 def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
-    """Round values to the grid of a format and keep them in their own dtype.
+    """Round values to the values of a format and keep them in their own dtype.
 
     Parameters
     ----------
@@ -370,15 +381,15 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
 
     Returns
     -------
-    array of x's kind and dtype
-        With `return_flags`, (array, flags).
+    ndarray or FloatArray
+        An array of the kind, dtype and shape of x. With `return_flags`, (array, flags).
 
     Raises
     ------
     TypeError
-        If x has no float dtype, or one that cannot hold the grid: `convert` is for that.
+        If x has no float dtype, or a dtype that does not contain all values of the format; `fs.convert` accepts both.
     ValueError
-        As `encode`.
+        For unknown names of options, and for stochastic rounding without a seed.
 
     Examples
     --------
@@ -389,11 +400,11 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     fmt, manner = as_format(fmt), resolve(how)
     codes, carrier, float_array = read_floats(x, "x")
     if not contains(carrier, fmt):
-        raise TypeError(f"a {carrier.name} array cannot hold all of {fmt.name}; use fs.convert(x, {fmt.name!r})")
+        raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use fs.convert(x, {fmt.name!r})")
     wanted = manner.return_flags or recording.recording()
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
     if wanted and np.may_share_memory(target, codes):
-        codes = codes.copy()  # the record shows what was there
+        codes = codes.copy()  # the log shows the operands
     events = backends.current().quantize(codes, carrier, fmt, manner, wanted, target)
     result = wrap(target, carrier, float_array) if out is None else out
     if events is None:
@@ -439,7 +450,7 @@ def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
 
 @spell_out(How)
 def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
-    """Round integers of any size to a format (IEEE 754-2019, 5.4.1 convertFromInt).
+    """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1).
 
     Parameters
     ----------
@@ -452,7 +463,7 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     Returns
     -------
     ndarray or FloatArray
-        As `convert`.
+        An array of the format's dtype, or a FloatArray if the format has no dtype. With `return_flags`, (array, flags).
 
     Raises
     ------
@@ -470,7 +481,7 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
         source.dtype.kind in "iu" or (source.dtype.kind == "O" and all(type(item) is int for item in source.flat))
     )
     if not integers:
-        raise TypeError("n must be integers; fs.convert takes floats")
+        raise TypeError("n must be integers; fs.convert accepts floats")
     return convert(n, fmt, **how)
 
 

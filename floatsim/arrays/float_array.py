@@ -1,7 +1,7 @@
 """FloatArray: codes and the format that gives them meaning, under NumPy's protocols.
 
-This module imports none of the operations. They register themselves with `implements`, and NumPy's operators, ufuncs
-and functions on a FloatArray are answered from that registry (NumPy's "Interoperability" protocols, NEP 13 and 18).
+This module imports none of the operations. Operations register themselves with `implements`. NumPy's operators, ufuncs
+and functions on a FloatArray call the registered functions (NumPy's "Interoperability" protocols, NEP 13 and 18).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REGISTRY: dict[Any, Callable[..., Any]] = {}
 
 
 def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Register a function as the answer to these NumPy functions, ufuncs or named needs of FloatArrays."""
+    """Register a function as the implementation of NumPy functions and ufuncs on FloatArrays, or under a name."""
 
     def register(function: F) -> F:
         for numpy_function in numpy_functions:
@@ -47,7 +47,7 @@ _PROVIDERS = tuple(
 
 
 def _registered(key: Any) -> Callable[..., Any] | None:
-    """What has been registered for a NumPy function, a ufunc, or the name of a method."""
+    """Return the function that is registered for a NumPy function, a ufunc, or a name; None without one."""
     if key not in _REGISTRY:
         for module in _PROVIDERS:
             importlib.import_module(module)
@@ -58,8 +58,8 @@ class FloatArray(NDArrayOperatorsMixin):
     """An n-dimensional array of numbers in any `FloatFormat`.
 
     Make one with `fs.array(values, fmt)` or `fs.from_codes(codes, fmt)`. NumPy's operators, ufuncs and shape functions
-    work on it, each operation rounding once to the format, as the context says. `np.asarray` of it is the NumPy or
-    ml_dtypes array where the format has a dtype, and float64 otherwise.
+    accept it. Each operation rounds once to the format, with the options of `fs.context`. `np.asarray` returns the
+    NumPy or ml_dtypes array where the format has a dtype, and float64 otherwise.
 
     >>> import floatsim as fs
     >>> x = fs.array([0.1, 1.0, 65504.0], "fp16")
@@ -79,10 +79,10 @@ class FloatArray(NDArrayOperatorsMixin):
         self._codes = codes
         self._format = fmt
 
-    # -- what it is ----------------------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------------------
     @property
     def codes(self) -> NDArray[np.unsignedinteger[Any]]:
-        """The codes, unsigned integers of the format's `code_dtype`: a view, not a copy."""
+        """The codes: unsigned integers of the format's `code_dtype`. A view, not a copy."""
         return self._codes
 
     @property
@@ -115,7 +115,7 @@ class FloatArray(NDArrayOperatorsMixin):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the codes."""
+        """The size of the codes in bytes."""
         return self._codes.nbytes
 
     @property
@@ -137,7 +137,7 @@ class FloatArray(NDArrayOperatorsMixin):
         return bool(self.nonzero().item())
 
     def nonzero(self) -> NDArray[np.bool_]:
-        """Where an element is not zero (NaN is not), by its code."""
+        """Return which elements are not zero, as a bool array. NaN is not zero."""
         codes, fmt = self._codes, self._format
         if fmt.is_scale:
             return np.ones(codes.shape, np.bool_)
@@ -151,11 +151,11 @@ class FloatArray(NDArrayOperatorsMixin):
         return int(self.values)
 
     def item(self) -> float:
-        """The one element as a Python float."""
+        """Return the only element as a Python float."""
         return float(self.values.item())
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python floats."""
+        """Return the values as nested lists of Python floats."""
         return self.values.tolist()
 
     # -- indexing and shape --------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class FloatArray(NDArrayOperatorsMixin):
         return self._like(self._codes.copy())
 
     def astype(self, fmt: FormatLike, **how: Any) -> FloatArray:
-        """This array converted to another format (see `fs.convert`)."""
+        """Return this array converted to another format: `fs.convert` describes the keywords."""
         convert = _registered("convert")
         assert convert is not None
         converted: FloatArray = convert(self, fmt, **how)
@@ -199,27 +199,30 @@ class FloatArray(NDArrayOperatorsMixin):
         return reduce(self, *args, **how)
 
     def sum(self, axis: Any = None, **how: Any) -> Any:
-        """The sum (see `fs.sum`), in this array's format unless `format=` names another; so the others below."""
+        """Return the sum. `fs.sum` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.sum, axis, **how)
 
     def mean(self, axis: Any = None, **how: Any) -> Any:
-        """The mean (see `fs.mean`)."""
+        """Return the mean. `fs.mean` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.mean, axis, **how)
 
     def prod(self, axis: Any = None, **how: Any) -> Any:
-        """The product (see `fs.prod`)."""
+        """Return the product. `fs.prod` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.prod, axis, **how)
 
     def var(self, axis: Any = None, **how: Any) -> Any:
-        """The variance (see `fs.var`)."""
+        """Return the variance. `fs.var` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.var, axis, **how)
 
     def cumsum(self, axis: Any = None, **how: Any) -> Any:
-        """The running sum (see `fs.cumsum`)."""
+        """Return the running sum. `fs.cumsum` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.cumsum, axis, **how)
 
     def dot(self, b: Any, **how: Any) -> Any:
-        """The product with a vector or matrix (see `fs.dot`)."""
+        """Return the product with a vector or matrix. `fs.dot` describes the keywords.
+
+        The default `format` is the common format of both, if they have one.
+        """
         return self._reduce(np.dot, b, **how)
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------
@@ -250,7 +253,7 @@ class FloatArray(NDArrayOperatorsMixin):
             return NotImplemented
         return function(*args, **kwargs)
 
-    # -- shows ---------------------------------------------------------------------------------------------
+    # -- text ----------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
         body = np.array2string(self.values, separator=", ", prefix="FloatArray(", formatter=self._formatter())
         return f"FloatArray({body}, {self._format.name})"
@@ -269,11 +272,11 @@ class FloatArray(NDArrayOperatorsMixin):
         return f"<div>{html_name(self._format)} {shape}<pre>{body}</pre></div>"
 
 
-# -- functions that only move elements ---------------------------------------------------------------------------
+# -- functions that move elements --------------------------------------------------------------------------------
 
 
 def _moves(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The NumPy function on one FloatArray: it moves codes and looks at none of them."""
+    """Return the NumPy function for one FloatArray: it moves codes and reads no values."""
 
     def moved(a: FloatArray, *args: Any, **kwargs: Any) -> Any:
         result = function(a.codes, *args, **kwargs)
@@ -285,7 +288,7 @@ def _moves(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _joins(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The NumPy function on a sequence of arrays, which must be of one format."""
+    """Return the NumPy function for a sequence of arrays, which must have one format."""
 
     def joined(arrays: Any, **kwargs: Any) -> FloatArray:
         fmt = next(x.format for x in arrays if isinstance(x, FloatArray))
@@ -325,21 +328,27 @@ implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axi
 
 
 def from_codes(codes: Any, fmt: FormatLike) -> FloatArray:
-    """The FloatArray with these codes; it shares an array of the format's code dtype, as np.asarray does.
+    """Return the FloatArray with these codes.
+
+    An array of the format's code dtype is not copied, as in np.asarray.
 
     Parameters
     ----------
     codes : array_like of int
         Codes, 0 to 2**bits - 1, of any shape.
     fmt : format
-        Their format.
+        The format of the codes.
+
+    Returns
+    -------
+    FloatArray
 
     Raises
     ------
     TypeError
         If `codes` are not integers.
     ValueError
-        If a code does not fit the format's bits.
+        If a code does not fit the bits of the format.
 
     Examples
     --------
@@ -352,7 +361,7 @@ def from_codes(codes: Any, fmt: FormatLike) -> FloatArray:
 
 
 def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
-    """`codes` as an array of the format's code dtype, each checked to fit its bits."""
+    """Return `codes` as an array of the format's code dtype, or raise an error if a code does not fit its bits."""
     if isinstance(codes, FloatArray):
         raise TypeError(f"codes must be unsigned integers, not a {codes.format.name} FloatArray; use its .codes")
     given = np.array(codes, dtype=object) if isinstance(codes, list | tuple | int) else np.asarray(codes)
@@ -372,7 +381,7 @@ def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[An
 
 
 def wrap(codes: NDArray[Any], fmt: FloatFormat, as_float_array: bool) -> Any:
-    """Codes as the caller will see them: a FloatArray, or the NumPy array where asked for and possible."""
+    """Return codes as a FloatArray, or as the NumPy array where that is possible and `as_float_array` is False."""
     dtype = fmt.dtype
     if as_float_array or dtype is None:
         return FloatArray(np.asarray(codes), fmt)
@@ -383,16 +392,23 @@ _SUFFIX = ".npz"
 
 
 def save(file: str | Path | IO[bytes], array: Any) -> None:
-    """Save an array with its format, as an .npz that `np.load` opens too (codes and a JSON description).
+    """Save an array with its format, as an .npz file that `np.load` also opens (codes and a JSON description).
 
-    `np.save` forgets what ml_dtypes arrays are; this does not.
+    `np.save` does not keep the dtype of ml_dtypes arrays. `fs.save` keeps it.
 
     Parameters
     ----------
     file : path or binary file
-        Where to; ".npz" is added to a path without it.
+        The file to write. ".npz" is added to a path without it.
     array : FloatArray or ndarray
-        An array whose dtype is a format.
+        A FloatArray, or an array whose dtype is a format.
+
+    Raises
+    ------
+    ValueError
+        If the dtype of the array is no format.
+    OSError
+        If the file cannot be written.
 
     Examples
     --------
@@ -419,7 +435,16 @@ _DAMAGED = (ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, z
 
 
 def load(file: str | Path | IO[bytes]) -> FloatArray:
-    """Load what `save` wrote, as a FloatArray.
+    """Load an array that `save` wrote, as a FloatArray.
+
+    Parameters
+    ----------
+    file : path or binary file
+        The file to read.
+
+    Returns
+    -------
+    FloatArray
 
     Raises
     ------
@@ -430,7 +455,6 @@ def load(file: str | Path | IO[bytes]) -> FloatArray:
 
     Examples
     --------
-
     >>> import floatsim as fs, io
     >>> file = io.BytesIO()
     >>> fs.save(file, fs.convert([0.1], "bf16")); _ = file.seek(0)
@@ -443,7 +467,7 @@ def load(file: str | Path | IO[bytes]) -> FloatArray:
         raise ValueError(f"file {file!r} is damaged, or was not written by fs.save: {error}") from error
     names = set(getattr(contents, "files", ()))
     if names != {"codes", "format"}:
-        found = f"it holds {', '.join(sorted(names))}" if names else "it is no .npz file"
+        found = f"it contains {', '.join(sorted(names))}" if names else "it is no .npz file"
         raise ValueError(f"file {file!r} was not written by fs.save: {found}")
     with contents:
         try:
@@ -453,7 +477,7 @@ def load(file: str | Path | IO[bytes]) -> FloatArray:
 
 
 def native(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the machine's byte order; only bytes move, no value is read."""
+    """Return the array in the machine's byte order. Only bytes move, no value is read."""
     if array.dtype.isnative:
         return array
     return array.byteswap().view(array.dtype.newbyteorder("="))

@@ -1,7 +1,7 @@
-"""Arrays of other libraries: read as NumPy's, and CuPy's come back as CuPy's.
+"""Arrays of other libraries: they are read as NumPy arrays, and results for CuPy arrays return to the GPU.
 
-Nothing is imported for it, as whoever passes a tensor has loaded its library; but CuPy, to fetch from a GPU what only
-DLPack describes.
+This module imports no such library, because the caller's library is already loaded. The exception is CuPy, which copies
+arrays from a GPU if they have only a DLPack interface.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def _library(x: Any) -> str:
 
 
 def is_cupy(x: Any) -> bool:
-    """Whether it is a cupy.ndarray."""
+    """Return whether x is a cupy.ndarray."""
     return _library(x) == "cupy" and hasattr(x, "__cuda_array_interface__")
 
 
 def as_numpy(x: Any) -> NDArray[Any] | None:
-    """The array on the host, its dtype NumPy's or ml_dtypes'; None for what is no array of another library.
+    """Return an array of another library as a NumPy array on the host, or None if x is no such array.
 
-    CuPy's arrays and torch's tensors, BF16 and FP8 too, and whatever speaks DLPack.
+    CuPy arrays, torch tensors (BF16 and FP8 included) and all arrays with a DLPack interface are read.
     """
     if is_cupy(x):
         array: NDArray[Any] = x.get()
@@ -45,11 +45,14 @@ def as_numpy(x: Any) -> NDArray[Any] | None:
     return _from_dlpack(x) if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray) else None
 
 
-_CUDA = (2, 13)  # of DLPack's kinds of devices: a GPU's memory, and memory that it shares with the host
+_CUDA = (2, 13)  # DLPack device types: kDLCUDA and kDLCUDAManaged
 
 
 def _from_dlpack(x: Any) -> NDArray[Any] | None:
-    """Through CuPy from a GPU; None where NumPy lacks the dtype, but the array itself knows how to become NumPy's."""
+    """Read an array through DLPack, from a GPU through CuPy.
+
+    Return None if NumPy lacks the dtype and the array has `__array__`.
+    """
     if x.__dlpack_device__()[0] in _CUDA:
         try:
             cupy = importlib.import_module("cupy")
@@ -69,13 +72,14 @@ def _from_dlpack(x: Any) -> NDArray[Any] | None:
 
 
 def _from_torch(x: Any) -> NDArray[Any] | None:
+    """Read a torch tensor. The bits of a dtype that NumPy lacks pass as integers."""
     if not hasattr(x, "detach"):
         return None
     host, name = x.detach().cpu().contiguous(), str(x.dtype).removeprefix("torch.")
     if name in ("float16", "float32", "float64") or not name.startswith(("float", "bfloat")):
         array: NDArray[Any] = host.numpy()
         return array
-    fmt = as_format(name)  # NumPy has no such dtype: the bits travel as integers
+    fmt = as_format(name)  # NumPy has no such dtype: the bits pass as integers
     integers = {8: "uint8", 16: "int16"}[fmt.bits]
     bits: NDArray[Any] = host.view(getattr(sys.modules["torch"], integers)).numpy()
     assert fmt.dtype is not None
@@ -83,7 +87,7 @@ def _from_torch(x: Any) -> NDArray[Any] | None:
 
 
 def _to_cupy(x: Any) -> Any:
-    """Where CuPy has the dtype; FloatArrays, and dtypes that CuPy lacks, stay on the host."""
+    """Move arrays to the GPU if CuPy has their dtype. FloatArrays and dtypes that CuPy lacks stay on the host."""
     if isinstance(x, tuple):
         return tuple(map(_to_cupy, x))
     if not isinstance(x, np.ndarray | np.generic):
@@ -94,7 +98,7 @@ def _to_cupy(x: Any) -> Any:
 
 
 def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose result is CuPy's where one of its operands is, whoever computes."""
+    """Wrap a function to return CuPy arrays if an argument is one, whichever backend computes."""
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""Matrix products in which the format, the rounding and the order of every sum are chosen."""
+"""Matrix products. The caller chooses the format, the rounding and the order of every sum."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
 
 
 class _Batch(NamedTuple):
-    """a as (stack, M, K), b as (stack, K, N); which of them make each result; the results' shape."""
+    """Operands a (stack, M, K) and b (stack, K, N), the pair of matrices of each result, and the results' shape."""
 
     a: Codes
     b: Codes
@@ -71,7 +71,7 @@ _ONE_PAIR = np.zeros((1, 2), np.int64)
 
 
 def _batches(a: Codes, b: Codes) -> _Batch:
-    """By the rules of np.matmul."""
+    """Pair the matrices by the rules of np.matmul."""
     if a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[0]:
         return _Batch(a[np.newaxis], b[np.newaxis], _ONE_PAIR, (a.shape[0], b.shape[1]))
     x = a[np.newaxis, :] if a.ndim == 1 else a
@@ -92,7 +92,7 @@ def _batches(a: Codes, b: Codes) -> _Batch:
 
 
 class _Scale(NamedTuple):
-    """alpha or beta: its value, and as an operand."""
+    """The factor alpha or beta: its value, and its operand."""
 
     value: float
     operand: Operand
@@ -128,8 +128,8 @@ def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
 def _scaled(
     operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, call: AccumulationCall
 ) -> Codes:
-    """t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and manner."""
-    fmt, attributes = call.accumulation.result_format, Attributes()  # a matrix unit has no manner of its own
+    """Return t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and attributes."""
+    fmt, attributes = call.accumulation.result_format, Attributes()  # of a matrix unit, which has no attributes
     if not isinstance(call.accumulation, TensorCore):
         attributes, _ = settled(leaves(call.accumulation)[-1], call.manner.attributes)
 
@@ -156,29 +156,31 @@ def matmul(
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
     random_bits: int | None = None, out: Any = None, backend: str | None = None,
 ) -> Any:  # fmt: skip
-    """The matrix product alpha * (a @ b) + beta * c, every rounding and the order of the sums as described.
+    """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description.
 
     Parameters
     ----------
     a : array_like of floats, (..., M, K) or (K,)
     b : array_like of floats, (..., K, N) or (K,)
-        FloatArrays or arrays whose dtype is a format; their formats may differ. Batches broadcast as in np.matmul.
+        FloatArrays or arrays whose dtype is a format. Their formats may differ. Batches broadcast as in np.matmul.
     c : array_like of floats, broadcastable to the result, optional
-        With alpha = beta = 1 it enters the sum where the description says: as the seed of Sequential, Kahan,
-        Neumaier and TensorCore (rounded to their format), after the last add of Pairwise and Strided, as the seed of
-        the outer sum of Blocked and SplitK, as one more term of Exact.
+        An addend. With alpha = beta = 1 it enters the sum. It seeds the accumulator of Sequential, Kahan, Neumaier and
+        TensorCore (rounded to their format) and the outer sum of Blocked and SplitK. Pairwise and Strided add it last.
+        It is one more term of Exact.
     alpha, beta : number
-        Otherwise t = round(alpha * acc) and the result is round(t + round(beta * c)), in the outermost accumulator's
-        format. beta = 0 does not read c.
+        Factors. Unless both are 1, t = round(alpha * acc) and the result is round(t + round(beta * c)), in the format
+        of the outermost accumulator. With beta = 0, c is not read.
     accumulate : description, format or text, optional
-        How the sums are carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
-        Sequential(FP64) if an input is FP64, else Sequential(FP32). A TensorCore takes the instruction for the inputs'
-        formats, and a float64 array is FP64, whatever `quantize` has rounded it to: for FP8 pass `fs.array(a, "e4m3")`.
+        How the sums are carried out, for example `fs.Pairwise("fp16")`, "pairwise(fp16)" or "fp16"
+        (`floatsim.accumulation`). A format means its Sequential. Default: Sequential(FP64) if an input is FP64, else
+        Sequential(FP32). A TensorCore uses the instruction for the formats of the inputs. A float64 array is FP64, even
+        if `fs.quantize` rounded its values: for FP8 pass `fs.array(a, "e4m3")`.
     scale_a : FloatArray, (..., M, K / every), optional
     scale_b : FloatArray, (..., K / every, N), optional
-        Scales of the operands' blocks along K, the last of which may be short, for a TensorCore with block-scaled
-        instructions: E8M0 for every 32 elements (mxf8f6f4, mxf4), E4M3 or E8M0 for every 16 of FP4 (nvf4). Batches are
-        the operands'. A NaN makes its sums NaN; the sign of an E4M3 scale is ignored, as the instruction does.
+        The scales of the operands' blocks along K, for a TensorCore with block-scaled instructions. The last block may
+        be short. The scales are E8M0 for every 32 elements (mxf8f6f4, mxf4), or E4M3 or E8M0 for every 16 elements of
+        FP4 (nvf4). They have the batches of the operands. A NaN scale makes its sums NaN. The sign of an E4M3 scale is
+        ignored, as in the instruction.
     format : format, optional
         The result's; one more rounding if it is not the accumulator's, which is the default.
     rounding : Rounding or str, optional
@@ -199,32 +201,33 @@ def matmul(
         accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
         accumulators saturate only where their description says so.
     out : FloatArray or ndarray, optional
-        Where to write the result.
+        The array that receives the result. It has the format and the shape of the result.
     backend : str, optional
         "emulator" or "hardware". Default: the context's.
 
     Returns
     -------
     FloatArray or ndarray, (..., M, N)
-        A FloatArray if an input is one or the result's format has no dtype. K = 0 gives c, or +0.
+        A FloatArray if an input is one, or if the format of the result has no dtype. For K = 0, c or +0.
 
     Raises
     ------
     TypeError
-        For inputs that are no floats, or what is no description.
+        For inputs without a float format, and for an `accumulate` that is no description.
     ValueError
-        For shapes that do not fit, unknown names, beta without c, a stochastic rounding without a seed, operands or
-        scales that a TensorCore does not take, and scales for what takes none.
+        For shapes that do not fit, unknown names, beta without c, and stochastic rounding without a seed. Also for
+        operands or scales that a TensorCore does not take, and for scales with another description.
 
     Notes
     -----
-    A TensorCore rounds as silicon does: no keyword of rounding reaches inside, only `format`, `overflow` and
-    `result_rounding`, which are of the result.
+    A TensorCore rounds as the hardware does. Rounding options have no effect inside it. `format`, `overflow` and
+    `result_rounding` apply to its result.
 
-    Under `record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums (with exact products
-    there are only the latter), and `log.first` has, for every result element, the first k of each event.
-    Stochastic rounding draws for the flat index of the result's element (batch, i, j); the
-    page "Sums" of the documentation has the sites. Neither threads nor tiles nor memory layout change a bit.
+    Under `fs.record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums. Exact products
+    have no "matmul.product". `log.first` has, for every element of the result, the first k of each event.
+
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j). The page "Sums" of the
+    documentation lists the sites. The number of threads, the tiles and the memory layout change no bit.
 
     Examples
     --------
@@ -254,7 +257,7 @@ def matmul(
         accumulate, x_format, y_format, format, result_rounding, backend, keywords, None if block is None else block.of
     )
     scales, addend, c_float = _NO_SCALES, None, False
-    if c is not None or alpha is not _UNSCALED or beta is not _UNSCALED:  # other numbers that equal 1 are read, too
+    if c is not None or alpha is not _UNSCALED or beta is not _UNSCALED:  # other numbers that equal 1 are also read
         scales = _scale(alpha, "alpha"), _scale(beta, "beta")
         if c is None and scales[1].value != 1:
             raise ValueError(f"beta={beta!r} scales c, and there is no c")
@@ -270,7 +273,7 @@ def _multiply(
     batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
     block: BlockScales | None, call: AccumulationCall,
 ) -> Codes:  # fmt: skip
-    """Return codes of the result's format, of the batch's shape."""
+    """Return codes in the format of the result and the shape of the batch."""
     alpha, beta = scales
     plain = alpha.value == 1 and (c is None or beta.value == 1)
     inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
@@ -292,14 +295,19 @@ _NO_EVENTS: frozenset[str] = frozenset()
 
 @stays_on_device
 def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
-    """The product of two vectors, or a product with one, as np.dot: the last axis of a with the last but one of b.
+    """Return the dot product of vectors, or a product with a vector or matrix, as np.dot.
+
+    The sum runs over the last axis of a, and over the only axis or the last but one of b.
 
     Parameters
     ----------
     a : array_like of floats, (..., K)
     b : array_like of floats, (K,) or (K, N)
-    c, **how
-        As of `matmul`.
+        FloatArrays or arrays whose dtype is a format. Their formats may differ.
+    c : array_like of floats, broadcastable to the result, optional
+        An addend.
+    **how : alpha, beta, accumulate, scale_a, scale_b, format, out, backend and the rounding options
+        As in `fs.matmul`.
 
     Returns
     -------
@@ -309,7 +317,7 @@ def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
     Raises
     ------
     TypeError, ValueError
-        As `matmul`; also if b has more than two dimensions.
+        As in `fs.matmul`; a ValueError also if b has more than two dimensions.
 
     Examples
     --------
@@ -382,7 +390,7 @@ def explain_plan(
 
 
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy's spelling of a product: it keeps the operands' format when they have one in common, else the default."""
+    """Return NumPy's form of a product: it keeps the common format of the operands, if they have one."""
 
     def spelled(a: Any, b: Any, **how: Any) -> Any:
         formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}

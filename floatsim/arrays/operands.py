@@ -1,4 +1,4 @@
-"""Operands of element-wise operations read, and results returned."""
+"""Read the operands of element-wise operations, and return their results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Operand: TypeAlias = tuple[Codes, FloatFormat]
 
 
 def _is_weak(x: Any) -> bool:
-    """Python's own numbers take the format of the arrays they meet (as in NumPy, NEP 50)."""
+    """Return whether x is a Python number, which takes the format of the arrays (as in NumPy, NEP 50)."""
     return type(x) in (int, float)
 
 
 def read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tuple[list[Operand], bool]:
-    """Codes and formats of the operands, and whether one was a FloatArray."""
+    """Return codes and formats of the operands, and whether one of them was a FloatArray."""
     operands: dict[str, Operand] = {}
     float_array = False
     for name, x in arguments.items():
@@ -51,12 +51,14 @@ def read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tupl
 
 
 def no_scales(operation: str, *formats: FloatFormat) -> None:
+    """Raise a TypeError for scale formats."""
     for fmt in formats:
         if fmt.is_scale:
             raise TypeError(f"{operation}: {fmt.name} is a scale format, which has no arithmetic; fs.convert it first")
 
 
 def check_shapes(arguments: dict[str, Any], operands: list[Operand]) -> tuple[int, ...]:
+    """Return the common shape of the operands, or raise a ValueError that lists their shapes."""
     try:
         return np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     except ValueError:
@@ -65,7 +67,7 @@ def check_shapes(arguments: dict[str, Any], operands: list[Operand]) -> tuple[in
 
 
 def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
-    """The result as the caller will see it, written into `out` if there is one."""
+    """Return the result as a FloatArray or ndarray, written into `out` if given."""
     if out is None:
         return wrap(codes, fmt, float_array)
     out_codes(out, fmt, codes.shape)[...] = codes
@@ -73,7 +75,7 @@ def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
 
 
 def operate(operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, how: How) -> Any:
-    """One rounding operation, from what the user passed to what the user gets."""
+    """Carry out one rounding operation: read the arguments, compute, record events, return the result."""
     manner = resolve(how)
     named = None if format is None else as_format(format)
     operands, float_array = read_operands(arguments, named)
@@ -92,7 +94,7 @@ def operate(operation: str, arguments: dict[str, Any], format: FormatLike | None
 
 
 def quiet(how: How) -> Manner:
-    """The manner of an operation that rounds nothing: its keywords are checked, but no seed is due."""
+    """Return the options of an operation that rounds nothing. Its keywords are checked, but it needs no seed."""
     if (rounding := how.get("rounding")) is not None:
         as_member(Rounding, rounding, "rounding")
     return resolve({**how, "rounding": Rounding.TIES_TO_EVEN})

@@ -1,7 +1,7 @@
-"""Sums, means, norms and other reductions in which the format, the rounding and the order of every sum are chosen.
+"""Sums, means, norms and other reductions. The caller chooses the format, the rounding and the order of every sum.
 
-The terms of a reduction are the elements along the reduced axes, in C order. `where` leaves elements out as if they
-were not there: lanes, blocks and trees are those of the elements that remain.
+The terms of a reduction are the elements along the reduced axes, in C order. Elements excluded by `where=` are removed
+before the order is applied: lanes, blocks and trees consist of the remaining elements.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 
 
 class Summation(TypedDict, total=False):
-    """The keywords that every reduction takes.
+    """The keywords of every reduction.
 
     accumulate : description, format or text, optional
         How the sum is carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
@@ -97,11 +97,11 @@ class Summation(TypedDict, total=False):
 _OWN = ("accumulate", "format", "result_rounding", "out", "backend")
 
 
-# -- what is reduced ---------------------------------------------------------------------------------------------------
+# -- terms -------------------------------------------------------------------------------------------------------------
 
 
 class _Sums(NamedTuple):
-    """The codes of some results, and what happened on the way: see `recording.SumEvents`."""
+    """Codes of results, and the events on the way: see `recording.SumEvents`."""
 
     codes: Codes
     histograms: dict[str, NDArray[np.int64]]
@@ -110,7 +110,7 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class _Terms:
-    """The terms of every result, (K, cells), with the mask of those that take part; the shape of the results."""
+    """The terms of every result, (K, cells), with the mask of the terms in use, and the shape of the results."""
 
     codes: Codes
     format: FloatFormat
@@ -119,7 +119,7 @@ class _Terms:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many terms each result has."""
+        """The number of terms of each result."""
         if self.mask is None:
             return np.full(self.codes.shape[1], self.codes.shape[0], np.int64)
         counts: NDArray[np.int64] = np.count_nonzero(self.mask, axis=0)
@@ -136,7 +136,7 @@ def _axes(axis: Axes, ndim: int) -> tuple[int, ...]:
 
 
 def _gather(x: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-    """(K, cells): the elements along the axes in C order; a view where that is possible."""
+    """Return the elements along the axes in C order as (K, cells): a view where that is possible."""
     kept = [i for i in range(x.ndim) if i not in axes]
     cells = int(np.prod([x.shape[i] for i in kept], dtype=np.int64))
     return x.transpose(*kept, *axes).reshape(cells, x.size // cells if cells else 0).T
@@ -171,7 +171,7 @@ def _read(x: Any, argument: str = "x") -> tuple[Operand, bool]:
 
 
 def _start(initial: Any, terms: _Terms) -> Operand | None:
-    """The start value of each result, (cells,); a Python number is exact."""
+    """Return the start value of each result, (cells,). A Python number is exact."""
     if initial is None:
         return None
     (codes, fmt), _ = _read(initial, "initial")
@@ -181,25 +181,25 @@ def _start(initial: Any, terms: _Terms) -> Operand | None:
         raise ValueError(f"initial {codes.shape} does not fit the result {terms.shape}") from None
 
 
-# -- groups of results that have as many terms -------------------------------------------------------------------------
+# -- groups of results with equally many terms -------------------------------------------------------------------------
 
 
 class _Group(NamedTuple):
-    """Some results of equally many terms: (K, cells) codes; which results; each term's place among all elements."""
+    """Results with equally many terms: codes (K, cells), indices of the results, source position of each term."""
 
     codes: Codes
     cells: NDArray[np.int64]
     places: NDArray[np.int64] | None
 
     def placed(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions among the terms as positions among all elements."""
+        """Convert positions among the terms to positions among all elements."""
         if self.places is None or not len(self.places):
             return k
         return np.where(k < 0, -1, self.places[k, np.arange(len(k))])
 
 
 def _groups(terms: _Terms, one_by_one: bool) -> Iterator[_Group]:
-    """The results by how many terms they have, or each for itself: then its index is its draws'."""
+    """Yield the results by their number of terms. With `one_by_one` each result has its own group and its own draws."""
     cells = np.arange(terms.codes.shape[1], dtype=np.int64)
     if terms.mask is None:
         yield _Group(terms.codes, cells, None)
@@ -209,7 +209,7 @@ def _groups(terms: _Terms, one_by_one: bool) -> Iterator[_Group]:
         yield _Group(terms.codes[rows], cells, np.broadcast_to(rows[:, np.newaxis], (len(rows), len(cells))))
         return
     rows = np.ascontiguousarray(terms.mask.T)
-    kept, places = terms.codes.T[rows], np.nonzero(rows)[1]  # those of each result one after the other
+    kept, places = terms.codes.T[rows], np.nonzero(rows)[1]  # the terms of each result in turn
     counts = terms.counts
     starts = np.cumsum(counts) - counts
     parts = list(cells[:, np.newaxis]) if one_by_one else [np.flatnonzero(counts == n) for n in np.unique(counts)]
@@ -222,7 +222,7 @@ Reduce: TypeAlias = Callable[[Codes, "Operand | None", int], _Sums]
 
 
 def _reduced(terms: _Terms, start: Operand | None, fmt: FloatFormat, draws: bool, reduce: Reduce) -> _Sums:
-    """Every result by `reduce`, which takes codes (K, cells), start values and the index of the first result."""
+    """Return every result of `reduce`, which takes codes (K, cells), start values and the index of the first result."""
     count = terms.codes.shape[1]
     codes = np.zeros(count, fmt.code_dtype)
     histograms: dict[str, NDArray[np.int64]] = {}
@@ -241,11 +241,11 @@ def _reduced(terms: _Terms, start: Operand | None, fmt: FloatFormat, draws: bool
     return _Sums(codes, histograms, first)
 
 
-# -- sums of terms, and what is made of them ---------------------------------------------------------------------------
+# -- sums of terms and operations on them ------------------------------------------------------------------------------
 
 
 def _summed(operation: str, terms: _Terms, start: Operand | None, call: AccumulationCall) -> Operand:
-    """The sums, of the results' shape, in the description's format."""
+    """Return the sums, in the shape of the results and the format of the description."""
     how, wanted = call.accumulation, recording.wanted()
     pair = np.zeros((1, 2), np.int64)
 
@@ -263,12 +263,12 @@ def _summed(operation: str, terms: _Terms, start: Operand | None, call: Accumula
 
 
 def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Operand:
-    """As `_summed`, of each term's product with itself."""
+    """Return the sums of the squares of the terms, as `_summed` does for the terms."""
     how, wanted = call.accumulation, recording.wanted()
     leaf = _leaf_of_terms(how)
     if not wanted and not call.draws and isinstance(leaf, ProductLeaf) and leaf.product is not None:
         manner = replace(call.manner, attributes=settled(leaf, call.manner.attributes)[1])
-        x = terms.codes.T, terms.format  # as it lies in memory
+        x = terms.codes.T, terms.format  # the order in memory
         squares, _ = call.backend.elementwise("multiply", [x, x], leaf.product, manner, False)
         return _summed(operation, replace(terms, codes=squares.T, format=leaf.product), None, call)
 
@@ -284,13 +284,13 @@ def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Op
 
 
 def _leaf_of_terms(how: Accumulation) -> Accumulation:
-    """The innermost description: the one that sees the terms themselves."""
+    """Return the innermost description, which reads the terms."""
     return _leaf_of_terms(how.inner) if isinstance(how, Strided | Blocked | SplitK) else how
 
 
 def _last_leaf(call: AccumulationCall) -> tuple[FloatFormat, Attributes]:
-    """The outermost accumulator's format and manner."""
-    ends = leaves(call.accumulation)  # none: a matrix unit, which has no manner of its own
+    """Return the format and the rounding attributes of the outermost accumulator."""
+    ends = leaves(call.accumulation)  # a matrix unit has none, and no attributes
     manner = settled(ends[-1], call.manner.attributes)[0] if ends else Attributes()
     return call.accumulation.result_format, manner
 
@@ -298,7 +298,7 @@ def _last_leaf(call: AccumulationCall) -> tuple[FloatFormat, Attributes]:
 def _rounded(
     name: str, site: str, operands: list[Operand], fmt: FloatFormat, call: AccumulationCall, manner: Manner
 ) -> Operand:
-    """One operation on all results, told to the records as `site`."""
+    """Carry out one operation on all results, and record its events under `site`."""
     codes, events = call.backend.elementwise(name, operands, fmt, manner, bool(recording.wanted()))
     if events is not None:
         recording.note(site, events, operands, (codes, fmt))
@@ -306,7 +306,7 @@ def _rounded(
 
 
 def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
-    """Exact integers, as FP64."""
+    """Return exact integers as FP64."""
     return n.reshape(shape).astype(np.float64).view(np.uint64), FP64
 
 
@@ -314,7 +314,7 @@ def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
 
 
 def _settled(fmt: FloatFormat, how: Summation) -> tuple[AccumulationCall, Any]:
-    """The description and the manner, and `out`."""
+    """Return the resolved call, and `out`."""
     for name in how:
         if name not in Summation.__annotations__:
             near = difflib.get_close_matches(name, Summation.__annotations__, n=1)
@@ -347,18 +347,19 @@ def sum(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **how: Unpack[Summation],
 ) -> Any:  # fmt: skip
-    """The sum of the elements along some axes, every rounding and the order as described.
+    """Sum the elements along axes, with the formats, the roundings and the order of a description.
 
     Parameters
     ----------
     x : array_like of floats
         A FloatArray or an array whose dtype is a format.
     axis : int, tuple of int, optional
-        Along which; None means all. The terms are in C order, whatever the order of `axis` and the memory layout.
+        The axes to reduce; None means all. The terms are in C order for every order of `axis` and every memory layout.
     keepdims : bool
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
-        Which elements are terms; the others are not there: orders, lanes and blocks are those of the rest.
+        The elements that are terms. The other elements are removed before the order is applied: lanes, blocks and trees
+        consist of the remaining elements.
     initial : number or array_like of floats, optional
         Enters the sum as `c` does that of `matmul`: as the seed of Sequential, Kahan and Neumaier (rounded to their
         format), after the last add of Pairwise and Strided, as the seed of the outer sum of Blocked and SplitK, as one
@@ -368,17 +369,20 @@ def sum(
     Returns
     -------
     FloatArray or ndarray
-        A FloatArray if x is one or the result's format has no dtype. No terms give `initial`, or +0.
+        A FloatArray if x is one, or if the format of the result has no dtype. Without terms, `initial` or +0.
 
     Raises
     ------
-    TypeError, ValueError
-        For what is no float or no description, axes that x does not have, masks and start values that do not fit.
+    TypeError
+        For an x without a float format, for an `accumulate` that is no description, and for unknown keywords.
+    ValueError
+        For unknown names, for masks and start values of wrong shapes, and for stochastic rounding without a seed. An
+        axis that x does not have raises NumPy's AxisError, a ValueError.
 
     Notes
     -----
-    Under `record`, "sum.sum" counts the roundings, and `log.first` has, for every result, the first k of each event:
-    the position along the reduced axes. Stochastic rounding draws for the flat index of the result.
+    Under `fs.record`, "sum.sum" counts the roundings. `log.first` has, for every result, the first k of each event: the
+    position along the reduced axes. Stochastic rounding draws for the flat index of the result.
 
     Examples
     --------
@@ -399,10 +403,37 @@ def sum(
 def mean(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
 ) -> Any:  # fmt: skip
-    """The sum, as described, divided by the number of its terms: one rounding, to the result's format.
+    """Return the sum divided by the number of its terms: one more rounding, to the format of the result.
 
-    Parameters, errors and records as of `sum`; the division is "mean.result". No terms give NaN (0/0, INVALID).
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        The axes to reduce; None means all.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        The elements that are terms. The other elements are removed before the order is applied.
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
+        As in `fs.sum`.
 
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.sum`. Without terms, NaN (0/0, INVALID).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.sum`.
+
+    Notes
+    -----
+    Under `fs.record`, "mean.sum" counts the roundings of the sum and "mean.result" those of the division.
+
+    Examples
+    --------
     >>> import floatsim as fs, numpy as np
     >>> x = np.full(4096, 3, np.float16)
     >>> fs.mean(x), fs.mean(x, accumulate="fp16")
@@ -421,11 +452,39 @@ def mean(
 def norm(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
 ) -> Any:  # fmt: skip
-    """The Euclidean norm: the sum of x*x as described (products too), then its root, in one rounding each.
+    """Return the Euclidean norm: the sum of the squares as described, then its root, rounded once.
 
-    Parameters, errors and records as of `sum`; the root is "norm.result". Squares may overflow and underflow where the
-    norm does not.
+    The squares are rounded as the products of the description. They may overflow or underflow where the norm does not.
 
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        The axes to reduce; None means all.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        The elements that are terms. The other elements are removed before the order is applied.
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
+        As in `fs.sum`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.sum`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.sum`.
+
+    Notes
+    -----
+    Under `fs.record`, "norm.result" counts the roundings of the root.
+
+    Examples
+    --------
     >>> import floatsim as fs, numpy as np
     >>> x = np.float16([300, 400])
     >>> fs.norm(x), fs.norm(x, accumulate="fp16"), fs.norm(x, accumulate="sequential(fp16, product=fp32)")
@@ -443,31 +502,40 @@ def norm(
 def var(
     x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
 ) -> Any:  # fmt: skip
-    """The variance: the mean, then the sum of the squared differences from it, divided by the number of terms - ddof.
+    """Return the variance: the mean square of the differences from the mean.
 
-    The mean is rounded to the accumulator's format, and so are the differences, in the accumulator's manner; then come
-    the sum of their squares as described (as in `norm`), and one division, rounded to the result's format.
+    The mean and the differences are rounded in the accumulator's format and attributes. The sum of the squares follows
+    the description, as in `norm`. The division by the number of terms - ddof is rounded to the format of the result.
 
     Parameters
     ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        The axes to reduce; None means all.
     ddof : int
-        Subtracted from the number of terms; a difference below zero counts as zero, as in NumPy.
-    x, axis, keepdims, where, **how
-        As of `sum`.
+        Subtracted from the number of terms. A negative number of terms counts as zero, as in NumPy.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        The elements that are terms. The other elements are removed before the order is applied.
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
+        As in `fs.sum`.
 
     Returns
     -------
     FloatArray or ndarray
-        As `sum`. No terms give NaN (0/0, INVALID).
+        As in `fs.sum`. Without terms, NaN (0/0, INVALID).
 
     Raises
     ------
     TypeError, ValueError
-        As `sum`; also for a negative ddof, and a TensorCore that does not multiply what it returns.
+        As in `fs.sum`; a ValueError also for a negative ddof, and for a TensorCore that does not multiply the format of
+        its results.
 
     Notes
     -----
-    Under `record`: "var.mean.sum", "var.mean.result", "var.difference", "var.product", "var.sum" and "var.result".
+    Under `fs.record`: "var.mean.sum", "var.mean.result", "var.difference", "var.product", "var.sum" and "var.result".
 
     Examples
     --------
@@ -490,29 +558,29 @@ def var(
 
 
 def _check_squares(call: AccumulationCall) -> None:
-    """Whether a matrix unit, if there is one, multiplies what its sums are rounded to."""
+    """Raise a ValueError if a matrix unit does not multiply the format that its sums are rounded to."""
     fmt = call.accumulation.result_format
     for unit in tensor_cores(call.accumulation):
         if not any(row.takes(fmt, fmt) for row in unit.architecture.instructions if row.name == unit.instruction):
             raise ValueError(
-                f"var squares differences in the accumulator's format, {fmt}, which {unit} does not multiply; take "
-                "fs.mean, round the differences yourself, and sum their squares with fs.norm or fs.dot"
+                f"var squares differences in the accumulator's format, {fmt}, which {unit} does not multiply; call "
+                "fs.mean, round the differences with fs.convert, and sum their squares with fs.norm or fs.dot"
             )
 
 
 def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> Operand:
-    """x less its mean along the axes, both rounded in the outermost accumulator's format and manner."""
+    """Return x minus its mean along the axes, both rounded in the outermost accumulator's format and attributes."""
     fmt, attributes = _last_leaf(call)
 
-    def manner(number: int) -> Manner:
+    def split(number: int) -> Manner:
         return replace(call.manner, seed=split_seed(call.manner.seed, number))
 
     terms = _terms(x, axis, True, where)
-    total = _summed("var.mean", terms, None, replace(call, manner=manner(Site.MEAN)))
+    total = _summed("var.mean", terms, None, replace(call, manner=split(Site.MEAN)))
     count = _integers(terms.counts, terms.shape)
-    rounds = replace(manner(Site.QUOTIENT), attributes=attributes)
+    rounds = replace(split(Site.QUOTIENT), attributes=attributes)
     average = _rounded("divide", "var.mean.result", [total, count], fmt, call, rounds)
-    rounds = replace(manner(Site.DIFFERENCES), attributes=attributes)
+    rounds = replace(split(Site.DIFFERENCES), attributes=attributes)
     codes, events = call.backend.elementwise("subtract", [x, average], fmt, rounds, bool(recording.wanted()))
     if events is None:
         return codes, fmt
@@ -529,12 +597,42 @@ def prod(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **how: Unpack[Summation],
 ) -> Any:  # fmt: skip
-    """The product of the elements along some axes, in order or along a tree.
+    """Multiply the elements along axes, in order or along a tree.
 
-    Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: a tree of
-    products, as its sums; then round(product * initial). Other descriptions do not multiply. Parameters and errors
-    otherwise as of `sum`; under `record`, "prod.product" counts the roundings. No terms give `initial`, or 1.
+    Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: the tree of
+    the sum, with products; then round(product * initial). Other descriptions have no product.
 
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        The axes to reduce; None means all.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        The elements that are factors. The other elements are removed before the order is applied.
+    initial : number or array_like of floats, optional
+        One more factor.
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
+        As in `fs.sum`.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.sum`. Without factors, `initial` or 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.sum`; a TypeError also for other descriptions.
+
+    Notes
+    -----
+    Under `fs.record`, "prod.product" counts the roundings.
+
+    Examples
+    --------
     >>> import floatsim as fs, numpy as np
     >>> x = np.float16([300, 300, 0.01])
     >>> fs.prod(x), fs.prod(x, accumulate="fp16"), fs.prod(x[::-1], accumulate="fp16")
@@ -559,32 +657,34 @@ def prod(
 
 
 def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
-    """The running sum: element k is the sum of the elements 0 to k, as `sum` gives it with the same description.
+    """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
+
+    The description must add in order: Sequential, Kahan or Neumaier. The last rounding of Kahan and Neumaier, of s +
+    comp, applies to every element separately.
 
     Parameters
     ----------
     x : array_like of floats
-        As of `sum`.
+        A FloatArray or an array whose dtype is a format.
     axis : int, optional
-        Along which; None flattens x.
-    **how
-        As of `sum`. The description must add in order: Sequential, Kahan or Neumaier, whose last rounding, of s + comp,
-        every element has for itself.
+        The axis of the sum; None flattens x.
+    **how : accumulate, format, out, backend, result_rounding and the rounding options
+        As in `fs.sum`.
 
     Returns
     -------
     FloatArray or ndarray
-        Of x's shape, or flat without an axis.
+        In the shape of x, or flat without an axis.
 
     Raises
     ------
     TypeError, ValueError
-        As `sum`; also for other descriptions.
+        As in `fs.sum`; a TypeError also for other descriptions.
 
     Notes
     -----
-    Under `record`, "cumsum.sum"; `log.first` has the first k of each event up to every element. Draws are for the index
-    of the whole sum, so that an element is what `sum` gives for its terms.
+    Under `fs.record`, "cumsum.sum" counts the roundings. `log.first` has the first k of each event up to every element.
+    Stochastic rounding draws for the index of the whole sum, so that every element equals the sum of its terms.
 
     Examples
     --------
@@ -615,8 +715,27 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
 
 
 def vdot(a: Any, b: Any, **how: Any) -> Any:
-    """The dot product of two arrays of equal size, flattened in C order; keywords and errors as `matmul`.
+    """Return the dot product of two arrays of equal size, flattened in C order.
 
+    Parameters
+    ----------
+    a, b : array_like of floats
+        FloatArrays or arrays whose dtype is a format. Their shapes may differ.
+    **how : c, alpha, beta, accumulate, format, out, backend and the rounding options
+        As in `fs.matmul`.
+
+    Returns
+    -------
+    scalar
+        A FloatArray if an input is one, or if the format of the result has no dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.matmul`; a ValueError also for different sizes.
+
+    Examples
+    --------
     >>> import floatsim as fs, numpy as np
     >>> fs.vdot(np.ones((2, 3), np.float16), np.full((3, 2), 2, np.float16), accumulate="exact(fp16)")
     np.float16(12.0)
@@ -629,15 +748,15 @@ def vdot(a: Any, b: Any, **how: Any) -> Any:
     return dot(*flat, **how)
 
 
-# -- NumPy's spellings -------------------------------------------------------------------------------------------------
+# -- NumPy's functions -------------------------------------------------------------------------------------------------
 
 
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy's spelling of a reduction: it keeps the operand's format."""
+    """Return NumPy's form of a reduction, which keeps the format of the operand."""
 
     def spelled(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
         if dtype is not None:
-            raise TypeError(f"dtype={dtype!r}: FloatArrays take format=, in floatsim's functions of the same names")
+            raise TypeError(f"dtype={dtype!r}: use format= of the floatsim function of the same name")
         how.setdefault("format", read_floats(a, "a")[1])
         return function(a, axis, out=out, **how)
 
@@ -645,7 +764,7 @@ def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _along_first_axis(spelled: Callable[..., Any]) -> Callable[..., Any]:
-    """As a ufunc's method, which reduces along the first axis unless told otherwise."""
+    """Return the function as a ufunc method, which reduces along the first axis by default."""
     return lambda a, axis=0, **how: spelled(a, axis, **how)
 
 
@@ -662,7 +781,7 @@ implements((np.add, "accumulate"))(_along_first_axis(implements(np.cumsum)(_keep
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     vectors = np.ndim(x) == 1 or isinstance(axis, int)
     if not (ord is None or (ord == 2 and vectors)):
-        raise TypeError(f"ord={ord!r}: of norms there is the Euclidean one, of vectors and of all elements")
+        raise TypeError(f"ord={ord!r}: floatsim has the Euclidean norm, of vectors and of all elements")
     return _keeping_format(norm)(x, axis, keepdims=keepdims)
 
 

@@ -1,4 +1,4 @@
-"""Units in the last place, by the three named definitions, and distances counted in numbers.
+"""Units in the last place, by three published definitions, and distances in units of neighbouring numbers.
 
 Source: J.-M. Muller, "On the definition of ulp(x)", INRIA research report RR-5504, 2005.
 """
@@ -21,9 +21,10 @@ _KINDS = ("goldberg", "kahan", "harrison")
 
 
 def _parts(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Exponent e and significand of |x| = significand * 2**(e - 52), 2**52 <= significand; and whether finite, not 0.
+    """Return exponent e and significand of |x| = significand * 2**(e - 52), and whether x is finite and not 0.
 
-    On bits, so that no flush-to-zero mode of the processor can interfere.
+    The significand is at least 2**52. Integer operations read the bits, so that a flush-to-zero mode of the processor
+    has no effect.
     """
     bits = x.view(np.uint64)
     field = (bits >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int64)
@@ -36,23 +37,23 @@ def _parts(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.uint64
 
 
 def ulp(x: Any, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Any:
-    """The unit in the last place of real numbers x in a format.
+    """Return the unit in the last place of real numbers x in a format.
 
     Parameters
     ----------
     x : array_like of floats
-        Reals (as float64), or a FloatArray, whose format is then the default.
+        Real numbers (as float64), or a FloatArray, whose format is then the default.
     fmt : format, optional
-        The format whose spacing is asked for. Default: x's own.
+        The format whose spacing is returned. Default: the format of x.
     kind : "goldberg", "kahan" or "harrison"
         goldberg: 2**(max(e, emin) - p + 1) for 2**e <= |x| < 2**(e+1). kahan: the width of the interval between the two
         finite numbers of the format nearest to x. harrison: the distance between the two closest numbers a <= x <= b,
-        a != b, exponents unbounded above. They differ only at and just above powers of two, and beyond max, where
-        kahan stays at the last spacing.
+        a != b, exponents unbounded above. The definitions differ at powers of two, just above them, and beyond max,
+        where kahan keeps the last spacing.
 
     Returns
     -------
-    ndarray of float64, in x's shape
+    ndarray of float64, in the shape of x
         The smallest subnormal for 0; NaN for NaN and infinity.
 
     Raises
@@ -94,27 +95,27 @@ def ulp(x: Any, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Any:
 
 
 def _power_of_two(exponent: NDArray[np.int64]) -> NDArray[np.float64]:
-    """2.0**exponent for -1074 <= exponent <= 1023, made of bits."""
+    """Return 2.0**exponent for -1074 <= exponent <= 1023, made from bits."""
     normal = (np.maximum(exponent, -1022) + 1023).astype(np.uint64) << np.uint64(52)
     subnormal = np.uint64(1) << (np.clip(exponent, -1074, -1023) + 1074).astype(np.uint64)
     return np.where(exponent >= -1022, normal, subnormal).view(np.float64)
 
 
 def ulp_distance(a: Any, b: Any, *, equal_nan: bool = False) -> Any:
-    """How many steps from number to number of their format lie between a and b.
+    """Return the number of steps between neighbouring numbers of a format that lead from a to b.
 
     Parameters
     ----------
     a, b : array_like of floats of one format
-        FloatArrays, arrays whose dtype is a format, or Python numbers, which take the other's format.
+        FloatArrays, arrays whose dtype is a format, or Python numbers, which take the format of the other operand.
     equal_nan : bool
-        Whether NaN is 0 apart from NaN.
+        Whether the distance of two NaNs is 0.
 
     Returns
     -------
     ndarray of uint64
-        The difference of the ordinals; +0 and -0 are 0 apart. 2**64 - 1 where one is NaN, or both without
-        `equal_nan`.
+        The difference of the ordinals. The distance of +0 and -0 is 0. The result is 2**64 - 1 if one operand is NaN,
+        or if both are NaN without `equal_nan`.
 
     Raises
     ------
@@ -150,7 +151,7 @@ def ulp_distance(a: Any, b: Any, *, equal_nan: bool = False) -> Any:
 
 
 def _ordinals(x: FloatArray) -> NDArray[np.int64]:
-    """Place of each number in the order of its format's numbers; 0 for both zeros."""
+    """Return the place of each number in the order of its format's numbers; 0 for both zeros."""
     codes = x.codes.astype(np.uint64)
     magnitude = (codes & np.uint64(x.format.magnitude_mask)).view(np.int64)
     return np.where(codes & np.uint64(x.format.sign_mask) != 0, -magnitude, magnitude)

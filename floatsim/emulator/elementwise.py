@@ -1,4 +1,4 @@
-"""Operations on arrays of codes, carried out by `kernels/`: formats and roundings become rows, arrays flat codes."""
+"""Element-wise operations on arrays of codes: formats and roundings become parameter vectors, arrays flat codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from floatsim_kernels.elementwise import loops
 
-from floatsim.emulator import elementwise_fast as shortcuts
+from floatsim.emulator import elementwise_fast
 from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats.call import Manner
@@ -32,7 +32,7 @@ def _draws(manner: Manner) -> NDArray[np.uint64]:
 
 
 def _flat(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The array broadcast to `shape`, contiguous, one-dimensional."""
+    """Return the array broadcast to `shape`, contiguous and one-dimensional."""
     return np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype).reshape(-1)
 
 
@@ -40,7 +40,7 @@ _U64 = np.dtype(np.uint64)
 
 
 def _working_dtype(formats: list[FloatFormat]) -> np.dtype[Any]:
-    """One dtype for all codes of a call, so that a kernel is compiled for four dtypes, not for every mixture."""
+    """Return one dtype for all codes of a call, so that a kernel is compiled for four dtypes, not for all pairs."""
     dtypes = {fmt.code_dtype for fmt in formats}
     return dtypes.pop() if len(dtypes) == 1 else _U64
 
@@ -73,11 +73,11 @@ def elementwise(
     want_events: bool = True,
     out: Codes | None = None,
 ) -> tuple[Codes, Events | None]:
-    """(codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes; no events if not wanted.
+    """Return (codes in `fmt`, event bytes) of an operation on broadcastable arrays of codes.
 
-    The codes may lie in `out`, of the result's shape, if that is given.
+    Without `want_events` the events are None. The codes may use the memory of `out`, which has the shape of the result.
     """
-    if not want_events and (direct := shortcuts.native(name, operands, fmt, manner)) is not None:
+    if not want_events and (direct := elementwise_fast.native(name, operands, fmt, manner)) is not None:
         return direct, None
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = [source for _, source in operands]
@@ -85,7 +85,7 @@ def elementwise(
     flat = [_flat(codes, shape, dtype) for codes, _ in operands]
     if not want_events and all(source == fmt for source in sources):
         fast = out if out is not None and _may_write(out, flat) else np.empty(shape, dtype)
-        if shortcuts.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
+        if elementwise_fast.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
             return fast, None
     extra: tuple[int, ...]
     if name == "rint":
@@ -101,7 +101,7 @@ def elementwise(
 
 
 def _may_write(out: Codes, read: list[Codes]) -> bool:
-    """Whether a kernel may write to `out` directly while it reads the others."""
+    """Return whether a kernel may write to `out` while it reads the operands."""
     return out.flags.c_contiguous and not any(np.may_share_memory(out, codes) for codes in read)
 
 
@@ -110,7 +110,7 @@ def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any]
 
 
 def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
-    """(codes in `fmt`, event bytes) of a conversion."""
+    """Return (codes in `fmt`, event bytes) of a conversion."""
     converted, events = elementwise("convert", [(codes, source)], fmt, manner)
     assert events is not None
     return converted, events
@@ -120,13 +120,13 @@ _EXACT = Manner(Attributes())
 
 
 def decode(codes: Codes, fmt: FloatFormat) -> NDArray[np.float64]:
-    """The values as float64, exact; every NaN as the canonical one."""
+    """Return the exact values as float64. Every NaN becomes the canonical NaN."""
     out, _ = convert(codes, fmt, FP64, _EXACT)
     return out.view(np.float64)
 
 
 def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], manner: Manner) -> tuple[Codes, Events]:
-    """(codes, events) of codes * 2**n."""
+    """Return (codes, events) of codes * 2**n."""
     shape = np.broadcast_shapes(codes.shape, n.shape)
     out, events = _results(shape, fmt.code_dtype)
     loops.scalb(
@@ -137,7 +137,7 @@ def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], manner: Manner) 
 
 
 def to_integer(codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], manner: Manner) -> tuple[NDArray[Any], Events]:
-    """(integers, events), saturated to the dtype's range with INVALID."""
+    """Return (integers, events). Values outside the dtype's range saturate with INVALID."""
     info = np.iinfo(dtype)
     out, events = _results(codes.shape, _U64)
     loops.to_integer(
@@ -148,7 +148,7 @@ def to_integer(codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], manner: Man
 
 
 def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
-    """(codes, events) of an integer array, each rounded once."""
+    """Return (codes, events) of an integer array, each rounded once."""
     bits = n.astype(np.int64, copy=False).view(np.uint64) if n.dtype.kind == "i" else n.astype(np.uint64, copy=False)
     negative = (n < 0).astype(np.uint8)
     magnitude = np.where(negative, np.uint64(0) - bits, bits)
@@ -161,7 +161,7 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, manner: Manner) 
 
 
 def compare(a: Operand, b: Operand, daz: bool, signaling: bool) -> tuple[NDArray[np.uint8], Events]:
-    """(0 less, 1 equal, 2 greater or 3 unordered; events)."""
+    """Return the relations, 0 less, 1 equal, 2 greater or 3 unordered, and the events."""
     shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     dtype = _working_dtype([a[1], b[1]])
     out, events = _results(shape, np.dtype(np.uint8))
@@ -173,21 +173,21 @@ def compare(a: Operand, b: Operand, daz: bool, signaling: bool) -> tuple[NDArray
 
 
 def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Codes, Events]:
-    """(codes, events) of next_up or next_down."""
+    """Return (codes, events) of next_up or next_down."""
     out, events = _results(codes.shape, fmt.code_dtype)
     loops.neighbour(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), int(up), out, events)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
 def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
-    """The classes, as the numbers of `FloatClass`."""
+    """Return the classes, as numbers of `FloatClass`."""
     out = np.empty(codes.size, np.uint8)
     loops.classify(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), out)
     return out.reshape(codes.shape)
 
 
 def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
-    """totalOrder(a, b) of two arrays of codes of one format."""
+    """Return totalOrder(a, b) of two arrays of codes of one format."""
     shape = np.broadcast_shapes(a.shape, b.shape)
     out = np.empty(math.prod(shape), np.bool_)
     loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_params(fmt), out)
@@ -195,7 +195,7 @@ def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
 
 
 def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], Events]:
-    """(exponents, events)."""
+    """Return (exponents, events)."""
     out, events = np.empty(codes.size, np.int32), np.empty(codes.size, np.uint8)
     loops.logb(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), out, events)
     return out.reshape(codes.shape), events.reshape(codes.shape)
@@ -204,10 +204,12 @@ def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], 
 def quantize(
     codes: Codes, carrier: FloatFormat, fmt: FloatFormat, manner: Manner, want_events: bool, out: Codes
 ) -> Events | None:
-    """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier; the event bytes if wanted."""
+    """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier. Return event bytes if wanted."""
     if not want_events:
         direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
-        if shortcuts.quantize(_flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)):
+        if elementwise_fast.quantize(
+            _flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)
+        ):
             if direct is not out:
                 out[...] = direct
             return None

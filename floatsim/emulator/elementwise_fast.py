@@ -1,7 +1,7 @@
-"""When a fast kernel gives the same bits as the general one, and how it is called.
+"""Fast element-wise kernels: the conditions under which their bits equal those of the integer kernels, and their calls.
 
-The fast kernels compute in hardware floats, so they run only while the processor's floating-point environment is the
-default one; and they report no events. Everything else goes through the general integer kernels.
+The fast kernels compute in hardware floats. They run only while the processor's floating-point environment is the
+default, and they report no events. All other cases use the integer kernels.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from floatsim_kernels.elementwise import quantize as quantize_loops
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
+from floatsim.emulator.params import pack
 from floatsim.emulator.proofs import packed_float32_rounds_once
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
@@ -60,12 +61,12 @@ def _is_plain(how: Attributes) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
+def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
     """Return the parameters of the kernels of `quantize_loops`."""
     kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
 
     def in_carrier(number: reference.Number) -> int:
-        """The carrier's code of what a number becomes in `fmt`."""
+        """Return the carrier's code of a number rounded to `fmt`."""
         code, _ = reference.convert(number, fmt, how)
         return reference.convert(reference.decode(code, fmt), carrier, Attributes())[0]
 
@@ -87,19 +88,17 @@ def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: 
         "nan": in_carrier(reference.NAN),
         "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
     }
-    row = np.array([fields[name] for name in quantize_loops.ROUNDING_FIELDS], dtype=kind.dtype)
-    row.flags.writeable = False
-    return row
+    return pack(quantize_loops.ROUNDING_FIELDS, fields, kind.dtype)
 
 
 @functools.lru_cache(maxsize=256)
 def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
-    """Return the family of `quantize_loops` kernels that rounds to this format exactly, if any."""
+    """Return the name of the kernel family that rounds to this format exactly, or None."""
     kind = _CARRIERS[carrier]
     if fmt.is_scale or fmt.precision >= carrier.precision or fmt.emax > carrier.emax:
         return None
     if fmt.emin == carrier.emin:
-        # without trailing bits the last bit of a code is the exponent's, and tells nothing of odd and even
+        # without trailing bits the last bit of a code belongs to the exponent, and parity cannot be read from it
         return "shared" if kind.shared and fmt.trailing_bits else None
     # q and 2**32 / q, and C for the exponent above emax, must be normal numbers of the carrier
     lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + kind.trailing - fmt.trailing_bits
@@ -107,7 +106,7 @@ def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
 
 
 def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
-    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat); False if no fast kernel can."""
+    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat). Return False if no fast kernel applies."""
     how = manner.attributes
     if carrier not in _CARRIERS or not _is_plain(how):
         return False
@@ -115,7 +114,7 @@ def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner
     if family is None or not machine.environment_is_default():
         return False
     kernel = getattr(_CARRIERS[carrier], family)[how.rounding]
-    arguments: tuple[Any, ...] = (codes, out, _grid(carrier, fmt, how.rounding, how.overflow))
+    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, how.rounding, how.overflow))
     if family == "shared":
         arguments += (carrier.trailing_bits - fmt.trailing_bits,)
     if how.rounding is _STOCHASTIC:
@@ -136,8 +135,8 @@ _PACKED = {
 
 
 @functools.lru_cache(maxsize=256)
-def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
-    """What `packed.narrow` needs to know."""
+def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
+    """Return the parameters of `packed.general` for a format, as listed in GENERAL_FIELDS."""
     shift = FP32.trailing_bits - fmt.trailing_bits
 
     def power(exponent: int) -> int:
@@ -156,18 +155,16 @@ def _narrow_row(fmt: FloatFormat) -> NDArray[np.uint32]:
         "above": shift << FP32.trailing_bits,
         "max": int(np.float32(fmt.max).view(np.uint32)),
         "max_code": fmt.max_code,
-        "infinite_operand": fmt.infinity_code or 0,  # 0 is no special code: there is no such operand
+        "infinite_operand": fmt.infinity_code or 0,  # 0: the format has no infinity
         "infinity": reference.infinite_result(0, fmt),
         "nan": nan,
         "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
     }
-    row = np.array([fields[name] for name in packed.GENERAL_FIELDS], dtype=np.uint32)
-    row.flags.writeable = False
-    return row
+    return pack(packed.GENERAL_FIELDS, fields, np.uint32)
 
 
 def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
-    """Write the result codes of an operation within one format to `out` (all flat); False if no fast kernel can."""
+    """Write the codes of an operation in one format to `out` (all flat). Return False if no fast kernel applies."""
     how = manner.attributes
     if name not in _PACKED or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
         return False
@@ -179,7 +176,7 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
     elif fmt == BF16:
         packed.bf16(*arguments)
     elif packed_float32_rounds_once(fmt):
-        packed.general(*arguments, _narrow_row(fmt))
+        packed.general(*arguments, _packed_params(fmt))
     else:
         return False
     return True
@@ -192,7 +189,7 @@ _UFUNCS: dict[str, Any] = {
 
 
 def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
-    """The result codes of an operation by the processor's own FP32 or FP64, on operands that fit; None if it cannot."""
+    """Return the result codes of an operation in the processor's FP32 or FP64, or None if it does not apply."""
     inside = all(contains(fmt, source, specials=False) for _, source in operands)
     if fmt not in _NATIVE or name not in _UFUNCS or not inside:
         return None

@@ -1,6 +1,6 @@
-"""Large work in pieces: on several threads, with a progress bar where it takes long, and stopped by Ctrl-C.
+"""Work on several threads: independent pieces, with a progress bar for long work, and stopped by Ctrl-C.
 
-The pieces are independent, so neither their size nor the number of threads can change a bit.
+The pieces are independent, so neither their size nor the number of threads changes a bit.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["run"]
 T = TypeVar("T")
 
 _SHOW_BEYOND = 2.0  # seconds
-_LOOK_AFTER = 0.5  # seconds until the whole time is guessed
+_LOOK_AFTER = 0.5  # seconds until the total time is estimated
 
 
 def _watched() -> bool:
-    """Whether somebody is looking: a terminal, or a notebook."""
+    """Return whether the output is a terminal or a notebook."""
     return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 class _Progress:
-    """A bar that appears only when the work turns out to take long."""
+    """A progress bar that appears only if the work takes long."""
 
     def __init__(self, total: int, title: str) -> None:
         self.total, self.title, self.done = total, title, 0
@@ -49,19 +49,19 @@ class _Progress:
 
 
 def run(pieces: Sequence[T], work: Callable[[T], None], threads: int, title: str) -> None:
-    """Call `work` on every piece, on as many threads. An exception, Ctrl-C too, stops at the end of running pieces."""
+    """Call `work` on every piece, on several threads. An exception or Ctrl-C stops it after the running pieces."""
     if len(pieces) == 1:
         work(pieces[0])
         return
     progress = _Progress(len(pieces), title)
     try:
-        _Crew(pieces, work, progress).run(min(threads, len(pieces)))
+        _ThreadPool(pieces, work, progress).run(min(threads, len(pieces)))
     finally:
         progress.close()
 
 
-class _Crew:
-    """Threads that take one piece after the other; the one that calls is one of them."""
+class _ThreadPool:
+    """A thread pool that includes the calling thread. Each thread takes one piece after another."""
 
     def __init__(self, pieces: Sequence[Any], work: Callable[[Any], None], progress: _Progress) -> None:
         self._waiting, self._work, self._progress = iter(pieces), work, progress
@@ -76,7 +76,7 @@ class _Crew:
         for other in others:
             try:
                 other.join()
-            except KeyboardInterrupt as failure:  # while others do the last pieces
+            except KeyboardInterrupt as failure:  # while other threads finish the last pieces
                 self._failures.append(failure)
                 other.join()
         if self._failures:
@@ -92,9 +92,9 @@ class _Crew:
                 self._work(piece)
                 with self._lock:
                     self._progress.done += 1
-                if threading.current_thread() is self._caller:  # a notebook's bars belong to its own thread
+                if threading.current_thread() is self._caller:  # a notebook shows bars of this thread only
                     self._progress.show()
-        except BaseException as failure:  # Ctrl-C too, which reaches the calling thread: the others stop, then it does
+        except BaseException as failure:  # also Ctrl-C, which only the calling thread receives
             self._failures.append(failure)
 
 

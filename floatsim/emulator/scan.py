@@ -1,4 +1,4 @@
-"""Running sums, and products of many terms: what the machinery of sums does not do."""
+"""Running sums, and products of many terms, which the kernels of sums do not compute."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSES = {Sequential: "sequential", Kahan: "kahan", Neumaier: "neumaier"}
 
 
 class Scanned(NamedTuple):
-    """Codes; with events wanted, histograms of event bytes by site, and the first k of every event in each column."""
+    """Codes, and with events wanted, histograms of event bytes by site and the first k of each event by column."""
 
     codes: Codes
     histograms: dict[str, Indices]
@@ -39,7 +39,7 @@ class Scanned(NamedTuple):
 
 
 class _Events:
-    """What the kernels count, and where; nothing if it is not wanted."""
+    """The events that kernels count, and their first k. The arrays stay empty if events are not wanted."""
 
     def __init__(self, wanted: bool, columns: int) -> None:
         self.wanted = wanted
@@ -47,7 +47,7 @@ class _Events:
         self.first = np.full((len(FIRST_EVENTS) if wanted else 0, columns), NEVER, np.int64)
 
     def add(self, later: _Events, k: int) -> None:
-        """Those of what was rounded after the term k."""
+        """Add the events of roundings after the term k."""
         self.counts += later.counts
         np.minimum(self.first, np.where(later.first == NEVER, NEVER, k), out=self.first)
 
@@ -61,7 +61,7 @@ class _Events:
 def running_sums(
     codes: Codes, fmt: FloatFormat, how: Sequential | Kahan | Neumaier, manner: Manner, wanted: frozenset[str]
 ) -> Scanned:
-    """Sums of the first 1, 2, ... of the rows of codes, (K, columns), each as `accumulate` gives it."""
+    """Return the sums of the first 1, 2, ... rows of codes, (K, columns), each equal to that of `accumulate`."""
     if not wanted and isinstance(how, Sequential) and vector.running_sums_refusal(how, fmt, manner.attributes) is None:
         return Scanned(vector.running_sums(how, np.ascontiguousarray(codes), fmt), {}, {})
     attributes, _ = settled(how, manner.attributes)
@@ -76,7 +76,7 @@ def running_sums(
 
 @dataclass
 class _Products:
-    """Products in one leaf's format and manner, of columns whose first one has the index `base`."""
+    """Products with the format and options of one leaf, for columns whose first one has the index `base`."""
 
     format: FloatFormat
     manner: Manner
@@ -96,7 +96,7 @@ class _Products:
         return *manner, np.uint64(seed & _MASK), self.base, events.counts, events.first
 
     def chain(self, start: Operand, x: Operand, seed: int, after: int | None = None) -> Operand:
-        """start and the rows of x, one after the other; `after`: the k of all its events."""
+        """Multiply start by the rows of x in order. `after` is the k of all events."""
         out, events = np.zeros((1, self.columns), np.uint64), self.events if after is None else self._new_events()
         loops.running_products(
             _wide(x), format_params(x[1]), _wide(start), format_params(start[1]), out, *self._common(seed, events)
@@ -106,6 +106,7 @@ class _Products:
         return out, self.format
 
     def tree(self, name: str, x: Operand, seed: int) -> Operand:
+        """Multiply the rows of x along a tree."""
         out, program = np.zeros((1, self.columns), np.uint64), trees.program(name, len(x[0]))
         rows = format_params(x[1]), program.order, program.merges, trees.stack_depth(program), format_params(FP32)
         loops.tree_products(_wide(x), *rows, out, *self._common(seed, self.events))
@@ -120,7 +121,7 @@ def multiply_all(
     codes: Codes, fmt: FloatFormat, start: Operand | None, how: Sequential | Pairwise, manner: Manner,
     wanted: frozenset[str], base: int = 0,
 ) -> Scanned:  # fmt: skip
-    """Products of the columns of codes, (K, columns), and of a start value for each, (1, columns).
+    """Return the products of the columns of codes, (K, columns), and of a start value for each, (1, columns).
 
     Sequential: acc = 1 or the start value, rounded; acc = round(acc * x), k ascending. Pairwise: a tree of products;
     then the start value. Without terms: 1, or the start value, rounded.

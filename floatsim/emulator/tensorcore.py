@@ -1,4 +1,4 @@
-"""A row of the table as kernel calls: dot products of whole tiles, with the bits of `reference.tensorcore.dot`."""
+"""Kernel calls for matrix instructions: dot products of whole tiles, with the bits of `reference.tensorcore.dot`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
-from floatsim.emulator.params import format_params, rounding_params
+from floatsim.emulator.params import format_params, pack, rounding_params
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
 from floatsim.formats.rounding import Attributes
 from floatsim.tensorcore.instructions import (
@@ -35,7 +35,7 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 
 class Record(NamedTuple):
-    """What sums count, for the kernels of gemm/integer.py: where (K), counts (2, 256), first (events, batch, M, N)."""
+    """The arrays in which kernels count events: where (K), counts (2, 256), first (events, batch, M, N)."""
 
     where: Indices
     counts: Indices
@@ -46,24 +46,24 @@ def accumulate(
     row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, kernels: ModuleType | None = None,
     scales: BlockScales | None = None, record: Record | None = None,
 ) -> None:  # fmt: skip
-    """Sums of products over each range of k, as the instruction gives them.
+    """Add sums of products over each range of k to the accumulators, as the instruction does.
 
     Parameters
     ----------
     row : Instruction
-        Which takes the operands' formats.
+        An instruction that takes the operands' formats.
     a, b : Matrix
         (batch, M, K) and (batch, K, N).
     out : (ranges, batch, M, N)
-        Codes of the row's output format, of its own dtype or as uint64, the accumulators: c on entry, D on exit.
+        The accumulators: c on entry, D on exit. Codes of the row's output format, in its code dtype or as uint64.
     ranges : (ranges, 2 or 3)
-        start and stop of each; if there is a step, it is 1. The instructions of a range begin at its start.
+        start and stop of each range. A step must be 1. The instructions of a range begin at its start.
     kernels : module, optional
-        The fast kernels, which bail out of what is not for them; None for the integer kernels.
+        The fast kernels, which bail out of rare cases; None selects the integer kernels.
     scales : BlockScales, optional
-        For an instruction that takes them. Ranges must start on a multiple of `every` then.
+        The block scales, for an instruction that takes them. Then ranges must start at multiples of `every`.
     record : Record, optional
-        Filled in where given.
+        The arrays that receive the events.
     """
     ranges = np.ascontiguousarray(ranges)
     if kernels is None:
@@ -85,7 +85,7 @@ def accumulate(
 
 
 def _pieces(failed: NDArray[np.bool_], width: int, columns: int) -> Iterator[tuple[int, Any, slice]]:
-    """(range, rows, columns) of what the quick kernels left alone."""
+    """Yield (range, rows, columns) of the cases that the fast kernels bailed out of."""
     if failed.all() and failed.size:
         yield from ((part, slice(None), slice(0, columns)) for part in range(len(failed)))
         return
@@ -109,9 +109,9 @@ def _in_integers(
         case FmaChain() | ExactBlocks() | FlushedTree():
             kind, manner = _IEEE[type(model)]
             operands = left[0], format_params(left[1]), right[0], format_params(right[1])
-            integers.ieee(kind, *operands, out, _model_row(row, 0, 0), fd, manner, *common)
+            integers.ieee(kind, *operands, out, _model_params(row, 0, 0), fd, manner, *common)
         case LateAccumulator():
-            integers.late(*decoded(left), *decoded(right), out, _model_row(row, bits, 0), fd, _TO_EVEN, *common)
+            integers.late(*decoded(left), *decoded(right), out, _model_params(row, bits, 0), fd, _TO_EVEN, *common)
         case FusedBlocks() | TwoHalves():
             block = model.block if isinstance(model, TwoHalves) else model
             scale_bits, of_groups = 0, [_NO_SCALES] * 4
@@ -128,7 +128,7 @@ def _in_integers(
                         )
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
                     of_groups = [*of_rows, *of_columns]
-            rows = _model_row(row, bits, scale_bits), format_params(block.grid), fd
+            rows = _model_params(row, bits, scale_bits), format_params(block.grid), fd
             manner = rounding_params(Attributes(block.rounding))
             integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
 
@@ -143,8 +143,8 @@ _NO_SCALES = np.zeros((0, 0, 0), np.int64)
 
 
 @functools.lru_cache(maxsize=256)
-def _model_row(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
-    """What the kernels need to know of a model."""
+def _model_params(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
+    """Return the parameters of a model as the kernels read them, as listed in MODEL_FIELDS."""
     model = row.model.block if isinstance(row.model, TwoHalves) else row.model
     fields = dict.fromkeys(integers.MODEL_FIELDS, 0)
     fields |= {"terms": row.block, "k": row.k, "factor_bits": factor_bits, "scale_bits": scale_bits}
@@ -159,11 +159,11 @@ def _model_row(row: Instruction, factor_bits: int, scale_bits: int) -> Indices:
     if isinstance(model, LateAccumulator):
         apart = int(isinstance(model, EvenAndOdd))
         fields |= {"fraction_bits": model.fraction_bits, "floor": model.sum_bits, "apart": apart}
-    return np.array([fields[name] for name in integers.MODEL_FIELDS], np.int64)
+    return pack(integers.MODEL_FIELDS, fields, np.int64)
 
 
 def _moved(exponents: Indices, scales: Indices, every: int, axis: int) -> Indices:
-    """The exponents of the elements, times scales that are powers of two. What is no finite number stays so."""
+    """Return the exponents of the elements times power-of-two scales. Codes of infinities and NaNs do not change."""
     each = scales.repeat(every, axis=axis)
     each = each[:, :, : exponents.shape[2]] if axis == 2 else each[:, : exponents.shape[1]]
     special = np.maximum(exponents, each) >= integers.INFINITE

@@ -1,4 +1,4 @@
-"""Operands of matrix units as the kernels want to see them."""
+"""Operands of matrix units in the form that kernels read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
-from floatsim.emulator import elementwise as elements
+from floatsim.emulator import elementwise
 from floatsim.emulator.params import format_params
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
@@ -28,7 +28,7 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 
 class Matrix(NamedTuple):
-    """Codes of a matrix or a stack of them, and their values as float32 where they are at hand."""
+    """Codes of a matrix or a stack of matrices, and their values as float32 if known."""
 
     codes: Codes
     format: FloatFormat
@@ -48,7 +48,7 @@ class BlockScales(NamedTuple):
 
 
 def floats_of(x: Matrix) -> NDArray[np.float32]:
-    """Its values, C-contiguous."""
+    """Return the values as a C-contiguous float32 array."""
     known = x.floats
     if known is None:
         known = unpack(x.codes.astype(x.format.code_dtype, copy=False), x.format, FP32)
@@ -56,12 +56,12 @@ def floats_of(x: Matrix) -> NDArray[np.float32]:
 
 
 def bits_read(row: Instruction) -> int:
-    """Those of a float32 that the instruction reads, as a mask: where it truncates, those of TF32."""
+    """Return a mask of the float32 bits that the instruction reads: those of TF32 if it truncates."""
     return 0xFFFFFFFF << (FP32.trailing_bits - TF32.trailing_bits if row.truncates else 0) & 0xFFFFFFFF
 
 
 def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:
-    """uint64 codes; FP32 ones truncated to TF32, or FP8 ones converted to FP16, where the instruction reads them so."""
+    """Return uint64 codes and their format as the instruction reads them: FP32 as TF32, or FP8 as FP16."""
     codes, fmt = x.codes.astype(np.uint64, copy=False), x.format
     if row.truncates and fmt == FP32:
         return codes >> np.uint64(FP32.trailing_bits - TF32.trailing_bits), TF32
@@ -69,12 +69,12 @@ def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:
 
 
 def _converted(codes: Codes, own: FloatFormat, fmt: FloatFormat) -> tuple[Codes, FloatFormat]:
-    converted, _ = elements.convert(codes.astype(own.code_dtype), own, fmt, Manner(Attributes()))
+    converted, _ = elementwise.convert(codes.astype(own.code_dtype), own, fmt, Manner(Attributes()))
     return converted.astype(np.uint64), fmt
 
 
 def decoded(operand: tuple[Codes, FloatFormat]) -> tuple[Indices, Indices]:
-    """Significands and exponents, of a matrix or a stack of them."""
+    """Return the significands and exponents of a matrix or a stack of matrices."""
     codes, fmt = operand
     stack = codes.astype(np.uint64, copy=False).reshape(-1, *codes.shape[-2:])
     significands, exponents = np.empty(stack.shape, np.int64), np.empty(stack.shape, np.int64)
@@ -83,14 +83,14 @@ def decoded(operand: tuple[Codes, FloatFormat]) -> tuple[Indices, Indices]:
 
 
 def decoded_scales(scales: BlockScales) -> list[tuple[Indices, Indices]]:
-    """(significands, exponents) of the scales of a and of b; their signs are ignored."""
+    """Return (significands, exponents) of the scales of a and of b. Signs are ignored."""
     fmt = scales.of.format
     magnitudes = (side.astype(np.uint64) & np.uint64(fmt.magnitude_mask) for side in (scales.a, scales.b))
     return [decoded((side, fmt)) for side in magnitudes]
 
 
 def values_of(codes: Codes, fmt: FloatFormat) -> Floats:
-    """Accumulators as the floats that hold them: float64 for FP64, else float32; in the codes' memory, if they fit."""
+    """Return accumulators as float64 for FP64, else as float32. The result uses the codes' memory if possible."""
     own = np.ascontiguousarray(codes, fmt.code_dtype)
     if fmt == FP16:
         return own.view(np.float16).astype(np.float32)
@@ -98,8 +98,8 @@ def values_of(codes: Codes, fmt: FloatFormat) -> Floats:
 
 
 def store(sums: Floats, failed: NDArray[np.bool_], width: int, out: Codes, fmt: FloatFormat) -> None:
-    """Write the codes of what did not fail; `failed` has one mark for each `width` columns of a row."""
-    if np.may_share_memory(sums, out):  # there they are
+    """Write the codes of the results without a bailout. `failed` has one mark for each `width` columns of a row."""
+    if np.may_share_memory(sums, out):  # the sums are already in place
         return
     codes = sums.astype(np.float16).view(np.uint16) if fmt == FP16 else sums.view(fmt.code_dtype)
     if failed.any():

@@ -1,4 +1,4 @@
-"""Hashes of frozen dataclasses that are keys of tables wherever an operation starts."""
+"""Cached hashes of frozen dataclasses, and caches with keys compared by identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def hashed_once(cls: type[T]) -> type[T]:
-    """Decorate a frozen dataclass: an object computes its hash once, and does not take it into another process.
+    """Decorate a frozen dataclass: an object computes its hash once, and does not pickle it.
 
     >>> from dataclasses import dataclass
     >>> @hashed_once
@@ -30,7 +30,7 @@ def hashed_once(cls: type[T]) -> type[T]:
         return found
 
     def state_of(self: Any) -> dict[str, Any]:
-        # nothing that is derived: hashes differ by process
+        # fields only: hashes differ by process
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     changed: Any = cls

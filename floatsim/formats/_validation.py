@@ -9,14 +9,14 @@ __all__ = ["as_flag", "as_index"]
 
 
 def as_flag(value: Any, argument: str) -> bool:
-    """A truth value, Python's or NumPy's; a TypeError for anything else."""
+    """Return a bool from Python's or NumPy's, or raise a TypeError."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{argument} must be True or False, not {value!r}")
     return bool(value)
 
 
 def as_index(value: Any, argument: str, low: int, high: int, wanted: str = "an integer") -> int:
-    """An integer from low to high; a TypeError or ValueError otherwise."""
+    """Return an integer from low to high, or raise a TypeError or ValueError."""
     if isinstance(value, bool):
         raise TypeError(f"{argument} must be {wanted}, not {value!r}")
     try:
@@ -24,7 +24,7 @@ def as_index(value: Any, argument: str, low: int, high: int, wanted: str = "an i
     except TypeError:
         raise TypeError(f"{argument} must be {wanted}, not {value!r}") from None
     if not low <= number <= high:
-        # an end that nobody reaches says nothing to who is below the other one
+        # a number below `low` needs no upper bound in the message, if that bound is only the size of an integer
         bounds = f"at least {low}" if number < low and high >= 1 << 31 else f"{low} to {high}"
         raise ValueError(f"{argument} must be {bounds}, not {number}")
     return number

@@ -1,4 +1,4 @@
-"""How one call rounds: keywords and context, resolved."""
+"""The options of one call: keywords and context, resolved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Manner"]
 
 @dataclass(frozen=True)
 class Manner:
-    """How one call rounds: keywords and context, resolved."""
+    """The rounding attributes of one call, its seed and offset, and whether it returns flags."""
 
     attributes: Attributes
     seed: int = 0

@@ -1,7 +1,7 @@
 """Number formats as data.
 
-A format is a *set of values and their codes*; how to round into it is said elsewhere (`floatsim.formats.rounding`).
-A `FloatFormat` holds a handful of parameters, and everything else is derived from them.
+A format is a *set of values and their codes*. Rounding is defined elsewhere (`floatsim.formats.rounding`).
+A `FloatFormat` has a few parameters. All other properties follow from them.
 
 Sources: IEEE 754-2019 clause 3 (binary interchange formats, precision p, emin, emax, bias); the OCP 8-bit
 Floating Point Specification 1.0 (E4M3, E5M2); the OCP Microscaling Formats Specification 1.0 (E3M2, E2M3,
@@ -34,18 +34,18 @@ __all__ = [
 
 
 class Specials(enum.Enum):
-    """Which codes of a format do not stand for finite numbers."""
+    """The kinds of special codes: infinities, NaNs and zeros."""
 
     IEEE = "ieee"
-    """The top exponent holds the infinities (trailing significand 0) and the NaNs (IEEE 754-2019, 3.4)."""
+    """The largest exponent field has the infinities (trailing significand 0) and the NaNs (IEEE 754-2019, 3.4)."""
     FN = "fn"
-    """No infinity; the one magnitude with all bits set is NaN (OCP E4M3)."""
+    """No infinity. The magnitude with all bits set is NaN (OCP E4M3)."""
     FNUZ = "fnuz"
-    """No infinity and no negative zero; its code is the only NaN (AMD's and Graphcore's FP8)."""
+    """No infinity and no negative zero. The code of -0 is the only NaN (AMD's and Graphcore's FP8)."""
     FINITE = "finite"
     """Every code is a finite number (OCP FP6 and FP4)."""
     SCALE = "scale"
-    """Unsigned powers of two without a zero; the code with all bits set is NaN (OCP E8M0)."""
+    """Unsigned powers of two without a zero. The code with all bits set is NaN (OCP E8M0)."""
 
 
 @hashed_once
@@ -53,25 +53,27 @@ class Specials(enum.Enum):
 class FloatFormat:
     """A binary floating-point format of at most 64 bits whose values are all float64 values.
 
-    Two formats are equal when they have the same codes for the same values; the name does not count.
+    Two formats are equal if they have the same codes for the same values. Their names may differ.
 
     Parameters
     ----------
     name : str
-        What the format is called in tables and messages.
+        The name of the format in tables and messages.
     exponent_bits : int
         Width w of the exponent field, 1 to 11.
     trailing_bits : int
         Width t of the trailing significand field, 0 to 52. The precision is p = t + 1.
     specials : Specials
-        Which codes are infinities or NaNs. A string ("ieee", "fn", "fnuz", "finite", "scale") works too.
+        The kind of special codes, as a member or a string: "ieee", "fn", "fnuz", "finite" or "scale".
     bias : int, optional
         Stored exponent = e + bias. Default: 2**(w-1) - 1 (FNUZ: 2**(w-1)).
 
     Raises
     ------
     ValueError
-        If the parameters make no format, or one with values outside float64.
+        If a parameter is out of range, or if the format has values that are no float64 values.
+    TypeError
+        If a parameter has a wrong type.
 
     Examples
     --------
@@ -115,8 +117,8 @@ class FloatFormat:
             raise ValueError(f"trailing_bits must be 0 to 52 (FP64 has 52), not {t}")
         if self.specials is Specials.IEEE and (t < 1 or w < 2):
             raise ValueError(
-                f"an IEEE format needs exponent_bits >= 2 and trailing_bits >= 1, to tell infinity from NaN "
-                f"and both from the numbers; got {w} and {t}. Specials.FN or FINITE need less"
+                f"an IEEE format needs exponent_bits >= 2 and trailing_bits >= 1, to distinguish infinity, NaN "
+                f"and numbers; got {w} and {t}. Specials.FN or FINITE need fewer bits"
             )
         if self.specials is Specials.SCALE and t != 0:
             raise ValueError(f"a scale format has trailing_bits = 0, not {t}")
@@ -133,7 +135,7 @@ class FloatFormat:
 
     @classmethod
     def ieee(cls, exponent_bits: int, trailing_bits: int, name: str | None = None) -> FloatFormat:
-        """The IEEE 754 style format with these field widths: infinities, NaNs, subnormals, usual bias."""
+        """Return the format of IEEE 754 with these field widths: infinities, NaNs, subnormals, bias 2**(w-1) - 1."""
         return cls(name or f"ieee({exponent_bits},{trailing_bits})", exponent_bits, trailing_bits)
 
     # -- layout ------------------------------------------------------------------------------------------
@@ -154,17 +156,17 @@ class FloatFormat:
 
     @cached_property
     def precision(self) -> int:
-        """Significand bits p, the hidden one included."""
+        """Significand bits p, the hidden bit included."""
         return self.trailing_bits + 1
 
     @cached_property
     def sign_mask(self) -> int:
-        """The sign bit of a code, as an integer (0 where there is none)."""
+        """The sign bit of a code, as an integer; 0 for scale formats."""
         return 1 << (self.bits - 1) if self.signed else 0
 
     @cached_property
     def magnitude_mask(self) -> int:
-        """All bits of a code but the sign."""
+        """All bits of a code except the sign."""
         return (1 << (self.exponent_bits + self.trailing_bits)) - 1
 
     # -- special codes -----------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ class FloatFormat:
 
     @cached_property
     def eps(self) -> float:
-        """Distance from 1 to the next larger number, 2**(1-p), as NumPy's finfo has it."""
+        """Distance from 1 to the next larger number, 2**(1-p), the machine epsilon of NumPy's finfo."""
         return math.ldexp(1.0, -self.trailing_bits)
 
     @cached_property
@@ -255,13 +257,13 @@ class FloatFormat:
 
     @cached_property
     def code_dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
-        """The smallest unsigned integer dtype that holds a code."""
+        """The smallest unsigned integer dtype with at least `bits` bits."""
         import numpy as np
 
         return np.dtype(f"u{next(n for n in (1, 2, 4, 8) if 8 * n >= self.bits)}")
 
     def codes(self) -> NDArray[np.unsignedinteger[Any]]:
-        """Every code of the format, in order, as an array of `code_dtype` (formats of at most 16 bits).
+        """Return every code of the format, in order, as an array of `code_dtype` (formats of at most 16 bits).
 
         >>> import floatsim as fs
         >>> fs.decode(fs.E2M1.codes(), fs.E2M1)[:8]
@@ -273,10 +275,10 @@ class FloatFormat:
             raise ValueError(f"{self.name} has 2**{self.bits} codes; codes() lists formats of at most 16 bits")
         return np.arange(1 << self.bits, dtype=np.uint32).astype(self.code_dtype)
 
-    # -- shows -------------------------------------------------------------------------------------------
+    # -- text --------------------------------------------------------------------------------------------
     @cached_property
     def layout(self) -> str:
-        """One letter a bit: s sign, e exponent, t trailing significand.
+        """The fields of a code, one letter for each bit: s sign, e exponent, t trailing significand.
 
         >>> import floatsim as fs
         >>> fs.E5M2.layout
@@ -335,7 +337,7 @@ class FloatFormat:
 
 
 def html_name(fmt: FloatFormat) -> str:
-    """The name of a format as HTML, with a bar in its colour. The text keeps the page's own colour.
+    """Return the name of a format as HTML, with a bar in its colour. The text has the colour of the page.
 
     >>> html_name(FP16)
     '<b style="border-left:.4em solid #0072b2;padding-left:.3em">FP16</b>'
@@ -346,7 +348,7 @@ def html_name(fmt: FloatFormat) -> str:
 
 
 FormatLike: TypeAlias = Any
-"""Whatever `as_format` understands: a FloatFormat, a name, or a NumPy or ml_dtypes dtype."""
+"""What `as_format` accepts: a FloatFormat, a name, or a NumPy or ml_dtypes dtype."""
 
 FP64 = FloatFormat("FP64", 11, 52)
 FP32 = FloatFormat("FP32", 8, 23)
@@ -381,7 +383,7 @@ _COLOURS: dict[FloatFormat, str] = {
 }  # fmt: skip
 
 CUSTOM_COLOUR = "#7d6bb3"
-"""The colour of every format that is not one of the named ones."""
+"""The colour of formats without a name in floatsim."""
 
 _OTHER_NAMES: dict[FloatFormat, tuple[str, ...]] = {
     FP64: ("binary64", "double", "f64"),
@@ -425,7 +427,7 @@ _AMBIGUOUS: dict[str, str] = {
     "mxfp4": _MX.format("MXFP4", "its elements are E2M1, with a scale in E8M0 for every 32"),
     **dict.fromkeys(("fp128", "float128", "binary128", "quad", "fp80", "float80", "longdouble"), _TOO_WIDE),
 }
-"""What to say of names that are well known and name no single format here. The nearest spelling would be another."""
+"""Hints for well-known names that stand for several formats or for none. The nearest spelling would mislead."""
 
 _LOOKUP: dict[str, FloatFormat] = {
     alias: fmt
@@ -435,7 +437,7 @@ _LOOKUP: dict[str, FloatFormat] = {
 
 
 def named_formats() -> tuple[FloatFormat, ...]:
-    """The formats that have a name of their own in floatsim.
+    """Return the formats that have a name in floatsim.
 
     >>> import floatsim as fs
     >>> [fmt.name for fmt in fs.named_formats() if fmt.bits == 16]
@@ -507,7 +509,7 @@ def as_format(x: FormatLike) -> FloatFormat:
 
 
 def _advice(name: str) -> str:
-    """What may have been meant by a name that is not known."""
+    """Return a hint for an unknown name."""
     if (says := _AMBIGUOUS.get(name.replace("_", ""))) is not None:
         return says
     if widths := re.fullmatch(r"e(\d+)m(\d+)", name):
@@ -517,7 +519,7 @@ def _advice(name: str) -> str:
 
 
 def _of_widths(w: int, t: int) -> str:
-    """How to write a format that was asked for by its field widths alone."""
+    """Return a hint for a name that has only field widths, such as e5m9."""
     own = f"fs.FloatFormat('e{w}m{t}', {w}, {t}, 'finite')"
     try:
         ieee = FloatFormat.ieee(w, t)

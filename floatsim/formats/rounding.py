@@ -1,4 +1,4 @@
-"""How to round: direction, overflow policy, tininess rule, and the exception flags.
+"""Rounding attributes: rounding mode, overflow policy, tininess rule; and the exception flags.
 
 Names follow IEEE 754-2019 clauses 4.3 (rounding-direction attributes) and 7 (exceptions).
 """
@@ -31,7 +31,7 @@ INEXACT = 1
 """The result differs from the exact one (7.6)."""
 FLAGS = INVALID | DIVIDE_BY_ZERO | OVERFLOW | UNDERFLOW | INEXACT
 
-# Three more events share the byte with the flags inside floatsim, for `record`; they are no IEEE exceptions.
+# Three more events share the byte with the flags inside floatsim, for `record`. They are no IEEE exceptions.
 FLUSHED = 32
 """A non-zero exact value became zero, by rounding or by FTZ."""
 SUBNORMAL = 64
@@ -41,7 +41,7 @@ ABSORBED = 128
 
 
 class Rounding(enum.Enum):
-    """Rounding direction. Strings such as "toward_zero" or "RTZ" are accepted wherever one is asked for."""
+    """Rounding modes. Functions also accept their names, such as "toward_zero", or "RTZ"."""
 
     TIES_TO_EVEN = 0
     """To the nearest; a tie goes to the neighbour with an even significand (IEEE's default; RNE)."""
@@ -56,14 +56,14 @@ class Rounding(enum.Enum):
     TO_ODD = 5
     """Inexact results go to the neighbour with an odd significand (von Neumann's jamming; RTO)."""
     STOCHASTIC = 6
-    """Up or down at random, the probability given by the discarded fraction; needs a seed (SR)."""
+    """Up or down at random, with the discarded fraction as the probability; needs a seed (SR)."""
 
 
 class Overflow(enum.Enum):
-    """What becomes of a rounded magnitude beyond the largest finite number. Round first, then test."""
+    """Overflow policies: the result if the rounded magnitude is beyond the largest finite number."""
 
     INFINITY = 0
-    """What IEEE 754 gives: infinity or the largest finite number, by direction; NaN for a missing infinity."""
+    """As IEEE 754: infinity or the largest finite number, by rounding mode; NaN in formats without infinity."""
     SATURATE_FINITE = 1
     """The largest finite number; infinite operands of a conversion too (NVIDIA's satfinite)."""
     SATURATE_PROPAGATE = 2
@@ -74,7 +74,7 @@ class Tininess(enum.Enum):
     """When a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
 
     AFTER = 0
-    """Rounded to p bits with unbounded exponent it is below 2**emin (x86, RISC-V, NVIDIA)."""
+    """The result rounded to p bits with unbounded exponent is below 2**emin (x86, RISC-V, NVIDIA)."""
     BEFORE = 1
     """The exact result is below 2**emin (Arm)."""
 
@@ -118,7 +118,7 @@ def _names(kind: type[E]) -> dict[str, E]:
 
 
 def as_member(kind: type[E], x: Any, argument: str) -> E:
-    """The member of an enum that `x` is or names; a ValueError naming `argument` otherwise."""
+    """Return the member of an enum that `x` is or names, or raise an error that names `argument`."""
     if isinstance(x, kind):
         return x
     if isinstance(x, str):
@@ -135,7 +135,7 @@ def as_member(kind: type[E], x: Any, argument: str) -> E:
 @hashed_once
 @dataclass(frozen=True)
 class Attributes:
-    """Everything that one rounding needs to know besides the format it rounds to."""
+    """The attributes of one rounding besides its format (IEEE 754-2019, clause 4)."""
 
     rounding: Rounding = Rounding.TIES_TO_EVEN
     overflow: Overflow = Overflow.INFINITY

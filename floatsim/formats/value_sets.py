@@ -1,4 +1,4 @@
-"""Which values a format has, and which values the terms of a sum may have: subset tests on exact integers."""
+"""The values of formats and of the terms of sums: subset tests on exact integers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TermRange(NamedTuple):
 
     @property
     def factors(self) -> tuple[FloatFormat, ...]:
-        """The operands' formats."""
+        """The formats of the operands."""
         return (self.a,) if self.b is None else (self.a, self.b)
 
     @property
@@ -49,17 +49,17 @@ class TermRange(NamedTuple):
 
     @property
     def lowest(self) -> int:
-        """Every finite term is a multiple of 2**lowest."""
+        """An exponent: every finite term is a multiple of 2**lowest."""
         return sum(quantum(factor) for factor in self.factors)
 
     @property
     def highest(self) -> int:
-        """Every finite term is below 2**(highest + 1)."""
+        """An exponent: the magnitude of every finite term is below 2**(highest + 1)."""
         return sum(factor.emax + 1 for factor in self.factors) - 1
 
     @property
     def largest(self) -> tuple[int, int]:
-        """(significand, exponent) of the largest finite term."""
+        """The largest finite term as (significand, exponent)."""
         significand, exponent = _largest(self.a)
         if self.b is not None:
             factor, more = _largest(self.b)
@@ -73,7 +73,7 @@ class TermRange(NamedTuple):
 
     @property
     def has_nan(self) -> bool:
-        """Whether a term can be NaN: an operand's, or infinity times zero."""
+        """Whether a term can be NaN: a NaN operand, or infinity times zero."""
         return any(factor.has_nan for factor in self.factors)
 
     @property
@@ -91,7 +91,7 @@ def contains(outer: FloatFormat, inner: FloatFormat | TermRange, specials: bool 
     inner : FloatFormat or TermRange
         A format, or the terms of a sum.
     specials : bool
-        Whether infinities, NaN and -0 count, too. Without them only finite magnitudes are compared.
+        Whether infinities, NaN and -0 are compared, too. Otherwise only finite magnitudes are compared.
 
     Examples
     --------

@@ -276,7 +276,7 @@ def _title(ax: Axes, trace: TracedDot) -> None:
     grid, _, how = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
     kept = f" as {grid}" if grid != trace.format.name else ""
     ax.set_title(
-        f"{trace.how.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
+        f"{trace.accumulation.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
         fontweight="bold",
     )  # fmt: skip
 

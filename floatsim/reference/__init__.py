@@ -1,6 +1,7 @@
-"""The readable specification: slow, and meant to be obviously right.
+"""The readable specification: slow and simple, with one rounding wherever a definition has one.
 
-`scalar` has operations on numbers, `sums` sums, `tensorcore` matrix units, `random` the bits of stochastic rounding.
+`scalar` defines operations on numbers, `sums` sums, `tensorcore` matrix units, and `random` the bits of stochastic
+rounding.
 """
 
 from __future__ import annotations

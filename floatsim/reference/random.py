@@ -1,4 +1,4 @@
-"""The counter generator of stochastic rounding."""
+"""The counter-based random number generator of stochastic rounding."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["GOLDEN", "MIX", "Site", "draw", "draw_key", "draw_word", "draws", "s
 
 
 class Site(enum.IntEnum):
-    """What draws besides the terms of a leaf: each rounding site splits the call's seed by its number.
+    """The rounding sites with random bits of their own, beside the terms of a leaf.
 
-    Two sites with one number would draw the same random bits for different roundings, which is a bias.
+    Each site splits the seed of the call by its number. Two sites with one number would use the same random bits for
+    different roundings, which is a bias.
     """
 
     RESULT = 1
@@ -26,17 +27,17 @@ class Site(enum.IntEnum):
     OUTER = 3
     """The outer accumulation of a composite."""
     START = 4
-    """c, where the sum starts."""
+    """The conversion of c to the start value of a sum."""
     ALPHA = 5
-    """alpha * acc."""
+    """The product alpha * acc."""
     BETA = 6
-    """beta * c."""
+    """The product beta * c."""
     SCALED_SUM = 7
-    """alpha * acc + beta * c."""
+    """The sum alpha * acc + beta * c."""
     MEAN = 8
     """The mean of a variance."""
     QUOTIENT = 9
-    """A sum divided by the number of its terms."""
+    """The division of a sum by the number of its terms."""
     DIFFERENCES = 10
     """The differences from the mean."""
     PARTS = 16
@@ -47,7 +48,7 @@ _M32, _M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
 
 def _mix64(z: int) -> int:
-    """The output function of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64-bit integers."""
+    """Return the output function of SplitMix64 (Steele, Lea and Flood 2014), a bijection of 64-bit integers."""
     z = (z ^ z >> 30) * MIX[0] & _M64
     z = (z ^ z >> 27) * MIX[1] & _M64
     return z ^ z >> 31
@@ -58,7 +59,7 @@ MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def split_seed(seed: int, n: int) -> int:
-    """The n-th output of SplitMix64 seeded with `seed`."""
+    """Return the n-th output of SplitMix64 with this seed."""
     return _mix64(seed + n * GOLDEN & _M64)
 
 
@@ -77,13 +78,13 @@ def split_seeds(seeds: NDArray[np.uint64], n: NDArray[np.int64] | int) -> NDArra
 
 
 def draw_key(seed: int, site: int, block: int) -> int:
-    """The 64-bit key of 2**32 consecutive elements: SplitMix64's mixer over seed, site and index >> 32."""
+    """Return the 64-bit key of 2**32 consecutive elements: SplitMix64's mixer over seed, site and index >> 32."""
     key = split_seed(seed, 1)
     return split_seed(split_seed(key, site), block)
 
 
 def draw_word(key: int, index: int) -> int:
-    """32 bits for one element: Wellons' triple32 hash of the index, with the key added before two of its rounds."""
+    """Return 32 bits for one element: Wellons' triple32 hash of the index, with the key added before two rounds."""
     x = (index + (key & _M32)) & _M32
     x = (x ^ x >> 17) * 0xED5AD4BB & _M32
     x = ((x ^ x >> 11) + (key >> 32)) * 0xAC4C1B51 & _M32
@@ -92,7 +93,7 @@ def draw_word(key: int, index: int) -> int:
 
 
 def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
-    """The `random_bits`-bit integer that stochastic rounding of element `index` uses at rounding site `site`.
+    """Return the `random_bits`-bit integer of the stochastic rounding of element `index` at rounding site `site`.
 
     >>> [draw(1, i, 8) for i in range(4)]
     [51, 154, 150, 68]
@@ -106,7 +107,7 @@ def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
 
 
 def draws(seed: int, offset: int, count: int, random_bits: int) -> NDArray[np.uint32]:
-    """The draws of the elements offset, offset + 1, ..., each of so many bits, 1 to 32.
+    """Return the draws of the elements offset, offset + 1, ..., each of `random_bits` bits, 1 to 32.
 
     >>> draws(1, 0, 4, 8).tolist()
     [51, 154, 150, 68]
@@ -116,7 +117,7 @@ def draws(seed: int, offset: int, count: int, random_bits: int) -> NDArray[np.ui
     out = np.empty(count, np.uint32)
     for block in np.unique(blocks).tolist():
         key, here = draw_key(seed, 0, block), blocks == block
-        x = low[here] + np.uint32(key & 0xFFFFFFFF)  # modulo 2**32, as all that follows
+        x = low[here] + np.uint32(key & 0xFFFFFFFF)  # modulo 2**32, as the lines below
         x = (x ^ x >> np.uint32(17)) * np.uint32(0xED5AD4BB)
         x = ((x ^ x >> np.uint32(11)) + np.uint32(key >> 32)) * np.uint32(0xAC4C1B51)
         x = (x ^ x >> np.uint32(15)) * np.uint32(0x31848BAB)

@@ -1,14 +1,15 @@
-"""The readable specification: every operation once, on exact Python integers, one element at a time.
+"""The readable specification of scalar operations, on exact Python integers, one element at a time.
 
-It is slow and meant to be obviously right. Operands are unpacked to `Number`s; special values leave early; the
-exact result is computed with integers, with a sticky bit where it has no end; and one function, `round_pack`,
-does all rounding, overflow, tininess and flags. The kernels are held equal to this module, bits and flags.
+It is slow and simple. Operands are unpacked to `Number`s. NaNs and infinities are handled first, without rounding. The
+exact result is computed with integers, and with a sticky bit where it has no finite binary expansion. One function,
+`round_pack`, does all rounding, overflow, tininess and flags. The kernels are tested equal to this module, in bits and
+flags.
 
 Every operation returns `(code, events)`: the five IEEE flags and the three events of `floatsim.formats.rounding`.
 `random` is the draw of stochastic rounding, an integer of `random_bits` bits (see `draw`).
 
-Source: IEEE 754-2019 clauses 4, 5, 7 and 9.6; the page "Conventions" of the
-documentation lists the choices that the standard leaves open.
+Source: IEEE 754-2019 clauses 4, 5, 7 and 9.6. The page "Conventions" of the documentation lists the choices that the
+standard leaves open. Numbers in parentheses in this module are clauses of the standard.
 
 >>> import floatsim as fs
 >>> from floatsim import reference
@@ -54,12 +55,14 @@ __all__ = [
 
 Result = tuple[int, int]
 
-# Enough bits for any format (p <= 53) with any number of random bits (<= 64), a guard bit and room to spare.
+# At least 53 + 64 + 1: the precision of every format, all random bits of a stochastic rounding, and a guard bit.
 _WORKING_BITS = 128
 _TOO_FEW_BITS = "an inexact operand has too few working bits for this rounding"
 
 
 class Kind(enum.Enum):
+    """The kind of an unpacked number."""
+
     FINITE = "finite"
     INFINITE = "infinite"
     QUIET_NAN = "NaN"
@@ -135,7 +138,7 @@ def decode(code: int, fmt: FloatFormat, daz: bool = False) -> Number:
 
 
 def from_fraction(value: Fraction | int, sign_of_zero: int = 0) -> Number:
-    """The number nearest below `value` in magnitude that has `_WORKING_BITS` bits, sticky if not exact."""
+    """Return the largest number of `_WORKING_BITS` bits not above `value` in magnitude, sticky if it is not exact."""
     value = Fraction(value)
     if value == 0:
         return _zero(sign_of_zero)
@@ -152,7 +155,9 @@ _HEXADECIMAL = re.compile(r"([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)p([+-]?\d+)", re.I
 _FRACTION = re.compile(r"[+-]?(\d+)/(\d+)")
 _MAX_DECIMAL_DIGITS = 4000  # no tie between float64 values needs more than 768; Python's int() takes 4300
 _MAX_DECIMAL_EXPONENT = 5000  # beyond every format's range even after 4000 digits; keeps 10**e small
-_FAR = 10_000  # 2**_FAR and 2**-_FAR are beyond every format's range, products included
+_EXPONENT_LIMIT = (
+    10_000  # 2**_EXPONENT_LIMIT and 2**-_EXPONENT_LIMIT are beyond every format's range, products included
+)
 
 
 def from_text(text: str) -> Number:
@@ -176,7 +181,7 @@ def from_text(text: str) -> Number:
         digits = match[2] + match[3]
         if digits:
             significand, exponent = int(digits, 16), int(match[4]) - 4 * len(match[3])
-            far = _FAR + significand.bit_length()
+            far = _EXPONENT_LIMIT + significand.bit_length()
             return Number(Kind.FINITE, sign, significand, max(-far, min(exponent, far)))
     elif (match := _DECIMAL.fullmatch(body)) and (match[2] or match[3]):
         whole, part = (match[2] or "").replace("_", ""), (match[3] or "").replace("_", "")
@@ -186,7 +191,9 @@ def from_text(text: str) -> Number:
         scale = int(match[4] or 0) - len(part)
         leading = scale + len(digits)  # the value is 0.digits * 10**leading
         if abs(leading) > _MAX_DECIMAL_EXPONENT:  # certain overflow or underflow, never exact in between
-            return Number(Kind.FINITE, sign, 1 << _WORKING_BITS, _FAR if leading > 0 else -_FAR, True)
+            return Number(
+                Kind.FINITE, sign, 1 << _WORKING_BITS, _EXPONENT_LIMIT if leading > 0 else -_EXPONENT_LIMIT, True
+            )
         kept, rest = digits[:_MAX_DECIMAL_DIGITS], digits[_MAX_DECIMAL_DIGITS:]
         x = from_fraction(int(kept) * Fraction(10) ** (scale + len(rest)))
         return replace(x, sign=sign, sticky=x.sticky or bool(rest.strip("0")))
@@ -203,7 +210,7 @@ def from_text(text: str) -> Number:
 
 
 def nan_result(fmt: FloatFormat, *operands: Number) -> Result:
-    """The canonical NaN; INVALID if an operand is signalling. Formats without NaN: +max with INVALID."""
+    """Return the canonical NaN; INVALID if an operand is signalling. Formats without NaN: +max with INVALID."""
     events = INVALID if any(x.kind is Kind.SIGNALING_NAN for x in operands) else 0
     if fmt.canonical_nan is None:
         return fmt.max_code, INVALID
@@ -215,7 +222,7 @@ def _invalid(fmt: FloatFormat) -> Result:
 
 
 def infinite_result(sign: int, fmt: FloatFormat) -> int:
-    """The code of an exact infinity: infinity, or NaN, or the largest number, as the format has them."""
+    """Return the code of an exact infinity: infinity if the format has it, else NaN, else the largest number."""
     signed = sign * fmt.sign_mask
     if fmt.infinity_code is not None:
         return signed | fmt.infinity_code
@@ -223,7 +230,7 @@ def infinite_result(sign: int, fmt: FloatFormat) -> int:
 
 
 def _overflowed(sign: int, fmt: FloatFormat, how: Attributes) -> int:
-    """The code for a rounded magnitude beyond max (IEEE 754-2019, 7.4, and the saturating policies)."""
+    """Return the code for a rounded magnitude beyond max (7.4, and the saturating policies)."""
     to_infinity = {
         Rounding.TOWARD_ZERO: False,
         Rounding.TO_ODD: False,
@@ -236,7 +243,7 @@ def _overflowed(sign: int, fmt: FloatFormat, how: Attributes) -> int:
 
 
 def _rounds_up(x: Number, kept: int, shift: int, how: Attributes, random: int) -> bool:
-    """Whether the magnitude goes up from `kept` to `kept + 1` ulps; `shift` low bits of x are discarded."""
+    """Return whether the magnitude goes up from `kept` to `kept + 1` ulps; `shift` low bits of x are discarded."""
     rest = x.significand & ((1 << shift) - 1)
     if rest == 0 and not x.sticky:
         return False
@@ -262,7 +269,7 @@ def _rounds_up(x: Number, kept: int, shift: int, how: Attributes, random: int) -
 
 
 def round_significand(x: Number, lowest: int, how: Attributes, random: int) -> tuple[int, bool]:
-    """x in units of 2**lowest, rounded to an integer, and whether that was inexact."""
+    """Return x in units of 2**lowest, rounded to an integer, and whether that was inexact."""
     shift = lowest - x.exponent
     if shift <= 0:
         if x.sticky:
@@ -274,10 +281,10 @@ def round_significand(x: Number, lowest: int, how: Attributes, random: int) -> t
 
 
 def round_pack(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """The one place that rounds: a finite Number, exact but for its sticky bit, to a code and events.
+    """Round a finite Number, exact but for its sticky bit, to a code and events. No other function rounds to a format.
 
-    Round to precision p with the exponent unbounded above and the subnormals' quantum below; then test
-    overflow; then set the flags.
+    The function rounds to precision p, with the exponent unbounded above and the quantum of the subnormals below. Then
+    it tests overflow. Then it sets the flags.
     """
     signed = x.sign * fmt.sign_mask
     zero = signed if fmt.has_signed_zero else 0
@@ -303,7 +310,7 @@ def round_pack(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) ->
 
 
 def _round_pack_scale(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
-    """Rounding to a power of two (OCP MX 1.0, 5.4.1): ties go up, no zero, no sign."""
+    """Round to a power of two (OCP MX 1.0, 5.4.1): ties go up; there is no zero and no sign."""
     if x.sign or x.is_zero:
         return _invalid(fmt)
     e = x.exponent + x.significand.bit_length() - 1
@@ -319,7 +326,10 @@ def _round_pack_scale(x: Number, fmt: FloatFormat, how: Attributes, random: int)
 
 
 def convert(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """Conversion to `fmt` (convertFormat, 5.4.2). Here, and only here, SATURATE_FINITE clamps infinities."""
+    """Return x converted to `fmt` (convertFormat, 5.4.2).
+
+    SATURATE_FINITE clamps infinities. No other operation does so.
+    """
     if x.is_nan:
         return nan_result(fmt, x)
     if x.is_infinite:
@@ -333,14 +343,14 @@ def convert(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Re
 
 
 def _sum_of_zeros(a: Number, b: Number, how: Attributes) -> Number:
-    """The sign of an exact zero sum (6.3)."""
+    """Return the exact sum of zeros, with its sign (6.3)."""
     if a.sign == b.sign:
         return _zero(a.sign)
     return _zero(int(how.rounding is Rounding.TOWARD_NEGATIVE))
 
 
 def _exact_sum(a: Number, b: Number, how: Attributes) -> Number:
-    """a + b for finite a and b, neither sticky."""
+    """Return a + b for finite a and b without sticky bits."""
     if a.is_zero and b.is_zero:
         return _sum_of_zeros(a, b, how)
     exponent = min(a.exponent, b.exponent)
@@ -351,7 +361,7 @@ def _exact_sum(a: Number, b: Number, how: Attributes) -> Number:
 
 
 def _absorbed(code: int, fmt: FloatFormat, whole: Number, part: Number) -> int:
-    """ABSORBED if the result still has the value of `whole` although `part` is not zero."""
+    """Return ABSORBED if the result has the value of `whole` although `part` is not zero."""
     result = decode(code, fmt)
     if part.is_zero or part.kind is not Kind.FINITE or result.kind is not Kind.FINITE:
         return 0
@@ -359,7 +369,7 @@ def _absorbed(code: int, fmt: FloatFormat, whole: Number, part: Number) -> int:
 
 
 def add(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a + b (5.4.1). ABSORBED if either operand, not zero, left the other unchanged."""
+    """Return a + b (5.4.1). ABSORBED if one operand, not zero, leaves the other one unchanged."""
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
     if a.is_infinite or b.is_infinite:
@@ -371,7 +381,7 @@ def add(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0
 
 
 def subtract(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a - b (5.4.1)."""
+    """Return a - b (5.4.1)."""
     return add(a, -b, fmt, how, random)
 
 
@@ -380,7 +390,7 @@ def _exact_product(a: Number, b: Number) -> Number:
 
 
 def multiply(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a * b (5.4.1)."""
+    """Return a * b (5.4.1)."""
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
     if a.is_infinite or b.is_infinite:
@@ -391,7 +401,7 @@ def multiply(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: in
 
 
 def divide(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a / b (5.4.1)."""
+    """Return a / b (5.4.1)."""
     sign = a.sign ^ b.sign
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
@@ -407,7 +417,7 @@ def divide(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int 
 
 
 def sqrt(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """Square root (5.4.1); sqrt(-0) is -0."""
+    """Return the square root (5.4.1). sqrt(-0) is -0."""
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_zero:
@@ -424,7 +434,7 @@ def sqrt(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Resul
 
 
 def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c was left unchanged."""
+    """Return a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c is left unchanged."""
     infinite_product = a.is_infinite or b.is_infinite
     if infinite_product and (a.is_zero or b.is_zero):
         return _invalid(fmt)
@@ -456,12 +466,12 @@ def _remainder(
 
 
 def remainder(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a - n*b with n the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
+    """Return a - n*b, n being the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
     return _remainder(a, b, fmt, how, random, round)
 
 
 def fmod(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a - n*b with n = a/b truncated, as C's fmod. The result has the sign of a."""
+    """Return a - n*b, n being a/b truncated, as C's fmod. The result has the sign of a."""
     return _remainder(a, b, fmt, how, random, math.trunc)
 
 
@@ -469,12 +479,12 @@ def fmod(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 
 
 
 def integral(x: Number, how: Attributes, random: int = 0) -> tuple[int, bool]:
-    """A finite x rounded to an integer magnitude, and whether that was inexact (5.8, 5.9)."""
+    """Return a finite x rounded to an integer magnitude, and whether that was inexact (5.8, 5.9)."""
     return round_significand(x, 0, how, random)
 
 
 def rint(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """roundToIntegralExact (5.9): to an integral value in the given direction; INEXACT if it differs."""
+    """Return a rounded to an integral value (roundToIntegralExact, 5.9). INEXACT if it differs."""
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_infinite:
@@ -492,22 +502,22 @@ def _directed_integral(a: Number, fmt: FloatFormat, how: Attributes, rounding: R
 
 
 def floor(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
-    """roundToIntegralTowardNegative (5.9); never INEXACT by itself."""
+    """Return the largest integral value not above a (roundToIntegralTowardNegative, 5.9), without INEXACT."""
     return _directed_integral(a, fmt, how, Rounding.TOWARD_NEGATIVE)
 
 
 def ceil(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
-    """roundToIntegralTowardPositive (5.9); never INEXACT by itself."""
+    """Return the smallest integral value not below a (roundToIntegralTowardPositive, 5.9), without INEXACT."""
     return _directed_integral(a, fmt, how, Rounding.TOWARD_POSITIVE)
 
 
 def trunc(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
-    """roundToIntegralTowardZero (5.9); never INEXACT by itself."""
+    """Return a without its fraction (roundToIntegralTowardZero, 5.9), without INEXACT."""
     return _directed_integral(a, fmt, how, Rounding.TOWARD_ZERO)
 
 
 def to_integer(a: Number, low: int, high: int, how: Attributes, random: int = 0) -> Result:
-    """The integer and flags (5.8): outside low..high saturates with INVALID, NaN gives 0 with INVALID."""
+    """Return the integer and flags (5.8). Values outside low..high saturate with INVALID. NaN gives 0 with INVALID."""
     if a.is_nan:
         return 0, INVALID
     if a.is_infinite:
@@ -520,8 +530,8 @@ def to_integer(a: Number, low: int, high: int, how: Attributes, random: int = 0)
 
 
 def scalb(a: Number, n: int, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """a * 2**n, rounded once (5.3.3)."""
-    n = max(-_FAR, min(n, _FAR))
+    """Return a * 2**n, rounded once (5.3.3)."""
+    n = max(-_EXPONENT_LIMIT, min(n, _EXPONENT_LIMIT))
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_infinite:
@@ -530,7 +540,7 @@ def scalb(a: Number, n: int, fmt: FloatFormat, how: Attributes, random: int = 0)
 
 
 def logb(a: Number) -> Result:
-    """The exponent of a as an int32 (5.3.3): 0 gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1."""
+    """Return the exponent of a as an int32 (5.3.3): -2**31 with DIVIDE_BY_ZERO for 0, and 2**31 - 1 for infinity."""
     if a.is_nan:
         return -(2**31), INVALID
     if a.is_infinite:
@@ -541,7 +551,7 @@ def logb(a: Number) -> Result:
 
 
 def ordinal(code: int, fmt: FloatFormat) -> int:
-    """The number's place in the order of the format's numbers; both zeros have 0. Not for NaN."""
+    """Return the place of a number in the order of the format's numbers. Both zeros have 0. A NaN has no place."""
     magnitude = code & fmt.magnitude_mask
     return -magnitude if code & fmt.sign_mask else magnitude
 
@@ -551,8 +561,10 @@ def _from_ordinal(n: int, fmt: FloatFormat) -> int:
 
 
 def _next(code: int, fmt: FloatFormat, daz: bool, up: bool) -> Result:
-    """nextUp and nextDown (5.3.1), which round nothing. The outermost number of a format without infinity is
-    followed by NaN, or by itself where there is no NaN."""
+    """Return nextUp or nextDown (5.3.1), which round nothing.
+
+    The outermost number of a format without infinity is followed by NaN, or by itself if the format has no NaN.
+    """
     a = decode(code, fmt, daz)
     if a.is_nan:
         return nan_result(fmt, a)
@@ -571,12 +583,12 @@ def _next(code: int, fmt: FloatFormat, daz: bool, up: bool) -> Result:
 
 
 def next_up(code: int, fmt: FloatFormat, daz: bool = False) -> Result:
-    """The least number greater than the code's (5.3.1); next_up of the smallest negative number is -0."""
+    """Return the least number greater than the code's (5.3.1). After the largest negative number comes -0."""
     return _next(code, fmt, daz, up=True)
 
 
 def next_down(code: int, fmt: FloatFormat, daz: bool = False) -> Result:
-    """The greatest number less than the code's (5.3.1)."""
+    """Return the greatest number less than the code's (5.3.1)."""
     return _next(code, fmt, daz, up=False)
 
 
@@ -590,7 +602,7 @@ def _compare_key(x: Number) -> tuple[int, Fraction]:
 
 
 def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, int]:
-    """(-1, 0 or 1 for less, equal, greater, None for unordered; flags) (5.6.1, 5.11)."""
+    """Return -1, 0 or 1 for less, equal or greater, None for unordered; and flags (5.6.1, 5.11)."""
     if a.is_nan or b.is_nan:
         loud = signaling or Kind.SIGNALING_NAN in (a.kind, b.kind)
         return None, INVALID * loud
@@ -601,7 +613,7 @@ def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, 
 def _extremum(
     a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, larger: bool, number: bool
 ) -> Result:
-    """minimum, maximum and their *_number twins (9.6): -0 is less than +0; one exact conversion at the end."""
+    """Return a minimum or maximum (9.6): -0 is less than +0, and one exact conversion comes last."""
     invalid = INVALID * (Kind.SIGNALING_NAN in (a.kind, b.kind))
     if a.is_nan or b.is_nan:
         if not number or (a.is_nan and b.is_nan):
@@ -618,27 +630,27 @@ def _extremum(
 
 
 def minimum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """The smaller; NaN if either is NaN (9.6)."""
+    """Return the smaller number; NaN if an operand is NaN (9.6)."""
     return _extremum(a, b, fmt, how, random, larger=False, number=False)
 
 
 def maximum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """The larger; NaN if either is NaN (9.6)."""
+    """Return the larger number; NaN if an operand is NaN (9.6)."""
     return _extremum(a, b, fmt, how, random, larger=True, number=False)
 
 
 def minimum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """The smaller; a number rather than a NaN (9.6)."""
+    """Return the smaller number; a number wins over a NaN (9.6)."""
     return _extremum(a, b, fmt, how, random, larger=False, number=True)
 
 
 def maximum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """The larger; a number rather than a NaN (9.6)."""
+    """Return the larger number; a number wins over a NaN (9.6)."""
     return _extremum(a, b, fmt, how, random, larger=True, number=True)
 
 
 def classify(code: int, fmt: FloatFormat) -> FloatClass:
-    """The class of a code (5.7.2)."""
+    """Return the class of a code (5.7.2)."""
     x = decode(code, fmt)
     if x.is_nan:
         return FloatClass.SIGNALING_NAN if x.kind is Kind.SIGNALING_NAN else FloatClass.QUIET_NAN
@@ -655,7 +667,7 @@ def classify(code: int, fmt: FloatFormat) -> FloatClass:
 
 
 def total_order(a: int, b: int, fmt: FloatFormat) -> bool:
-    """totalOrder(a, b) of two codes (5.10): -NaN < -inf < ... < -0 < +0 < ... < +inf < NaN."""
+    """Return totalOrder(a, b) of two codes (5.10): -NaN < -inf < ... < -0 < +0 < ... < +inf < NaN."""
 
     def place(code: int) -> int:
         if fmt.canonical_nan == fmt.sign_mask == code:  # FNUZ's NaN stands above everything
@@ -670,7 +682,7 @@ def total_order(a: int, b: int, fmt: FloatFormat) -> bool:
 
 
 def exact_dot(pairs: list[tuple[Number, Number]], fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
-    """The exact sum of exact products, rounded once."""
+    """Return the exact sum of exact products, rounded once."""
     invalid = any(
         (a.is_infinite and b.is_zero) or (a.is_zero and b.is_infinite) or Kind.SIGNALING_NAN in (a.kind, b.kind)
         for a, b in pairs

@@ -1,12 +1,12 @@
 """The readable specification of sums: every description of `floatsim.accumulation`, one result element at a time.
 
-As `floatsim.reference`, on whose operations it stands, this is slow and meant to be obviously right: exact integers,
-and one rounding wherever a definition has one. The kernels are held equal to it: codes, counts of events, and the first
-k of each.
+Like `floatsim.reference.scalar`, whose operations it uses, this module is slow and simple: exact integers, and one
+rounding wherever a definition has one. The kernels are tested equal to it, in codes, counts of events, and the first k
+of each event.
 
-The draw of a stochastic rounding belongs to (seed, element, site). Inside a leaf site = 8*step + r: `step` counts the
-terms from 0, and r tells the roundings of one step apart. What happens outside of a leaf's terms, and every part of a
-composite, has a seed of its own, split from the description's.
+The draw of a stochastic rounding depends on (seed, element, site). Inside a leaf site = 8*step + r: `step` counts the
+terms from 0, and r numbers the roundings of one step. Roundings outside of a leaf's terms, and every part of a
+composite, have seeds of their own, split from the description's.
 
 >>> import floatsim as fs
 >>> from floatsim.formats.call import Manner
@@ -52,20 +52,20 @@ from floatsim.tensorcore.instructions import TwoHalves
 __all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulate", "product", "scaled"]
 
 NAN = 8
-"""A NaN where the accumulator was none. In sums it has the bit of DIVIDE_BY_ZERO, which cannot happen there."""
+"""A new NaN: the accumulator before it was not NaN. It has the bit of DIVIDE_BY_ZERO, which sums cannot raise."""
 
 EVENTS = {
     "invalid": INVALID, "nan": NAN, "overflow": OVERFLOW, "underflow": UNDERFLOW, "flushed": FLUSHED,
     "absorbed": ABSORBED,
 }  # fmt: skip
-"""The events of which a sum tells the first k."""
+"""The events whose first k a sum returns."""
 
 ONE = Number(Kind.FINITE, 0, 1)
 _QUIET_NAN = Number(Kind.QUIET_NAN, 0)
 
 
 class Code(NamedTuple):
-    """A code and its format: what DAZ may read as a zero. A `Number` in its place has been read already."""
+    """A code and its format, which DAZ may read as a zero. A `Number` in its place is already decoded."""
 
     code: int
     format: FloatFormat
@@ -75,7 +75,7 @@ Operand: TypeAlias = Code | Number
 
 
 class Sum(NamedTuple):
-    """A result element's code, the number of roundings by site and event byte, and the least k of each event."""
+    """The code of a result element, the number of roundings by site and event byte, and the least k of each event."""
 
     code: int
     counts: dict[str, Counter[int]]
@@ -86,21 +86,21 @@ def accumulate(
     how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, index: int = 0,
     start: Operand | None = None, scales: Scaled | None = None,
 ) -> Sum:  # fmt: skip
-    """One element of a sum as `how` describes it.
+    """Return one element of a sum as `how` describes it.
 
     Parameters
     ----------
     how : Accumulation
     terms : (a, b) or (a, None) each
-        The products a*b, or values, which no product rounding touches.
+        Products a*b, or values. Product roundings do not apply to values.
     manner : Manner
-        The call's attributes, which leaves may override, and its seed.
+        The seed and the rounding attributes of the call. Leaves may override the attributes.
     index : int
         The element's flat index in the whole result.
     start : operand, optional
-        The c of `a @ b + c`, not rounded yet.
+        The c of `a @ b + c`, not yet rounded.
     scales : Scaled, optional
-        Of the terms' blocks, for a TensorCore. Its terms are products of codes.
+        The block scales of the terms, for a TensorCore. Its terms are products of codes.
     """
     call = _Call(manner.attributes, index, scales)
     numbered = [_Term(a, b, k) for k, (a, b) in enumerate(terms)]
@@ -112,10 +112,12 @@ def scaled(
     how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, alpha: Operand, beta: Operand,
     index: int = 0, c: Operand | None = None, scales: Scaled | None = None,
 ) -> Sum:  # fmt: skip
-    """alpha * sum + beta * c: t = round(alpha*acc), then round(t + round(beta*c)), in the outermost leaf's manner.
+    """Return alpha * sum + beta * c: t = round(alpha*acc), then round(t + round(beta*c)).
 
-    alpha = beta = 1 make c the `start` of `accumulate`; beta = 0 does not read it, and then t is the result. The sum
-    itself if nothing scales it. These roundings are counted as "scale" and have no k.
+    These roundings have the attributes of the outermost leaf.
+
+    With alpha = beta = 1, c is the `start` of `accumulate`. With beta = 0, c is not read, and t is the result. The
+    roundings are counted as "scale" and have no k.
     """
     if _is_one(alpha) and (c is None or _is_one(beta)):
         return accumulate(how, terms, manner, index, c, scales)
@@ -135,10 +137,11 @@ def product(
     how: Sequential | Pairwise, factors: Sequence[Operand], manner: Manner, index: int = 0,
     start: Operand | None = None,
 ) -> Sum:  # fmt: skip
-    """One product of many factors, its roundings counted as "product".
+    """Return the product of many factors. Its roundings are counted as "product".
 
-    Sequential: acc = 1, or `start` rounded to the format; acc = round(acc * x). Pairwise: a tree of products, as its
-    sums; then round(product * start). No factors give 1, or `start`, rounded. Sites are those of the sums.
+    Sequential: acc = 1, or `start` rounded to the format; acc = round(acc * x). Pairwise: the tree of the sum, with
+    products; then round(product * start). Without factors the result is 1, or `start`, rounded. The sites are those of
+    the sums.
     """
     call = _Call(manner.attributes, index)
     run = _Run(how, manner.seed, call)
@@ -184,7 +187,7 @@ def _is_zero(x: Operand) -> bool:
 
 
 class _Term(NamedTuple):
-    """A product, or a value (b is None), and the largest original index in it."""
+    """A product, or a value (b is None), and its largest original index."""
 
     a: Operand
     b: Operand | None
@@ -195,7 +198,7 @@ _Terms: TypeAlias = Sequence[_Term]
 
 
 def _evaluate(how: Accumulation, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
-    """Leaves add terms; composites add the parts by `inner` and the parts' results by `outer`."""
+    """Evaluate a description: leaves add terms; composites add parts by `inner` and their results by `outer`."""
     if isinstance(how, Leaf):
         return _leaf(_Run(how, seed, call), terms, start)
     if isinstance(how, TensorCore):
@@ -212,7 +215,7 @@ def _evaluate(how: Accumulation, terms: _Terms, seed: int, start: Operand | None
 
 
 def _parts(how: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
-    """The parts that have a term, in order."""
+    """Return the parts that have a term, in order."""
     if isinstance(how, Strided):
         return [terms[lane :: how.lanes] for lane in range(min(how.lanes, len(terms)))]
     every = how.every if isinstance(how, Blocked) else max(-(-len(terms) // how.parts), 1)
@@ -220,7 +223,7 @@ def _parts(how: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
 
 
 def _outermost(how: Accumulation) -> Leaf:
-    """The leaf whose result is the description's."""
+    """Return the leaf whose result is the description's."""
     if isinstance(how, Strided | Blocked | SplitK):
         return _outermost(how.outer)
     if isinstance(how, TensorCore):
@@ -238,7 +241,7 @@ def _largest(terms: _Terms) -> int:
 
 @dataclass
 class _Call:
-    """What all leaves of one element share: the call's attributes, the element, and the record of events."""
+    """The shared data of all leaves of one element: attributes of the call, index, and recorded events."""
 
     attributes: Attributes
     index: int
@@ -260,7 +263,7 @@ def _read(x: Operand, daz: bool = False) -> Number:
 
 @dataclass
 class _Run:
-    """One leaf at work on one element: how it reads, rounds, draws and counts."""
+    """The evaluation of one leaf for one element: its operands, roundings, draws and counts."""
 
     leaf: Leaf
     seed: int
@@ -268,7 +271,7 @@ class _Run:
 
     @property
     def attributes(self) -> Attributes:
-        """The leaf's own manner before the call's. Overflow is always its own, the rest of the call's."""
+        """The attributes of the leaf, else those of the call. Overflow is always the leaf's."""
         own = {"rounding": self.leaf.rounding, "ftz": self.leaf.ftz, "daz": self.leaf.daz}
         given = {name: value for name, value in own.items() if value is not None}
         return replace(self.call.attributes, overflow=self.leaf.overflow, **given)  # type: ignore[arg-type]
@@ -285,9 +288,9 @@ class _Run:
         self, operation: Callable[..., Result], *operands: Operand, step: int, r: int, k: int = 0,
         old: Operand = ONE,
     ) -> Code:  # fmt: skip
-        """One rounding of a sum: the operation on the operands as DAZ reads them, counted at k.
+        """Round once: apply the operation to the operands as DAZ reads them, and count the events at k.
 
-        `old` is the accumulator before it, by which a NaN is known to be new.
+        `old` is the accumulator before the operation. A NaN is new if `old` is none.
         """
         how, fmt = self.attributes, self.leaf.format
         code, events = operation(*map(self.read, operands), fmt, how, self.random(how, step, r))
@@ -296,7 +299,7 @@ class _Run:
         return Code(code, fmt)
 
     def enter(self, term: _Term, step: int) -> Operand:
-        """The term as it enters the sum: a value as it is, a product exactly, or rounded first."""
+        """Return the term of the sum: a value unchanged, a product exactly, or rounded first."""
         if term.b is None:
             return term.a
         a, b = self.read(term.a), self.read(term.b)
@@ -310,15 +313,15 @@ class _Run:
         return Code(code, fmt)
 
     def seeded(self, start: Operand | None, terms: _Terms) -> Code:
-        """The accumulator's first value: +0, or c, rounded to the format."""
+        """Return the first value of the accumulator: +0, or c rounded to the format."""
         if start is None:
             return Code(0, self.leaf.format)
         run = replace(self, seed=split_seed(self.seed, Site.START))
-        return run.round(_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
+        return run.round(_round_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
 
 
 def _product(a: Number, b: Number) -> Number:
-    """a * b, not rounded. inf * 0 is a signalling NaN: INVALID is raised where the product is used."""
+    """Return a * b, not rounded. inf * 0 is a signalling NaN: the operation that reads it raises INVALID."""
     invalid = (a.is_infinite and b.is_zero) or (a.is_zero and b.is_infinite)
     if invalid or Kind.SIGNALING_NAN in (a.kind, b.kind):
         return Number(Kind.SIGNALING_NAN, 0)
@@ -329,24 +332,24 @@ def _product(a: Number, b: Number) -> Number:
 
 
 def _add_last(run: _Run, result: Code, terms: _Terms, start: Operand) -> Code:
-    """The sum of all terms, and c after them."""
+    """Return the sum of all terms, plus c."""
     last = replace(run, seed=split_seed(run.seed, Site.LAST))
-    return last.round(_onto, result, start, step=0, r=1, k=_largest(terms), old=result)
+    return last.round(_add_to_accumulator, result, start, step=0, r=1, k=_largest(terms), old=result)
 
 
 def _plus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
-    """x + y, where nothing counts as absorbed."""
+    """Return x + y, without the event ABSORBED."""
     code, events = add(x, y, fmt, how, random)
     return code, events & ~ABSORBED
 
 
 def _minus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
-    """x - y, where nothing counts as absorbed."""
+    """Return x - y, without the event ABSORBED."""
     return _plus(x, -y, fmt, how, random)
 
 
-def _onto(acc: Number, x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
-    """acc + x; ABSORBED if a finite acc keeps its value although x is not zero."""
+def _add_to_accumulator(acc: Number, x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """Return acc + x; ABSORBED if a finite acc keeps its value although x is not zero."""
     return fma(x, ONE, acc, fmt, how, random)
 
 
@@ -355,8 +358,8 @@ def _total(*numbers_and_how: Any) -> Result:
     return exact_dot([(x, ONE) for x in numbers], fmt, how, random)
 
 
-def _alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
-    """x rounded as a sum of one term: an infinity stays one, which a conversion may clamp."""
+def _round_alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+    """Return x rounded as a sum of one term: an infinity stays infinite, although a conversion may clamp it."""
     return multiply(x, ONE, fmt, how, random)
 
 
@@ -364,14 +367,14 @@ def _alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
 
 
 def _leaf(run: _Run, terms: _Terms, start: Operand | None) -> Code:
-    """Nothing to add: +0, and nothing is counted."""
+    """Evaluate a leaf. Without terms and c the result is +0, and nothing is counted."""
     if not terms and start is None:
         return Code(0, run.leaf.format)
     return _LEAVES[type(run.leaf)](run, terms, start)
 
 
 def _steps(terms: _Terms) -> Iterator[tuple[int, _Term, int]]:
-    """Each term with its step and the largest original index so far."""
+    """Yield each term with its step and the largest original index so far."""
     so_far = itertools.accumulate((term.where for term in terms), max)
     return ((step, term, k) for (step, term), k in zip(enumerate(terms), so_far, strict=True))
 
@@ -380,7 +383,7 @@ def _sequential(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     acc = run.seeded(start, terms)
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        acc = run.round(_onto, acc, x, step=step, r=1, k=k, old=acc)
+        acc = run.round(_add_to_accumulator, acc, x, step=step, r=1, k=k, old=acc)
     return acc
 
 
@@ -390,7 +393,7 @@ def _kahan(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
         y = run.round(_minus, x, comp, step=step, r=1, k=k, old=s)
-        t = run.round(_onto, s, y, step=step, r=2, k=k, old=s)
+        t = run.round(_add_to_accumulator, s, y, step=step, r=2, k=k, old=s)
         if _is_finite(t):
             change = run.round(_minus, t, s, step=step, r=3, k=k, old=s)
             comp = run.round(_minus, change, y, step=step, r=4, k=k, old=s)
@@ -404,7 +407,7 @@ def _neumaier(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     s, comp = run.seeded(start, terms), Code(0, run.leaf.format)
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        t = run.round(_onto, s, x, step=step, r=1, k=k, old=s)
+        t = run.round(_add_to_accumulator, s, x, step=step, r=1, k=k, old=s)
         if _is_finite(t):
             larger, smaller = (s, x) if _at_least(run.read(s), run.read(x)) else (x, s)
             rest = run.round(_minus, larger, t, step=step, r=2, k=k, old=s)
@@ -421,7 +424,7 @@ def _is_finite(x: Operand) -> bool:
 
 
 def _at_least(s: Number, x: Number) -> bool:
-    """|s| >= |x|, false for a NaN."""
+    """Return whether |s| >= |x|; False for a NaN."""
     order, _ = compare(replace(s, sign=0), replace(x, sign=0))
     return order is not None and order >= 0
 
@@ -436,11 +439,11 @@ def _exact(run: _Run, terms: _Terms, start: Operand | None) -> Code:
 # -- matrix units --------------------------------------------------------------------------------------------------
 
 _NO_MANNER = Attributes()
-"""How a matrix unit rounds c, alpha and beta, whatever the call says."""
+"""The attributes of roundings of c, alpha and beta with a matrix unit. Those of the call have no effect."""
 
 
 def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
-    """The terms by the instructions of `floatsim.reference.tensorcore.dot`; c is rounded to D's format before."""
+    """Add the terms by the instructions of `floatsim.reference.tensorcore.dot`, after rounding c to D's format."""
     pairs = [(term.a, term.b) for term in terms]
     a, b = ([x for x in side if isinstance(x, Code)] for side in zip(*pairs, strict=True)) if pairs else ([], [])
     if not len(a) == len(b) == len(terms):
@@ -459,7 +462,7 @@ def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | Non
     row = how.row(a[0].format, b[0].format, None, scales and scales.of)
     codes_a, codes_b = ([x.code for x in side] for side in (a, b))
     for n, step in enumerate(dot(row, codes_a, codes_b, a[0].format, b[0].format, acc.code, scales).steps):
-        if isinstance(row.model, TwoHalves) and n % 3 == 0:  # of which the first starts from zero
+        if isinstance(row.model, TwoHalves) and n % 3 == 0:  # the first half starts from zero
             acc = Code(0, row.output)
         new_nan = decode(step.code, row.output).is_nan and not run.read(acc).is_nan
         call.note("sum", step.events | NAN * new_nan, terms[step.last].where)
@@ -468,7 +471,7 @@ def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | Non
 
 
 def _scales_from(scales: Scaled | None, terms: _Terms) -> Scaled | None:
-    """The scales of some terms, neighbours that begin where a block of scales does."""
+    """Return the scales of consecutive terms. The first term must be the first of its block."""
     if scales is None or not terms:
         return None
     first = terms[0].where // scales.of.every
@@ -478,7 +481,7 @@ def _scales_from(scales: Scaled | None, terms: _Terms) -> Scaled | None:
 # -- trees ---------------------------------------------------------------------------------------------------------
 
 _Tree: TypeAlias = "int | tuple[_Tree, _Tree]"
-"""The position of a term, or the two whose sum this is."""
+"""The position of a term, or the two subtrees of a sum."""
 
 
 def _adjacent(nodes: list[_Tree]) -> _Tree:
@@ -504,7 +507,7 @@ def _one_by_one(nodes: list[_Tree]) -> _Tree:
 
 
 def _numpy(nodes: list[_Tree]) -> _Tree:
-    """numpy/_core/src/umath/loops_utils.h.src, pairwise_sum."""
+    """The tree of NumPy: numpy/_core/src/umath/loops_utils.h.src, pairwise_sum."""
     n = len(nodes)
     if n < 8:
         return _one_by_one(nodes)
@@ -518,11 +521,11 @@ def _numpy(nodes: list[_Tree]) -> _Tree:
 
 
 TREES: dict[str, Callable[[list[_Tree]], _Tree]] = {"adjacent": _adjacent, "halving": _halving, "numpy": _numpy}
-"""From the positions of n terms, n > 0, to the tree of their sum: nested pairs."""
+"""Functions from the positions of n terms, n > 0, to the tree of their sum, nested pairs."""
 
 
 class _Node(NamedTuple):
-    """The value of a part of a tree; whether it is a sum, and the largest original index in it."""
+    """The value of a subtree, whether it is a sum, and its largest original index."""
 
     value: Operand
     is_sum: bool
@@ -548,7 +551,7 @@ def _pairwise(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     root = evaluate(TREES[run.leaf.tree](list(range(len(terms)))))
     result = root.value
     if not root.is_sum:
-        result = run.round(_alone, result, step=next(roundings), r=1, k=root.where)
+        result = run.round(_round_alone, result, step=next(roundings), r=1, k=root.where)
     assert isinstance(result, Code)
     return result if start is None else _add_last(run, result, terms, start)
 

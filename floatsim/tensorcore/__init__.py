@@ -1,8 +1,8 @@
-"""Matrix units, bit for bit: the architectures as a table, and what each instruction computes.
+"""Matrix units, bit for bit: the architectures as a table, and the model of each instruction.
 
-`describe` prints what is known of an instruction, and what that has been held against; `trace` shows one dot product
-step by step. `architectures` is the table, `instructions` says what its rows hold; `floatsim.reference.tensorcore`
-has the models in exact integers.
+`describe` prints the known facts of an instruction and what they have been verified against. `trace` shows one dot
+product step by step. `architectures` is the table, and `instructions` defines its rows. `floatsim.reference.tensorcore`
+defines the models in exact integers.
 
 >>> import floatsim as fs
 >>> list(fs.tensorcore.ARCHITECTURES)[:4]

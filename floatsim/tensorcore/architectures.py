@@ -1,10 +1,10 @@
-"""The table: which matrix instructions an architecture has, what each computes, and how sure that is.
+"""The table of architectures: their matrix instructions, the model of each, and the evidence for it.
 
 Numbers and evidence: F. A. Khattak and M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (outputs of V100, A100,
 A2, Ada, L40S, H100, H200 and B200, published in north-numerical-computing/MATLAB-tensor-core); P. Xie et al., MMA-Sim
-(the package mmasim 2.1.1, and the tests in its repository, which ran on the cards named). The fraction bits of FP8 on
-Hopper are reported by DeepSeek-V3 (arXiv 2412.19437, 3.3.2: "around 14 bits"), too, and the absence of truncation in
-its `mma.sync` in deepseek-ai/DeepGEMM#37; that `mma.sync` is emulated there in NVIDIA/cutlass#1986.
+(the package mmasim 2.1.1, and the tests in its repository, which ran on the GPUs named). DeepSeek-V3 also reports the
+fraction bits of FP8 on Hopper (arXiv 2412.19437, 3.3.2: "around 14 bits"). deepseek-ai/DeepGEMM#37 reports that its
+`mma.sync` does not truncate, and NVIDIA/cutlass#1986 that its `mma.sync` is emulated.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Architecture:
-    """A generation of matrix units: its name, what its maker calls it, and its instructions.
+    """A generation of matrix units: its name, the manufacturer's name, and its instructions.
 
-    Where no instruction is named, the first that takes the operands is meant.
+    The default instruction is the first one that takes the operands.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Architecture:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of its instructions, each once, in the table's order."""
+        """The names of the instructions, each once, in the order of the table."""
         return tuple(dict.fromkeys(row.name for row in self.instructions))
 
 
-# -- how rows are written ----------------------------------------------------------------------------------------------
+# -- constructors of rows ----------------------------------------------------------------------------------------------
 
 SILICON, ASSERTED, MODEL, NOTHING = Evidence
 
@@ -81,7 +81,7 @@ _NARROW = (E4M3, E5M2, E3M2, E2M3, E2M1)
 _FP4, _FP64, _FP32 = (E2M1,), (FP64,), (FP32,)
 _FNUZ = (E4M3FNUZ, E5M2FNUZ)
 
-_EIGHT_BITS = {E4M3, E4M3FNUZ}  # such formats may be mixed, and so may all that are narrower
+_EIGHT_BITS = {E4M3, E4M3FNUZ}  # these formats may be mixed, and so may all narrower ones
 
 
 def _rounding(grid: FloatFormat) -> Rounding:
@@ -123,7 +123,7 @@ def _scaled(family: str, cards: str) -> tuple[Instruction, ...]:
     one = FusedBlocks(32, 25, -133, FP32, Rounding.TOWARD_ZERO)
     four = GroupedBlocks(64, 35, -139, FP32, Rounding.TOWARD_ZERO, group=16)
     by32, by16 = Scales(32, E8M0), (Scales(16, E4M3), Scales(16, E8M0))
-    return (  # where both operands are FP4, kernels take the instructions that are made for it
+    return (  # if both operands are FP4, kernels use the FP4 instructions
         Instruction(f"{family}k64.mxf4", _FP4, 64, four, FP32, MODEL, cards, scales=(by32,)),
         Instruction(f"{family}k64.nvf4", _FP4, 64, four, FP32, MODEL, cards, scales=(*by16, by32)),
         Instruction(f"{family}k32.mxf8f6f4", _NARROW, 32, one, FP32, MODEL, cards, mixes=True, scales=(by32,)),
@@ -138,8 +138,8 @@ _HALF = "the published outputs fill the first four of its terms"
 _C_ZERO = "published with c = 0 only"
 _ON_B200 = "published with D in FP16 there, and with both on B200"
 _COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
-_AS_MMA = "the model of mma.m16n8k16, which equals silicon"
-_AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals silicon"
+_AS_MMA = "the model of mma.m16n8k16, which equals hardware outputs"
+_AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals hardware outputs"
 
 #           instruction          A, B      k   L   F  e_zero  D         evidence
 _VOLTA = (
@@ -226,7 +226,7 @@ _BLACKWELL_RTX = (
     *_fp64(MODEL, "RTX PRO 6000", "mma.m8n8k4"),
 )
 
-# -- AMD: the shapes of one kind of input differ in nothing but how many blocks they chain -----------------------------
+# -- AMD: the shapes for one kind of input differ only in the number of chained blocks ---------------------------------
 
 
 def _mfma(
@@ -344,7 +344,7 @@ def is_architecture(name: str) -> bool:
 
 
 def nearest(name: str) -> str | None:
-    """The architecture that was probably meant."""
+    """Return the name of the nearest architecture, or None."""
     key = _key(name)
     for near in difflib.get_close_matches(key, ARCHITECTURES):
         if "".join(filter(str.isdigit, near)) == "".join(filter(str.isdigit, key)):  # CDNA 4 is not CDNA 3
@@ -374,7 +374,9 @@ def as_architecture(name: Any) -> Architecture:
 
 
 def as_instruction_name(architecture: Architecture, name: Any) -> str:
-    """The name of an instruction that the architecture has; an error lists them, or says who has it.
+    """Return the name of an instruction of the architecture.
+
+    The error lists all names, or the architectures that have the instruction.
 
     >>> as_instruction_name(as_architecture("hopper"), "WGMMA.k16")
     'wgmma.k16'
@@ -396,10 +398,10 @@ def select(
     architecture: Architecture, name: str | None, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None,
     scales: Scales | None = None,
 ) -> Instruction:  # fmt: skip
-    """The row of the table for operands of these formats; where no instruction is named, the architecture's own.
+    """Return the row of the table for operands of these formats, by default the architecture's main instruction.
 
-    `output` None takes FP32, or FP64 for FP64 operands. Block-scaled operands name the `scales` that they have. A
-    ValueError lists what there is where nothing fits.
+    `output` None selects FP32, or FP64 for FP64 operands. Block-scaled operands need their `scales`. If no row fits,
+    the ValueError lists the rows that exist.
 
     >>> from floatsim.formats import BF16, TF32, FP32
     >>> select(as_architecture("hopper"), None, BF16, BF16).name
@@ -438,12 +440,12 @@ def select(
 
 
 def _reads(row: Instruction, a: FloatFormat, b: FloatFormat, name: str | None) -> bool:
-    """Whether an instruction is meant for such operands: FP32 is read as TF32 only by one that was named."""
+    """Return whether an instruction reads such operands. FP32 is read as TF32 only if the instruction is named."""
     return row.takes(a, b) and (name is not None or not row.truncates or FP32 not in (a, b))
 
 
 def enumerated(items: Iterable[object]) -> str:
-    """In words.
+    """Return the items as a list in words.
 
     >>> enumerated(["FP32", "FP16", "FP64"])
     'FP32, FP16 and FP64'
@@ -453,7 +455,7 @@ def enumerated(items: Iterable[object]) -> str:
 
 
 def _what_it_takes(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> str:
-    """The formats that some instructions take, and which ones; that FP32 is taken only by name."""
+    """Return a text: the formats that instructions take, and a hint that FP32 needs a named instruction."""
     by_inputs: dict[str, dict[str, None]] = {}
     for row in rows:
         listed = ", ".join(fmt.name for fmt in row.inputs)
@@ -465,11 +467,11 @@ def _what_it_takes(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> s
 
 
 _KIN = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ, E4M3FNUZ: E4M3, E5M2FNUZ: E5M2}
-"""FP8 is one pair of formats on AMD's CDNA 3 and another on NVIDIA's."""
+"""AMD's CDNA 3 and NVIDIA have different FP8 formats."""
 
 
 def _kin(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> str:
-    """That the other maker's FP8 is taken, and how to get it; "" where there is nothing to say."""
+    """Return a hint to convert to the other manufacturer's FP8 format, if that is accepted; else ""."""
     taken = {fmt for row in rows for fmt in row.inputs}
     kin = {fmt: _KIN[fmt] for fmt in (a, b) if fmt in _KIN and fmt not in taken and _KIN[fmt] in taken}
     return "".join(

@@ -1,8 +1,8 @@
-"""What a matrix instruction is: its operands, how many terms it takes, and the model of its sum. Data, not code.
+"""Matrix instructions as data: operands, number of terms, and the model of the sum.
 
-A model says how one instruction adds its products to c. Every NVIDIA instruction but two kinds is a chain of fused
-blocks (`FusedBlocks`); `floatsim.reference.tensorcore.nvidia` and `floatsim.reference.tensorcore.amd` carry the models
-out in exact integers, as plainly as they can be said, and the kernels are held equal to them.
+A model defines how one instruction adds its products to c. Almost every NVIDIA instruction is a chain of fused blocks
+(`FusedBlocks`). `floatsim.reference.tensorcore.nvidia` and `floatsim.reference.tensorcore.amd` define the models in
+exact integers. The kernels are tested equal to them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = [
 ]  # fmt: skip
 
 E8M13 = FloatFormat.ieee(8, 13, "E8M13")
-"""FP32 with 13 fraction bits: what FP8 accumulates in on Ada and in Hopper's wgmma. Some call it FP22."""
+"""FP32 with 13 fraction bits: the accumulator of FP8 on Ada and in Hopper's wgmma, also called FP22."""
 
 
 class Evidence(enum.Enum):
-    """What a row of the table has been held against, the strongest first."""
+    """What a row of the table has been verified against, the strongest evidence first."""
 
     SILICON = "silicon"
     """Equal to all published outputs of real GPUs (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores")."""
     ASSERTED = "asserted"
-    """The authors of the source say that their model equals the card, specials included; not run again here."""
+    """Reported by the authors of the source: their model equals the GPU, special values included. Not repeated here."""
     MODEL = "model"
-    """Read from another model, mmasim 2.1.1, whose authors tested it on the card with random bits."""
+    """Equal to another model, mmasim 2.1.1, whose authors tested it on the GPU with random bits."""
     NOTHING = "nothing"
-    """By analogy. Nobody is known to have looked."""
+    """Unverified: inferred by analogy."""
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -46,15 +46,15 @@ class FusedBlocks:
     Parameters
     ----------
     terms : int
-        L, products of a block. An instruction of more chains blocks: what a block returns is the next one's c.
+        L, the products of a block. An instruction with more products chains blocks: D of a block is c of the next.
     fraction_bits : int
-        F: terms are cut toward zero to multiples of 2**(e_max - F).
+        F: terms are truncated toward zero to multiples of 2**(e_max - F).
     floor : int
-        The least e_max, taken too where all terms are zero.
+        The least e_max, also used if all terms are zero.
     grid : FloatFormat
-        What the sum is rounded to: the format of D, or a coarser one within it.
+        The format that the sum is rounded to: the format of D, or a coarser one whose values D contains.
     rounding : Rounding
-        How. Beyond the grid's largest number it is an infinity, also toward zero.
+        The rounding mode. Overflow gives infinity, also toward zero.
     """
 
     terms: int
@@ -66,9 +66,9 @@ class FusedBlocks:
 
 @dataclass(frozen=True)
 class GroupedBlocks(FusedBlocks):
-    """Fused blocks of groups: `group` products are summed exactly, and that times its two scales is one term.
+    """Fused blocks of groups. A term is the exact sum of `group` products, times two scales.
 
-    A group's exponent is its scales'; how large the sum is does not count.
+    The exponent of a group is that of its scales, for every value of the sum.
     """
 
     group: int
@@ -76,10 +76,10 @@ class GroupedBlocks(FusedBlocks):
 
 @dataclass(frozen=True)
 class TwoHalves:
-    """FP8 by way of FP16: one block over the k with k % 4 in {0, 1} from zero, one over the others, then c is added.
+    """FP8 computed with FP16: a block over k % 4 in {0, 1} from zero, a block over the other k, then c is added.
 
-    No hardware but what ptxas makes of an FP8 `mma.sync` where there is only wgmma or tcgen05: products of FP8 numbers
-    converted to FP16. Another version of it may do otherwise.
+    This is not a hardware instruction. On GPUs that have only wgmma or tcgen05 for FP8, ptxas expands an FP8 `mma.sync`
+    to conversions and FP16 products. Other versions of ptxas may expand it differently.
     """
 
     block: FusedBlocks
@@ -99,23 +99,25 @@ class ExactBlocks:
 
 @dataclass(frozen=True)
 class FlushedTree:
-    """Blocks of 2 or 4 products, added as neighbours in FP32, then to c; subnormals are zeros, before and after."""
+    """Blocks of 2 or 4 products, added as neighbours in FP32, then to c. Subnormals are read and returned as zeros."""
 
     terms: int
 
 
 @dataclass(frozen=True)
 class LateAccumulator:
-    """Products are aligned and truncated as in `FusedBlocks`, without c; then c joins, and both are cut downward.
+    """Products are aligned and truncated as in `FusedBlocks`, without c, which is added last.
+
+    The sum of the products and c are rounded downward before their addition.
 
     Parameters
     ----------
     terms : int
-        Products of a block.
+        The products of a block.
     fraction_bits : int
-        Kept of each product and of c.
+        The fraction bits kept of each product and of c.
     sum_bits : int
-        Fraction bits of the normalised sum, before ties-to-even rounding to FP32.
+        The fraction bits of the normalised sum, before ties-to-even rounding to FP32.
     """
 
     terms: int
@@ -125,7 +127,7 @@ class LateAccumulator:
 
 @dataclass(frozen=True)
 class EvenAndOdd(LateAccumulator):
-    """As `LateAccumulator`, the even and the odd products apart; c is dropped where it lies below what is kept."""
+    """A `LateAccumulator` with separate sums of the even and odd products. A c below the kept bits is dropped."""
 
 
 Model: TypeAlias = FusedBlocks | TwoHalves | FmaChain | ExactBlocks | FlushedTree | LateAccumulator
@@ -136,7 +138,7 @@ Model: TypeAlias = FusedBlocks | TwoHalves | FmaChain | ExactBlocks | FlushedTre
 
 @dataclass(frozen=True)
 class Scales:
-    """What block-scaled operands take: a scale for every `every` elements of a row of A and of a column of B."""
+    """The block scales that an instruction takes: one for every `every` elements of a row of A and of a column of B."""
 
     every: int
     format: FloatFormat
@@ -149,25 +151,28 @@ class Instruction:
     Parameters
     ----------
     name : str
-        family.shape, and the type where the inputs do not decide it: "mma.m16n8k16", "mma.m16n8k8.tf32", "wgmma.k32".
+        family.shape, with the type if the inputs do not determine it: "mma.m16n8k16", "mma.m16n8k8.tf32", "wgmma.k32".
     inputs : formats
-        Of A and of B.
+        The formats of A and of B.
     k : int
-        Products that it takes. Longer sums chain instructions, D of one being c of the next; what is missing from
-        the last is filled with zeros.
+        The number of products. Longer sums chain instructions: D of one is c of the next. The last one is filled up
+        with zeros.
     model : Model
+        The model of the sum.
     output : FloatFormat
-        Of c and D. Default: FP32.
+        The format of c and D.
     evidence : Evidence
+        What the row has been verified against.
     cards : str
-        Those whose outputs are meant by the evidence.
+        The GPUs of the evidence.
     mixes : bool
-        Whether A and B may be of different formats, both of `inputs`.
+        Whether A and B may have different formats, both of `inputs`.
     scales : Scales
-        The scales that it takes, if it does.
+        The block scales that the instruction takes, if any.
     truncates : bool
-        Whether FP32 operands are taken, and read as TF32: the low 13 bits do not count.
+        Whether FP32 operands are accepted and read as TF32, without their low 13 bits.
     note : str
+        A remark for the table.
     """
 
     name: str
@@ -187,29 +192,29 @@ class Instruction:
             object.__setattr__(self, "output", FP32)
 
     def takes(self, a: FloatFormat, b: FloatFormat) -> bool:
-        """Whether operands of these formats are its."""
+        """Return whether the instruction takes operands of these formats."""
         if self.truncates and a == b == FP32:
             return True
         return a in self.inputs and b in self.inputs and (self.mixes or a == b)
 
     @property
     def fused(self) -> FusedBlocks | None:
-        """The fused blocks that it is made of, if it is."""
+        """The fused blocks of the instruction, or None."""
         model = self.model.block if isinstance(self.model, TwoHalves) else self.model
         return model if isinstance(model, FusedBlocks) else None
 
     @property
     def block(self) -> int:
-        """How many products are summed at once."""
+        """The number of products that are summed at once."""
         model = self.model.block if isinstance(self.model, TwoHalves) else self.model
         return min(1 if isinstance(model, FmaChain) else model.terms, self.k)
 
     @property
     def roundings(self) -> int:
-        """How many times it rounds D: once a block; in two halves, a third time where c is added."""
+        """The number of roundings of D: one for each block. Two halves have a third one, where c is added."""
         return self.k // self.block + isinstance(self.model, TwoHalves)
 
     @property
     def group(self) -> int:
-        """How many products make one term."""
+        """The number of products of one term."""
         return self.model.group if isinstance(self.model, GroupedBlocks) else 1

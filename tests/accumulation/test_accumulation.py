@@ -1,4 +1,4 @@
-"""Descriptions of sums: what they hold, what they refuse, and their text form."""
+"""Descriptions of sums: their properties, the errors of bad arguments, and their text form."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_formats_are_short_for_sequential():
         (lambda: fs.Sequential("e8m0"), TypeError, "scale format"),
         (lambda: fs.Sequential("fp16", product="e8m0"), TypeError, "scale format"),
         (lambda: fs.Sequential(3), TypeError, "format must be a format"),
-        (lambda: fs.Sequential("fp16", fused=True, product="fp32"), TypeError, "leave product= out"),
+        (lambda: fs.Sequential("fp16", fused=True, product="fp32"), TypeError, "pass either fused=True or product="),
         (lambda: fs.Sequential("fp16", fused="yes"), TypeError, "fused must be True or False"),
         (lambda: fs.Sequential("fp16", product=None, product_rounding="RTZ"), ValueError, "no product_rounding"),
         (lambda: fs.Sequential("fp16", rounding="up"), ValueError, "rounding='up'"),
@@ -158,7 +158,7 @@ def test_formats_are_short_for_sequential():
         (lambda: parse("tensorcore(hopper"), ValueError, "write tensorcore\\(arch\\)"),
         (lambda: fs.Blocked("fp16", 8, "hopper"), TypeError, "outer cannot be tensorcore\\(hopper\\)"),
         (lambda: fs.SplitK(8, "fp16", fs.Blocked("hopper", 8, "fp16")), TypeError, "not results of parts"),
-        (lambda: fs.Strided("hopper", 8), TypeError, "take neighbours along K, not terms that stand `lanes` apart"),
+        (lambda: fs.Strided("hopper", 8), TypeError, "take consecutive terms along K, not every `lanes`-th term"),
     ],
 )
 def test_what_they_refuse(build, error, says):

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: CuPy's, torch's, and whatever speaks DLPack. The libraries are stood in for."""
+"""Arrays of other libraries: CuPy, torch, and libraries with DLPack. Stub classes replace the libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import floatsim as fs
 
 
 class CuPyArray:
-    """As cupy.ndarray, as far as it is looked at: no conversion to NumPy's without asking."""
+    """A stub of cupy.ndarray: no implicit conversion to NumPy."""
 
     __module__ = "cupy"
     __cuda_array_interface__ = None
@@ -29,7 +29,7 @@ class CuPyArray:
 
 
 class Tensor:
-    """As torch.Tensor, on a card: bits and the name of a dtype."""
+    """A stub of torch.Tensor on a GPU: bits and the name of a dtype."""
 
     __module__ = "torch"
 
@@ -107,7 +107,7 @@ def test_whatever_speaks_dlpack():
 
 
 class OnTheGpu:
-    """As an array that speaks DLPack, of a library that is neither CuPy nor torch."""
+    """A stub of an array with DLPack, of a library that is neither CuPy nor torch."""
 
     __module__ = "other.arrays"
 
@@ -134,7 +134,7 @@ def test_dlpack_from_a_gpu(monkeypatch, kind):
 
 
 def test_what_dlpack_cannot_say():
-    """BF16, for one, which NumPy lacks: an array that can become NumPy's does so; another is an error."""
+    """Dtypes that NumPy lacks, such as BF16: an array with `__array__` is converted; another array is an error."""
     x = np.float32([1, 2, 3])
 
     class Convertible(OnTheGpu):

@@ -1,4 +1,4 @@
-"""matmul, as users call it: every description against the reference; shapes, layouts, scales, results."""
+"""matmul, as users call it: every description compared with the reference; shapes, layouts, scales, results."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def random_manner(rng, rounding):
 
 
 def attributes_of(how):
-    """The Manner of these keywords; the seed also where only a description draws."""
+    """The options of these keywords, with a seed also if only a description is stochastic."""
     settled = resolve(how)
     return Manner(settled.attributes, how["seed"])
 
 
 def check_by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
-    """Codes, counts and first k of everything that is recorded, and codes without recording."""
+    """Compare codes, counts and first k of all events, and codes without recording."""
     keywords = {"alpha": alpha, "beta": beta, "accumulate": how, **manner}
     if scales is not None:
         keywords |= {"scale_a": scales[0], "scale_b": scales[1]}
@@ -128,7 +128,7 @@ def check_by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=No
 
 @pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
 def test_equals_the_reference(rounding):
-    """Codes, counts and first k, with everything recorded by the integer kernels; then without, by whatever is fast."""
+    """Codes, counts and first k with all events, by the integer kernels; then without events, by the fastest kernel."""
     rng = np.random.default_rng(rounding.value)
     for _ in range(120):
         a_format, b_format, c_format = (FORMATS[i] for i in rng.integers(0, len(FORMATS), 3))
@@ -226,7 +226,7 @@ def test_first_in_first_absorbed():
 
 @pytest.mark.parametrize("accumulator", [fs.FP16, fs.FloatFormat.ieee(6, 13), fs.FP64], ids=lambda fmt: fmt.name)
 def test_batches_of_single_sums(accumulator):
-    """Parts of many matrices of one element each: their results lie apart in memory."""
+    """Parts of many matrices of one element each: their results are not contiguous in memory."""
     r = np.random.default_rng(6)
     a, b = fs.array(r.standard_normal((3, 1, 9)), "fp16"), fs.array(r.standard_normal((3, 9, 1)), "fp16")
     for how in fs.Blocked(accumulator, 4, accumulator), fs.Strided(accumulator, 2), fs.SplitK(3, accumulator, "fp64"):

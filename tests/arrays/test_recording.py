@@ -1,4 +1,4 @@
-"""record: what is counted, where it happened, and that nothing else changes."""
+"""record: the counts, the places of events, and that recording changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions: the reference's results, whatever the axes, masks, start values and manners; NumPy's spellings."""
+"""Reductions equal the reference for all axes, masks, start values and options; NumPy's functions."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def generator(*what: object) -> np.random.Generator:
 
 
 def numbers(fmt: fs.FloatFormat, shape: tuple[int, ...], rng: np.random.Generator) -> fs.FloatArray:
-    """Numbers that cancel, absorb and sometimes overflow, with a few codes of any kind."""
+    """Numbers that cancel, absorb and sometimes overflow, with a few random codes."""
     codes = fs.encode(rng.normal(size=shape) * 2.0 ** rng.integers(-8, 6, shape), fmt)
     anything = rng.integers(0, 1 << min(fmt.bits, 63), shape, dtype=np.uint64).astype(fmt.code_dtype)
     return fs.from_codes(np.where(rng.random(shape) < 0.03, anything, codes), fmt)
 
 
 def cells(x: np.ndarray, axis) -> np.ndarray:
-    """(K, cells), found another way than the package finds it: index by index."""
+    """(K, cells), computed independently of the package: index by index."""
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = sorted(i % x.ndim for i in axes)
     kept = [i for i in range(x.ndim) if i not in axes]
@@ -58,7 +58,7 @@ def cells(x: np.ndarray, axis) -> np.ndarray:
 
 
 def expected(how, x, axis, manner, where=None, initial=None):
-    """The reference's sums of every cell: Sum, with k along the reduced axes."""
+    """The reference's sum of every cell, with k along the reduced axes."""
     table = cells(x.codes, axis)
     mask = np.ones(table.shape, bool) if where is None else cells(np.broadcast_to(where, x.shape), axis)
     found = []
@@ -163,7 +163,7 @@ def test_quotients_and_roots(operation, text):
 
 
 def differences(terms, places, how, manner, cell):
-    """The terms less their mean, as the outermost accumulator rounds them."""
+    """The terms minus their mean, as the outermost accumulator rounds them."""
     own, _ = settled(leaves(how)[-1], manner.attributes)
     sums, quotient, rest = (reference.split_seed(manner.seed, n) for n in (8, 9, 10))
     total = reference_sums.accumulate(how, [(t, None) for t in terms], Manner(manner.attributes, sums), cell)
@@ -313,7 +313,7 @@ def test_nothing_to_add():
         (lambda x: fs.cumsum(x, where=True), "unknown keyword 'where'"),
         (lambda x: fs.vdot(x, x[0]), r"a \(2, 3\) and b \(3,\) have different sizes"),
         (lambda x: np.linalg.norm(fs.array(x, "fp16"), ord=1), "Euclidean"),
-        (lambda x: np.sum(fs.array(x, "fp16"), dtype=np.float32), "take format="),
+        (lambda x: np.sum(fs.array(x, "fp16"), dtype=np.float32), "use format="),
     ],
 )
 def test_bad_input(call, message):
@@ -327,7 +327,7 @@ def test_bad_input(call, message):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_quick_sums_equal_those_of_the_integer_kernels(seed, monkeypatch):
-    """Values of every size, in sums of every kind: the kernels on floats see products with 1."""
+    """Values of every size, in sums of every kind: the float kernels compute products with 1."""
     rng = generator("quick", str(seed))
     every = [fmt for fmt in fs.named_formats() if not fmt.is_scale] + [fs.FloatFormat.ieee(6, 9)]
     for _ in range(150):

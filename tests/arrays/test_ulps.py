@@ -1,4 +1,4 @@
-"""ulp by its three definitions, each against a search in the format's numbers; ulp_distance against sorting."""
+"""ulp by its three definitions, compared with a search among the numbers; ulp_distance compared with sorting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast kernels equal the general ones on formats nobody has named, and know where they do not apply."""
+"""The fast kernels equal the integer kernels on custom formats, and refuse the cases to which they do not apply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
-from floatsim.emulator import elementwise_fast as shortcuts
+from floatsim.emulator import elementwise_fast
 from floatsim.emulator.proofs import packed_float32_rounds_once
 
 
@@ -23,7 +23,7 @@ def random_format(rng):
 
 
 def probing(rng, fmt, carrier, size):
-    """Carrier codes: random, and close to the format's numbers and to the middles between them."""
+    """Carrier codes: random, and close to the format's numbers and to the midpoints between them."""
     unsigned = carrier.code_dtype
     codes = rng.integers(0, 2**carrier.bits - 1, size, dtype=np.uint64, endpoint=True).astype(unsigned)
     grid = rng.integers(0, fmt.max_code, size // 2, dtype=np.uint64, endpoint=True)
@@ -50,7 +50,7 @@ def test_quantize(carrier):
             continue
         want, _ = fs.quantize(x, fmt, return_flags=True, **how)
         assert np.array_equal(got.view(carrier.code_dtype), want.view(carrier.code_dtype)), (fmt.name, how)
-        fast += shortcuts._family(carrier, fmt) is not None
+        fast += elementwise_fast._family(carrier, fmt) is not None
     assert fast > 20
 
 
@@ -73,7 +73,7 @@ def test_packed():
 
 @pytest.mark.parametrize("fmt", [fs.FP32, fs.FP64], ids=str)
 def test_native(fmt):
-    """The processor's own FP32 and FP64, on operands that they hold: infinities, NaNs, subnormals and all."""
+    """The processor's FP32 and FP64, on operands that they contain, with infinities, NaNs and subnormals."""
     rng = np.random.default_rng(3)
 
     def drawn(source, shape):
@@ -89,7 +89,7 @@ def test_native(fmt):
                 want = operation(a, b, format=fmt, return_flags=True, **how)[0].codes
                 assert np.array_equal(operation(a, b, format=fmt, **how).codes, want), (source.name, operation, how)
         assert np.array_equal(fs.sqrt(a, format=fmt).codes, fs.sqrt(a, format=fmt, return_flags=True)[0].codes)
-    assert shortcuts.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
+    assert elementwise_fast.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
     assert fs.sqrt(drawn(fmt, ())).shape == ()
     x = drawn(fmt, (30,))
     out = fs.from_codes(x.codes.copy(), fmt)
@@ -115,16 +115,16 @@ def test_one_bit_of_precision(fmt, rounding):
 
 
 def test_the_environment_is_asked(monkeypatch):
-    """With flush-to-zero the integer kernels do all of it."""
-    monkeypatch.setattr(shortcuts.machine, "environment_is_default", lambda: False)
+    """Under flush-to-zero the integer kernels compute everything."""
+    monkeypatch.setattr(elementwise_fast.machine, "environment_is_default", lambda: False)
     x = np.float32([1e-40, 1.0])
-    assert not shortcuts.quantize(x.view(np.uint32), fs.FP32, fs.FP16, resolve({}), np.empty(2, np.uint32))
-    assert not shortcuts.elementwise("add", [], fs.FP16, resolve({}), np.empty(2, np.uint16))
+    assert not elementwise_fast.quantize(x.view(np.uint32), fs.FP32, fs.FP16, resolve({}), np.empty(2, np.uint32))
+    assert not elementwise_fast.elementwise("add", [], fs.FP16, resolve({}), np.empty(2, np.uint16))
     assert fs.quantize(x, "bf16").view(np.uint32)[0] == 0x10000
 
 
 def test_roundings_of_one_stochastic_product_are_independent():
-    """One product rounded to BF16, then to E4M3: up with probability 1/2 * 1/16, not with one shared draw's."""
+    """One product rounded to BF16, then to E4M3, goes up with probability 1/2 * 1/16. A shared draw would change it."""
     a = np.full((40000, 1), 1 + 2.0**-8, np.float32)
     c = fs.matmul(a, np.ones((1, 1), np.float32), accumulate="bf16", format="e4m3", rounding="SR", seed=11)
     ups = int((c.astype(np.float32) > 1).sum())

@@ -1,4 +1,4 @@
-"""Formats as data: every derived property against the values of the codes, the table of names, and bad parameters."""
+"""Formats as data: properties compared with the values of the codes, the table of names, and bad parameters."""
 
 import itertools
 import math
@@ -62,7 +62,7 @@ def test_named_format(name):
 
 @pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
 def test_derived_properties_are_those_of_the_values(fmt):
-    """Everything that the properties claim, from the values that the codes have."""
+    """Compare the properties with the values of the codes."""
     at = o.layout(fmt)
     assert fmt.bits == at.bits == fmt.exponent_bits + fmt.trailing_bits + (not fmt.is_scale)
     assert fmt.max_code == at.largest
@@ -174,7 +174,7 @@ def test_what_names_no_format(x, error, text):
 
 
 def test_well_known_names_of_no_single_format():
-    """What they say names formats that there are, and none of them is a name of one."""
+    """The hints name existing formats, and none of the names is a format."""
     from floatsim.formats import format as formats
 
     assert not formats._AMBIGUOUS.keys() & formats._LOOKUP.keys()
@@ -209,7 +209,7 @@ def test_parameters_of_the_wrong_type(value):
 
 
 def test_every_custom_format_has_consistent_ends():
-    """All widths up to 6 and 5, all kinds: either a clear error or a format whose ends are right."""
+    """All widths up to 6 and 5, all kinds: a clear error, or a format with correct largest and smallest numbers."""
     made = 0
     for w, t, specials in itertools.product(range(1, 7), range(6), Specials):
         try:

@@ -1,4 +1,4 @@
-"""The enums, their names, and how keywords and contexts meet."""
+"""The enums, their names, and the resolution of keywords and contexts."""
 
 import itertools
 import threading

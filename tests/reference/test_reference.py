@@ -1,6 +1,6 @@
-"""The reference against the definitions, sentence by sentence, and against `oracles` on whole small formats.
+"""The reference compared with each sentence of the definitions, and with `oracles` on all values of small formats.
 
-What MPFR can judge stands in test_reference_mpfr.py; the traps are in test_traps.py.
+test_reference_mpfr.py compares it with MPFR. test_traps.py has known traps.
 """
 
 import itertools
@@ -41,7 +41,7 @@ def converted(code, source, fmt, rounding=Rounding.TIES_TO_EVEN, overflow=INF, *
 
 @pytest.mark.parametrize("fmt", [*o.ARITHMETIC, *o.CUSTOM], **ids)
 def test_overflow_in_every_policy_and_mode(fmt):
-    """Far beyond max: OVERFLOW|INEXACT always; the code is written out here once more, case by case."""
+    """Far beyond max: OVERFLOW|INEXACT always. The test spells out the code of every case."""
     far = Fraction(fmt.max) * 4
     max_of = (fmt.max_code, fmt.sign_mask | fmt.max_code)
     if fmt.has_infinity:
@@ -62,7 +62,7 @@ def test_overflow_in_every_policy_and_mode(fmt):
 
 
 def test_round_first_then_test():
-    """A magnitude beyond max that rounds to max has not overflowed, whatever the policy."""
+    """A magnitude beyond max that rounds to max is no overflow, under every policy."""
     for policy in POLICIES:
         assert rounded(Fraction(65519), fs.FP16, overflow=policy) == (0x7BFF, INEXACT)
         assert rounded(Fraction(463), fs.E4M3, overflow=policy) == (0x7E, INEXACT)

@@ -1,8 +1,8 @@
-"""The reference against MPFR, NumPy's own arithmetic and ml_dtypes; what each is good for is in the conventions.
+"""The reference compared with MPFR, NumPy's arithmetic and ml_dtypes. The page "Conventions" says where each is used.
 
-MPFR evaluates once, toward zero, with 64 bits and more to spare; its ternary value is the sticky bit, and the
-rational rounding of `oracles` decides. Where IEEE 754 and MPFR agree on the whole operation (formats with
-infinities, ties-to-even and the directed modes), MPFR also rounds by itself with `subnormalize`.
+MPFR evaluates once, toward zero, with at least 64 more bits. Its ternary value is the sticky bit, and the rational
+rounding of `oracles` rounds the result. Where IEEE 754 and MPFR define the same operation (formats with infinities,
+ties to even and the directed modes), MPFR also rounds to the format with `subnormalize`.
 """
 
 from fractions import Fraction
@@ -25,7 +25,7 @@ EVERY_HOW = o.every_how()
 @pytest.mark.parametrize("fmt", FORMATS, **ids)
 @pytest.mark.parametrize("operation", o.ARITY)
 def test_operation_equals_mpfr(operation, fmt):
-    """Codes, flags and events; every mode, policy, tininess rule, DAZ and FTZ comes up many times."""
+    """Codes, flags and events. Every mode, policy, tininess rule, DAZ and FTZ occurs many times."""
     r = o.rng("mpfr", operation, fmt)
     codes = o.structured(fmt, o.ARITY[operation], 110, r)
     function = getattr(reference, operation)
@@ -66,7 +66,7 @@ def test_special_values_of_every_operation(fmt):
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS if f.has_infinity], **ids)
 def test_mpfr_rounding_by_itself(fmt):
-    """`subnormalize` with the format's own exponent range: values, inexact, overflow, divide by zero, invalid."""
+    """`subnormalize` with the format's exponent range: values, inexact, overflow, divide by zero, invalid."""
     modes = {
         Rounding.TIES_TO_EVEN: gmpy2.RoundToNearest, Rounding.TOWARD_ZERO: gmpy2.RoundToZero,
         Rounding.TOWARD_POSITIVE: gmpy2.RoundUp, Rounding.TOWARD_NEGATIVE: gmpy2.RoundDown,
@@ -113,7 +113,7 @@ NUMPY = {
 @pytest.mark.parametrize("name", ["FP64", "FP32", "FP16"])
 @pytest.mark.parametrize("operation", NUMPY)
 def test_values_equal_numpy(operation, name):
-    """The processor's own arithmetic, ties-to-even: codes (any NaN counts as NaN)."""
+    """The processor's arithmetic, ties to even: codes (any NaN counts as NaN)."""
     fmt = fs.as_format(name)
     r = o.rng("numpy", operation, name)
     codes = o.structured(fmt, o.ARITY[operation], 4000, r)
@@ -147,7 +147,7 @@ def test_remainder_equals_python():
 
 @pytest.mark.parametrize("fmt", [f for f in o.NAMED if f.dtype is not None and f.bits <= 16], **ids)
 def test_casts_from_float32_equal_ml_dtypes(fmt):
-    """Ties-to-even, finite sources (their NaN and infinity into FP6, FP4 and E8M0's corners are their own)."""
+    """Ties to even, finite sources. ml_dtypes has its own rules for NaN and infinity into FP6 and FP4, and for E8M0."""
     source = fs.FP32
     r = o.rng("ml_dtypes", fmt)
     at = o.layout(fmt)
@@ -184,7 +184,7 @@ def _around(fmt, r):
 
 @pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
 def test_conversion_between_all_formats(fmt):
-    """From every named format, all ways of rounding, against the rational oracle."""
+    """From every named format, with all roundings, compared with the rational oracle."""
     r = o.rng("convert", fmt)
     for source in o.NAMED:
         at = o.layout(source)
@@ -214,7 +214,7 @@ def _around_in(source, fmt, r):
 
 @pytest.mark.parametrize("rounding", Rounding)
 def test_one_value_in_all_ways(rounding):
-    """A grid instead of a sample: 1/3-ish values across FP16's range, every policy, tininess rule, DAZ and FTZ."""
+    """A grid of values near 1/3 across FP16's range: every policy, tininess rule, DAZ and FTZ."""
     fmt = fs.FP16
     for exponent in (-27, -26, -25, -24, -15, -14, 0, 14, 15, 16):
         for numerator in (1023, 1024, 1025, 1026, 1365, 2046, 2047):

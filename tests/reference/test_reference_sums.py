@@ -1,10 +1,10 @@
-"""Is the reference of sums right? It against NumPy's own arithmetic, and against the definitions on exact fractions.
+"""The reference of sums compared with NumPy's arithmetic, and with the definitions on exact fractions.
 
-- Plain loops of NumPy scalars, which round every operation of float16, float32 and float64 to nearest, ties to even.
-- NumPy's own sums of contiguous arrays, for the tree that is named after it.
-- The definitions once more, on `fractions.Fraction`, rounded by `oracles.Rounder`: all directions, FTZ, DAZ, and the
-  draws of stochastic rounding site by site.
-- Cases whose events and first k are known by thought.
+- Loops of NumPy scalars, which round every operation of float16, float32 and float64 to nearest, ties to even.
+- NumPy's sums of contiguous arrays, for the tree "numpy".
+- The definitions written again, on `fractions.Fraction`, rounded by `oracles.Rounder`: all rounding modes, FTZ, DAZ,
+  and the draws of stochastic rounding at every site.
+- Cases with events and first k derived by hand.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def number(result, fmt):
 
 
 def same(result, expected):
-    """Whether the code is that of a NumPy scalar: every bit, but any NaN is a NaN."""
+    """Return whether the code is that of a NumPy scalar, bit by bit, except that all NaNs are equal."""
     fmt = code(expected, None).format
     if np.isnan(expected):
         return result.code == fmt.canonical_nan
@@ -188,7 +188,7 @@ def test_compensation_compensates():
 
 
 def along(tree, x):
-    """The sum along nested pairs, in the array's own arithmetic."""
+    """The sum along nested pairs, in the arithmetic of the array."""
     return x[tree] if isinstance(tree, int) else along(tree[0], x) + along(tree[1], x)
 
 
@@ -207,7 +207,7 @@ def halving(x):
 
 
 def numpy_sum(x):
-    """NumPy adds its own sum to a start of +0, which only tells where every term is -0."""
+    """NumPy adds its sum to a start of +0, which matters only if every term is -0."""
     return np.add.reduce(x) if not np.all((x == 0) & np.signbit(x)) else -np.zeros(1, x.dtype)[0]
 
 
@@ -217,7 +217,7 @@ LEVELS = {"adjacent": adjacent, "halving": halving, "numpy": numpy_sum}
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("tree", LEVELS)
 def test_the_order_of_trees(tree, dtype):
-    """Every length to 1100, and longer ones, added along the reference's tree in NumPy's own arithmetic."""
+    """Every length to 1100, and longer ones, added along the reference's tree in NumPy's arithmetic."""
     rng = o.rng("trees", tree, dtype.__name__)
     for n in (*range(1, 1101), 4096, 8191, 8193, 20001):
         x = samples(rng, dtype, n, "sizes" if n % 2 else "ordinary")
@@ -246,7 +246,7 @@ def test_numpy_gives_zero_a_sign_of_its_own():
 
 
 def test_halving_is_a_warp_shuffle():
-    """32 lanes, each adding the value of the lane `offset` further; lane 0 has the sum."""
+    """32 lanes: each adds the value of the lane `offset` further; lane 0 has the sum."""
     lanes = samples(o.rng("warp"), np.float32, 32, "sizes")
     values = lanes.copy()
     for offset in (16, 8, 4, 2, 1):
@@ -359,7 +359,7 @@ def test_special_values_of_exact_sums():
 
 
 class Definition:
-    """The leaves on exact fractions; `at` gives the draw's site: 8*step + r."""
+    """The leaves on exact fractions; `at` is the site of the draw: 8*step + r."""
 
     def __init__(self, fmt, how, seed, index):
         self.fmt, self.how, self.seed, self.index = fmt, how, seed, index
@@ -499,7 +499,7 @@ def test_no_draw_is_used_twice(how, n, monkeypatch):
 
 
 def test_stochastic_sums_have_no_bias():
-    """Sixteen times 2**-12 on top of 1 in FP16: a nearest sum stays at 1, the mean of stochastic ones is right."""
+    """Sixteen times 2**-12 added to 1 in FP16: a nearest sum stays at 1, the mean of stochastic sums is correct."""
     x = np.array([1.0] + [2.0**-12] * 16, np.float16)
     assert number(total("sequential(fp16)", x), fs.FP16) == 1
     sums = [number(total("fp16", x, index=i, seed=1, rounding=Rounding.STOCHASTIC), fs.FP16) for i in range(400)]
@@ -585,7 +585,7 @@ def test_numbers_have_been_read_already():
 
 
 def test_events_of_a_loop():
-    """Counts and first k of a half-precision loop, told from NumPy's values and exact fractions."""
+    """Counts and first k of a half-precision loop, computed from NumPy's values and exact fractions."""
     for kind in ("ordinary", "large", "subnormal", "special"):
         rng = o.rng("events", kind)
         a, b = samples(rng, np.float16, 120, kind), samples(rng, np.float16, 120, "special")

@@ -1,8 +1,10 @@
-"""The sums of matrix units once more, on many dot products at once: fused blocks and those whose c comes late in int64,
-exact ones in Python's integers, what is made of IEEE operations in NumPy's floats (without events). Not FP64.
+"""A second implementation of the sums of matrix units, for many dot products at once. FP64 is not included.
 
-Written from the same descriptions as `floatsim.reference.tensorcore.nvidia` and `amd`, and held equal to them, codes
-and events, in test_tensorcore_arrays.py; the long run in tests/exhaustive compares the kernels with these where it can.
+Fused blocks and blocks with a late accumulator are computed in int64, exact blocks in Python's integers, and models of
+IEEE operations in NumPy's floats (without events).
+
+It follows the same descriptions as `floatsim.reference.tensorcore.nvidia` and `amd`, and test_tensorcore_arrays.py
+tests it equal to them, in codes and events. The long run in tests/exhaustive compares the kernels with it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ PLUS, MINUS, QUIET, SIGNALING = 1, 2, 4, 8  # what is not finite
 
 
 class Terms(NamedTuple):
-    """s * 2**(e - bits); `special` is a bit of the above, or 0. Arrays of one shape, and a number of bits."""
+    """The numbers s * 2**(e - bits), as arrays of one shape. `special` is a bit of the above, or 0."""
 
     s: np.ndarray
     e: np.ndarray
@@ -164,8 +166,8 @@ def rounded(total: np.ndarray, quantum: np.ndarray, fmt: FloatFormat, to_even: b
     return code | np.where(total < 0, fmt.sign_mask, 0), events
 
 
-def _specially(seen: np.ndarray, fmt: FloatFormat, nan: int) -> tuple[np.ndarray, np.ndarray]:
-    """(codes, events) of sums in which something is not finite."""
+def _special_sums(seen: np.ndarray, fmt: FloatFormat, nan: int) -> tuple[np.ndarray, np.ndarray]:
+    """(codes, events) of sums with a term that is not finite."""
     is_nan = (seen & (QUIET | SIGNALING) > 0) | (seen == PLUS | MINUS)
     quiet = (seen & QUIET > 0) & (seen & SIGNALING == 0)
     infinite = np.where(seen & MINUS, fmt.sign_mask, 0) | (fmt.infinity_code or 0)
@@ -177,7 +179,7 @@ def _seen(products: Terms, c: Terms) -> np.ndarray:
 
 
 def _with(products: Terms, c: Terms) -> Terms:
-    """Both, on the finer grid of the two."""
+    """Both operands in the finer unit of the two."""
     bits = max(products.bits, c.bits)
     parts = [Terms(x.s << bits - x.bits, x.e, x.special, bits) for x in (products, c[..., np.newaxis])]
     return Terms(*(np.concatenate(columns, axis=-1) for columns in zip(*(p[:3] for p in map(tuple, parts)))), bits)
@@ -195,12 +197,12 @@ def fused(model: FusedBlocks, products: Terms, c: np.ndarray, output: FloatForma
     code, more = rounded(kept.sum(axis=-1), quantum, model.grid, model.rounding is Rounding.TIES_TO_EVEN)
     code = np.where(code & model.grid.magnitude_mask, code, 0) << output.trailing_bits - model.grid.trailing_bits
     seen = _seen(products, own)
-    special, invalid = _specially(seen, output, nvidia.nan_of(output))
+    special, invalid = _special_sums(seen, output, nvidia.nan_of(output))
     return np.where(seen, special, code), np.where(seen, invalid, events | more)
 
 
 def groups(model: GroupedBlocks, a: Terms, b: Terms, scales: Terms) -> Terms:
-    """A term for each group: FP4's exponents are not negative, so the sums of its products are whole."""
+    """A term for each group: the exponents of FP4 are not negative, so the sums of its products are integers."""
     p = product(a, b)
     shape = (*p.s.shape[:-1], -1, model.group)
     whole = np.where(p.e == NONE, 0, p.s << np.maximum(p.e, 0)).reshape(shape).sum(axis=-1)
@@ -231,7 +233,7 @@ def late(model: LateAccumulator, products: Terms, c: np.ndarray) -> tuple[np.nda
     lowest = np.maximum(fine + _bit_length(np.abs(joined)) - 1, FP32.emin) - model.sum_bits
     code, more = rounded(down(joined, fine - lowest), lowest, FP32, True)
     seen = _seen(products, own)
-    special, invalid = _specially(seen, FP32, FP32.canonical_nan)
+    special, invalid = _special_sums(seen, FP32, FP32.canonical_nan)
     return np.where(seen, special, code), np.where(seen, invalid, events | more)
 
 
@@ -249,7 +251,7 @@ def exact(products: Terms, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     code, events = _pairs(np.frompyfunc(one, 1, 1)(total))
     seen = _seen(products, own)
-    special, invalid = _specially(seen, FP32, FP32.canonical_nan)
+    special, invalid = _special_sums(seen, FP32, FP32.canonical_nan)
     return np.where(seen, special, code), np.where(seen, invalid, events)
 
 
@@ -272,7 +274,7 @@ def _flushed(x: np.ndarray, zero: np.ndarray | float) -> np.ndarray:
 
 
 def _values(x: Terms, least: float) -> np.ndarray:
-    """As float32; below `least`, +0. Products of these have at most 16 bits, or are no subnormals."""
+    """The values as float32; below `least`, +0. Products of these values have at most 16 bits, or are not subnormal."""
     special = np.select([x.special == PLUS, x.special == MINUS, x.special > 0], [np.inf, -np.inf, np.nan], 0)
     values = np.where(x.special > 0, special, np.ldexp(x.s.astype(np.float64), np.where(x.s == 0, 0, x.e - x.bits)))
     return np.where(np.abs(values) < least, 0, values).astype(np.float32)
@@ -289,7 +291,7 @@ def flushed_tree(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """By float64, which holds the product, and the sum rounded to odd."""
+    """Computed in float64, which contains the product, with the sum rounded to odd."""
     p, acc = a.astype(np.float64) * b, _float32(c).astype(np.float64)
     s = p + acc
     back = s - p
@@ -303,14 +305,14 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def _padded(codes: np.ndarray, k: int, axis: int) -> np.ndarray:
-    """Zeros behind, up to whole instructions."""
+    """Append zeros to fill whole instructions."""
     width = [(0, 0)] * codes.ndim
     width[axis] = (0, -codes.shape[axis] % k)
     return np.pad(codes, width)
 
 
 def _factors(scales, k: int) -> Terms:
-    """The products of the scales of each k, (M, N, K); past the end, of ones."""
+    """The products of the scales of each k, (M, N, K). Past the end, the scales are 1."""
     fmt, every = scales.of.format, scales.of.every
     one = fmt.bias << fmt.trailing_bits
     sides = []

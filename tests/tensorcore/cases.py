@@ -1,4 +1,4 @@
-"""Operands on which sums of matrix units differ: for the tests, and for the long run in tests/exhaustive."""
+"""Operands that distinguish the sums of matrix units, for the tests and for the long run in tests/exhaustive."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cases() -> Iterator[Case]:
 
 
 def distinct() -> dict[tuple, list[Case]]:
-    """The cases by what is computed: the same model on the same formats is the same sum, whoever has it."""
+    """The cases with different results: the same model on the same formats occurs once."""
     found: dict[tuple, list[Case]] = {}
     for case in cases():
         found.setdefault((case.row.model, case.row.k, case.row.output, case.a, case.b, case.scales), []).append(case)
@@ -51,7 +51,7 @@ def distinct() -> dict[tuple, list[Case]]:
 
 
 def groups() -> dict[str, list[Case]]:
-    """The cases of each instruction of each architecture, but for instructions that compute what another one does."""
+    """The cases of each instruction of each architecture, without instructions that compute the same as another one."""
     found: dict[tuple, list[Case]] = {}
     for case in cases():
         row = case.row
@@ -126,7 +126,7 @@ def by_reference(case: Case, a, b, c, scales):
 def compare(
     case: Case, rng: np.random.Generator, m: int, k: int, n: int, style: str, right=by_reference
 ) -> list[Difference]:
-    """Where kernels and reference differ, or what stands for it; in the counts of events, too, if it has some."""
+    """Return the differences of the kernels from `right`, in codes and, if `right` counts events, in counts."""
     a, b, c, scales = operands(rng, case, m, k, n, style)
     expected, counts = right(case, a, b, c, scales)
     record = Record(np.arange(k), np.zeros((2, 256), np.int64), np.full((6, 1, m, n), 1 << 62))

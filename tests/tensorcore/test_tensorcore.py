@@ -1,4 +1,4 @@
-"""Matrix units: the table, and what is known of how they add, as far as one dot product can show it."""
+"""Matrix units: the table, and the known properties of their sums that one dot product can show."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def value(result: Dot, fmt: fs.FloatFormat = fs.FP32) -> float:
 
 
 def events(result: Dot) -> int:
-    """Those of all steps."""
+    """The events of all steps."""
     return functools.reduce(operator.or_, (step.events for step in result.steps), 0)
 
 
@@ -60,7 +60,7 @@ def power(n: int) -> float:
 
 
 def test_volta_loses_small_terms_and_the_others_keep_a_bit_more():
-    """1 + 4 * 2**-24: each term is half of Volta's last bit, and a whole one of the generations after it."""
+    """1 + 4 * 2**-24: each term is half of Volta's last bit, and one last bit of later generations."""
     quarter = ([power(-12)] * 4, [power(-12)] * 4)
     for arch in NVIDIA:
         expected = 1.0 if arch == "volta" else 1 + power(-22)
@@ -78,7 +78,7 @@ def test_sums_are_not_monotonic_in_c():
     ("arch", "bits"), [("volta", 23), ("turing", 24), ("ampere", 24), ("ada", 24), ("hopper", 25), ("blackwell", 25)]
 )
 def test_fraction_bits_of_a_block(arch, bits):
-    """A term beside 2**14 - 2**14 is kept down to 2**(14 - F), as c or as a product."""
+    """A term next to 2**14 - 2**14 is kept down to 2**(14 - F), as c or as a product."""
     for f, kept in ((bits, True), (bits + 1, False)):
         small = power(14 - f)
         assert value(run(arch, [128, 128], [128, -128], c=small)) == small * kept
@@ -87,7 +87,7 @@ def test_fraction_bits_of_a_block(arch, bits):
 
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_terms_are_cut_toward_zero(arch):
-    """Beside large terms that cancel, a small one loses its fraction whatever its sign: 1.75 units are 1, -1.75 -1."""
+    """Next to large terms that cancel, a small term loses its fraction: 1.75 units are 1, and -1.75 are -1."""
     bits = select(as_architecture(arch), None, fs.FP16, fs.FP16).model.fraction_bits
     unit = power(14 - bits)
     for times, kept in ((0.25, 0), (0.5, 0), (0.75, 0), (1.5, 1), (1.75, 1)):
@@ -98,7 +98,7 @@ def test_terms_are_cut_toward_zero(arch):
 
 
 def test_ampere_k16_is_two_chained_blocks_of_eight():
-    """Terms that cancel swallow small ones of their own block only: those of the other are added before or after."""
+    """Large terms that cancel absorb small terms of their own block, not those of the other block."""
     for arch, name, blocks in (("ampere", "mma.m16n8k16", 2), ("ada", "mma.m16n8k16", 2), ("hopper", None, 1)):
         a, b = [power(-9)] * 16, [power(-9)] * 16
         a[0], b[0], a[1], b[1] = 128, 128, 128, -128
@@ -120,7 +120,7 @@ def test_the_chain_is_rounded_to_d_in_between():
 
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_products_are_not_normalised(arch):
-    """1.5 * 1.5 = 2.25 has the exponent 0, and so leaves one bit more for the others than 2.25 * 1, which has 1."""
+    """1.5 * 1.5 = 2.25 has the exponent 0 and leaves other terms one more bit than 2.25 * 1 with the exponent 1."""
     bits = select(as_architecture(arch), None, fs.FP16, fs.FP16).model.fraction_bits
     va, vb = power(-12), power(14 - bits + 12)
     last = va * vb
@@ -130,7 +130,7 @@ def test_products_are_not_normalised(arch):
 
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_subnormal_operands_keep_the_least_exponent(arch):
-    """2**-15 in FP16 is 0.5 * 2**-14: its products with 2**10 cancel with the exponent -4, as those of 2**-14."""
+    """2**-15 in FP16 is 0.5 * 2**-14. Its products with 2**10 cancel with the exponent -4, like those of 2**-14."""
     bits = select(as_architecture(arch), None, fs.FP16, fs.FP16).model.fraction_bits
     for operand in (power(-14), power(-15)):
         for c, kept in ((power(-4 - bits), 1), (power(-5 - bits), 0)):
@@ -138,7 +138,7 @@ def test_subnormal_operands_keep_the_least_exponent(arch):
 
 
 def test_exponents_of_products_have_no_end():
-    """2**200 - 2**200 + 1 in BF16: no infinity, but nothing is left of the 1."""
+    """2**200 - 2**200 + 1 in BF16: there is no infinity, and the 1 is absorbed."""
     for arch in NVIDIA[2:]:
         big = power(100)
         assert value(run(arch, [big, big, 1], [big, -big, 1], fs.BF16)) == 0
@@ -146,7 +146,7 @@ def test_exponents_of_products_have_no_end():
 
 
 def test_infinity_in_the_first_block_stays():
-    """An overflow of the first eight is not taken back by the others; in one block of sixteen it does not arise."""
+    """An overflow of the first eight products stays infinite. One block of sixteen products does not overflow."""
     big = power(127)
     a, b = [big, big] + [0.0] * 6 + [big, big], [1.0, 1.0] + [0.0] * 6 + [-1.0, -1.0]
     assert value(run("ampere", a, b, fs.BF16)) == math.inf
@@ -206,7 +206,7 @@ def test_an_overflow_is_infinite_although_results_are_cut():
 
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_fp16_results_are_rounded_once(arch):
-    """1 + 2**-11 is a tie, and with 2**-F added it is above: FP32 in between would forget that where F > 23."""
+    """1 + 2**-11 is a tie, and with 2**-F added it is above. A first rounding to FP32 would drop 2**-F if F > 23."""
     bits = select(as_architecture(arch), None, fs.FP16, fs.FP16, fs.FP16).model.fraction_bits
     for rest in range(12, bits + 1):
         terms = [1, 1, power(-12)], [1, power(-11), power(12 - rest)]
@@ -227,7 +227,7 @@ def test_subnormal_results():
 
 @pytest.mark.parametrize(("arch", "floor"), [("ampere", -132), ("ada", -132), ("hopper", -133), ("blackwell", -133)])
 def test_tiny_terms_meet_the_least_exponent(arch, floor):
-    """2**-149 less one bit of the least exponent is cut to zero; less half of it, which is lost, it stays."""
+    """2**-149 minus one bit of the least exponent is cut to zero. Minus half of that bit, it stays."""
     bits = 24 if floor == -132 else 25
     for below, expected in ((floor - bits, 0.0), (floor - bits - 1, power(-149))):
         a, b = [power(-75), -power(below + 80)], [power(-74), power(-80)]
@@ -238,7 +238,7 @@ def test_tiny_terms_meet_the_least_exponent(arch, floor):
 
 @pytest.mark.parametrize(("arch", "floor"), [("volta", -19), ("ampere", -20), ("hopper", -21)])
 def test_tiny_terms_of_fp16_sums_meet_a_higher_one(arch, floor):
-    """Half of FP16's least number and a little: above the tie only while the little is not lost."""
+    """Half of FP16's least number and a little more is above the tie if the little term is not absorbed."""
     bits = select(as_architecture(arch), None, fs.FP16, fs.FP16).model.fraction_bits
     for little, expected in ((floor - bits, power(-24)), (floor - bits - 1, 0.0)):
         a, b = [power(-12), power(little // 2)], [power(-13), power(little - little // 2)]
@@ -260,7 +260,7 @@ def test_tf32_operands_are_cut_not_rounded():
 
 
 def test_hopper_wgmma_drops_the_low_ten_bits_of_c_and_mma_sync_does_not():
-    """A and B zero: what comes back is c, in 13 fraction bits ("FP22"), or whole."""
+    """A and B are zero: the result is c in 13 fraction bits ("FP22"), or c unchanged."""
     c = 1 + power(-13) + power(-14) + power(-23)
     for arch, name, expected in (
         ("hopper", "wgmma.k32", 1 + power(-13)), ("hopper", "mma.m16n8k32", c), ("ada", "mma.m16n8k32", 1 + power(-13)),
@@ -270,7 +270,7 @@ def test_hopper_wgmma_drops_the_low_ten_bits_of_c_and_mma_sync_does_not():
 
 
 def test_fourteen_bits_of_fp8_on_ada_and_in_wgmma():
-    """Beside 2**14 - 2**14, a term is kept down to 2**(14 - 13): "around 14 bits", the leading one counted."""
+    """Next to 2**14 - 2**14, a term is kept down to 2**(14 - 13): "around 14 bits" with the leading one."""
     for arch, name, bits in (("ada", None, 13), ("hopper", None, 13), ("blackwell", None, 25)):
         for f, kept in ((bits, True), (bits + 1, False)):
             small = power(14 - f)
@@ -282,7 +282,7 @@ def test_fourteen_bits_of_fp8_on_ada_and_in_wgmma():
 
 
 def test_hopper_mma_sync_of_fp8_adds_two_halves_of_every_four():
-    """Large terms that cancel within k % 4 in {0, 1} swallow the small ones there, not those at 2 and 3."""
+    """Large terms that cancel within k % 4 in {0, 1} absorb the small terms there, not the small terms at 2 and 3."""
     a = b = [power(-6)] * 32
     for pair, left in (((0, 1), 16), ((2, 3), 16), ((0, 4), 16), ((0, 2), 0), ((1, 3), 0)):
         x, y = list(a), list(b)
@@ -295,7 +295,7 @@ def test_hopper_mma_sync_of_fp8_adds_two_halves_of_every_four():
 
 
 def test_hopper_mma_sync_of_sixteen_fp8_adds_two_halves_too():
-    """ptxas makes two HMMA.1688 of it, the first from zero, and adds c."""
+    """ptxas expands it to two HMMA.1688, the first from zero, and adds c."""
     a = b = [power(-6)] * 16
     for pair, left in (((0, 1), 8), ((2, 3), 8), ((0, 4), 8), ((0, 2), 0), ((1, 3), 0)):
         x, y = list(a), list(b)
@@ -306,7 +306,7 @@ def test_hopper_mma_sync_of_sixteen_fp8_adds_two_halves_too():
 
 
 def test_mma_sync_of_fp8_rounds_c_to_nearest():
-    """c is added in the end by an ordinary instruction: ties to even, and half of the last bit more goes up."""
+    """An ordinary instruction adds c last: ties to even, and half of the last bit plus more goes up."""
     c = power(23)
     assert value(run("hopper", [0.75], [1.0], fs.E4M3, c=c, name="mma.m16n8k32")) == c + 1
     assert value(run("hopper", [0.5], [1.0], fs.E4M3, c=c, name="mma.m16n8k32")) == c
@@ -354,7 +354,7 @@ def test_the_sign_of_a_scale_is_ignored():
 
 
 def test_groups_of_sixteen_are_summed_exactly_and_aligned_by_their_scales():
-    """A group that cancels to zero keeps its scales' exponent; one of zeros has none."""
+    """A group that cancels to zero keeps the exponent of its scales. A group of zeros has no exponent."""
     cancels, zeros = [6] * 8 + [-6] * 8, [0] * 16
     for group, scale, kept in ((cancels, 36, 0.0), (cancels, 35, 1.0), (zeros, 36, 1.0)):
         a = group + zeros + [1]
@@ -390,7 +390,7 @@ def test_cdna2_flushes_subnormals():
 
 
 def test_cdna3_rounds_c_downward():
-    """Beside products that cancel, with the exponent 14, c is cut to a multiple of 2**-10, toward negative."""
+    """Next to products that cancel, with the exponent 14, c is cut to a multiple of 2**-10, toward negative."""
     for c, kept in (
         (power(-10), power(-10)),
         (power(-11), 0.0),
@@ -427,7 +427,7 @@ def test_zeros_behind_change_nothing(arch):
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_zeros_behind_change_no_bit_but_the_sign_of_a_zero_in_ieee_additions(arch):
-    """Any operands: NaN, infinities, subnormals. What is carried into blocks of zeros comes out of them as it is."""
+    """All operands, NaN, infinities and subnormals included: blocks of zeros return their c unchanged."""
     rng = np.random.default_rng(9)
     for case in cases():
         if case.arch != arch or case.scales is not None:

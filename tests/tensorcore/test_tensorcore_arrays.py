@@ -1,4 +1,4 @@
-"""The models on arrays, with which the long run compares the kernels, against the reference: codes and events."""
+"""The array models, with which the long run compares the kernels, compared with the reference: codes and events."""
 
 from __future__ import annotations
 

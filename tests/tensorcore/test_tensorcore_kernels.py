@@ -35,7 +35,7 @@ def test_kernels_equal_the_reference(arch):
 
 
 def both_ways(case: Case, style: str, m: int, k: int, n: int, ranges, seed: int = 1):
-    """(codes by the kernels that are chosen, codes by those on integers, the part that the quick ones left alone)."""
+    """(codes by the selected kernels, codes by the integer kernels, the share of bailouts of the fast kernels)."""
     rng = np.random.default_rng(seed)
     a = Matrix(codes(rng, case.a, (2, m, k), style), case.a)
     b = Matrix(codes(rng, case.b, (2, k, n), style), case.b)
@@ -57,7 +57,7 @@ def both_ways(case: Case, style: str, m: int, k: int, n: int, ranges, seed: int 
 
 @pytest.mark.parametrize("arch", BY_ARCHITECTURE)
 def test_quick_kernels_equal_those_on_integers(arch):
-    """Several ranges, odd numbers of rows, more columns than are worked on together, a short last instruction."""
+    """Several ranges, odd numbers of rows, more columns than one vector, a short last instruction."""
     for case in BY_ARCHITECTURE[arch]:
         every = 1 if case.scales is None else case.scales.every
         cut = -(-70 // every) * every
@@ -76,7 +76,7 @@ def test_what_the_quick_kernels_leave_alone_is_done(style):
 
 @pytest.mark.parametrize("arch", ["cdna1", "cdna3"])
 def test_sums_that_underflow_keep_their_sign(arch):
-    """Only a sum that is zero is +0."""
+    """Only an exact zero sum becomes +0."""
     a, b = np.full((2, 16), 2.0**-100), np.full((16, 3), -(2.0**-100))
     a[1] = 0
     got = fs.matmul(fs.array(a, "bf16"), fs.array(b, "bf16"), accumulate=arch)
@@ -104,7 +104,7 @@ def test_nothing_to_do():
 
 
 def test_where_events_happen():
-    """The largest k of the block in which a term was cut to nothing; blocks of Ampere's k16 are of eight."""
+    """The largest k of the block in which a term lost all bits. The blocks of Ampere's k16 have eight products."""
     row = select(as_architecture("ampere"), None, fs.FP16, fs.FP16)
     a = np.full((1, 1, 40), 0x3C00, np.uint64)
     b = np.full((1, 40, 1), 0x3C00, np.uint64)
@@ -119,7 +119,7 @@ def test_where_events_happen():
 @needs_silicon
 @pytest.mark.parametrize(("path", "key"), SETS, ids=lambda x: x.stem if hasattr(x, "stem") else x)
 def test_silicon_by_the_kernels(path, key):
-    """One dot product a row: row i of A times column i of B, in tiles of which the diagonal counts."""
+    """One dot product for each row: row i of A times column i of B, on the diagonal of a tile."""
     row, fmt, a, b, c, d = rows(path, key)
     for size in (1, 50):
         shape = (len(a) // size, size, size)

@@ -1,4 +1,4 @@
-"""TensorCore as the accumulate= of matmul and of reductions: whole, and as the inner sum of a composite; bad input."""
+"""TensorCore as accumulate= of matmul and of reductions: alone, and as the inner sum of a composite; bad input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def description(rng, unit, every, k):
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_equals_the_reference(arch):
-    """Codes, counts and first k, whatever the call's manner is, with c, alpha and beta."""
+    """Codes, counts and first k, for all options of the call, with c, alpha and beta."""
     rng = np.random.default_rng(list(ARCHITECTURES).index(arch))
     for _ in range(40):
         case = CASES[arch][rng.integers(len(CASES[arch]))]
@@ -70,7 +70,7 @@ def test_promotion_is_blocks_added_in_fp32():
 
 @pytest.mark.parametrize("how", ["hopper", "cdna3", "blocked(hopper, 128, fp32)", "splitk(3, ampere, kahan(fp16))"])
 def test_long_vectors(how):
-    """A few results of many terms, which other descriptions have kernels of their own for."""
+    """A few results of many terms, for which other descriptions have special kernels."""
     rng = np.random.default_rng(9)
     a, b = array(rng, fs.FP16, (6, 700)), array(rng, fs.FP16, (700, 5))
     whole = fs.matmul(a, b, accumulate=how).codes
@@ -180,7 +180,7 @@ def test_reductions_that_no_unit_does(operation):
 
 
 def test_kinds_of_scales():
-    """As the exact product of the scaled operands, where that needs no rounding."""
+    """The result is the exact product of the scaled operands, where that needs no rounding."""
     rng = np.random.default_rng(5)
     for a_format, b_format, scale, every, name in (
         ("e4m3", "e4m3", "e8m0", 32, "tcgen05.k32.mxf8f6f4"), ("e5m2", "e3m2", "e8m0", 32, "tcgen05.k32.mxf8f6f4"),
@@ -225,7 +225,7 @@ def test_nan_scales_give_nan():
 
 
 def test_nan_scales_hide_no_invalid_product():
-    """inf * 0 raises INVALID, whatever it is multiplied by; a quiet NaN raises nothing."""
+    """inf * 0 raises INVALID for every scale. A quiet NaN raises nothing."""
     a, b = fs.array([[np.inf] * 32, [1.0] * 32], "e5m2"), fs.array(np.zeros((32, 1)), "e5m2")
     scale_a, scale_b = fs.from_codes(np.full((2, 1), 0xFF, np.uint8), "e8m0"), fs.array([[1.0]], "e8m0")
     with fs.record() as log:
@@ -251,7 +251,7 @@ def of_ones(fmt, *shape):
 @pytest.mark.parametrize(
     ("how", "fmt", "scales", "says"),
     [
-        ("blackwell", FP8, ((4, 4, "e8m0"), None), "scale_b is missing: block-scaled operands both have scales"),
+        ("blackwell", FP8, ((4, 4, "e8m0"), None), "scale_b is missing: both operands need scales"),
         ("blackwell", FP8, (None, (4, 4, "e8m0")), "scale_a is missing"),
         (None, FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")), "not for the default accumulation"),
         ("fp32", FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")), r"are for a TensorCore, .* not for sequential\(fp32\)"),
@@ -268,7 +268,7 @@ def of_ones(fmt, *shape):
         ("blackwell", FP4, ((4, 5, "e8m0"), (5, 5, "e8m0")),
          r"\(4, 4\) and .* every 32 .* or \(4, 8\) and .* every 16"),
         ("blocked(blackwell, 48, fp32)", FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")),
-         "into parts of 48, in the midst of 32 elements that share a scale; take parts of a multiple of 32"),
+         "into parts of 48, inside a block of 32 elements that share a scale; use parts of a multiple of 32"),
         ("splitk(3, blackwell, fp32)", FP8, ((4, 4, "e8m0"), (4, 5, "e8m0")), "into parts of 43"),
         ("tensorcore(blackwell, tcgen05.k64.mxf4)", FP4, (None, None), "which were not given: scale_a= and scale_b="),
     ],
@@ -345,7 +345,7 @@ def test_where_a_unit_cannot_stand(build):
 
 @pytest.mark.parametrize("how", ["hopper", "tensorcore(hopper, mma.m16n8k8)", "volta", "ampere", "cdna3", "cdna2"])
 def test_any_k_is_filled_up_with_zeros(how):
-    """Every K is taken, and zeros of one's own behind change no bit."""
+    """Every K is accepted, and appended zeros change no bit."""
     rng = np.random.default_rng(6)
     for k in range(36):
         a, b, c = array(rng, fs.FP16, (3, k)), array(rng, fs.FP16, (k, 2)), array(rng, fs.FP32, (3, 2))

@@ -1,15 +1,15 @@
-"""The models against mmasim's (MMA-Sim, Microsoft), where that has the instruction. Runs where mmasim is installed.
+"""The models compared with mmasim (MMA-Sim, Microsoft), for its instructions. These tests need mmasim.
 
 mmasim is no dependency of the package: it needs torch, and compiles C++ with ninja when it is imported. The extra
-`mmasim` has it: `pip install -e ".[mmasim]"`, then `pytest -m mmasim`.
+`mmasim` installs it: `pip install -e ".[mmasim]"`, then `pytest -m mmasim`.
 
-Known differences, all of them looked at; `skips` and `may_be_any_nan` are where they stand:
-- FP8 `mma.sync` on Hopper and on Blackwell (sm_100), which ptxas emulates there, is not in mmasim: silicon decides.
-- FP32 operands of TF32 instructions: mmasim takes TF32 ones only; that they are truncated is in test_tensorcore.py.
-- NaN on AMD and of FP64: mmasim gives 0x7FFFFFFF or what the processor makes of it, and its authors allow any; only
-  that it is one is compared.
-- mmasim loses a NaN in c of CDNA 3's FP8 instructions where the products are large: it drops c by its exponent, and a
-  NaN is given one. No sum has a NaN in it that is not NaN.
+All known differences are explained here. `skips` and `may_be_any_nan` implement them:
+- FP8 `mma.sync` on Hopper and on Blackwell (sm_100), which ptxas emulates, is not in mmasim. Outputs of GPUs decide.
+- FP32 operands of TF32 instructions: mmasim accepts only TF32. test_tensorcore.py tests the truncation.
+- NaN on AMD and of FP64: mmasim returns 0x7FFFFFFF or the NaN of the processor, and its authors allow every NaN. The
+  tests compare only whether a result is NaN.
+- mmasim loses a NaN in c of CDNA 3's FP8 instructions if the products are large: it drops c by its exponent, and a
+  NaN has an exponent there. In floatsim a NaN term always makes the sum NaN.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def may_be_any_nan(case: Case) -> bool:
 
 
 def skips(case: Case, accumulators) -> bool:
-    """Whether mmasim loses a NaN that is c of some block."""
+    """Return whether mmasim loses a NaN that is c of a block."""
     return isinstance(case.row.model, EvenAndOdd) and any(is_nan(c, case.row.output) for c in accumulators)
 
 
 def theirs(case: Case):
-    """mmasim's operation."""
+    """The operation of mmasim."""
     from mmasim.amd import MFMA
     from mmasim.nv_ptx import MMA, WGMMA, MMABlockScale, TCGen05MMA, TCGen05MMABlockScale
 
@@ -100,7 +100,7 @@ def amd_name(case: Case, shape: str, a: str, b: str, d: str) -> str:
 
 
 def tensor(x: np.ndarray, fmt: fs.FloatFormat, packed: bool = False):
-    """Codes as mmasim takes them: FP6 and FP4 as bytes, FP4 in bits 5 to 2, or two in a byte."""
+    """Codes in mmasim's layout: FP6 and FP4 as bytes, FP4 in bits 5 to 2, or two in a byte."""
     import torch
 
     if fmt == fs.TF32:
@@ -167,7 +167,7 @@ def test_equal_to_mmasim(arch):
     [("Hopper", fs.FP16, "m64n8k16.f32.f16.f16"), ("Hopper", fs.E4M3, "m64n8k32.f32.e4m3.e4m3")],
 )
 def test_whole_products(arch, fmt, name):
-    """mmasim does not hold a product's shape against the instruction's, and chains blocks as a K loop does."""
+    """mmasim does not compare the shape of a product with the instruction's, and chains blocks as a K loop does."""
     from mmasim.nv_ptx import WGMMA
 
     rng = np.random.default_rng(7)

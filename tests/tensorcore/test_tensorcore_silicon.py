@@ -1,8 +1,8 @@
-"""Outputs of real GPUs, reproduced: every row of every file in the folder that FLOATSIM_SILICON names.
+"""Published outputs of GPUs, reproduced: every row of every file in the folder that FLOATSIM_SILICON names.
 
 The outputs were published by F. A. Khattak and M. Mikaitis with "Accurate Models of NVIDIA Tensor Cores", in
-north-numerical-computing/MATLAB-tensor-core, folder model_validation/ (BSD-2-Clause). The folder holds them as
-`<GPU>_<format>.npz`; `floatsim.hardware.captures.published` says what is in these, and which instruction gave what.
+north-numerical-computing/MATLAB-tensor-core, folder model_validation/ (BSD-2-Clause). The folder has them as
+`<GPU>_<format>.npz`. `floatsim.hardware.captures.published` defines their contents and the instruction of each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all models share: exact terms, how they are aligned and cut, and what infinities and NaNs make of a sum."""
+"""Operations shared by all models: exact terms, their alignment and truncation, and sums with infinities and NaNs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class Term(NamedTuple):
-    """An exact number, and the exponent by which it is aligned; None: by none, as zeros are."""
+    """An exact number, and the exponent that aligns it; None for zeros, infinities and NaNs."""
 
     number: Number
     exponent: int | None
@@ -28,17 +28,16 @@ _INVALID = Term(Number(Kind.SIGNALING_NAN, 0), None)
 
 
 Multiple: TypeAlias = tuple[int, int]
-"""n * 2**q as (n, q)."""
+"""The number n * 2**q as (n, q)."""
 
 
 class Step(NamedTuple):
-    """What one rounding of D gave, the events it counts for, and the largest k of its products.
+    """One rounding of D: the code, its events, and the largest k of its products.
 
-    It also tells how. `terms` are the exact terms, the products first, and `ks` says which k each product belongs to
-    (of a group's, the first); the rest are accumulators. Where terms are aligned there is their common exponent, what
-    was `kept` of each, as (n, q) for n * 2**q, and the `total` that was rounded, written alike. Where products are
-    added to each other in roundings of their own, `partials` are those sums: the places of what was added, and the
-    number.
+    `terms` are the exact terms: the products, then the accumulators. `ks` has the k of each product (of a group, the
+    first k). If the terms are aligned, `exponent` is their common exponent, `kept` the truncated terms, as (n, q) for n
+    * 2**q, and `total` the sum before the rounding, in the same form. If products are added to each other in roundings
+    of their own, `partials` has these sums: the places of the products, and the sum.
     """
 
     code: int
@@ -54,7 +53,7 @@ class Step(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 16)
 def read(code: int, fmt: FloatFormat) -> Term:
-    """A code as a term. Subnormal numbers keep the exponent emin: they are not normalised."""
+    """Return a code as a term. Subnormal numbers keep the exponent emin: they are not normalised."""
     number = decode(code, fmt)
     if number.kind is not Kind.FINITE or number.is_zero:
         return Term(number, None)
@@ -62,7 +61,7 @@ def read(code: int, fmt: FloatFormat) -> Term:
 
 
 def product(a: Term, b: Term) -> Term:
-    """a * b, exact and not normalised: its exponent is the sum of the two. inf * 0 is invalid."""
+    """Return a * b, exact and not normalised: its exponent is the sum of both exponents. inf * 0 is invalid."""
     x, y = a.number, b.number
     if (x.is_infinite and y.is_zero) or (x.is_zero and y.is_infinite) or Kind.SIGNALING_NAN in (x.kind, y.kind):
         return _INVALID
@@ -76,9 +75,9 @@ def product(a: Term, b: Term) -> Term:
 
 
 def special(terms: Iterable[Term]) -> tuple[Number, int] | None:
-    """What NaNs and infinities among the terms make of their sum, and the flags; None if there are none.
+    """Return the sum of terms with NaNs or infinities, and its flags; None if all terms are finite.
 
-    A NaN, or infinities of both signs, make it NaN; otherwise an infinity wins, and the finite terms do not count.
+    A NaN, or infinities of both signs, make the sum NaN. Otherwise an infinity wins.
     """
     numbers = [term.number for term in terms if term.number.kind is not Kind.FINITE]
     if not numbers:
@@ -91,7 +90,7 @@ def special(terms: Iterable[Term]) -> tuple[Number, int] | None:
 
 
 def to_code(x: Number, fmt: FloatFormat, nan: int) -> int:
-    """The code of a NaN or an infinity."""
+    """Return the code of a NaN or an infinity."""
     if x.is_nan:
         return nan
     assert fmt.infinity_code is not None
@@ -99,25 +98,28 @@ def to_code(x: Number, fmt: FloatFormat, nan: int) -> int:
 
 
 def highest(terms: Iterable[Term], floor: int) -> int:
-    """The largest exponent of the terms that have one, but at least the floor."""
+    """Return the largest exponent of the terms, but at least the floor."""
     return max([floor, *(term.exponent for term in terms if term.exponent is not None)])
 
 
 def cut(x: Number, quantum: int) -> int:
-    """x in units of 2**quantum, the rest of its magnitude cut off."""
+    """Return x in units of 2**quantum, truncated toward zero."""
     shift = x.exponent - quantum
     magnitude = x.significand << shift if shift >= 0 else x.significand >> -shift
     return -magnitude if x.sign else magnitude
 
 
 def cut_down(x: int, exponent: int, quantum: int) -> int:
-    """x * 2**exponent in units of 2**quantum, rounded toward negative."""
+    """Return x * 2**exponent in units of 2**quantum, rounded toward negative."""
     return x << exponent - quantum if exponent >= quantum else x >> quantum - exponent
 
 
 def events_of(terms: Sequence[Term], kept: Sequence[int], quantum: int) -> int:
-    """INEXACT if cutting took bits of a term; ABSORBED if all bits of a term that is not zero; FLUSHED if of every
-    such term: what they came to is then below every number of D."""
+    """Return the events of a truncation of terms.
+
+    INEXACT if a term lost bits. ABSORBED if a non-zero term lost all its bits. FLUSHED if every non-zero term lost all
+    its bits: their exact sum is then smaller than every non-zero number of D.
+    """
     lost = any(_loses(term.number, quantum) for term in terms)
     absorbed = any(k == 0 and not term.number.is_zero for term, k in zip(terms, kept, strict=True))
     flushed = absorbed and not any(kept)
@@ -125,5 +127,6 @@ def events_of(terms: Sequence[Term], kept: Sequence[int], quantum: int) -> int:
 
 
 def _loses(x: Number, quantum: int) -> bool:
+    """Return whether x has bits below 2**quantum."""
     below = quantum - x.exponent
     return below > 0 and x.significand & ((1 << below) - 1) != 0

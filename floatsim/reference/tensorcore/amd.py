@@ -1,9 +1,9 @@
-"""AMD's matrix units: a model for each generation, in exact integers.
+"""AMD's matrix units: one model for each generation, in exact integers.
 
-All round to FP32, ties to even, in the end; NaN is the format's canonical one (which bits the cards set is not known),
-and a sum of zero is +0 where it is not an IEEE addition (its sign is not known either).
+All models round to FP32 last, ties to even. A NaN result is the format's canonical NaN; the bits that the GPUs return
+are not known. A sum of zero is +0 if it is not an IEEE addition; the sign that the GPUs return is not known.
 
-Filling up with zeros changes no bit but the sign of a zero, as +0 + -0 is +0.
+Filling up with zero terms changes no bit except the sign of a zero, as +0 + -0 is +0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _TO_EVEN = Attributes()
 _NO_EXPONENT = -(1 << 20)  # of a sum of zeros: below every other
 
 
-def _specially(terms: Sequence[Term], last: int) -> Step | None:
+def _special_step(terms: Sequence[Term], last: int) -> Step | None:
+    """Return the step of terms with NaNs or infinities; None if all terms are finite."""
     what = special(terms)
     if what is None:
         return None
@@ -35,12 +36,12 @@ def _specially(terms: Sequence[Term], last: int) -> Step | None:
 
 
 def _rounded(total: int, quantum: int) -> tuple[int, int]:
-    """The FP32 code of total * 2**quantum, ties to even; a sum of zero is +0."""
+    """Return the FP32 code of total * 2**quantum, ties to even. A sum of zero is +0."""
     return round_pack(Number(Kind.FINITE, int(total < 0), abs(total), quantum), FP32, _TO_EVEN)
 
 
 def fma_step(a: Number, b: Number, c: int, output: FloatFormat, last: int) -> Step:
-    """acc = fma(a, b, acc), as IEEE 754 has it."""
+    """Return acc = fma(a, b, acc), as IEEE 754 defines it."""
     code, events = fma(a, b, decode(c, output), output, _TO_EVEN)
     return Step(code, events, last)
 
@@ -49,9 +50,9 @@ def fma_step(a: Number, b: Number, c: int, output: FloatFormat, last: int) -> St
 
 
 def exact_block(products: Sequence[Term], c: Term, last: int) -> Step:
-    """The exact sum of the products and c, rounded once."""
+    """Return the exact sum of the products and c, rounded once."""
     terms = (*products, c)
-    if (step := _specially(terms, last)) is not None:
+    if (step := _special_step(terms, last)) is not None:
         return step
     total = from_fraction(sum((term.number.fraction for term in terms), Fraction(0)))
     code, events = round_pack(total, FP32, _TO_EVEN)
@@ -64,9 +65,9 @@ _FLUSHING = Attributes(ftz=True)
 
 
 def flushed_tree(a: Sequence[Operand], b: Sequence[Operand], c: int, last: int) -> Step:
-    """Products in FP32, added as neighbours, two or four of them, and that to c. The events are those of all of these.
+    """Add two or four FP32 products as neighbours, then add c. The events are those of all these operations.
 
-    Subnormal operands, c among them, are +0, and so are zeros of either sign; a subnormal result is a zero of its sign.
+    Subnormal operands, c included, and zeros of both signs are read as +0. A subnormal result is a zero of its sign.
     """
     seen = 0
 
@@ -95,13 +96,13 @@ def _flushed(operand: Operand) -> Number:
 
 
 def late_block(model: LateAccumulator, products: Sequence[Term], c: Term, last: int) -> Step:
-    """Products are aligned to their largest exponent and cut toward zero, then added; c joins their sum.
+    """Align products to their largest exponent, truncate toward zero and add them; then add c.
 
-    A product of 2**128 or more is an infinity. With `EvenAndOdd` the even and the odd products are added apart, and
-    the two sums are cut downward to the same place and added, before c joins.
+    A product of 2**128 or more is an infinity. With `EvenAndOdd` the even and the odd products have separate sums. Both
+    sums are rounded downward at the same place and added before c.
     """
     terms = (*[_overflowed(p) for p in products], c)
-    if (step := _specially(terms, last)) is not None:
+    if (step := _special_step(terms, last)) is not None:
         return step
     bits = model.fraction_bits
     apart = 2 if isinstance(model, EvenAndOdd) else 1
@@ -126,7 +127,7 @@ def _overflowed(p: Term) -> Term:
 
 
 def _join(model: LateAccumulator, total: int, exponent: int, c: Term) -> Step:
-    """total * 2**(exponent - fraction_bits) and c, cut downward, added, cut downward again, rounded to FP32."""
+    """Round total * 2**(exponent - fraction_bits) and c downward, add, round downward again, and round to FP32."""
     bits = model.fraction_bits
     at = FP32.emin if c.exponent is None else c.exponent
     top = max(exponent, at)

@@ -1,8 +1,8 @@
-"""Dot products as an instruction computes them, and longer ones as a chain of instructions: the readable specification.
+"""Dot products by matrix instructions, and longer sums as chains of instructions: the readable specification.
 
-The sums of `floatsim.reference.tensorcore.nvidia` and `amd` joined to whole K loops: an instruction takes k terms, and
-what it returns, a number of D's format, is c of the next. Terms that are missing from the last one are zeros, as a GEMM
-kernel loads them.
+The models of `floatsim.reference.tensorcore.nvidia` and `amd` are joined to K loops. An instruction takes k terms. The
+D that it returns, a number of D's format, is c of the next instruction. The last instruction is filled up with zeros,
+as GEMM kernels load them.
 
 >>> from floatsim import FP16
 >>> from floatsim.tensorcore.architectures import as_architecture, select
@@ -40,7 +40,7 @@ __all__ = ["Dot", "Operand", "Scaled", "dot", "seeded"]
 
 
 class Dot(NamedTuple):
-    """The code of D, and how it came about: one step for each time that D was rounded."""
+    """The code of D, and one step for each rounding of D."""
 
     code: int
     steps: tuple[Step, ...]
@@ -55,7 +55,7 @@ class Scaled(NamedTuple):
 
 
 def seeded(c: tuple[int, FloatFormat] | None, output: FloatFormat) -> tuple[int, int]:
-    """c as the first instruction takes it, and the events: rounded to the format of D, ties to even; +0 if None."""
+    """Return c rounded to the format of D, ties to even, and the events; +0 for None."""
     if c is None:
         return 0, 0
     return convert(decode(*c), output, Attributes())
@@ -65,19 +65,24 @@ def dot(
     row: Instruction, a: Sequence[int], b: Sequence[int], a_format: FloatFormat, b_format: FloatFormat, c: int = 0,
     scales: Scaled | None = None,
 ) -> Dot:  # fmt: skip
-    """The sum of a[k] * b[k] and c as the instruction, or a chain of them, gives it.
+    """Return the sum of a[k] * b[k] and c by an instruction or a chain of instructions.
 
     Parameters
     ----------
     row : Instruction
     a, b : codes
-        As many of each. None at all: c, as it is.
+        Equally many of each. Without elements, the result is c.
     a_format, b_format : FloatFormat
-        Which the instruction takes.
+        The formats of the operands. The instruction must take them.
     c : int
         A code of the instruction's output format.
     scales : Scaled, optional
-        For an instruction that takes them.
+        The block scales, for an instruction that takes them.
+
+    Raises
+    ------
+    ValueError
+        If a and b have different lengths.
     """
     if len(a) != len(b):
         raise ValueError(f"a has {len(a)} elements and b has {len(b)}")
@@ -91,7 +96,10 @@ def dot(
 
 
 class Operand:
-    """The elements of a row of A or a column of B as (code, format), zeros behind; FP32 is read as TF32 if need be."""
+    """The elements of a row of A or a column of B as (code, format), filled up with zeros.
+
+    An instruction that truncates reads FP32 as TF32.
+    """
 
     def __init__(self, row: Instruction, codes: Sequence[int], fmt: FloatFormat) -> None:
         self.codes, self.format = codes, fmt
@@ -106,7 +114,7 @@ class Operand:
 def _instruction(
     row: Instruction, a: Operand, b: Operand, c: int, start: int, last: int, scales: Scaled | None
 ) -> Iterator[Step]:
-    """The steps of one instruction over k = start, start + 1, ..., the last of them `last`."""
+    """Yield the steps of one instruction over k = start, start + 1, ..., `last`."""
     model, output = row.model, row.output
     if isinstance(model, TwoHalves):
         k = range(start, start + row.k)
@@ -150,7 +158,7 @@ def _block(
 
 
 def _scale(scales: Scaled, k: int) -> Term:
-    """The product of the two scales of the k-th elements; past the end, one that changes nothing: of zeros.
+    """Return the product of the two scales of the k-th elements, and 1 past the end, where the elements are zeros.
 
     The sign of a scale is ignored.
     """

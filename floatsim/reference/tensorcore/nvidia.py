@@ -2,20 +2,20 @@
 
 A block adds the products of its terms and c at once:
 
-1. Products are exact, of any exponent, and not normalised: 1.5 * 1.5 is 2.25 with the exponent 0. A subnormal operand
-   has the exponent emin of its format. c is a term as any other.
-2. All terms are aligned to the largest exponent among those that are not zero, and cut toward zero to F fraction bits.
-   What is cut off leaves no trace: there are no guard or sticky bits.
-3. The integers are added; carries are not lost.
-4. The sum is rounded once to D: toward zero to FP32 or to E8M13, or to FP16 with ties to even. Every zero is +0.
+1. Products are exact, with unbounded exponents, and not normalised: 1.5 * 1.5 is 2.25 with the exponent 0. A subnormal
+   operand has the exponent emin of its format. c is a term like the products.
+2. All terms are aligned to the largest exponent of the non-zero terms, and truncated toward zero to F fraction bits.
+   There are no guard or sticky bits.
+3. The integers are added exactly.
+4. The sum is rounded once to D: toward zero to FP32 or to E8M13, or ties to even to FP16. Every zero is +0.
 
-Instructions of more terms than a block chain blocks through D, and so do longer sums. A NaN anywhere, inf * 0 or
-infinities of both signs give the NaN whose bits are all set but the sign; an infinity stays one, the finite terms
-uncounted.
+Instructions with more terms than a block chain blocks through D, and longer sums chain instructions. A NaN operand,
+inf * 0, or infinities of both signs give the NaN whose bits are all set except the sign. Otherwise an infinite term
+gives that infinity.
 
-Filling up with zeros changes no bit: a zero product has no exponent and adds nothing, and c, a number of the grid that
-the block before rounded to, is kept whole by a block of zeros. (Before the first block c may be -0, or have more bits
-than E8M13: that block then changes it, zeros or not.)
+Filling up with zero terms changes no bit. A zero product has no exponent and adds nothing. c has the format that the
+block before rounded to, and a block of zeros returns it unchanged. The first block is an exception: its c may be -0, or
+have more bits than E8M13, and every block changes such a c.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Pair: TypeAlias = tuple[Term, Term]
 
 
 def nan_of(fmt: FloatFormat) -> int:
-    """The NaN that the units return: all bits set but the sign."""
+    """Return the NaN of the units: all bits set except the sign."""
     return fmt.magnitude_mask
 
 
 def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFormat, last: int = 0) -> Step:
-    """One block: the products and c, added at once and rounded once."""
+    """Return one block: the products and c, added at once and rounded once."""
     terms = (*products, c)
     if (what := special(terms)) is not None:
         number, events = what
@@ -55,7 +55,7 @@ def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFo
 
 
 def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) -> tuple[int, int]:
-    """The code of total * 2**quantum: zero is +0, and beyond the largest number is infinity, also toward zero."""
+    """Return the code of total * 2**quantum. A zero is +0. Overflow gives infinity, also toward zero."""
     grid, sign = model.grid, int(total < 0)
     code, events = round_pack(Number(Kind.FINITE, sign, abs(total), quantum), grid, Attributes(model.rounding))
     if events & OVERFLOW:
@@ -66,9 +66,10 @@ def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) 
 
 
 def group_terms(model: GroupedBlocks, pairs: Sequence[Pair], scales: Sequence[Term]) -> Iterator[Term]:
-    """A term for each group: the exact sum of its products, times its scale. `scales` has one for each product.
+    """Yield one term for each group: the exact sum of its products, times its scale. `scales` has one for each product.
 
-    Its exponent is the scale's, whatever the sum, cancelled to zero or not; none if all its products are zeros.
+    The exponent is the scale's, for every value of the sum. If all products of the group are zeros, there is no
+    exponent.
     """
     for start in range(0, len(pairs), model.group):
         products = [product(a, b) for a, b in pairs[start : start + model.group]]
@@ -90,7 +91,7 @@ def two_halves(
     model: TwoHalves, a: Sequence[tuple[int, FloatFormat]], b: Sequence[tuple[int, FloatFormat]], c: int,
     output: FloatFormat, last: int,
 ) -> Iterator[Step]:  # fmt: skip
-    """FP8 by way of FP16: over the k with k % 4 in {0, 1}, then over the others, then acc + c, ties to even."""
+    """Compute FP8 with FP16: a block over k % 4 in {0, 1}, a block over k % 4 in {2, 3}, then acc + c, ties to even."""
     products = [product(_as_fp16(*x), _as_fp16(*y)) for x, y in zip(a, b, strict=True)]
     step = Step(0, 0, last)
     for half in ((0, 1), (2, 3)):
@@ -101,12 +102,12 @@ def two_halves(
 
 
 def _as_fp16(code: int, fmt: FloatFormat) -> Term:
-    """Exact, and no longer subnormal where FP16 has the number as a normal one."""
+    """Return the number exactly, as a code of FP16, where subnormal FP8 numbers are normal."""
     return read(convert(decode(code, fmt), FP16, Attributes())[0], FP16)
 
 
 def _plus(acc: int, c: int, output: FloatFormat, last: int) -> Step:
-    """acc + c as the ordinary instruction adds them."""
+    """Return acc + c as the ordinary instruction adds them."""
     x, y = read(acc, output), read(c, output)
     if (what := special((x, y))) is not None:
         number, events = what
