@@ -217,7 +217,7 @@ def test_ways_of_naming_a_format():
             fs.FloatFormat("other", 4, 3, "fnuz"),
             fs.njit.format_params("e5m2", ftz=True),
         ):
-            name = "e5m2" if isinstance(argument, fs.njit.Record) else argument
+            name = "e5m2" if isinstance(argument, fs.njit.FormatParams) else argument
             ways = ["e4m3"] * 3 + [TINY_FP16, local, local, name]
             assert_same(np.array(run(x, argument)), np.array([fs.quantize(x, way) for way in ways]))
 
