@@ -19,8 +19,8 @@ VERSION_TESTS = (
 )  # fmt: skip
 
 
-# Test files that `make test` leaves to `make test-full`: they compile CUDA sources for every target, compile the kernels
-# a second time or in new processes, evaluate MPFR at every special value, or draw many pictures.
+# Test files that `make test` leaves to `make test-full`. They compile CUDA sources for every target, compile the
+# kernels a second time or in new processes, evaluate MPFR at every special value, or draw many pictures.
 FULL_TESTS = (
     "test_benchmarks", "test_checked", "test_digests", "test_environment", "test_exhaustive", "test_hardware_build",
     "test_hardware_libraries", "test_hardware_rates", "test_notebook_silicon", "test_plot_bits", "test_plot_lines",

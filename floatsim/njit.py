@@ -15,13 +15,13 @@ value in the carrier (the wider one of two), because compiled code has no narrow
 >>> dot(np.full(3000, 1.0), np.full(3000, 1.0))
 2048.0
 
-- A format is a name or `FloatFormat` that the compiler knows (a literal, a global). At run time it is a `record`, so
-  that one compiled function serves all formats.
-- `rounding=`, `overflow=`, `tininess=` are literal strings, or members of the enums, also at run time. `daz=` and
-  `ftz=` are bools. `random_bits=` and `return_flags=` are literals. A record contains all options except
-  `return_flags`, and excludes them next to it.
-- Stochastic roundings take `seed=` and `offset=`, any integers. Offset i has the draw of element i of an array.
-- The context has no effect in compiled code, and no events are recorded there.
+- A format is a name or `FloatFormat` that the compiler sees (a literal, a global), or at run time `format_params(...)`,
+  so that one compiled function serves all formats.
+- `rounding=`, `overflow=`, `tininess=`: literal strings, or members of the enums, at run time too. `daz=`, `ftz=`:
+  bools. `random_bits=`, `return_flags=`: literals. `format_params` takes all but `return_flags`, and they cannot be
+  given next to it.
+- Stochastic roundings take `seed=` and `offset=`, any integers: offset i draws what element i of an array would.
+- The context does not reach compiled code, and nothing is recorded there.
 
 Numba finds this module by its entry point `numba_extensions`. User code need not import it.
 """
@@ -31,6 +31,7 @@ from __future__ import annotations
 import difflib
 import enum
 import inspect
+import warnings
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -59,15 +60,15 @@ from floatsim.formats.rounding import (
 )
 from floatsim.formats.value_sets import contains
 
-__all__ = ["Record", "draw", "init", "record"]
+__all__ = ["FormatParams", "draw", "format_params", "init"]
 
 types: Any = numba_types
 
 # -- formats as data at run time ---------------------------------------------------------------------------------------
 
 
-class Record(NamedTuple):
-    """The parameters of a format and of its rounding as integers, made by `record`, in the order of the kernels."""
+class FormatParams(NamedTuple):
+    """The parameters of a format and of a rounding as integers, as the kernels read them: made by `format_params`."""
 
     precision: int
     emin: int
@@ -86,29 +87,34 @@ class Record(NamedTuple):
     random_bits: int
 
 
-def record(
+def format_params(
     fmt: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     daz: bool | None = None, ftz: bool | None = None, tininess: TininessLike | None = None,
     random_bits: int | None = None,
-) -> Record:  # fmt: skip
-    """Return a format and its rounding options as an argument of compiled functions, which then accept every format.
+) -> FormatParams:  # fmt: skip
+    """Return a format and rounding options as one argument of compiled functions, which then serve all formats.
 
     Parameters
     ----------
     fmt : format
-        Anything that `as_format` takes.
-    rounding, overflow, daz, ftz, tininess, random_bits
-        As in `fs.quantize`. The default is the context's.
+        Anything `as_format` takes.
+    rounding : Rounding or str, optional
+        "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"),
+        "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic" ("SR"). Default of this and of the others: the
+        context's.
+    overflow : Overflow or str, optional
+        "infinity", "saturate_finite" or "saturate_propagate".
+    daz, ftz : bool, optional
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str, optional
+        "after" or "before" rounding.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
 
     Returns
     -------
-    Record
-        A named tuple of integers, which replaces a format in compiled code.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For unknown formats and names of options.
+    FormatParams
+        A named tuple of integers, to be passed where a format is expected in compiled code.
 
     Examples
     --------
@@ -117,19 +123,31 @@ def record(
     >>> @njit
     ... def third(how):
     ...     return fs.divide(1.0, 3.0, format=how)
-    >>> third(fs.njit.record("bf16")), third(fs.njit.record("e4m3", rounding="toward_positive"))
+    >>> third(fs.njit.format_params("bf16")), third(fs.njit.format_params("e4m3", rounding="toward_positive"))
     (0.333984375, 0.34375)
     """
     how = How(
         rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, tininess=tininess, random_bits=random_bits, seed=0
     )
-    return Record(*_format_words(as_format(fmt)), *_manner_words(resolve(how).attributes))
+    return FormatParams(*_format_words(as_format(fmt)), *_manner_words(resolve(how).attributes))
+
+
+_DEPRECATED = {"record": "format_params", "Record": "FormatParams"}
+
+
+def __getattr__(name: str) -> Any:
+    """Return the new name's value for a deprecated one, with a DeprecationWarning."""
+    if name not in _DEPRECATED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _DEPRECATED[name]
+    warnings.warn(f"fs.njit.{name} is deprecated; use fs.njit.{new}", DeprecationWarning, stacklevel=2)
+    return globals()[new]
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
-    from floatsim.emulator.params import format_params
+    from floatsim.emulator import params
 
-    return tuple(int(word) for word in format_params(fmt))
+    return tuple(int(word) for word in params.format_params(fmt))
 
 
 def _manner_words(attributes: Attributes) -> tuple[int, ...]:
@@ -295,7 +313,7 @@ class _Call(NamedTuple):
     operands: tuple[tuple[str, FloatFormat], ...]
     extra: tuple[int | str, ...]
     format: FloatFormat | str
-    """The format of the result, or the name of the argument that is a record."""
+    """The result's, or the name of the argument that is a FormatParams."""
     carrier: FloatFormat
     manner: tuple[int | str, ...]
     seed: int | str | None
@@ -330,7 +348,7 @@ class _Arguments:
         return _CARRIERS[ty]
 
     def format(self, carriers: list[FloatFormat]) -> FloatFormat | str:
-        """Return the format of the result, or the name of the argument that is a record."""
+        """The result's format, or the name of the argument that is a FormatParams."""
         name = "fmt" if "fmt" in self.types else "format"
         if self[name] is None:
             if len(set(carriers)) > 1 and "format" in self.known:
@@ -338,10 +356,10 @@ class _Arguments:
             return carriers[0]
         if self[name] is not _RUN_TIME:
             return as_format(self[name])
-        if getattr(self.types[name], "instance_class", None) is not Record:
+        if getattr(self.types[name], "instance_class", None) is not FormatParams:
             raise TypeError(
                 f"{name} must be a literal such as 'fp16', a format such as fs.FP16, "
-                f"or an fs.njit.record(...), not {self.types[name]}"
+                f"or fs.njit.format_params(...), not {self.types[name]}"
             )
         return name
 
@@ -368,7 +386,9 @@ class _Arguments:
         if kind is bool and not isinstance(ty, types.Boolean):
             raise TypeError(f"{name} must be a bool, not {ty}")
         if kind is int:
-            raise TypeError(f"{name} must be a literal integer; a value known only at run time goes into a record")
+            raise TypeError(
+                f"{name} must be a literal integer; at run time, use fs.njit.format_params(..., {name}=...)"
+            )
         if issubclass(kind, enum.Enum) and not (isinstance(ty, types.EnumMember) and ty.instance_class is kind):
             raise TypeError(f"{name} must be a literal string or a member of fs.{kind.__name__}, not {ty}")
 
@@ -422,7 +442,9 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
     else:
         for name in vars(Attributes()):
             if arguments[name] is not None:
-                raise TypeError(f"{name} is part of the record; write fs.njit.record(..., {name}=...)")
+                raise TypeError(
+                    f"{name} is part of the format parameters; write fs.njit.format_params(..., {name}=...)"
+                )
         manner = ()
     seed = arguments.integer("seed")
     if manner and operation.rounds and manner[0] == Rounding.STOCHASTIC.value and seed is None:
@@ -510,7 +532,7 @@ _I64 = ir.IntType(64)
 
 
 class _Emitter:
-    """Emit a call of a kernel in floatsim_kernels.elementwise.njit_entry, whose arguments are all integers."""
+    """Turns a call into one of a kernel of elementwise/njit_entry.py, whose arguments are all integers."""
 
     def __init__(self, context: Any, builder: Any, given: dict[str, Any], values: dict[str, Any]) -> None:
         self.context, self.builder, self.types, self.values = context, builder, given, values

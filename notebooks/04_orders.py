@@ -71,7 +71,7 @@ for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
     with fs.record(events=["absorbed"]) as log:
         total = fs.sum(ones, accumulate=fs.Sequential(fmt), format="fp64")
     rows.append(
-        (str(fmt), f"{fmt.precision}", f"{total:g}", f"{int(log.first['absorbed'])}", f"{log['sum.sum'].absorbed}")
+        (fmt.name, f"{fmt.precision}", f"{total:g}", f"{int(log.first['absorbed'])}", f"{log['sum.sum'].absorbed}")
     )
 table(("accumulator", "bits of precision p", "stops at", "first absorbed, k", "absorbed in all"), rows)
 

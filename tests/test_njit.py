@@ -46,6 +46,7 @@ BINARY = (
     "add", "subtract", "multiply", "divide", "remainder", "fmod", "minimum", "maximum", "minimum_number",
     "maximum_number",
 )  # fmt: skip
+params = fs.njit.format_params
 ARITY = dict.fromkeys(BINARY, 2) | {"sqrt": 1, "fma": 3, "quantize": 1}
 
 
@@ -126,14 +127,22 @@ def loop(name: str):
 
 
 def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], how: How) -> None:
-    values, again, flags = run(*arrays, fs.njit.record(fmt, **how.keywords))
+    values, again, flags = run(*arrays, fs.njit.format_params(fmt, **how.keywords))
     want, raised = outside(name, fmt, arrays, **how.keywords)
     assert_same(values, want, *arrays)
     assert_same(again, want, *arrays)
     assert_same(flags, raised, *arrays)
 
 
-# -- every format and manner, by records ---------------------------------------------------------------------------
+# -- every format and manner, by parameters ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("old", "new"), [("record", "format_params"), ("Record", "FormatParams")])
+def test_deprecated_names(old, new):
+    with pytest.warns(DeprecationWarning, match=rf"fs\.njit\.{old} is deprecated; use fs\.njit\.{new}$"):
+        assert getattr(fs.njit, old) is getattr(fs.njit, new)
+    with pytest.raises(AttributeError, match="no attribute 'recrod'"):
+        fs.njit.recrod
 
 
 @pytest.mark.parametrize("name", ARITY)
@@ -163,13 +172,13 @@ def test_float32():
         hard = [codes.astype(np.uint32).view(np.float32) for codes in o.structured(fs.FP32, 2, 400, o.rng("f32", fmt))]
         x, y = np.concatenate([x, hard[0]]), np.concatenate([y, hard[1]])
         for how in MANNERS:
-            record = fs.njit.record(fmt, **how.keywords)
-            values, again, flags = run(x, record)
+            parameters = fs.njit.format_params(fmt, **how.keywords)
+            values, again, flags = run(x, parameters)
             want, raised = fs.quantize(x, fmt, return_flags=True, **how.keywords)
             for got in (values, again):
                 assert_same(got, want, x)
             assert_same(flags, raised, x)
-            values, again, flags = add(x, y, record)
+            values, again, flags = add(x, y, parameters)
             want, raised = outside("add", fmt, [x, y], **how.keywords)
             for got in (values, again):
                 assert_same(got, want.astype(np.float32), x, y)
@@ -202,7 +211,12 @@ def test_ways_of_naming_a_format():
         )
 
     for x in (0.0, -0.1, 464.0, 465.0, 1e9, -np.inf, np.nan):
-        for argument in (fs.BF16, fs.E3M2, fs.FloatFormat("other", 4, 3, "fnuz"), fs.njit.record("e5m2", ftz=True)):
+        for argument in (
+            fs.BF16,
+            fs.E3M2,
+            fs.FloatFormat("other", 4, 3, "fnuz"),
+            fs.njit.format_params("e5m2", ftz=True),
+        ):
             name = "e5m2" if isinstance(argument, fs.njit.Record) else argument
             ways = ["e4m3"] * 3 + [TINY_FP16, local, local, name]
             assert_same(np.array(run(x, argument)), np.array([fs.quantize(x, way) for way in ways]))
@@ -257,12 +271,12 @@ def test_the_context_stays_outside_but_for_records():
         return fs.quantize(x, "fp16"), fs.quantize(x, how)
 
     with fs.context(rounding="toward_zero", overflow="saturate_finite"):
-        assert run(1e6, fs.njit.record("e4m3")) == (np.inf, 448.0)
-        assert run(1e6, fs.njit.record("e4m3", overflow="saturate_propagate")) == (np.inf, 448.0)
+        assert run(1e6, fs.njit.format_params("e4m3")) == (np.inf, 448.0)
+        assert run(1e6, fs.njit.format_params("e4m3", overflow="saturate_propagate")) == (np.inf, 448.0)
 
 
 def test_records_among_records():
-    bfloat = fs.njit.record("bf16")
+    bfloat = fs.njit.format_params("bf16")
 
     @njit
     def run(x, records):
@@ -270,7 +284,7 @@ def test_records_among_records():
 
     formats = (fs.FP16, fs.BF16, fs.E4M3)
     want = [fs.quantize(0.1, fmt) for fmt in formats]
-    assert run(0.1, tuple(fs.njit.record(fmt) for fmt in formats)) == (want, want[1])
+    assert run(0.1, tuple(fs.njit.format_params(fmt) for fmt in formats)) == (want, want[1])
 
 
 # -- stochastic rounding -------------------------------------------------------------------------------------------
@@ -292,7 +306,7 @@ def test_stochastic():
         (x,) = operands(fmt, 1)
         for bits in (1, 7, 32, 33, 64):
             how = {"rounding": "stochastic", "random_bits": bits}
-            quantized, literal, sums = run(x, fs.njit.record(fmt, **how), np.uint64(2**63 + bits), np.int64(100))
+            quantized, literal, sums = run(x, fs.njit.format_params(fmt, **how), np.uint64(2**63 + bits), np.int64(100))
             how |= {"seed": 2**63 + bits, "offset": 100}
             assert_same(quantized, fs.quantize(x, fmt, **how), x)
             assert_same(literal, fs.quantize(x, "bf16", **how | {"random_bits": 9}), x)
@@ -408,7 +422,7 @@ def test_codes_and_integers():
         )  # fmt: skip
 
     (x,) = operands(fs.FP16, 1)
-    bf16 = fs.njit.record("bf16")
+    bf16 = fs.njit.format_params("bf16")
     want = (
         fs.encode(x, "e4m3"), fs.encode(x, "fp16", rounding="RTZ"), fs.encode(x, "bf16", return_flags=True),
         fs.to_integer(x, np.int32), fs.to_integer(x, np.uint8, rounding="RTP", return_flags=True),
@@ -484,7 +498,7 @@ def test_users_functions_can_be_cached(tmp_path):
         import sys
         sys.path.insert(0, {str(tmp_path)!r})
         import mine, floatsim as fs
-        print(*mine.f(0.1, fs.njit.record("e4m3"), fs.FP16), sum(mine.f.stats.cache_hits.values()))
+        print(*mine.f(0.1, fs.njit.format_params("e4m3"), fs.FP16), sum(mine.f.stats.cache_hits.values()))
     """
     assert [python(code).split()[-1] for _ in "12"] == ["0", "1"]
 
@@ -513,10 +527,10 @@ def test_the_processors_state_changes_nothing(state):
     formats = (fs.FP16, fs.BF16, fs.E4M3, fs.FP32, fs.FP64)
     for name in ("quantize", "add", "subtract", "multiply", "fma"):
         run = loop(name)
-        cases = [(operands(fmt, ARITY[name], state), fs.njit.record(fmt)) for fmt in formats]
-        want = [run(*arrays, record) for arrays, record in cases]
+        cases = [(operands(fmt, ARITY[name], state), fs.njit.format_params(fmt)) for fmt in formats]
+        want = [run(*arrays, parameters) for arrays, parameters in cases]
         with processor_state(state):
-            got = [run(*arrays, record) for arrays, record in cases]
+            got = [run(*arrays, parameters) for arrays, parameters in cases]
         for (arrays, _), ours, theirs in zip(cases, got, want, strict=True):
             for a, b in zip(ours, theirs, strict=True):
                 assert_same(a, b, *arrays)
@@ -553,7 +567,7 @@ def test_the_processors_state_changes_nothing(state):
         (lambda x, n: fs.add(x, x, random_bits=n), (1.0, 8), "random_bits must be a literal integer"),
         (lambda x, f: fs.add(x, x, return_flags=f), (1.0, True), "return_flags must be a literal True or False"),
         (lambda x: fs.quantize(x, "fp16", out=x), (1.0,), "out= does not exist in compiled code"),
-        (lambda x, r: fs.quantize(x, r, ftz=True), (1.0, fs.njit.record("fp16")), "ftz is part of the record"),
+        (lambda x, r: fs.quantize(x, r, ftz=True), (1.0, params("fp16")), "ftz is part of the format parameters"),
         (lambda x, n: -fs.scalb(x, n), (1.0, np.uint64(1)), "n must be a signed integer, not uint64"),
         (lambda c: 1 + fs.decode(c, "fp16"), (1,), "codes must be unsigned, not int64"),
         (lambda x: fs.decode(-1, "fp16"), (1,), "codes must be at least 0, not -1"),
@@ -571,9 +585,9 @@ def test_errors_while_compiling(call, arguments, message):
 @pytest.mark.parametrize(
     ("call", "arguments", "error", "message"),
     [
-        (lambda x, r: fs.add(x, x, format=r), (1.0, fs.njit.record("e8m0")), TypeError, "a scale format has no arithm"),
-        (lambda x, r: fs.add(x, x, format=r), (np.float32(1), fs.njit.record("fp64")), TypeError, "float32 cannot"),
-        (lambda x, r: fs.add(x, x, format=r), (1.0, fs.njit.record("fp16", rounding="SR")), ValueError, "needs a seed"),
+        (lambda x, r: fs.add(x, x, format=r), (1.0, params("e8m0")), TypeError, "a scale format has no arithm"),
+        (lambda x, r: fs.add(x, x, format=r), (np.float32(1), params("fp64")), TypeError, "float32 cannot"),
+        (lambda x, r: fs.add(x, x, format=r), (1.0, params("fp16", rounding="SR")), ValueError, "needs a seed"),
         (lambda x, m: fs.add(x, x, rounding=m), (1.0, Rounding.STOCHASTIC), ValueError, "needs a seed: pass seed="),
         (lambda x, s: fs.add(x, x, rounding="SR", seed=s), (1.0, -1), ValueError, "seed and offset must be 0 to 2"),
     ],
@@ -583,10 +597,10 @@ def test_errors_at_run_time(call, arguments, error, message):
         njit(call)(*arguments)
 
 
-def test_a_record_is_the_rows():
-    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, MANNER_FIELDS
+def test_format_params_are_the_rows():
+    from floatsim_kernels.rounding.integer import FORMAT_FIELDS, ROUNDING_FIELDS
 
-    assert (*FORMAT_FIELDS, *MANNER_FIELDS) == fs.njit.Record._fields
+    assert (*FORMAT_FIELDS, *ROUNDING_FIELDS) == fs.njit.FormatParams._fields
 
 
 def test_every_scalar_function_is_there():

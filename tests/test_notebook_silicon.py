@@ -9,7 +9,7 @@ import pytest
 jupytext = pytest.importorskip("jupytext")
 
 import floatsim as fs  # noqa: E402
-from floatsim.hardware.session import emulated_card  # noqa: E402
+from floatsim.hardware.session import emulated_device  # noqa: E402
 from notebooks import run  # noqa: E402
 
 
@@ -26,10 +26,10 @@ def shown(monkeypatch, folder):
     return names["shown"].data, names
 
 
-def test_recordings_are_replayed_and_drawn(monkeypatch, tmp_path, capsys):
+def test_captures_are_replayed_and_drawn(monkeypatch, tmp_path, capsys):
     pytest.importorskip("IPython")
     for asked in ("wgmma.k32 e4m3 e4m3 fp32", "mma.m16n8k16 fp16 fp16 fp32"):
-        fs.hardware.capture(tmp_path, asked, rows=200, device=emulated_card("hopper"))
+        fs.hardware.capture(tmp_path, asked, rows=200, device=emulated_device("hopper"))
     table, names = shown(monkeypatch, tmp_path)
     rows = table.splitlines()[2:]
     assert len(rows) == 2
@@ -43,7 +43,7 @@ def test_recordings_are_replayed_and_drawn(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("folder", "words"), [("", "is not set"), ("nowhere", "names .*nowhere, which does not exist")]
 )
-def test_without_recordings_it_says_what_is_missing(monkeypatch, tmp_path, capsys, folder, words):
+def test_without_captures_the_text_names_the_missing_folder(monkeypatch, tmp_path, capsys, folder, words):
     pytest.importorskip("IPython")
     text, _ = shown(monkeypatch, tmp_path / folder if folder else "")
     assert re.search(f"No outputs of real GPUs here.*{words}", text)

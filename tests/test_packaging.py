@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import enum
 import importlib.util
+import inspect
 import json
+import pydoc
 import re
 import subprocess
 import sys
@@ -26,7 +29,7 @@ PACKAGES = (
     "training", "plot", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "datasets"}  # modules beside the packages that any of them may import
+BELOW_ALL = {"_lazy", "_warnings", "datasets"}  # modules beside the packages that any of them may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
@@ -136,6 +139,41 @@ def test_public_name_is_documented(name):
     assert doc.strip(), f"fs.{name} has no docstring"
     if callable(value) and not (isinstance(value, type) and issubclass(value, enum.Enum)):
         assert ">>>" in doc, f"the docstring of fs.{name} has no example"
+
+
+def help_on(thing) -> str:
+    """The page of `help(thing)`."""
+    return pydoc.render_doc(thing, renderer=pydoc.plaintext)
+
+
+def test_help_starts_with_where_to_begin():
+    page = help_on(fs)
+    assert "Where to begin" in "\n".join(page.splitlines()[:10])
+    listed = set(re.findall(r"\w+", fs.__doc__))
+    assert {"array", "quantize", "matmul", "context", "record", "survey", "plot", "hardware"} <= listed & set(
+        fs.__all__
+    )
+
+
+@pytest.mark.parametrize("name", ["encode", "quantize", "convert", "array", "add", "sum", "matmul", "context"])
+def test_help_names_the_rounding_options(name):
+    page = help_on(getattr(fs, name))
+    for mode in fs.Rounding:
+        assert f'"{mode.name.lower()}"' in page
+    for policy in fs.Overflow:
+        assert f'"{policy.name.lower()}"' in page
+    assert "keywords}" not in page
+
+
+@pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot], ids=lambda module: module.__name__)
+def test_signatures_fit_on_a_line(module):
+    """A default value is written as a name: the repr of a format has several lines."""
+    callables = [value for name in module.__all__ if callable(value := getattr(module, name))]
+    methods = [method for each in callables if isinstance(each, type) for method in vars(each).values()]
+    signatures = [str(inspect.signature(each)) for each in callables + methods if inspect.isfunction(each)]
+    signatures += [str(inspect.signature(each)) for each in callables if dataclasses.is_dataclass(each)]
+    assert signatures
+    assert not [text for text in signatures if "\n" in text]
 
 
 def test_unknown_name_is_an_attribute_error():

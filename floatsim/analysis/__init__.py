@@ -1,1 +1,1 @@
-"""What happened and why: explained roundings, traces, orders of sums, surveys."""
+"""Analysis of roundings, traces, summation orders and surveys."""

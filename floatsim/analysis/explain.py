@@ -1,4 +1,4 @@
-"""One rounding, told step by step: for teaching."""
+"""The explanation of one rounding, step by step, for teaching."""
 
 from __future__ import annotations
 
@@ -31,8 +31,32 @@ _RULES = {
 class Explanation:
     """The steps of one rounding. Prints as text; the fields are for programs.
 
-    `kept`, `guard` and `sticky` are the bits that stay, the first that goes, and whether any further bit is set; they
-    are None for zeros, infinities and NaNs.
+    Attributes
+    ----------
+    given : str
+        The number as it was given.
+    format : FloatFormat
+        The target format.
+    sign : int
+        The sign bit.
+    exponent : int or None
+        The exponent of the leading bit. None for zeros, infinities and NaNs, as are the next three.
+    kept : str or None
+        The bits of the significand that are kept.
+    guard : int or None
+        The first discarded bit.
+    sticky : int or None
+        1 if any later bit is set, otherwise 0.
+    decision : str
+        Why the number was rounded up or down.
+    code : int
+        The code of the result.
+    value : float
+        The value of the result.
+    flags : int
+        The IEEE exceptions that the rounding raised, as a bit mask.
+    steps : tuple of str
+        The text, one line for each step.
     """
 
     given: str
@@ -80,16 +104,17 @@ def _flags_text(flags: int) -> str:
 
 
 def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation:
-    """How x is rounded to a format, step by step, in words and bits.
+    """Explain how x is rounded to a format, step by step, in words and bits.
 
     Parameters
     ----------
     x : float, int, str, Fraction, Decimal, or an array of one element
-        The number; a decimal text is taken exactly.
+        The number. A text such as "0.1", "0x1.8p3" or "1/3" is taken exactly.
     fmt : format
-        Where to.
+        The target format.
     **how
-        As for `fs.encode`.
+        The rounding options: `rounding`, `overflow`, `tininess`, `ftz`, `daz`, `random_bits`, `seed` and `offset`, with
+        the meanings that they have for `fs.encode`.
 
     Returns
     -------
@@ -123,7 +148,7 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
     result = f"bits {_bits_of(code, fmt)}, code 0x{code:0{(fmt.bits + 3) // 4}X}; flags: {_flags_text(flags)}"
     if number.kind is not reference.Kind.FINITE or number.is_zero or fmt.is_scale:
         kind = "zero" if number.is_zero else number.kind.value
-        steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds powers of two alone",
+        steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds only powers of two",
                  f"result {value}, {result}")  # fmt: skip
         return Explanation(given, fmt, number.sign, None, None, None, None, kind, code, value, flags, steps)
     return _explain_finite(number, fmt, manner.attributes, random, given, code, value, flags, result)
@@ -148,28 +173,28 @@ def _explain_finite(
     shift = scale - t - number.exponent
     wide = number if shift > 0 else replace(number, significand=number.significand << 1 - shift, exponent=scale - t - 1)
     shift = max(shift, 1)
-    kept, rest = wide.significand >> shift, wide.significand & ((1 << shift) - 1)
-    guard = rest >> (shift - 1)
-    sticky = int(number.sticky or rest & ((1 << (shift - 1)) - 1) != 0)
+    kept, discarded = wide.significand >> shift, wide.significand & ((1 << shift) - 1)
+    guard = discarded >> (shift - 1)
+    sticky = int(number.sticky or discarded & ((1 << (shift - 1)) - 1) != 0)
     kept_bits = f"{kept >> t}.{kept & ((1 << t) - 1):0{t}b}" if t else f"{kept}."
-    tail = f"{rest:0{shift}b}"
+    tail = f"{discarded:0{shift}b}"
     shown = tail[:13] + ("..." if len(tail) > 13 or number.sticky else "")
     binary = kept_bits + tail[: max(0, 16 - t)]
     dots = "..." if len(tail) > max(0, 16 - t) or number.sticky else ""
-    delta = Fraction(rest, 1 << shift)
+    delta = Fraction(discarded, 1 << shift)
     rounded, inexact = reference.round_significand(number, scale - t, how, random)
     up = rounded > kept
     rule = _RULES[how.rounding]
     if not inexact:
-        decision = "nothing is lost"
+        decision = "the value is exact"
     elif how.rounding is Rounding.STOCHASTIC:
         bits, draws = how.random_bits, 1 << how.random_bits
-        upward = rest * draws >> shift
+        upward = discarded * draws >> shift
         which = f", those from {draws - upward} on" if upward else ""
-        decision = f"{upward} of the 2^{bits} draws go up{which}; this one is {random}, so {'up' if up else 'down'}"
+        decision = f"{upward} of the 2^{bits} draws round up{which}; this draw is {random}, so {'up' if up else 'down'}"
     else:
-        place = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
-        decision = f"{place}, so {'up' if up else 'down'}"
+        position = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
+        decision = f"{position}, so {'up' if up else 'down'}"
     rounded_bits = f"{rounded >> t}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded}."
     fraction, cut = _exact(number, given)
     exact = f"{_decimal(abs(fraction) / Fraction(2) ** e, cut)} x 2^{e}"
@@ -192,17 +217,17 @@ def _explain_finite(
 
 
 def _exact(number: reference.Number, given: str) -> tuple[Fraction, bool]:
-    """The value, and whether digits are missing: what was given may have more than the number read from it keeps."""
+    """Return the value, and whether digits are missing. The text may have more digits than the number read from it."""
     if number.sticky:
         try:
             return Fraction(given), False
-        except ValueError:  # hexadecimal, say
+        except ValueError:  # a hexadecimal text, for example
             return number.fraction, True
     return number.fraction, False
 
 
 def _decimal(x: Fraction, sticky: bool) -> str:
-    """x in decimal, all digits if they are few."""
+    """Return x in decimal, with all digits if it has at most 22 after the point."""
     digits = 22
     scaled = x * 10**digits
     text = f"{int(scaled):0{digits + 1}d}"

@@ -31,18 +31,20 @@ FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED = range(4)
 
 @dataclass(frozen=True)
 class ConversionLosses:
-    """What a conversion does to the finite non-zero values of a tensor, as shares of them. The sum is 1.
+    """The shares of a tensor's finite non-zero values that a conversion flushes, makes subnormal, and overflows.
+
+    The shares sum to 1.
 
     Attributes
     ----------
     flushed : float
-        Results that are zero.
+        The share flushed to zero.
     subnormal : float
-        Results below the smallest normal number: they have fewer significant bits.
+        The share that becomes subnormal: below the smallest normal number, with fewer significant bits.
     normal : float
-        All others.
+        The share that becomes a normal number.
     overflowed : float
-        Values beyond the largest number, and negative values where the format has no sign.
+        The share beyond the largest number, including negative values if the format has no sign.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class ConversionLosses:
 
 
 def finite_nonzero(x: Any) -> NDArray[np.float64]:
-    """The finite values of x other than 0, in one dimension; a ValueError if there is none."""
+    """Return the finite non-zero values of x in one dimension. Raise ValueError if there are none."""
     values = x.values if isinstance(x, FloatArray) else np.asarray(x, np.float64)
     kept: NDArray[np.float64] = values[np.isfinite(values) & (values != 0)]
     if not kept.size:
@@ -75,7 +77,7 @@ def classify_losses(
     ftz: bool | None = None,
     seed: SeedLike | None = None,
 ) -> NDArray[np.intp]:
-    """FLUSHED, SUBNORMAL, NORMAL or OVERFLOWED, for each of some finite non-zero values."""
+    """Return FLUSHED, SUBNORMAL, NORMAL or OVERFLOWED for each finite non-zero value, in the shape of `values`."""
     with context(overflow="infinity", daz=False):
         codes, flags = encode(values, fmt, rounding=rounding, ftz=ftz, seed=seed, return_flags=True)
     size = np.abs(decode(codes, fmt))
@@ -96,7 +98,7 @@ def conversion_losses(
     Parameters
     ----------
     x : array_like
-        Real numbers of any shape, or a FloatArray. Zeros, infinities and NaNs are left out.
+        Real numbers of any shape, or a FloatArray. Zeros, infinities and NaNs are excluded.
     fmt : format
         The target format.
     rounding : Rounding or str, optional
@@ -110,12 +112,12 @@ def conversion_losses(
     Returns
     -------
     ConversionLosses
-        With the attributes flushed, subnormal, normal and overflowed, whose sum is 1.
+        Its attributes flushed, subnormal, normal and overflowed sum to 1.
 
     Raises
     ------
     ValueError
-        If x has no finite non-zero value, or an argument is not known.
+        If x has no finite non-zero value, or an argument is invalid.
 
     Examples
     --------

@@ -9,12 +9,13 @@ are not. So the sum counts units, and tells when i and j meet.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from floatsim._warnings import warn
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, leaves, tensor_cores
 from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.options import one_call
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index
 
@@ -26,10 +27,12 @@ __all__ = ["reveal_order", "reveal_width"]
 
 _FEWEST, _MOST = 3, 512  # terms; beyond the latter, k * k dot products of k terms take too long
 _REACH = 60  # the largest product is 2**60 at most: an accumulator in FP32 is far from overflow
+_REPEATED = 512  # pairs of a callable that are repeated, and then tried with half of the units: all up to k = 32
 _PROBE_BITS = 4  # of the small term of `reveal_width`, all set: each bit that is cut off shows
 _KEPT = 26  # bits that a matrix unit keeps, at most, of operands without scales
 
 
+@one_call()
 def reveal_order(
     kernel: AccumulationLike | Callable[[Any, Any], Any], k: int, *, format: FormatLike = "bf16",
     accumulator: FormatLike | None = None,
@@ -59,20 +62,23 @@ def reveal_order(
     Raises
     ------
     ValueError
-        If `format` or the accumulator is too narrow for that many terms; if a kernel does not give 1 and 2 for one and
-        two products of 1, or returns what is no count of units.
+        If `format` or the accumulator is too narrow for that many terms. If a callable does not return 1 and 2 for one
+        and two products of 1; if it does not count up to k - 2 units exactly, because its result is rounded to a
+        format of few bits; if it is not deterministic; or if it returns no count of units.
     TypeError
         If `kernel` is neither a description nor a callable.
 
     Warns
     -----
-    UserWarning
+    FloatsimWarning
         If a callable loses nothing in FP32, which was not asked for: BLAS and compilers may add FP32 products in FP64.
-        With accumulator="fp64" its order can be seen there.
+        With accumulator="fp64" its order can be seen there. If the order that was found does not predict the sums of
+        other values: the order of the callable depends on the values.
 
     Notes
     -----
-    k * (k - 1) / 2 dot products are computed, of a callable k + 1 more. Source: P. Xie et al., "Revealing
+    k * (k - 1) / 2 dot products are computed. Of a callable, up to 512 of them are repeated, and the order that was
+    found is compared with up to 512 sums of random units. Source: P. Xie et al., "Revealing
     floating-point accumulation orders", USENIX ATC 2025; the trees are not built here.
 
     Examples
@@ -104,6 +110,7 @@ def reveal_order(
     large, unit = _exponents(fmt, within, k, keeps)
     if how is None:
         _must_add(kernel, range(k), k, fmt)  # type: ignore[arg-type]
+        _must_count(kernel, k, unit, fmt)  # type: ignore[arg-type]
     pairs = np.argwhere(np.triu(np.ones((k, k), bool), 1))
     a, b = (np.full((len(pairs), k), 2.0 ** _half(unit, side)) for side in (0, 1))
     for place, sign in ((0, 1.0), (1, -1.0)):
@@ -121,15 +128,24 @@ def reveal_order(
                 "wider (accumulator=)?"
             )
         found[i, j] = found[j, i] = int(survivors)
+    if how is None:
+        chosen = np.random.default_rng(0).permutation(len(pairs))[:_REPEATED]
+        a, b, first = a[chosen], b[chosen], [sums[n] for n in chosen]
+        _must_repeat(kernel, a, b, fmt, first)  # type: ignore[arg-type]
+        if not _predicts(found, kernel, pairs[chosen], a, b, fmt, unit):  # type: ignore[arg-type]
+            warn(
+                "the order that was found does not predict the sums of other values: the kernel's order depends on "
+                "the values, such as on which of them are 0"
+            )
     if how is None and accumulator is None and found.sum() == k * (k - 1) * (k - 2) - k:
-        warnings.warn(
+        warn(
             f"nothing was lost beside 2**{large}: the kernel adds exactly, or in something wider than "
-            f"{within[0].name}; accumulator='fp64' shows an order in FP64",
-            stacklevel=2,
+            f"{within[0].name}; accumulator='fp64' shows an order in FP64"
         )
     return found
 
 
+@one_call()
 def reveal_width(
     kernel: AccumulationLike | Callable[[Any, Any], Any], gaps: Sequence[int], *, format: FormatLike = "fp16",
     places: tuple[int, int, int] = (0, 1, 2), k: int | None = None,
@@ -258,6 +274,61 @@ def _must_add(kernel: Callable[[Any, Any], Any], places: Sequence[int], length: 
                 f"with 1 * 1 at k = {' and '.join(map(str, at))}, and 0 elsewhere, the kernel gave {total!r}; the sum "
                 f"is {len(at)}. Does it return the dot product of its two vectors?"
             )
+
+
+def _must_count(kernel: Callable[[Any, Any], Any], k: int, unit: int, fmt: FloatFormat) -> None:
+    """A ValueError unless the sum of n units is n units for each n up to k - 2, the largest count.
+
+    Each partial sum is exact in the accumulator, in any order: `_exponents` checks its precision.
+    """
+    import numpy as np
+
+    ones = np.tril(np.ones((k - 2, k)))
+    a, b = (ones * 2.0 ** _half(unit, side) for side in (0, 1))
+    for n, total in enumerate(_sums(kernel, a, b, fmt), 1):
+        if total != n * 2.0**unit:
+            raise ValueError(
+                f"with 2**{unit} at the first {n} k, and 0 elsewhere, the kernel gave {total / 2.0**unit!r} * "
+                f"2**{unit}; the sum is {n} * 2**{unit}. The result, or the accumulator, has too few bits to count to "
+                f"{k - 2}, or too small a range: return the sum in the accumulator's format, take fewer terms, or name "
+                "a narrow accumulator (accumulator=)"
+            )
+
+
+def _must_repeat(
+    kernel: Callable[[Any, Any], Any], a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat,
+    first: list[float],
+) -> None:  # fmt: skip
+    """A ValueError unless the sums are the same a second time."""
+    for before, total in zip(first, _sums(kernel, a, b, fmt), strict=True):
+        if total != before:
+            raise ValueError(
+                f"the kernel is not deterministic: for the same operands it gave {before!r}, then {total!r}. Its order "
+                "of additions changes between calls, as with atomic additions of a GPU"
+            )
+
+
+def _predicts(
+    found: NDArray[np.int64], kernel: Callable[[Any, Any], Any], pairs: NDArray[np.int64], a: NDArray[np.float64],
+    b: NDArray[np.float64], fmt: FloatFormat, unit: int,
+) -> bool:  # fmt: skip
+    """Whether the counts predict the sums where a random half of the units is 0.
+
+    In a summation tree k - found[i, j] terms lie below the node where i and j meet, and their units are lost. Counts
+    that belong to no tree, such as those of compensated sums, predict nothing: True.
+    """
+    import numpy as np
+
+    below = len(found) - found
+    np.fill_diagonal(below, 1)
+    if any((np.searchsorted(np.sort(row), row, side="right") != row).any() for row in below):
+        return True
+    i, j = pairs.T
+    kept = np.random.default_rng(1).random(a.shape) < 0.5
+    lost = below[i] <= below[i, j][:, np.newaxis]
+    kept[np.arange(len(pairs)), i] = kept[np.arange(len(pairs)), j] = True
+    sums = _sums(kernel, np.where(kept, a, 0), np.where(kept, b, 0), fmt)
+    return bool(np.array_equal(sums, (kept & ~lost).sum(1) * 2.0**unit))
 
 
 def _described(how: Accumulation) -> Callable[[Any, Any], Any]:

@@ -8,7 +8,7 @@ _HOMES = {
     ".float_array": "FloatArray from_codes implements load save wrap",
     ".conversion": "array convert decode encode from_integer quantize to_integer",
     ".linalg": "dot explain_plan matmul",
-    ".options": "Context context get_context",
+    ".options": "Context bind_context context get_context",
     ".events": "record",
     ".random_stream": "RandomStream",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -61,6 +62,8 @@ def resolve_call(
     for value in keywords.values():
         if value is not None:
             return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
+    if type(accumulate) is str:
+        accumulate = sys.intern(accumulate)
     arguments = (accumulate, a, b, format, result_rounding, backend, scales, CURRENT_CONTEXT.get())
     found: AccumulationCall | None = _RECENT.find(arguments)
     if found is None:

@@ -21,7 +21,7 @@ from floatsim.arrays.conversion import Codes, finish, float_codes, with_flags
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import How, resolve, spell_out
 from floatsim.formats import FP64, FormatLike
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
 
 @implements(np.add)
 @stays_on_device
+@spell_out(How)
 def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
     """Return a + b, rounded once (IEEE 754-2019, 5.4.1).
 
@@ -46,27 +47,8 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
     format : format, optional
         The format of the result. Required if the formats of the operands differ.
     out : FloatArray or ndarray, optional
-        The array that receives the result. It has the format and the shape of the result.
-    rounding : Rounding or str, optional
-        The rounding mode: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive"
-        ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO") or "stochastic" ("SR"). This and each following option
-        defaults to the value of `fs.context`, which is "ties_to_even" for rounding.
-    overflow : Overflow or str, optional
-        The result beyond the largest finite number: "infinity" (as IEEE 754), "saturate_finite" (the largest finite
-        number) or "saturate_propagate" (the same, but infinite operands give infinity).
-    daz, ftz : bool, optional
-        Read subnormal operands as zeros; return zero for tiny results.
-    tininess : Tininess or str, optional
-        When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream, optional
-        The seed of stochastic rounding, which is an error without one.
-    random_bits : int, optional
-        The number of random bits of a stochastic rounding, 1 to 64.
-    offset : int, optional
-        The index of the first element in the random sequence, for a chunk of a larger array.
-    return_flags : bool, optional
-        Return (result, flags). The flags are a uint8 array: INVALID 16, DIVIDE_BY_ZERO 8, OVERFLOW 4, UNDERFLOW 2,
-        INEXACT 1.
+        Where to write the result.
+    {keywords}
 
     Returns
     -------

@@ -15,7 +15,7 @@ from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, stays_on_device
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import How, resolve, spell_out
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import Manner
 from floatsim.formats.rounding import FLAGS, Attributes, Rounding
@@ -74,7 +74,7 @@ def _python_numbers(x: Any, argument: str) -> NDArray[Any] | Exact:
             if all(issubclass(k, np.generic) for k in kinds):
                 return np.asarray(x)
             raise TypeError(
-                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a decimal text, "
+                f"{argument} holds a {kind.__name__}; numbers are int, float, Fraction, Decimal, a text, "
                 "or arrays of a float or integer dtype"
             )
     return boxed
@@ -211,6 +211,7 @@ def with_flags(result: Any, events: NDArray[np.uint8], manner: Manner) -> Any:
 # -- the public functions ------------------------------------------------------------------------------------------
 
 
+@spell_out(How)
 def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round values to a format and return their codes.
 
@@ -218,12 +219,11 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     ----------
     x : array_like
         float64, float32, float16 or ml_dtypes arrays, FloatArrays, integer arrays, Python numbers of any size
-        (int, float, Fraction, Decimal), decimal or hexadecimal texts ("0.1", "0x1.8p3"), or lists of these. Each value
-        is rounded once, from its exact value.
+        (int, float, Fraction, Decimal), texts ("0.1", "0x1.8p3", "1/3"), or lists of these. Each is
+        rounded once, from its exact value.
     fmt : format
-        The target format: anything that `as_format` takes.
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        As in `fs.quantize`.
+        Where to: anything `as_format` takes.
+    {keywords}
 
     Returns
     -------
@@ -285,6 +285,7 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
     return backends.emulator().decode(checked_codes(codes, fmt), fmt)[()]
 
 
+@spell_out(How)
 def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any:
     """Return a FloatArray of `values`, rounded to `fmt`.
 
@@ -294,9 +295,8 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
         Float and integer arrays, FloatArrays, Python numbers of any size, texts ("0.1", "0x1.8p3"), or lists of these,
         as in `fs.encode`.
     fmt : format, optional
-        The target format. Default: the format of the values' dtype (float64 for Python floats).
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        As in `fs.quantize`.
+        Default: the format that the values' dtype is (float64 for Python floats).
+    {keywords}
 
     Returns
     -------
@@ -325,6 +325,7 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
 
 @implements("convert")
 @stays_on_device
+@spell_out(How)
 def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round values to a format and return an array of that format.
 
@@ -334,9 +335,8 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
         Float and integer arrays, FloatArrays, Python numbers of any size, texts ("0.1", "0x1.8p3"), or lists of these,
         as in `fs.encode`.
     fmt : format
-        The target format.
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        As in `fs.quantize`.
+        Where to.
+    {keywords}
 
     Returns
     -------
@@ -365,6 +365,7 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
 
 
 @stays_on_device
+@spell_out(How)
 def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
     """Round values to the values of a format and keep them in their own dtype.
 
@@ -375,27 +376,8 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     fmt : format
         The format whose values the results will have.
     out : FloatArray or ndarray, optional
-        The array that receives the result, with the shape and dtype of x. It may be x itself.
-    rounding : Rounding or str, optional
-        The rounding mode: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive"
-        ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO") or "stochastic" ("SR"). This and each following option
-        defaults to the value of `fs.context`, which is "ties_to_even" for rounding.
-    overflow : Overflow or str, optional
-        The result beyond the largest finite number: "infinity" (as IEEE 754), "saturate_finite" (the largest finite
-        number, for infinities too) or "saturate_propagate" (the largest finite number; infinities stay infinite).
-    daz, ftz : bool, optional
-        Read subnormal operands as zeros; return zero for tiny results.
-    tininess : Tininess or str, optional
-        When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream, optional
-        The seed of stochastic rounding, which is an error without one.
-    random_bits : int, optional
-        The number of random bits of a stochastic rounding, 1 to 64.
-    offset : int, optional
-        The index of the first element in the random sequence, for a chunk of a larger array.
-    return_flags : bool, optional
-        Return (result, flags). The flags are a uint8 array: INVALID 16, DIVIDE_BY_ZERO 8, OVERFLOW 4, UNDERFLOW 2,
-        INEXACT 1.
+        Where to write the result: of x's shape and dtype. It may be x itself.
+    {keywords}
 
     Returns
     -------
@@ -430,17 +412,17 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     return finish("quantize", result, events, manner, [(codes, carrier)], (target, carrier))
 
 
+@spell_out(How)
 def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
-    """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8).
+    """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does.
 
     Parameters
     ----------
     x : array_like of floats
         A FloatArray, a float array, or Python floats.
     dtype : dtype
-        An integer dtype such as np.int32. Values beyond its range saturate with INVALID. NaN becomes 0 with INVALID.
-    **how : rounding, daz, seed, random_bits, offset, return_flags
-        As in `fs.quantize`. The default rounding is the context's: ties to even, not C's truncation.
+        An integer dtype, as np.int32. Values beyond its range saturate with INVALID; NaN becomes 0 with INVALID.
+    {keywords}
 
     Returns
     -------
@@ -466,6 +448,7 @@ def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
     return finish("to_integer", out[()], events, manner, [(codes, fmt)])
 
 
+@spell_out(How)
 def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1).
 
@@ -474,9 +457,8 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     n : array_like of int
         An integer array, or Python integers of any size.
     fmt : format
-        The target format.
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        As in `fs.quantize`.
+        Where to.
+    {keywords}
 
     Returns
     -------

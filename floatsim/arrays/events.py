@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -205,6 +206,9 @@ def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, sh
     return float(backends.emulator().decode(np.asarray(np.broadcast_to(codes, shape)[index]), fmt))
 
 
+_ADDING = threading.Lock()
+"""Held while logs are filled: `bind_context` lets several threads fill one log."""
+
 ACTIVE_LOGS: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default=())
 
 
@@ -253,7 +257,8 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
     Yields
     ------
     Log
-        Filled as operations run; of this thread or task alone. `records` may be nested: each counts.
+        Filled as operations run in this thread or task, and in functions that `fs.bind_context` wraps. `record` blocks
+        may be nested: each counts.
 
     Raises
     ------
@@ -297,13 +302,11 @@ def note(
     if not logs:
         return
     histogram = np.bincount(events.ravel(), minlength=256)
-    for log in logs:
-        log.add_histogram(operation, histogram)
-    if any(log.keep for log in logs):
-        with _paused():
-            for log in logs:
-                if log.keep:
-                    log.add_places(operation, events, operands, result)
+    with _ADDING, _paused():
+        for log in logs:
+            log.add_histogram(operation, histogram)
+            if log.keep:
+                log.add_places(operation, events, operands, result)
 
 
 class SumEvents(Protocol):
@@ -318,10 +321,14 @@ class SumEvents(Protocol):
 
 def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
     """Tell the open records what happened at the rounding sites of a matrix product or reduction."""
-    for log in ACTIVE_LOGS.get():
-        for site, histogram in sums.histograms.items():
-            log.add_histogram(f"{operation}.{site}", histogram)
-        log.first = FirstSteps({name: k.reshape(shape) for name, k in sums.first.items() if name in log.events})
+    logs = ACTIVE_LOGS.get()
+    if not logs:
+        return
+    with _ADDING:
+        for log in logs:
+            for site, histogram in sums.histograms.items():
+                log.add_histogram(f"{operation}.{site}", histogram)
+            log.first = FirstSteps({name: k.reshape(shape) for name, k in sums.first.items() if name in log.events})
 
 
 @contextmanager

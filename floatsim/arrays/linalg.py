@@ -28,7 +28,7 @@ from floatsim.arrays.operands import deliver
 from floatsim.arrays.options import How
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
@@ -40,9 +40,15 @@ Operand = tuple[Codes, FloatFormat]
 # -- operands ----------------------------------------------------------------------------------------------------------
 
 
+_NATIVE = {fmt.dtype: fmt for fmt in (FP16, FP32, FP64) if fmt.dtype is not None}
+"""The formats of NumPy's own dtypes, in this machine's byte order."""
+
+
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
     if type(x) is FloatArray:
         codes, fmt, float_array = x.codes, x.format, True
+    elif type(x) is np.ndarray and (native := _NATIVE.get(x.dtype)) is not None:
+        codes, fmt, float_array = x.view(native.code_dtype), native, False
     else:
         codes, fmt, float_array = read_floats(x, argument)
     if fmt.is_scale:
@@ -176,29 +182,28 @@ def matmul(
         FP4 (nvf4). They have the batches of the operands. A NaN scale makes its sums NaN. The sign of an E4M3 scale is
         ignored, as in the instruction.
     format : format, optional
-        The format of the result, the accumulator's by default. Another format needs one more rounding.
+        The result's; one more rounding if it is not the accumulator's, which is the default.
     rounding : Rounding or str, optional
-        The rounding mode of every rounding inside the sums whose description does not set its own: "ties_to_even"
-        ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"),
-        "to_odd" ("RTO") or "stochastic" ("SR"). This and each following option defaults to the value of `fs.context`.
-    overflow : Overflow or str, optional
-        The overflow policy of the last conversion, to the format of the result: "infinity", "saturate_finite" (which
-        also turns infinite sums into the largest finite number) or "saturate_propagate". Inside the sums, accumulators
-        saturate only if their description sets it.
-    result_rounding : Rounding or str, optional
-        The rounding mode of the last conversion, to the format of the result. Default: `rounding`.
+        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
+        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
+        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
     daz, ftz : bool, optional
         Read subnormal operands as zeros; return zero for tiny results.
     tininess : Tininess or str, optional
         When a result counts as tiny: "after" or "before" rounding.
     seed : int or RandomStream, optional
-        The seed of stochastic rounding, which is an error without one.
+        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
+        ones.
     random_bits : int, optional
-        The number of random bits of a stochastic rounding, 1 to 64.
+        The random bits of a stochastic rounding, 1 to 64.
+    overflow, result_rounding : optional
+        Of the final conversion to the result's format alone: "infinity", "saturate_finite" (which also turns the
+        accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
+        accumulators saturate only where their description says so.
     out : FloatArray or ndarray, optional
         The array that receives the result. It has the format and the shape of the result.
     backend : str, optional
-        "emulator" (the CPU) or "hardware" (a GPU). None means the context's.
+        "emulator" or "hardware". Default: the context's.
 
     Returns
     -------

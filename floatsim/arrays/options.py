@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
+from floatsim._warnings import warn
 from floatsim.arrays.random_stream import RandomStream, SeedLike, checked_seed
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.call import Manner
@@ -24,10 +28,17 @@ from floatsim.formats.rounding import (
     as_member,
 )
 
-__all__ = ["BACKENDS", "CURRENT_CONTEXT", "Context", "How", "as_backend", "context", "get_context", "resolve"]
+__all__ = [
+    "BACKENDS", "CURRENT_CONTEXT", "Context", "How", "as_backend", "bind_context", "context", "get_context",
+    "one_call", "resolve", "spell_out",
+]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 BACKENDS = ("emulator", "hardware")
-"""Who carries operations out: kernels on this machine's processor, or a GPU."""
+"""What carries operations out: kernels on this machine's processor, or a GPU."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,30 @@ class Context:
 CURRENT_CONTEXT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
 
 
+class _SeedUse:
+    """How many calls took one integer seed from the block of `context` that set it, nested blocks included."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._lock = threading.Lock()  # `bind_context` shares the block with other threads
+
+    def note(self, seed: int) -> None:
+        """Count one call; the second one warns."""
+        with self._lock:
+            self._calls += 1
+            repeated = self._calls == 2
+        if repeated:
+            warn(
+                f"a second stochastic call uses seed={seed} of the context and repeats the same random draws; "
+                f"fs.context(seed=fs.RandomStream({seed})) draws new ones at each call. To repeat the draws on "
+                f"purpose, pass seed={seed} to the call"
+            )
+
+
+_SEED_USE: ContextVar[_SeedUse | None] = ContextVar("floatsim_seed_use", default=None)
+"""Of the context's seed; None where it is not an integer."""
+
+
 def get_context() -> Context:
     """The ambient defaults of this thread or task.
 
@@ -81,24 +116,26 @@ class Defaults(TypedDict, total=False):
 
 
 class How(TypedDict, total=False):
-    """The keywords that every rounding operation takes. None, or leaving one out, means the context's.
+    """The keywords that every rounding operation takes.
 
-    rounding : Rounding or str
-        Direction: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"),
-        "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic" ("SR").
-    overflow : Overflow or str
-        "infinity", "saturate_finite" or "saturate_propagate".
-    daz, ftz : bool
+    rounding : Rounding or str, optional
+        "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"),
+        "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic" ("SR"). Default of this keyword and of the next six:
+        the context's (`fs.context`).
+    overflow : Overflow or str, optional
+        The result beyond the largest finite number: "infinity", "saturate_finite" or "saturate_propagate".
+    daz, ftz : bool, optional
         Read subnormal operands as zeros; return zero for tiny results.
-    tininess : Tininess or str
-        "after" or "before" rounding.
-    seed : int or RandomStream
-        Of stochastic rounding, which is an error without one.
-    random_bits : int
-        Random bits of a stochastic rounding, 1 to 64.
-    offset : int
+    tininess : Tininess or str, optional
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding, which is an error without one. An integer repeats the same draws at each call,
+        a `fs.RandomStream` draws new ones.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
+    offset : int, optional
         Index of the first element in the random sequence: a chunk of an array gets its own draws.
-    return_flags : bool
+    return_flags : bool, optional
         Return (result, flags), flags a uint8 array of INVALID 16, DIVIDE_BY_ZERO 8, OVERFLOW 4, UNDERFLOW 2, INEXACT 1.
     """
 
@@ -111,6 +148,21 @@ class How(TypedDict, total=False):
     random_bits: int | None
     offset: int
     return_flags: bool
+
+
+def spell_out(keywords: type) -> Callable[[F], F]:
+    """Return a decorator that replaces the line `{keywords}` of a docstring by the keywords that a TypedDict documents.
+
+    The docstring loses its indentation, as `inspect.getdoc` returns it.
+    """
+
+    def decorate(function: F) -> F:
+        if function.__doc__ and keywords.__doc__:  # python -OO removes them
+            listed = inspect.cleandoc(keywords.__doc__).partition("\n\n")[2]
+            function.__doc__ = inspect.cleandoc(function.__doc__).replace("{keywords}", listed)
+        return function
+
+    return decorate
 
 
 def as_backend(value: Any, argument: str) -> str:
@@ -156,15 +208,37 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
 
     Parameters
     ----------
-    rounding, overflow, daz, ftz, tininess, seed, random_bits
-        As in every operation (see `floatsim.arrays.options.How`).
+    rounding : Rounding or str
+        "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"),
+        "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic" ("SR").
+    overflow : Overflow or str
+        The result beyond the largest finite number: "infinity", "saturate_finite" or "saturate_propagate".
+    daz, ftz : bool
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream
+        The seed of stochastic rounding. A `fs.RandomStream` draws new random numbers at each call: use it for training
+        and for all other repeated calls. An integer repeats the same draws at each call.
+    random_bits : int
+        The random bits of a stochastic rounding, 1 to 64.
     backend : str
-        Who carries the operations out: "emulator", or "hardware", a GPU (`floatsim.hardware`).
+        What carries the operations out: "emulator", the CPU, or "hardware", a GPU (`floatsim.hardware`).
 
     Raises
     ------
     TypeError, ValueError
         For an unknown keyword or value; the message names the nearest match.
+
+    Warns
+    -----
+    FloatsimWarning
+        Once for each block, if a second stochastic call uses the integer seed of the context. Calls that pass `seed=`
+        or a non-zero `offset=` do not count.
+
+    Notes
+    -----
+    The block applies to the thread or task that enters it. `fs.bind_context` extends it to worker threads.
 
     Examples
     --------
@@ -173,11 +247,68 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     ...     fs.quantize([0.999, 1e6], "fp16")
     array([9.98535156e-01, 6.55040000e+04])
     """
-    token = CURRENT_CONTEXT.set(_with(get_context(), dict(defaults), _CONTEXT_KEYWORDS))
+    settled = _with(get_context(), dict(defaults), _CONTEXT_KEYWORDS)
+    use = _SEED_USE.get()
+    if defaults.get("seed") is not None:
+        use = _SeedUse() if isinstance(settled.seed, int) else None
+    token, use_token = CURRENT_CONTEXT.set(settled), _SEED_USE.set(use)
     try:
-        yield get_context()
+        yield settled
     finally:
         CURRENT_CONTEXT.reset(token)
+        _SEED_USE.reset(use_token)
+
+
+def bind_context(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that runs `function` with the defaults and records of this thread, in any thread.
+
+    Worker threads start with floatsim's initial defaults, and `fs.record` does not count their operations. Wrap the
+    function that an executor runs.
+
+    Parameters
+    ----------
+    function : callable
+        The function to run in other threads.
+
+    Returns
+    -------
+    callable
+        It takes the arguments of `function`. Each call runs in a new copy of the context variables (`contextvars`) of
+        the thread that called `bind_context`, so several threads can call it at the same time. A block of `fs.context`
+        inside the function ends with the call.
+
+    Notes
+    -----
+    A thread can call it after the block has ended: the defaults still apply, and the log is still filled. A process
+    pool cannot use it.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with fs.context(rounding="toward_positive"), fs.record() as log, ThreadPoolExecutor(2) as pool:
+    ...     list(pool.map(fs.bind_context(lambda x: float(fs.quantize(x, "bf16"))), [0.1, 0.2]))
+    [0.10009765625, 0.2001953125]
+    >>> log["quantize"].inexact
+    2
+    """
+    captured = copy_context()
+
+    @functools.wraps(function)
+    def bound(*args: P.args, **kwargs: P.kwargs) -> R:
+        return captured.copy().run(function, *args, **kwargs)
+
+    return bound
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Within it, no warning of a repeated seed: one public call that makes several, each with the context's seed."""
+    token = _SEED_USE.set(None)
+    try:
+        yield
+    finally:
+        _SEED_USE.reset(token)
 
 
 _OF_CALLS = ("offset", "return_flags")
@@ -194,15 +325,24 @@ def resolve(how: How) -> Manner:
     given: dict[str, Any] = dict(how)
     offset = as_index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)
     return_flags = as_flag(given.pop("return_flags", False), "return_flags")
-    return _resolve_context(_with(get_context(), given, _OF_CONTEXTS), offset, return_flags)
+    own_draws = offset != 0 or given.get("seed") is not None
+    return _resolve_context(_with(get_context(), given, _OF_CONTEXTS), offset, return_flags, own_draws)
 
 
-def _resolve_context(settled: Context, offset: int = 0, return_flags: bool = False) -> Manner:
+def _resolve_context(
+    settled: Context, offset: int = 0, return_flags: bool = False, own_draws: bool = False
+) -> Manner:  # fmt: skip
+    """The resolved options. `own_draws`: the call chose its draws itself, with `seed=` or `offset=`."""
     seed = settled.seed
     if settled.rounding is not Rounding.STOCHASTIC:
         seed = 0
     elif seed is None:
-        raise ValueError("stochastic rounding needs a seed: pass seed=, or set one with fs.context(seed=...)")
+        raise ValueError(
+            "stochastic rounding needs a seed: pass seed=1, or set one for several calls with "
+            "fs.context(seed=fs.RandomStream(1)), which draws new random numbers at each call"
+        )
     elif isinstance(seed, RandomStream):
         seed = seed.next_seed()
+    elif not own_draws and (use := _SEED_USE.get()) is not None:
+        use.note(seed)
     return Manner(settled.attributes, seed, offset, return_flags)

@@ -36,6 +36,7 @@ from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import dot
 from floatsim.arrays.operands import deliver
+from floatsim.arrays.options import spell_out
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_flag, as_index
@@ -52,19 +53,31 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 class Summation(TypedDict, total=False):
     """The keywords of every reduction.
 
-    accumulate : description, format or text
-        How the sum is carried out (`floatsim.accumulation`). A format means its Sequential. Default: Sequential(FP64)
-        for FP64 input, else Sequential(FP32).
-    format : format
-        The format of the result, the accumulator's by default. Another format needs one more rounding.
-    rounding, daz, ftz, tininess, seed, random_bits
-        The options of every rounding inside the sum whose description does not set its own. None means the context's.
-    overflow, result_rounding
-        The options of the last rounding, to the format of the result. They have no effect inside the sum.
-    out : FloatArray or ndarray
-        The array that receives the result.
-    backend : str
-        "emulator" or "hardware".
+    accumulate : description, format or text, optional
+        How the sum is carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
+        Sequential(FP64) for FP64 input, else Sequential(FP32).
+    format : format, optional
+        The result's; one more rounding if it is not the accumulator's, which is the default.
+    rounding : Rounding or str, optional
+        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
+        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
+        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
+    daz, ftz : bool, optional
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str, optional
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
+        ones.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
+    overflow, result_rounding : optional
+        Of the last rounding, to the result's format, alone: "infinity", "saturate_finite" or "saturate_propagate"; a
+        rounding mode, by default `rounding`. Inside, descriptions have an overflow of their own.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    backend : str, optional
+        "emulator" or "hardware". Default: the context's.
     """
 
     accumulate: AccumulationLike | None
@@ -329,6 +342,7 @@ def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulati
 
 
 @stays_on_device
+@spell_out(Summation)
 def sum(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **how: Unpack[Summation],
@@ -347,35 +361,10 @@ def sum(
         The elements that are terms. The other elements are removed before the order is applied: lanes, blocks and trees
         consist of the remaining elements.
     initial : number or array_like of floats, optional
-        A start value. It seeds the accumulator of Sequential, Kahan and Neumaier (rounded to their format) and the
-        outer sum of Blocked and SplitK. Pairwise and Strided add it last. It is one more term of Exact.
-    accumulate : description, format or text, optional
-        How the sum is carried out, for example `fs.Pairwise("fp16")`, "pairwise(fp16)" or "fp16"
-        (`floatsim.accumulation`). A format means its Sequential. Default: Sequential(FP64) for FP64 input, else
-        Sequential(FP32).
-    format : format, optional
-        The format of the result, the accumulator's by default. Another format needs one more rounding.
-    out : FloatArray or ndarray, optional
-        The array that receives the result. It has the format and the shape of the result.
-    backend : str, optional
-        "emulator" (the CPU) or "hardware" (a GPU). None means the context's.
-    rounding : Rounding or str, optional
-        The rounding mode of every rounding inside the sum whose description does not set its own: "ties_to_even"
-        ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"),
-        "to_odd" ("RTO") or "stochastic" ("SR"). This and each following option defaults to the value of `fs.context`.
-    overflow : Overflow or str, optional
-        The overflow policy of the last rounding, to the format of the result: "infinity", "saturate_finite" or
-        "saturate_propagate". Inside the sum, each description has its own `overflow`.
-    result_rounding : Rounding or str, optional
-        The rounding mode of the last rounding, to the format of the result. Default: `rounding`.
-    daz, ftz : bool, optional
-        Read subnormal operands as zeros; return zero for tiny results.
-    tininess : Tininess or str, optional
-        When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream, optional
-        The seed of stochastic rounding, which is an error without one.
-    random_bits : int, optional
-        The number of random bits of a stochastic rounding, 1 to 64.
+        Enters the sum as `c` does that of `matmul`: as the seed of Sequential, Kahan and Neumaier (rounded to their
+        format), after the last add of Pairwise and Strided, as the seed of the outer sum of Blocked and SplitK, as one
+        more term of Exact.
+    {keywords}
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The command `floatsim`: one module for each group of commands."""
+"""The command `floatsim`, with one module for each group of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: how they talk to a terminal, to programs, and about bad input."""
+"""Functions that all commands share: the console, JSON output, progress bars, and errors about bad input."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout, and no
 
 
 class BadInputError(Exception):
-    """Something the user gave cannot be used; the message says what, and what would do."""
+    """Bad input of the user. The message names the input, and gives a valid one."""
 
 
 def rich_console(*, error: bool = False) -> Console:
-    """Rich's console; where the output is no terminal, wide enough for the tables."""
+    """Return Rich's console. If the output is not a terminal, it is at least 120 columns wide, for the tables."""
     from rich.console import Console
 
-    found = Console(stderr=error, highlight=False, markup=False)
-    if not found.is_terminal:
-        found.width = max(120, found.width)
-    return found
+    console = Console(stderr=error, highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = max(120, console.width)
+    return console
 
 
 def json_value(value: Any) -> Any:
-    """The value as JSON can hold it: NaN and infinities as text."""
+    """Return the value in JSON types, with NaN and infinities as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -47,24 +47,24 @@ def json_value(value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """On stdout, with what JSON cannot hold as text."""
+    """Print the value as JSON on stdout, with NaN and infinities as text."""
     print(json.dumps(json_value(value), indent=2, allow_nan=False))
 
 
 def bad_input(error: Exception) -> BadInputError:
-    """What a function said about its arguments, said about the command's."""
+    """Return a function's error about its arguments as an error about the command's options."""
     text = re.sub(r"^x is not", "VALUE is not", one_line(error))
     text = re.sub(r"\bproducts(?= must|:|=)", "--multiply", text).replace("--multiply='", "--multiply '")
     return BadInputError(re.sub(r"needs a seed: .*", "needs a seed: add --seed 1, or any other integer", text))
 
 
 def one_line(error: object) -> str:
-    """Its text without line breaks."""
+    """Return the text of an error without line breaks."""
     return " ".join(str(error).split())
 
 
 def named_format(text: str, option: str) -> FloatFormat:
-    """The format of this name; a `BadInputError` about the option otherwise."""
+    """Return the format of this name. Raise `BadInputError` with the option's name if there is none."""
     try:
         return as_format(text)
     except ValueError as error:
@@ -72,7 +72,7 @@ def named_format(text: str, option: str) -> FloatFormat:
 
 
 def named_formats_of(texts: Sequence[str], option: str) -> list[FloatFormat]:
-    """Formats given one by one or separated by commas ("ieee(4,3)" stays whole)."""
+    """Return formats, each given alone or separated by commas. "ieee(4,3)" stays whole."""
     names: list[str] = []
     for text in texts:
         names += split(text)
@@ -80,7 +80,7 @@ def named_formats_of(texts: Sequence[str], option: str) -> list[FloatFormat]:
 
 
 def split(text: str) -> list[str]:
-    """Split at the commas that stand in no parentheses."""
+    """Split a text at the commas outside parentheses."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -92,7 +92,7 @@ def split(text: str) -> list[str]:
 
 
 def track(tasks: Sequence[Any], description: str = "multiplying") -> Iterator[Any]:
-    """Tasks with a progress bar on stderr, where that is a terminal."""
+    """Yield the tasks, with a progress bar on stderr if that is a terminal."""
     from rich.progress import Progress
 
     stderr = rich_console(error=True)

@@ -1,4 +1,4 @@
-"""The commands about silicon: probe, compare, capture, check-silicon, bench-hardware. `floatsim.cli` names them."""
+"""The commands for GPUs: probe, compare, capture, check-silicon, bench-hardware."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ if TYPE_CHECKING:
     from floatsim.hardware.protocol import Dots
     from floatsim.hardware.session import Question
 
-__all__ = ["bench_hardware", "capture", "check_silicon", "compare", "probe", "the_card"]
+__all__ = ["bench_hardware", "capture", "check_silicon", "compare", "local_device", "probe"]
 
 Only = Annotated[
     list[str] | None,
-    typer.Option("--instruction", "-i", help="Only these, with * for anything: 'wgmma.*', 'mma.m16n8k16 bf16*'."),
+    typer.Option("--instruction", "-i", help="Instructions, with * as a wildcard: 'wgmma.*', 'mma.m16n8k16 bf16*'."),
 ]
-Rows = Annotated[int, typer.Option(min=10, help="Dot products of each instruction.")]
-Seed = Annotated[int, typer.Option(help="Of the inputs.")]
+Rows = Annotated[int, typer.Option(min=10, help="Number of dot products of each instruction.")]
+Seed = Annotated[int, typer.Option(help="Seed of the inputs.")]
 Accumulate = Annotated[
     str | None,
-    typer.Option("--accumulate", "-a", help="The sum that is emulated: hopper, 'tensorcore(ada, mma.m16n8k32)', fp32."),
+    typer.Option("--accumulate", "-a", help="The emulated sum: hopper, 'tensorcore(ada, mma.m16n8k32)', fp32."),
 ]
 
-_WITHOUT = (
-    "without one, `floatsim compare --against FILE` and `floatsim check-silicon PATH` hold the emulator against what "
-    "real cards have answered"
+_WITHOUT_DEVICE = (
+    "without a GPU, `floatsim compare --against FILE` and `floatsim check-silicon PATH` compare the emulator with "
+    "captured outputs of real GPUs"
 )
 
 
-# -- a card ----------------------------------------------------------------------------------------------------------
+# -- the device ------------------------------------------------------------------------------------------------------
 
 
-def the_card() -> Device:
-    """The card in this machine; a `BadInputError` that names what is missing."""
+def local_device() -> Device:
+    """Return the GPU of this machine. Raise a `BadInputError` that names the missing part."""
     from floatsim.hardware.device import Device
 
     try:
         return Device()
     except (RuntimeError, ImportError) as error:
-        raise BadInputError(f"{one_line(error)}; {_WITHOUT}") from None
+        raise BadInputError(f"{one_line(error)}; {_WITHOUT_DEVICE}") from None
 
 
-def _asked(card: Dots, only: Sequence[str] | None) -> list[Question]:
+def _questions(device: Dots, only: Sequence[str] | None) -> list[Question]:
     from floatsim.hardware.session import questions
 
     try:
-        return questions(card, only or ())
+        return questions(device, only or ())
     except ValueError as error:
         raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
 
 
-def _each(tasks: Sequence[Question]) -> Iterator[Question]:
-    return track(tasks, "asking")
+def _tracked(tasks: Sequence[Question]) -> Iterator[Question]:
+    return track(tasks, "running")
 
 
 # -- floatsim probe --------------------------------------------------------------------------------------------------
@@ -73,32 +73,33 @@ def _each(tasks: Sequence[Question]) -> Iterator[Question]:
 def probe(
     only: Only = None,
     emulated: Annotated[
-        str | None, typer.Option(help="Probe what the emulator makes of this architecture; no card is needed.")
+        str | None, typer.Option(help="Probe the emulator of this architecture. No GPU is needed.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Infer the models of a card's matrix instructions, and say whether the table's rows are theirs."""
-    from floatsim.hardware.session import probe_card
+    """Infer the models of a GPU's matrix instructions, and compare them with the table."""
+    from floatsim.hardware.session import probe_device
 
-    asked = _asked(the_card() if emulated is None else _emulated(emulated), only)
-    found = list(probe_card(_each(asked)))
+    selected = _questions(local_device() if emulated is None else _emulated(emulated), only)
+    found = list(probe_device(_tracked(selected)))
+    name = selected[0].card.card.name
     if as_json:
-        print_json({"card": asked[0].card.card.name, "probes": [each.to_dict() for each in found]})
+        print_json({"card": name, "probes": [each.to_dict() for each in found]})
     else:
         console = rich_console()
         for each in found:
             console.print(f"{each}\n", soft_wrap=True)
         equal = sum(bool(each.equal) for each in found)
-        console.print(f"{equal} of {len(found)} instructions of {asked[0].card.card.name} are as the table has them")
+        console.print(f"{equal} of {len(found)} instructions of {name} equal the table")
     if not all(each.equal for each in found):
         raise typer.Exit(1)
 
 
 def _emulated(arch: str) -> Dots:
-    from floatsim.hardware.session import emulated_card
+    from floatsim.hardware.session import emulated_device
 
     try:
-        return emulated_card(arch)
+        return emulated_device(arch)
     except ValueError as error:
         raise BadInputError(f"--emulated: {one_line(error)}") from None
 
@@ -110,17 +111,17 @@ def compare(
     files: Annotated[
         list[str] | None,
         typer.Argument(help=f"Two matrices to multiply, a and b ({READABLE}). Default: a fixed set of inputs, for each "
-                            "instruction that the card has.", show_default=False),
+                            "instruction of the GPU.", show_default=False),
     ] = None,
     accumulate: Accumulate = None,
     fmt: Annotated[str | None, typer.Option("--format", "-f", help="Round both matrices to this format first.")] = None,
     against: Annotated[
         Path | None,
-        typer.Option(help="Recorded outputs in place of a card: a file of `floatsim capture` or of the published "
-                          "outputs; with two matrices, a .npy file of their product."),
+        typer.Option(help="Captured outputs to use instead of a GPU: a file of `floatsim capture` or of the published "
+                          "outputs. With two matrices: a .npy file of their product."),
     ] = None,
     library: Annotated[
-        str | None, typer.Option(help="In place of the card's instructions what cublas, cupy or nvmath multiplies.")
+        str | None, typer.Option(help="Compare with a library on the GPU: cublas, cupy or nvmath.")
     ] = None,
     compute: Annotated[str | None, typer.Option(help="The library's compute type: 32f, 16f, 32f_fast_tf32.")] = None,
     only: Only = None,
@@ -128,21 +129,21 @@ def compare(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Silicon and emulator side by side, bit by bit. Exit code 1 if any bit differs."""
+    """Compare a GPU with the emulator, bit by bit. Exit code 1 if any bit differs."""
     if files:
         found = [_product(files, accumulate, fmt, against, library, compute)]
     elif library is not None or compute is not None:
-        raise BadInputError("--library and --compute are of two matrices, and none are given")
+        raise BadInputError("--library and --compute need two matrices, and none are given")
     elif fmt is not None:
-        raise BadInputError("--format is of two matrices, and none are given")
+        raise BadInputError("--format needs two matrices, and none are given")
     elif against is not None:
         found = [checked.comparison for checked in _replayed(against, accumulate)]
     elif accumulate is not None:
-        raise BadInputError("--accumulate is of two matrices, or of recordings: --against FILE")
+        raise BadInputError("--accumulate needs two matrices, or captured outputs: --against FILE")
     else:
-        from floatsim.hardware.session import compare_card
+        from floatsim.hardware.session import compare_device
 
-        found = list(compare_card(_each(_asked(the_card(), only)), rows, seed))
+        found = list(compare_device(_tracked(_questions(local_device(), only)), rows, seed))
     _report(found, as_json)
 
 
@@ -160,13 +161,13 @@ def _product(
     if len(matrices) != 2:
         raise BadInputError(f"FILES: compare multiplies two matrices, and there are {len(matrices)}")
     if accumulate is None:
-        raise BadInputError("--accumulate must say how the products are summed, such as --accumulate hopper")
+        raise BadInputError("--accumulate must name the accumulation of the products, such as --accumulate hopper")
     if fmt is not None:
         chosen = named_format(fmt, "--format")
         matrices = [floatsim.array(x, chosen) for x in matrices]
     other = None
     if against is None:
-        the_card()
+        local_device()
     else:
         try:
             with against.open("rb") as file:  # np.load leaves a file open that it cannot read
@@ -186,13 +187,13 @@ def _product(
 
 
 def _of_another_format(against: Path | None, given: str, wanted: str) -> BadInputError:
-    """What to do with a file whose dtype is not the result's: functions have keywords for that, commands a file."""
+    """Return the error for a file whose dtype is not the result's, with the way to convert it."""
     dtype = named_format(wanted, "--against").dtype
-    if dtype is None or dtype.isbuiltin != 1:  # np.save forgets those of ml_dtypes
-        then = f"{wanted}, which a .npy file does not hold; fs.hardware.compare takes it as an array"
+    if dtype is None or dtype.isbuiltin != 1:  # np.save does not keep the dtypes of ml_dtypes
+        advice = f"{wanted}, which a .npy file does not hold; fs.hardware.compare takes it as an array"
     else:
-        then = f"{wanted}; save it as np.{dtype.name}, with .astype(np.{dtype.name}), if that changes no value"
-    return BadInputError(f"--against: {against} is {given}, and the result {then}")
+        advice = f"{wanted}; save it as np.{dtype.name}, with .astype(np.{dtype.name}), if that changes no value"
+    return BadInputError(f"--against: {against} is {given}, and the result {advice}")
 
 
 def _replayed(path: Path, accumulate: str | None) -> list[Any]:
@@ -208,7 +209,7 @@ def _replayed(path: Path, accumulate: str | None) -> list[Any]:
 
 
 def _report(found: Sequence[Comparison], as_json: bool) -> None:
-    """Print comparisons, those that differ in full; and exit."""
+    """Print comparisons, in full if bits differ, and exit with 1 if any bit differs."""
     equal = all(each.equal for each in found)
     if as_json:
         print_json({"equal": equal, "comparisons": [each.to_dict() for each in found]})
@@ -246,22 +247,29 @@ def _table(found: Sequence[Comparison]) -> Table:
 
 
 def capture(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the card's folder is to be.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="The folder for the recordings. It gets a folder of the GPU's name."
+        ),
+    ],
     only: Only = None,
     rows: Rows = 20_000,
     seed: Seed = 0,
     with_inputs: Annotated[
-        bool, typer.Option("--with-inputs", help="Write the inputs too, which others could make again.")
+        bool, typer.Option("--with-inputs", help="Also write the inputs, which the seed reproduces.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Record what the card's matrix instructions answer, for others to hold their models against."""
-    from floatsim.hardware.captures.write import capture as record
+    """Capture the outputs of the GPU's matrix instructions in files, for comparison with models."""
+    from floatsim.hardware.captures.write import capture as write_captures
 
     command = shlex.join(["floatsim", *sys.argv[1:]])
-    asked = _asked(the_card(), only)
+    selected = _questions(local_device(), only)
     try:
-        found = list(record(_each(asked), out, rows=rows, seed=seed, with_inputs=with_inputs, command=command))
+        found = list(
+            write_captures(_tracked(selected), out, rows=rows, seed=seed, with_inputs=with_inputs, command=command)
+        )
     except OSError as error:
         raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
     if as_json:
@@ -276,11 +284,11 @@ def capture(
 
 
 def check_silicon(
-    path: Annotated[Path, typer.Argument(help="A recording of `floatsim capture` or published outputs; or a folder.")],
+    path: Annotated[Path, typer.Argument(help="A file of `floatsim capture` or of published outputs, or a folder.")],
     accumulate: Accumulate = None,
     as_json: Json = False,
 ) -> None:
-    """Replay what real cards have answered against the emulator. Exit code 1 if any bit differs."""
+    """Replay the captured outputs of real GPUs against the emulator. Exit code 1 if any bit differs."""
     _report([checked.comparison for checked in _replayed(path, accumulate)], as_json)
 
 
@@ -289,19 +297,19 @@ def check_silicon(
 
 def bench_hardware(
     only: Only = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Of each measurement; the median counts.")] = 20,
-    libraries: Annotated[bool, typer.Option(help="Time cuBLAS, and nvmath where it is installed, too.")] = True,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of measurements. Their median is reported.")] = 20,
+    libraries: Annotated[bool, typer.Option(help="Also time cuBLAS, and nvmath if it is installed.")] = True,
     as_json: Json = False,
 ) -> None:
-    """How fast the card's matrix instructions and libraries are, in TFLOP/s, against its data sheet."""
+    """Measure the throughput of the GPU's matrix instructions and libraries in TFLOP/s, beside its data sheet."""
     from floatsim.hardware.throughput import Rates, measure, tasks
 
-    card = the_card()
+    device = local_device()
     try:
-        asked = tasks(card, only or (), libraries)
+        selected = tasks(device, only or (), libraries)
     except ValueError as error:
         raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
-    found = Rates(card.card, tuple(measure(card, track(asked, "timing"), repeats)))
+    found = Rates(device.card, tuple(measure(device, track(selected, "timing"), repeats)))
     if as_json:
         print_json(found.to_dict())
         return
@@ -313,7 +321,7 @@ def bench_hardware(
     for row in found.rows():
         table.add_row(*row)
     console = rich_console()
-    console.print(card.card.name)
+    console.print(device.card.name)
     console.print(table)
     sources = ", ".join(dict.fromkeys(rate.source for rate in found.rates if rate.source))
-    console.print(f"data sheet: {sources or 'none is in the table for this card'}; dense matrices", style="dim")
+    console.print(f"data sheet: {sources or 'none in the table for this GPU'}; dense matrices", style="dim")

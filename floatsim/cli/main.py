@@ -1,6 +1,7 @@
-"""The command `floatsim`: look at numbers, formats, and what happens to real matrices.
+"""The command `floatsim`: show numbers and formats, survey real matrices, and check GPUs.
 
-Exit codes: 0 yes, 1 "they differ", 2 bad input (one line on stderr says what). With `--json`, stdout is JSON alone.
+Exit codes: 0 success, 1 a difference was found, 2 bad input (one line on stderr names it). With `--json`, stdout holds
+only JSON.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 import floatsim
 import floatsim.cli.hardware as hardware_commands
+from floatsim.arrays.options import How
 from floatsim.cli.console import (
     BadInputError,
     Json,
@@ -32,9 +34,6 @@ from floatsim.cli.console import (
 )
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.formats import FloatFormat, as_format, named_formats
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["app", "main"]
 
@@ -73,11 +72,11 @@ def _format_facts(fmt: FloatFormat) -> dict[str, Any]:
 @app.command("formats")
 def formats_command(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Which ones, as bf16 or ieee(4,3). Default: all.", show_default=False)
+        list[str] | None, typer.Argument(help="Formats, as bf16 or ieee(4,3). Default: all.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The table of formats: layout, range, precision, special values."""
+    """Print the table of formats: layout, range, precision, special values."""
     from rich.table import Table
 
     chosen = named_formats_of(names, "NAMES") if names else list(named_formats())
@@ -98,7 +97,7 @@ def formats_command(
         )  # fmt: skip
     console = rich_console()
     console.print(table)
-    console.print("layout: sign + exponent + trailing significand bits; p counts the hidden bit too", style="dim")
+    console.print("layout: sign + exponent + trailing significand bits; p includes the hidden bit", style="dim")
 
 
 # -- floatsim show ---------------------------------------------------------------------------------------------------
@@ -108,7 +107,7 @@ _FLAGS = {"invalid": 16, "divide_by_zero": 8, "overflow": 4, "underflow": 2, "in
 
 
 def _exact(value: str) -> Fraction | None:
-    """The number that a text means, exactly; None for infinities, NaN, and what is too long to hold."""
+    """Return the exact number of a text; None for infinities, NaN, and texts that are too long."""
     try:
         if "x" not in value.lower():
             return (
@@ -122,7 +121,7 @@ def _exact(value: str) -> Fraction | None:
 
 
 def _number(x: Fraction, digits: int = 6) -> float | str:
-    """As a float where that is accurate; else, beyond float64's normal range, as text: "-1e-400"."""
+    """Return a float; beyond float64's normal range a text, as "-1e-400"."""
     if x == 0 or sys.float_info.min <= abs(x) <= sys.float_info.max:
         return float(x)
     with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
@@ -134,7 +133,7 @@ def _signed(x: float | str, spec: str) -> str:
 
 
 def _bits(code: int, fmt: FloatFormat) -> str:
-    """The code's bits, in groups: sign, exponent, trailing significand."""
+    """Return the code's bits in groups: sign, exponent, trailing significand."""
     bits = iter(f"{code:0{fmt.bits}b}")
     return " ".join("".join(next(bits) for _ in group) for group in fmt.layout.split())
 
@@ -149,7 +148,7 @@ def _number_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
 
 
 def _nan_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
-    """Quiet or signalling, and the payload: the trailing bits below the quiet bit. None where there is no quiet bit."""
+    """Return whether a NaN is quiet, and its payload: the bits below the quiet bit (None without a quiet bit)."""
     from floatsim import reference
 
     quiet = reference.decode(code, fmt).kind is not reference.Kind.SIGNALING_NAN
@@ -167,12 +166,13 @@ def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
     return _number_facts(int(move(from_codes([code], fmt)).codes[0]), fmt)
 
 
-def _rounded(value: str, fmt: FloatFormat, rounding: str | None, seed: int | None) -> dict[str, Any]:
+def _rounded(value: str, fmt: FloatFormat, how: How) -> dict[str, Any]:
     """What one format makes of a number, with its neighbours and the error."""
     from floatsim.arrays.conversion import encode
     from floatsim.arrays.ulps import ulp
 
-    code, flags = encode(value, fmt, rounding=rounding, seed=seed, return_flags=True)
+    with_flags: How = {**how, "return_flags": True}
+    code, flags = encode(value, fmt, **with_flags)
     facts = _number_facts(int(code), fmt)
     exact, error, ulps = _exact(value), None, None
     if exact is not None and math.isfinite(facts["value"]):
@@ -198,7 +198,7 @@ def _coloured_bits(bits: str, fmt: FloatFormat) -> Any:
 
 
 def _plain(value: float) -> str:
-    """The shortest decimal text that means this float64."""
+    """Return the shortest decimal text of a float64."""
     text = repr(value)
     return text.removesuffix(".0")
 
@@ -210,7 +210,7 @@ def _error(row: dict[str, Any], spec: str) -> str:
 
 
 def _value(row: dict[str, Any]) -> str:
-    """The value in decimal and in hexadecimal; of a NaN, what kind it is."""
+    """Return the value in decimal and in hexadecimal, or the kind of a NaN."""
     if (nan := row.get("nan")) is None:
         return f"{_plain(row['value'])}   = {row['hex']}"
     payload = "" if nan["payload"] is None else f", payload {nan['payload']:#x}"
@@ -251,11 +251,14 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
 @app.command()
 def show(
     value: Annotated[
-        str | None, typer.Argument(help="A number: 0.1, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
+        str | None, typer.Argument(help="A number: 0.1, 1/3, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
     ] = None,
     fmt: Annotated[str, typer.Option("--format", "-f", help="The format to look at closely.")] = "fp32",
     code: Annotated[str | None, typer.Option(help="Look at this code (0x3DCD, 0b..., 15821) of --format.")] = None,
     rounding: Annotated[str | None, typer.Option(help="RNE, RTZ, toward_positive, ...: see fs.Rounding.")] = None,
+    overflow: Annotated[
+        str | None, typer.Option(help="Beyond max: infinity, saturate_finite or saturate_propagate.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell the rounding step by step.")] = False,
     as_json: Json = False,
@@ -271,10 +274,11 @@ def show(
         itself = _number_facts(_code(code, chosen), chosen)
         given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
     formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
+    how = How(rounding=rounding, overflow=overflow, seed=seed)
     try:
-        main_row = _rounded(given, chosen, rounding, seed)
-        others = [_rounded(given, each, rounding, seed) for each in formats]
-        text = str(floatsim.explain_rounding(given, chosen, rounding=rounding, seed=seed)) if explain else ""
+        main_row = _rounded(given, chosen, how)
+        others = [_rounded(given, each, how) for each in formats]
+        text = str(floatsim.explain_rounding(given, chosen, **how)) if explain else ""
     except ValueError as error:
         raise bad_input(error) from None
     if code is not None:  # the code itself, not rounded: a NaN keeps its own
@@ -291,7 +295,7 @@ def _code(text: str, fmt: FloatFormat) -> int:
     try:
         number = int(text, 0)
     except ValueError:
-        raise BadInputError(f"--code: {text!r} is no integer; write it as 0x3DCD, 0b1010 or 15821") from None
+        raise BadInputError(f"--code: {text!r} is not an integer; write it as 0x3DCD, 0b1010 or 15821") from None
     if not 0 <= number < 1 << fmt.bits:
         raise BadInputError(f"--code: {text} does not fit the {fmt.bits} bits of {fmt.name}")
     return number
@@ -304,33 +308,33 @@ def _code(text: str, fmt: FloatFormat) -> int:
 def survey(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME for one of several). "
+        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME selects one array). "
                             "Default: a network trained on the UCI digits.", show_default=False),
     ] = None,
     multiply: Annotated[
-        list[str] | None, typer.Option("--multiply", "-m", help="Which product, by the matrices' names: 'a.T @ b'.")
+        list[str] | None, typer.Option("--multiply", "-m", help="The product, by the matrices' names: 'a.T @ b'.")
     ] = None,
     formats: Annotated[
-        list[str] | None, typer.Option("--format", "-f", help="Format of the inputs; several, or with commas.")
+        list[str] | None, typer.Option("--format", "-f", help="Format of the inputs. Repeat it, or use commas.")
     ] = None,
     accumulate: Annotated[
         list[str] | None,
         typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
                                                 "`same` is the inputs' format, `tensorcore` every matrix unit. "
-                                                "Several, or with commas."),
+                                                "Repeat it, or use commas."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the picture (.png, .pdf, .svg).")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the picture (.png, .pdf, .svg).")] = Path(
         "floatsim-survey.png"
     ),
-    limit: Annotated[int, typer.Option(min=1, help="At most so many multiply-adds of each product.")] = 1 << 22,
-    rounding: Annotated[str | None, typer.Option(help="Of everything: RNE, RTZ, ..., SR (with --seed).")] = None,
-    overflow: Annotated[str | None, typer.Option(help="Of the inputs: infinity, saturate_finite, ...")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of multiply-adds of each product.")] = 1 << 22,
+    rounding: Annotated[str | None, typer.Option(help="Rounding mode: RNE, RTZ, ..., SR (with --seed).")] = None,
+    overflow: Annotated[str | None, typer.Option(help="Overflow of the inputs: infinity, saturate_finite, ...")] = None,
     daz: Annotated[bool, typer.Option("--daz", help="Read subnormal operands as zeros.")] = False,
     ftz: Annotated[bool, typer.Option("--ftz", help="Flush tiny results to zero.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Multiply real matrices in every format and accumulator; say what happened, and draw it."""
+    """Multiply real matrices in every format and accumulator. Print the events and errors, and draw them."""
     if not out.parent.is_dir():
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
@@ -359,7 +363,7 @@ def survey(
     console.print(f"\npicture: {out.resolve()}", soft_wrap=True)
 
 
-# -- silicon ---------------------------------------------------------------------------------------------------------
+# -- GPUs ------------------------------------------------------------------------------------------------------------
 
 for _command in (
     hardware_commands.probe, hardware_commands.compare, hardware_commands.capture, hardware_commands.check_silicon,
@@ -368,7 +372,7 @@ for _command in (
     app.command()(_command)
 
 
-# -- the door --------------------------------------------------------------------------------------------------------
+# -- the entry point -------------------------------------------------------------------------------------------------
 
 
 def _version(wanted: bool) -> None:
@@ -389,12 +393,26 @@ def _options(
         print(context.get_help())
 
 
-_NEGATIVE = re.compile(r"^-(?=[.\d]|inf|nan)", re.IGNORECASE)  # a number, not an option: a space in front says so
-_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this version of typer keeps it
+_NEGATIVE = re.compile(
+    r"^-(?=[.\d]|inf|nan)", re.IGNORECASE
+)  # a negative number; a space in front marks it as no option
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, in every version of typer
+
+
+def _usage(error: Any) -> str:
+    """A click error in one line: what is wrong, what to write, and where the help is."""
+    message = one_line(error.format_message()).rstrip(".")
+    command = "floatsim" if error.ctx is None else error.ctx.command_path
+    missing = getattr(error, "param", None) if message.startswith("Missing") else None
+    if missing is None:
+        return f"{message}; see `{command} --help`"
+    option, word = missing.opts[0], missing.metavar or missing.name.upper()
+    example = f"{option} {word}" if option.startswith("-") else word
+    return f"{message}: write `{command} {example}`; see `{command} --help`"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 yes, 1 "they differ", 2 bad input.
+    """Run the command line and exit with 0 (success), 1 (a difference was found) or 2 (bad input).
 
     >>> main(["--version"])
     Traceback (most recent call last):
@@ -403,16 +421,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 2
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], standalone_mode=False) or 0
+        code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], prog_name="floatsim", standalone_mode=False) or 0
     except BadInputError as error:
         print(f"floatsim: {one_line(error)}", file=sys.stderr)
     except _CLICK_ERROR as error:
-        print(f"floatsim: {one_line(error.format_message()).rstrip('.')}; see `floatsim --help`", file=sys.stderr)
+        print(f"floatsim: {_usage(error)}", file=sys.stderr)
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print("floatsim: interrupted", file=sys.stderr)
         code = 130
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         sys.stderr.close()
         code = 0
     sys.exit(code)

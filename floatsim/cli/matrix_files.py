@@ -1,4 +1,4 @@
-"""Matrices from files: .npy, .npz and .csv, for commands. What cannot be used is a `BadInputError` about FILES."""
+"""Matrices from .npy, .npz and .csv files, for commands. An unusable file raises a `BadInputError` that names FILES."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READABLE = ".npy, .npz and .csv"
 
 
 def load(argument: str) -> dict[str, NDArray[Any]]:
-    """The matrices of a file by name; `file.npz:name` is one of them. Anything else in it is an error."""
+    """Return the matrices of a file by name. `file.npz:name` selects one. An unusable array raises `BadInputError`."""
     path, chosen = Path(argument), None
     if not path.exists() and ":" in argument:
         before, _, chosen = argument.rpartition(":")
@@ -32,33 +32,33 @@ def load(argument: str) -> dict[str, NDArray[Any]]:
     suffix = path.suffix.lower()
     try:
         if suffix == ".npz":
-            found = _load_npz(path, chosen)
+            arrays = _load_npz(path, chosen)
         elif suffix == ".npy":
-            found = {path.stem: _load_npy(path)}
+            arrays = {path.stem: _load_npy(path)}
         elif suffix == ".csv":
-            found = {path.stem: load_csv(path)}
+            arrays = {path.stem: load_csv(path)}
         else:
-            raise BadInputError(f"FILES: {path} is of a kind that cannot be read; {READABLE} can")
+            raise BadInputError(f"FILES: {path} must be one of {READABLE}")
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         why = one_line(error).partition(";")[0]
         if "pickle" in why:
-            why = "it is no NumPy file of plain numbers"
+            why = "it is not a NumPy file of plain numbers"
             why += f"; {path}:NAME picks one array" if suffix == ".npz" and chosen is None else ""
         raise BadInputError(f"FILES: {path} cannot be read: {why}") from None
     if chosen is not None:
-        found = {chosen: found[_known(chosen, found, path)]}
-    if not found:
-        raise BadInputError(f"FILES: {path} holds no array; np.savez({path.name!r}, a=...) puts one in")
-    flaws = {name: flaw for name, x in found.items() if (flaw := _flaw(x))}
+        arrays = {chosen: arrays[_known(chosen, arrays, path)]}
+    if not arrays:
+        raise BadInputError(f"FILES: {path} holds no array; np.savez({path.name!r}, a=...) writes one")
+    flaws = {name: flaw for name, x in arrays.items() if (flaw := _flaw(x))}
     for name, flaw in flaws.items():
-        others = ", ".join(other for other in found if other not in flaws)
+        others = ", ".join(other for other in arrays if other not in flaws)
         hint = f"; {path}:NAME picks one array, and NAME can be {others}" if others else ""
         raise BadInputError(f"FILES: {path}: {name} {flaw}{hint}")
-    return found
+    return arrays
 
 
 def _flaw(x: NDArray[Any]) -> str:
-    """Why an array cannot be multiplied; empty if it can be."""
+    """Return why an array cannot be multiplied; empty if it can be."""
     kind = x.dtype.kind
     if kind == "V":
         return f"has dtype {x.dtype}: np.save forgets ml_dtypes; use fs.save"
@@ -82,7 +82,7 @@ def _load_npy(path: Path) -> NDArray[Any]:
 
 
 def _load_npz(path: Path, chosen: str | None) -> dict[str, NDArray[Any]]:
-    """The arrays of the file, or the one chosen; what `fs.save` wrote is one by the file's name."""
+    """Return the arrays of the file, or the chosen one. An array written by `fs.save` gets the file's name."""
     import numpy as np
 
     with path.open("rb") as file:  # np.load leaves a file open that it cannot read
@@ -112,45 +112,45 @@ def _csv_number(cell: str) -> float | None:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Whether no cell is a number, nor numbers in quotes or between other separators."""
+    """Return whether no cell is a number, also not one in quotes or between other separators."""
     pieces = [[piece for piece in re.split(r"[\s;\"']+", cell) if piece] for cell in cells]
     return not any(all(_csv_number(piece) is not None for piece in cell) for cell in pieces if cell)
 
 
 def load_csv(path: Path) -> NDArray[np.float64]:
-    """Numbers separated by commas, one line a row; a first line without any number is skipped, and stderr says so."""
+    """Return the numbers of a .csv file, one row per line. A first line without numbers is skipped, with a notice."""
     import numpy as np
 
     lines = enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
     rows = [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
     header = rows.pop(0) if rows and _is_header(rows[0][1]) else None
     if not rows:
-        raise BadInputError(f"FILES: {path} cannot be read: it holds no row of numbers; {_CSV}")
+        raise BadInputError(f"FILES: {path} cannot be read: it has no row of numbers; {_CSV}")
     values = []
     for number, cells in rows:
         if len(cells) != len(rows[0][1]):
-            raise BadInputError(f"FILES: {path} cannot be read: row {number} has another number of cells "
-                                f"({len(cells)}) than row {rows[0][0]} ({len(rows[0][1])}); {_CSV}")  # fmt: skip
+            raise BadInputError(f"FILES: {path} cannot be read: row {number} has {len(cells)} cells, and row "
+                                f"{rows[0][0]} has {len(rows[0][1])}; {_CSV}")  # fmt: skip
         values.append([_csv_number(cell) for cell in cells])
         if None in values[-1]:
-            place = values[-1].index(None)
-            where = f"row {number}, cell {place + 1}: {_cut(cells[place])!r}"
-            raise BadInputError(f"FILES: {path} cannot be read: {where} is no number; {_CSV}")
+            position = values[-1].index(None)
+            cell = f"row {number}, cell {position + 1}: {_shortened(cells[position])!r}"
+            raise BadInputError(f"FILES: {path} cannot be read: {cell} is not a number; {_CSV}")
     if header is not None:
         names = ",".join(header[1])
-        print(f"floatsim: {path}: row {header[0]} skipped as a header: {_cut(names)}", file=sys.stderr)
+        print(f"floatsim: {path}: row {header[0]} skipped as a header: {_shortened(names)}", file=sys.stderr)
     return np.array(values, np.float64)
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def load_all(files: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Every matrix of the files by name; equal names are told apart by a number."""
+    """Return all matrices of the files by name. A number is added to a name that occurs again."""
     tensors: dict[str, NDArray[Any]] = {}
     for argument in files:
         for name, x in load(argument).items():
-            free = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in tensors)
-            tensors[free] = x
+            unused = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in tensors)
+            tensors[unused] = x
     return tensors

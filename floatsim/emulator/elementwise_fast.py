@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from floatsim_kernels.elementwise import packed
-from floatsim_kernels.elementwise import quantize as quantize_kernels
+from floatsim_kernels.elementwise import quantize as quantize_loops
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
@@ -38,47 +38,20 @@ class _Carrier(NamedTuple):
     shared: dict[Rounding, Any]
 
 
-_TIES_TO_EVEN, _TIES_TO_AWAY, _ZERO, _UP, _DOWN, _ODD, _STOCHASTIC = Rounding
+_TIES_TO_EVEN, _STOCHASTIC = Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC
+_DETERMINISTIC = [rounding for rounding in Rounding if rounding is not _STOCHASTIC]
+
+
+def _added(bits: int) -> dict[Rounding, Any]:
+    kernels = {rounding: quantize_loops.added(bits, rounding.value) for rounding in _DETERMINISTIC}
+    return kernels | {_STOCHASTIC: quantize_loops.added_stochastic(bits)}
+
+
+_SHARED = {rounding: quantize_loops.shared(rounding.value) for rounding in _DETERMINISTIC}
 
 _CARRIERS = {
-    FP32: _Carrier(
-        np.uint32,
-        127,
-        23,
-        {
-            _TIES_TO_EVEN: (quantize_kernels.added32_ties_to_even, ()),
-            _TIES_TO_AWAY: (quantize_kernels.added32_ties_to_away, ()),
-            _ZERO: (quantize_kernels.added32_toward_zero, ()),
-            _UP: (quantize_kernels.added32_directed, (np.uint32(0),)),
-            _DOWN: (quantize_kernels.added32_directed, (np.uint32(1 << 31),)),
-            _ODD: (quantize_kernels.added32_to_odd, ()),
-            _STOCHASTIC: (quantize_kernels.added32_stochastic, ()),
-        },
-        {
-            _TIES_TO_EVEN: (quantize_kernels.shared32_nearest, (1,)),
-            _TIES_TO_AWAY: (quantize_kernels.shared32_nearest, (0,)),
-            _ZERO: (quantize_kernels.shared32_directed, (0, 0)),
-            _UP: (quantize_kernels.shared32_directed, (1, 0)),
-            _DOWN: (quantize_kernels.shared32_directed, (0, 1)),
-            _ODD: (quantize_kernels.shared32_to_odd, ()),
-            _STOCHASTIC: (quantize_kernels.shared32_stochastic, ()),
-        },
-    ),
-    FP64: _Carrier(
-        np.uint64,
-        1023,
-        52,
-        {
-            _TIES_TO_EVEN: (quantize_kernels.added64_ties_to_even, ()),
-            _TIES_TO_AWAY: (quantize_kernels.added64_ties_to_away, ()),
-            _ZERO: (quantize_kernels.added64_toward_zero, ()),
-            _UP: (quantize_kernels.added64_directed, (np.uint64(0),)),
-            _DOWN: (quantize_kernels.added64_directed, (np.uint64(1 << 63),)),
-            _ODD: (quantize_kernels.added64_to_odd, ()),
-            _STOCHASTIC: (quantize_kernels.added64_stochastic, ()),
-        },
-        {},
-    ),
+    FP32: _Carrier(np.uint32, 127, 23, _added(32), _SHARED | {_STOCHASTIC: quantize_loops.shared_stochastic}),
+    FP64: _Carrier(np.uint64, 1023, 52, _added(64), {}),
 }
 
 
@@ -87,8 +60,8 @@ def _is_plain(how: Attributes) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
-    """Return the parameters of the `quantize` kernels for a format and a rounding, as listed in GRID_FIELDS."""
+def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
+    """Return the parameters of the kernels of `quantize_loops`."""
     kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
 
     def in_carrier(number: reference.Number) -> int:
@@ -114,9 +87,9 @@ def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding,
         "nan": in_carrier(reference.NAN),
         "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
     }
-    params = np.array([fields[name] for name in quantize_kernels.GRID_FIELDS], dtype=kind.dtype)
-    params.flags.writeable = False
-    return params
+    row = np.array([fields[name] for name in quantize_loops.ROUNDING_FIELDS], dtype=kind.dtype)
+    row.flags.writeable = False
+    return row
 
 
 @functools.lru_cache(maxsize=256)
@@ -141,11 +114,10 @@ def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner
     family = _family(carrier, fmt)
     if family is None or not machine.environment_is_default():
         return False
-    kernel, extra = getattr(_CARRIERS[carrier], family)[how.rounding]
-    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, how.rounding, how.overflow))
+    kernel = getattr(_CARRIERS[carrier], family)[how.rounding]
+    arguments: tuple[Any, ...] = (codes, out, _grid(carrier, fmt, how.rounding, how.overflow))
     if family == "shared":
         arguments += (carrier.trailing_bits - fmt.trailing_bits,)
-    arguments += extra
     if how.rounding is _STOCHASTIC:
         arguments += (np.array([manner.seed, manner.offset], np.uint64), how.random_bits)
     kernel(*arguments)
@@ -189,9 +161,9 @@ def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
         "nan": nan,
         "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
     }
-    params = np.array([fields[name] for name in packed.NARROW_FIELDS], dtype=np.uint32)
-    params.flags.writeable = False
-    return params
+    row = np.array([fields[name] for name in packed.GENERAL_FIELDS], dtype=np.uint32)
+    row.flags.writeable = False
+    return row
 
 
 def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
@@ -203,11 +175,11 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
         return False
     arguments = (_PACKED[name], codes[0], codes[-1], out)
     if fmt == FP16 and machine.has_f16c():
-        packed.half(*arguments)
+        packed.fp16(*arguments)
     elif fmt == BF16:
-        packed.bfloat(*arguments)
+        packed.bf16(*arguments)
     elif packed_float32_rounds_once(fmt):
-        packed.narrow(*arguments, _packed_params(fmt))
+        packed.general(*arguments, _narrow_row(fmt))
     else:
         return False
     return True

@@ -84,7 +84,7 @@ def rounding_params(attributes: Attributes) -> NDArray[np.int64]:
         "tiny_before": attributes.tininess.value,
         "random_bits": attributes.random_bits,
     }
-    return pack(integer_rounding.MANNER_FIELDS, fields, np.int64)
+    return pack(integer_rounding.ROUNDING_FIELDS, fields, np.int64)
 
 
 # -- what overflow becomes ---------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def float32_rounding(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
         "infinity": infinity,
         "nan": nan,
     }
-    return pack(steps.NARROW_FIELDS, fields, np.uint32, steps.GRID_SIZE)
+    return pack(steps.GENERAL_FIELDS, fields, np.uint32, steps.PARAMS_SIZE)
 
 
 @functools.lru_cache(maxsize=256)
@@ -144,17 +144,17 @@ def fast_float32_rounding(
         return None
     more = FP32.precision - fmt.precision
     factor, low, most, high, infinite = 1.5 * _power(more), -math.inf, math.inf, math.inf, 0
-    if style == steps.NEAREST and fmt != BF16:
+    if style == steps.RNE and fmt != BF16:
         shift = FP32.emax + 1 - fmt.emax - more
     elif fmt != BF16:
         positive, negative, _, _ = overflow_results(fmt, how)
         overflow = float32_bits(negative if direction == steps.TOWARD_NEGATIVE else positive)
         low, most, high = -fmt.max, fmt.max, fmt.max
-        if style == steps.UPWARD:
+        if style == steps.DIRECTED:
             shift = FP32.emax - fmt.emax - more
             if overflow != float32_bits(fmt.max):
                 factor, high, infinite = _power(more + 1) - 2, _power(fmt.emax + 1), overflow
-    if style == steps.INWARD:
+    if style == steps.RTZ:
         factor = _power(more)
     if abs(shift) > -FP32.emin:
         return None
@@ -163,17 +163,17 @@ def fast_float32_rounding(
     fields = {
         "emin": float32_bits(_power(max(fmt.emin + shift, FP32.emin))),
         "factor": float32_bits(_power(more)),
-        "more": float32_bits(factor),
+        "clamp_factor": float32_bits(factor),
         "scale": float32_bits(sign * scale),
         "unscale": float32_bits(sign / scale),
-        "low": float32_bits(low * scale),
-        "most": float32_bits(most * scale),
-        "high": float32_bits(high * scale),
-        "infinite": infinite,
+        "lowest": float32_bits(low * scale),
+        "highest": float32_bits(most * scale),
+        "above_highest": float32_bits(high * scale),
+        "infinite_result": infinite,
         "zero": FP32.sign_mask if sign < 0 else 0,
-        "mask": 2**32 - 2 ** max(32 - how.random_bits, 0),
+        "random_mask": 2**32 - 2 ** max(32 - how.random_bits, 0),
     }
-    return pack(steps.QUICK_FIELDS, fields, np.uint32, steps.GRID_SIZE)
+    return pack(steps.FAST_FIELDS, fields, np.uint32, steps.PARAMS_SIZE)
 
 
 @functools.lru_cache(maxsize=256)
@@ -193,7 +193,7 @@ def counting_rounding(fmt: FloatFormat, tininess: Tininess) -> NDArray[np.uint32
         "tiny": float32_bits(least if tininess is Tininess.BEFORE else least * (1 - 2.0 ** -(fmt.precision + 1))),
         "smallest_normal": float32_bits(least),
     }
-    return pack(counting_loops.GRID_FIELDS, fields, np.uint32)
+    return pack(counting_loops.COUNTING_FIELDS, fields, np.uint32)
 
 
 def scale_exponent(params: NDArray[np.uint32]) -> int:
@@ -227,18 +227,18 @@ def unpack_params(fmt: FloatFormat) -> NDArray[np.uint32] | None:
         "infinite_result": fmt.infinity_code or 0,
         "zero_sign": 0xFFFFFFFF if fmt.has_signed_zero else 0,
     }
-    return pack(unpack_loops.WIDTH_FIELDS, fields, np.uint32)
+    return pack(unpack_loops.UNPACK_FIELDS, fields, np.uint32)
 
 
 # -- float64 kernels ---------------------------------------------------------------------------------------------------
 
 _RULES = {
-    Rounding.TIES_TO_EVEN: float64_loops.EVEN,
-    Rounding.TIES_TO_AWAY: float64_loops.AWAY,
-    Rounding.TOWARD_ZERO: float64_loops.INWARD,
-    Rounding.TOWARD_POSITIVE: float64_loops.DOWN,  # with all signs changed
-    Rounding.TOWARD_NEGATIVE: float64_loops.DOWN,
-    Rounding.TO_ODD: float64_loops.ODD,
+    Rounding.TIES_TO_EVEN: float64_loops.TIES_TO_EVEN,
+    Rounding.TIES_TO_AWAY: float64_loops.TIES_TO_AWAY,
+    Rounding.TOWARD_ZERO: float64_loops.TOWARD_ZERO,
+    Rounding.TOWARD_POSITIVE: float64_loops.TOWARD_NEGATIVE,  # with all signs changed
+    Rounding.TOWARD_NEGATIVE: float64_loops.TOWARD_NEGATIVE,
+    Rounding.TO_ODD: float64_loops.TO_ODD,
     Rounding.STOCHASTIC: float64_loops.STOCHASTIC,
 }
 
@@ -265,4 +265,4 @@ def float64_rounding(fmt: FloatFormat, how: Attributes) -> tuple[int, float, NDA
         "random_mask": float(2**32 - 2 ** max(32 - how.random_bits, 0)),
         "infinity": float("inf") if fmt.has_infinity else float("nan"),
     }
-    return rule, sign, pack(float64_loops.GRID_FIELDS, fields, np.float64)
+    return rule, sign, pack(float64_loops.ROUNDING_FIELDS, fields, np.float64)

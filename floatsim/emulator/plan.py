@@ -61,7 +61,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text: the kernel, the refusals, and the plans of the parts."""
-        formats = " x ".join(str(factor).lower() for factor in self.case.terms.factors)
+        formats = " x ".join(factor.name.lower() for factor in self.case.terms.factors)
         text = [f"{self.case.accumulation} of {formats}: {self.candidate}"]
         text += [f"  not {refusal.candidate}: {refusal.reason}" for refusal in self.refused]
         for part in self.parts:

@@ -122,7 +122,10 @@ def _in_integers(
                     repeat, scale_bits = scales.of.every // model.group, 2 * scales.of.format.trailing_bits
                     of_groups = [*(x.repeat(repeat, 2) for x in of_rows), *(x.repeat(repeat, 1) for x in of_columns)]
                 else:  # powers of two, one for each block
-                    assert scales.of.every == row.block
+                    if scales.of.every != row.block:
+                        raise ValueError(
+                            f"{row.name} takes a scale for each {row.block} products, not each {scales.of.every}"
+                        )
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
                     of_groups = [*of_rows, *of_columns]
             rows = _model_params(row, bits, scale_bits), format_params(block.grid), fd

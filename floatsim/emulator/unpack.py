@@ -67,7 +67,7 @@ def unpack(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
             return _every_value(fmt, carrier)[codes]
         return _converted(codes, fmt, carrier).view(carrier.dtype)
     single: Floats = np.empty(codes.shape, np.float32)
-    unpack_loops.widen(codes.reshape(-1), single.reshape(-1), params)
+    unpack_loops.unpack(codes.reshape(-1), single.reshape(-1), params)
     return single if carrier is FP32 else single.astype(carrier.dtype)
 
 
@@ -81,5 +81,5 @@ def pack(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
     if carrier is not FP32:
         with np.errstate(invalid="ignore"):
             single = values.astype(np.float32)
-    unpack_loops.narrow(single.reshape(-1), codes.reshape(-1), params)
+    unpack_loops.pack(single.reshape(-1), codes.reshape(-1), params)
     return codes

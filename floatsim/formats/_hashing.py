@@ -39,11 +39,11 @@ def hashed_once(cls: type[T]) -> type[T]:
 
 
 class IdentityCache:
-    """A bounded cache whose keys are objects, compared by identity; texts, numbers and sets are compared by value.
+    """A bounded cache whose keys are tuples of objects, compared by identity.
 
     Equality is the wrong comparison for some keys (0.0 == -0.0, 1 == True) and a slow one for others: every look-up
     would compute hashes in Python. The cache keeps its key objects, so that no other object gets one of their
-    identities.
+    identities. An equal but different object is not found; intern texts (`sys.intern`) before they are part of a key.
 
     >>> cache = IdentityCache()
     >>> cache.keep(("fp16", None), 7)
@@ -53,26 +53,15 @@ class IdentityCache:
 
     def __init__(self, size: int = 512) -> None:
         self._size = size
-        self._entries: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
+        self._entries: dict[tuple[int, ...], tuple[Any, tuple[Any, ...]]] = {}
 
     def find(self, objects: tuple[Any, ...]) -> Any:
         """Return what is kept for these objects, or None."""
-        entry = self._entries.get(_key(objects))
+        entry = self._entries.get(tuple(map(id, objects)))
         return None if entry is None else entry[0]
 
     def keep(self, objects: tuple[Any, ...], value: Any) -> None:
         """Keep a value. A full cache is emptied first."""
         if len(self._entries) >= self._size:
             self._entries.clear()
-        self._entries[_key(objects)] = value, objects
-
-
-_BY_VALUE = (str, bool, int, frozenset)
-
-
-def _key(objects: tuple[Any, ...]) -> tuple[Any, ...]:
-    key: list[Any] = []
-    for x in objects:
-        kind = type(x)
-        key += (kind, x) if kind in _BY_VALUE else (None, id(x))
-    return tuple(key)
+        self._entries[tuple(map(id, objects))] = value, objects

@@ -322,8 +322,11 @@ class FloatFormat:
         width = max(len(what) for what, _ in facts)
         return "\n".join([f"FloatFormat {self.name}", *(f"  {what:<{width}}  {text}" for what, text in facts)])
 
-    def __str__(self) -> str:
-        return self.name
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        """The name: f"{fs.FP16}" is "FP16", where `print(fs.FP16)` shows the parameters."""
+        return format(self.name, spec)
 
     def _repr_html_(self) -> str:
         tint = {"s": "currentColor", "e": self.colour, "t": f"{self.colour}59"}  # 0x59 / 0xff = 35 % opaque
@@ -404,6 +407,10 @@ _FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
 _FP6 = "FP6 is E3M2 or E2M3"
 _FP4 = "FP4 is E2M1"
 _MX = "{} is no format of single numbers: {}; fs.matmul multiplies it with scale_a= and scale_b="
+_NF4 = (
+    "NF4 is a table of 16 quantiles of the normal distribution, not a floating-point format, and is not supported; the "
+    "floating-point format of 4 bits is E2M1"
+)
 _TOO_WIDE = "formats here have at most 64 bits"
 
 _AMBIGUOUS: dict[str, str] = {
@@ -414,6 +421,7 @@ _AMBIGUOUS: dict[str, str] = {
     "f8": f"NumPy's f8 is FP64; {_FP8}",
     "float": "float is FP32 in C, and FP64 in Python",
     "nvfp4": _MX.format("NVFP4", "its elements are E2M1, with a scale in E4M3 for every 16"),
+    **dict.fromkeys(("nf4", "normalfloat4"), _NF4),
     "mxfp8": _MX.format("MXFP8", "its elements are E4M3 or E5M2, with a scale in E8M0 for every 32"),
     "mxfp6": _MX.format("MXFP6", "its elements are E3M2 or E2M3, with a scale in E8M0 for every 32"),
     "mxfp4": _MX.format("MXFP4", "its elements are E2M1, with a scale in E8M0 for every 32"),

@@ -1,8 +1,8 @@
-"""The same operations on real silicon, through CuPy: run them, compare them bit by bit, probe, capture, time a card.
+"""GPUs through CuPy: run operations, compare results bit by bit, probe models, capture outputs, measure throughput.
 
-`backend="hardware"`, as a keyword or in `fs.context`, carries convert, quantize, add, subtract, multiply, divide, sqrt,
-fma, matmul, dot and sum out on the GPU. `tables` has what can be issued and where operands lie, `device` a card that
-issues it, `compile` the compiler.
+`backend="hardware"`, as a keyword or in `fs.context`, runs convert, quantize, add, subtract, multiply, divide, sqrt,
+fma, matmul, dot and sum on the GPU. `tables` lists the instructions and their data layouts, `device` issues them, and
+`compile` compiles their kernels.
 
 >>> import floatsim as fs
 >>> fs.hardware.is_available() in (True, False)
@@ -28,7 +28,7 @@ _HOMES = {
     ".tables.ptx_matrix": "Variant find variants",
     ".vendor_gemm": "library_matmul",
     ".probing.probe": "probe_dots",
-    ".protocol": "Card Dots",
+    ".protocol": "Card DeviceIdentity Dots",
     ".throughput": "Rate Rates",
     ".captures.replay": "check_silicon",
 }
@@ -37,7 +37,7 @@ __all__ = sorted([*_lazy_names, "info", "is_available"])  # noqa: PLE0605
 
 
 def is_available() -> bool:
-    """Whether there is a card that CuPy reaches. Never raises; `info` says what is missing.
+    """Return whether CuPy can use a GPU on this machine. It never raises; `info` names the missing part.
 
     >>> import floatsim as fs
     >>> isinstance(fs.hardware.is_available(), bool)
@@ -45,24 +45,24 @@ def is_available() -> bool:
     """
     try:
         importlib.import_module("floatsim.hardware.compile.cupy_runtime").Cuda()
-    except Exception:  # whatever is wrong with an installation, there is no card
+    except Exception:  # any fault of an installation means that no GPU can be used
         return False
     return True
 
 
 def info() -> Info:
-    """The card, what drives it, and what it can run.
+    """Report the GPU, the driver, and the available instructions.
 
     Returns
     -------
     Info
-        Its fields: card (name, capability, driver, cuda), architecture, compilers, instructions, operations, libraries;
-        its text has them all.
+        With the attributes card (name, capability, driver, cuda), architecture, compilers, instructions, operations and
+        libraries. Its text shows all of them.
 
     Raises
     ------
     UnavailableError
-        Without CuPy or a card; the message says which, and what to do.
+        Without CuPy or a GPU. The message names the missing part, and how to install it.
     """
-    found: Info = importlib.import_module("floatsim.hardware.device_info").info()
-    return found
+    report: Info = importlib.import_module("floatsim.hardware.device_info").info()
+    return report

@@ -1,5 +1,5 @@
-"""What `fs.hardware` offers about the card in this machine: hold it against the emulator, probe it, record what it
-answers, see how fast it is."""
+"""The functions of `fs.hardware` for a GPU: probe it, compare it with the emulator, capture its outputs, measure its
+throughput."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 from floatsim.accumulation import AccumulationLike, as_accumulation
 from floatsim.arrays.linalg import matmul
+from floatsim.arrays.options import one_call
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.hardware.captures.capture_file import Recording, one_recording
-from floatsim.hardware.captures.write import capture as record
+from floatsim.hardware.captures.capture_file import Capture, read_single_capture
+from floatsim.hardware.captures.write import capture as write_captures
 from floatsim.hardware.comparison import FIRST, Comparison, compare_products
 from floatsim.hardware.probing.probe import Probe
 from floatsim.hardware.protocol import Dots
-from floatsim.hardware.session import probe_card, questions
+from floatsim.hardware.session import probe_device, questions
 from floatsim.hardware.throughput import REPEATS, Rates, Timed, measure, tasks
 from floatsim.hardware.vendor_gemm import library_matmul
 from floatsim.testing.inputs import ROWS
@@ -23,113 +24,118 @@ from floatsim.testing.inputs import ROWS
 __all__ = ["bench", "capture", "compare", "probe"]
 
 
-def _card(device: Dots | None) -> Dots:
+def _device(device: Dots | None) -> Dots:
     from floatsim.hardware.device import Device
 
     return Device() if device is None else device
 
 
 def probe(instructions: Sequence[str] | str = (), *, device: Dots | None = None) -> tuple[Probe, ...]:
-    """Infer the models of a card's matrix instructions from what it answers, each held against the table's row.
+    """Infer the models of a GPU's matrix instructions from their results, and compare each with the table.
 
     Parameters
     ----------
     instructions : texts
-        Only these, with * for anything: "wgmma.*", "mma.m16n8k16 bf16 *". Default: all.
+        Patterns with * as a wildcard: "wgmma.*", "mma.m16n8k16 bf16 *". Default: all instructions.
     device : Dots, optional
-        What is asked; default: the card in this machine.
+        The device to probe. Default: the GPU of this machine.
 
     Returns
     -------
     tuple of Probe
-        Each prints as a table, and has `equal`, `different`, `model`.
+        Each prints as a table, and has the attributes `equal`, `different` and `model`.
 
     Raises
     ------
     UnavailableError
-        Without CuPy or a card.
+        Without CuPy or a GPU.
     ValueError
-        If no instruction fits; the message lists what there is.
+        If no instruction fits. The message lists the instructions of the device.
 
     See Also
     --------
-    probe_dots : for anything else that multiplies.
+    probe_dots : Infer the model of any callable that computes dot products.
 
     Examples
     --------
-    >>> from floatsim.hardware.session import emulated_card
-    >>> probe("wgmma.k16 fp16 fp16 fp16", device=emulated_card("hopper"))[0].model
+    >>> from floatsim.hardware.session import emulated_device
+    >>> probe("wgmma.k16 fp16 fp16 fp16", device=emulated_device("hopper"))[0].model
     'FusedBlocks(terms=16, fraction_bits=25, floor=-21, grid=FP16, rounding=TIES_TO_EVEN)'
     """
-    return tuple(probe_card(questions(_card(device), _texts(instructions))))
+    return tuple(probe_device(questions(_device(device), _texts(instructions))))
 
 
+@one_call()
 def compare(
     a: Any = None, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, against: Any = None,
     format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST,
-    library: str | None = None, compute: str | None = None, **how: Any,
+    library: str | None = None, compute: str | None = None, **options: Any,
 ) -> Comparison:  # fmt: skip
-    """A matrix product, emulated and by silicon, bit by bit.
+    """Compare an emulated matrix product bit by bit with a GPU, a library, a capture or an array.
 
     Parameters
     ----------
     a, b : array_like of floats, (..., M, K) and (..., K, N)
-        As for `fs.matmul`. None of them where a recording is replayed: it has its own.
+        The operands: FloatArrays, or arrays whose dtype is a format. Omit them to replay a capture, which has its own.
     c : array_like, optional
-        The accumulator at the start, of the result's shape or one that is broadcast to it.
+        The accumulator at the start. It is broadcast to the shape of the result.
     accumulate : accumulation or text
-        The sum: "hopper", "blocked(hopper, 128, fp32)". Of a recording: its instruction's, if none is named.
+        The emulated accumulation: "hopper", "blocked(hopper, 128, fp32)". Default for a capture: its instruction.
     against : optional
-        None: the card in this machine (`backend="hardware"`). A path: a recording, as `floatsim capture` writes them
-        and `floatsim check-silicon` reads them. An array of the result's shape: what anything else computed, as floats
-        or a FloatArray.
-    format, scale_a, scale_b, **how
-        As for `fs.matmul`.
+        The results to compare with. None: the GPU of this machine (`backend="hardware"`). A path: a capture that
+        `floatsim capture` has written, or published outputs. An array of the result's shape: the results of any other
+        program, as floats or a FloatArray.
+    format : format, optional
+        The format of the result. Default: the format of the outermost accumulator.
+    scale_a, scale_b : array_like, optional
+        The block scales of a and b.
     first : int
-        How many mismatches to keep with their inputs and a trace.
+        The number of mismatches to keep with their inputs and a trace.
     library, compute : str, optional
-        In place of the card's own instructions what a library computes on it: "cublas", "cupy", "nvmath", and its
-        compute type; see `library_matmul`. It multiplies two matrices, and takes neither c nor scales.
+        Compare with a library on the GPU: "cublas", "cupy" or "nvmath", and its compute type, as "32f" (see
+        `library_matmul`). A library multiplies two matrices, and takes neither c nor scales.
+    **options
+        The rounding options `rounding`, `ftz`, `daz`, `overflow`, `result_rounding` and `seed` of `fs.matmul`.
 
     Returns
     -------
     Comparison
-        `equal`, `share_equal`, `histogram`, `first`, `plot()`, `to_json()`.
+        With `equal`, `share_equal`, `histogram`, `first`, `plot()` and `to_json()`.
 
     Raises
     ------
     TypeError
-        If `against` has another format than the result, operands are missing, or there is both `against` and a
-        library.
+        If `against` has another format than the result, if operands are missing, or if both `against` and a library are
+        given.
     ValueError
-        If it has another shape; and whatever `fs.matmul` and `library_matmul` raise.
+        If `against` has another shape, and for the errors of `fs.matmul` and `library_matmul`.
 
     Examples
     --------
     >>> import numpy as np
     >>> import floatsim as fs
     >>> a, b = (fs.array(np.ones(shape) / 3, "bf16") for shape in ((1, 64), (64, 1)))
-    >>> kernel = fs.matmul(a, b, accumulate="fp32")  # of one's own
+    >>> kernel = fs.matmul(a, b, accumulate="fp32")  # your own kernel
     >>> print(compare(a, b, accumulate="blackwell", against=kernel))
     tensorcore(blackwell), against the array given
     all 1 results are equal, bit for bit
     """
     if library is not None and any(x is not None for x in (against, c, scale_a, scale_b)):
-        raise TypeError(f"library={library!r} multiplies a and b alone: neither c nor scales, and no against")
+        raise TypeError(f"library={library!r} multiplies only a and b; omit c, the scales and against")
     if compute is not None and library is None:
-        raise TypeError(f"compute={compute!r} is a library's: name it, as in library='cublas'")
+        raise TypeError(f"compute={compute!r} needs a library, as in library='cublas'")
     if isinstance(against, str | Path):
         if any(x is not None for x in (a, b, c)):
-            raise TypeError("a recording has operands of its own; give a, b and c, or against=FILE, not both")
-        return one_recording(Path(against)).compare(accumulate, first)
+            raise TypeError("a capture has its own operands; give a, b and c, or against=FILE, not both")
+        return read_single_capture(Path(against)).compare(accumulate, first)
     missing = [name for name, x in (("a", a), ("b", b), ("accumulate", accumulate)) if x is None]
     if missing:
-        raise TypeError(f"compare needs {' and '.join(missing)}; only with against='FILE' it does not")
+        raise TypeError(f"compare needs {' and '.join(missing)}, unless against is the path of a capture")
     assert accumulate is not None
     summed, source = as_accumulation(accumulate), "the array given"
-    common = {"format": format, "scale_a": scale_a, "scale_b": scale_b, **how}
+    common = {"format": format, "scale_a": scale_a, "scale_b": scale_b, **options}
 
-    def answer(fmt: FloatFormat) -> Any:
+    def result_of(fmt: FloatFormat) -> Any:
         if library is not None:
             return library_matmul(a, b, library=library, compute=compute, format=fmt)
         return matmul(a, b, c, accumulate=summed, backend="hardware", **common) if against is None else against
@@ -137,90 +143,95 @@ def compare(
     if library is not None:
         source = " ".join(filter(None, [library, compute]))
     elif against is None:
-        source = "the card"
-    return compare_products(a, b, c, summed, answer, source, first, **common)
+        source = "the GPU"
+    return compare_products(a, b, c, summed, result_of, source, first, **common)
 
 
 def capture(
     out: Path | str, instructions: Sequence[str] | str = (), *, rows: int = ROWS, seed: int = 0,
     with_inputs: bool = False, device: Dots | None = None,
-) -> tuple[Recording, ...]:  # fmt: skip
-    """Record what a card's matrix instructions answer: a file for each, in a folder of the card's name.
+) -> tuple[Capture, ...]:  # fmt: skip
+    """Capture the outputs of a GPU's matrix instructions: one file for each, in a folder of the GPU's name.
 
     Parameters
     ----------
     out : path
-        Where the card's folder is to be.
-    instructions, device
-        As for `probe`.
+        The parent of the GPU's folder.
+    instructions : texts
+        Patterns with * as a wildcard: "wgmma.*", "mma.m16n8k16 bf16 *". Default: all instructions.
     rows : int
-        Dot products of each instruction; at least 10.
+        The number of dot products of each instruction, at least 10.
     seed : int
-        Of the inputs, which are the same for all cards.
+        The seed of the inputs, which are the same for all GPUs.
     with_inputs : bool
-        Whether files hold their inputs, too.
+        Whether the files also hold the inputs.
+    device : Dots, optional
+        The device. Default: the GPU of this machine.
 
     Returns
     -------
-    tuple of Recording
+    tuple of Capture
+        One for each instruction, with `path`, `unit`, `inputs`, `d` and `header`.
 
     Raises
     ------
     UnavailableError
-        Without CuPy or a card.
+        Without CuPy or a GPU.
     ValueError
-        If no instruction fits; the message lists what there is.
+        If no instruction fits. The message lists the instructions of the device.
 
     Examples
     --------
     >>> import tempfile
-    >>> from floatsim.hardware.session import emulated_card
+    >>> from floatsim.hardware.session import emulated_device
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     files = capture(folder, "mma.m8n8k4", rows=100, device=emulated_card("volta"))
+    ...     files = capture(folder, "mma.m8n8k4", rows=100, device=emulated_device("volta"))
     ...     [each.path.name for each in files]
     ['mma.m8n8k4-fp16-fp16-fp32.npz', 'mma.m8n8k4-fp16-fp16-fp16.npz']
     """
-    asked = questions(_card(device), _texts(instructions))
-    return tuple(record(asked, out, rows=rows, seed=seed, with_inputs=with_inputs, command="fs.hardware.capture"))
+    selected = questions(_device(device), _texts(instructions))
+    return tuple(
+        write_captures(selected, out, rows=rows, seed=seed, with_inputs=with_inputs, command="fs.hardware.capture")
+    )
 
 
 def bench(
     instructions: Sequence[str] | str = (), *, repeats: int = REPEATS, libraries: bool = True,
     device: Timed | None = None,
 ) -> Rates:  # fmt: skip
-    """How fast a card's matrix instructions and libraries are, in TFLOP/s, against its data sheet.
+    """Measure the throughput of a GPU's matrix instructions and libraries in TFLOP/s, beside its data sheet.
 
     Parameters
     ----------
     instructions : texts
-        Only these, with * for anything: "wgmma.*", "cublas *", "* e4m3 *". Default: all whose A and B have one format.
+        Patterns with * as a wildcard: "wgmma.*", "cublas *", "* e4m3 *". Default: all whose A and B have one format.
     repeats : int
-        Of each measurement, by CUDA events; the median counts.
+        The number of measurements by CUDA events. Their median is reported.
     libraries : bool
-        Whether to time cuBLAS, and nvmath where it is installed, too.
+        Whether to measure cuBLAS, and nvmath if it is installed, too.
     device : Timed, optional
-        What is timed; default: the card in this machine.
+        The device. Default: the GPU of this machine.
 
     Returns
     -------
     Rates
-        `rates`, each with `tflops`, `sheet`, `share`; prints as a table.
+        Its `rates` have `tflops`, `sheet` and `share`. It prints as a table.
 
     Raises
     ------
     UnavailableError
-        Without CuPy or a card.
+        Without CuPy or a GPU.
     ValueError
-        If nothing fits, the message lists what there is; or if repeats is less than 1.
+        If no instruction fits (the message lists the instructions), or if repeats is less than 1.
 
     Notes
     -----
-    A rate by instructions is what the unit can: they are issued back to back, from registers or shared memory. Nothing
-    of it has been measured on a card of our own yet.
+    The throughput of an instruction is the limit of the unit: instructions are issued back to back, with operands in
+    registers or shared memory.
 
     Examples
     --------
-    >>> bench(repeats=0)  # with a card: print(bench("wgmma.*"))
+    >>> bench(repeats=0)  # with a GPU: print(bench("wgmma.*"))
     Traceback (most recent call last):
         ...
     ValueError: repeats must be at least 1, not 0

@@ -1,4 +1,4 @@
-"""Silicon and emulator side by side, bit by bit: how many differ, by how much, where first, and how they were summed.
+"""Bitwise comparison of the emulator with other results: counts, distances in ulps, and the first mismatches.
 
 >>> import numpy as np
 >>> import floatsim as fs
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "Comparison", "Mismatch", "compare_dots", "compare_products"]
 
 FIRST = 5
-"""How many mismatches a report keeps with their inputs."""
+"""The default number of mismatches that a report keeps with their inputs."""
 
 _SHOWN = 6
-"""How many elements of an operand its text lists: a row may have hundreds, and a trace lists them all."""
+"""The largest number of elements of an operand that the text lists. A trace lists all of them."""
 
 
 class Operands(NamedTuple):
-    """Those of one dot product, as FloatArrays; scales are None where there are none."""
+    """The operands of one dot product, as FloatArrays. Scales are None without block scaling."""
 
     a: FloatArray
     b: FloatArray
@@ -54,20 +54,20 @@ class Operands(NamedTuple):
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One element that differs.
+    """One result that differs.
 
     Attributes
     ----------
     index : tuple of int
-        Where in the result.
+        Its index in the result.
     expected, got : int
-        Codes: the emulator's, and what it was compared with.
+        The codes of the emulator, and of the compared result.
     ulps : int
-        How many numbers apart; 2**64 - 1 where one is NaN.
+        Their distance in ulps; 2**64 - 1 if one is NaN.
     operands : Operands
-        Of its dot product.
+        The operands of its dot product.
     trace : Trace or None
-        Of the emulated sum, where that is one TensorCore's.
+        The trace of the emulated sum, if it is one TensorCore's.
     """
 
     index: tuple[int, ...]
@@ -80,18 +80,18 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found. Prints as text; `plot` draws the distances.
+    """The result of a comparison. Prints as text; `plot` draws the distances.
 
     Attributes
     ----------
     title, source : str
-        What was computed, and what the emulator was compared with.
+        The emulated calculation, and the source of the results that are compared with it.
     format : FloatFormat
-        Of the results.
+        The format of the results.
     expected, got : FloatArray
-        The emulator's results, and the others.
+        The emulator's results, and the compared ones.
     first : tuple of Mismatch
-        The first that differ, in the order of their indices.
+        The first mismatches in the order of their indices.
     """
 
     title: str
@@ -103,12 +103,12 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        """How many results."""
+        """The number of results."""
         return int(self.expected.codes.size)
 
     @cached_property
     def mismatches(self) -> int:
-        """How many differ in any bit."""
+        """The number of results with at least one different bit."""
         return int(np.count_nonzero(self.expected.codes != self.got.codes))
 
     @property
@@ -118,24 +118,24 @@ class Comparison:
 
     @property
     def share_equal(self) -> float:
-        """The share of results all of whose bits are equal; 1 of none."""
+        """The share of results with equal bits; 1 if there are no results."""
         return 1 - self.mismatches / self.count if self.count else 1.0
 
     @cached_property
     def histogram(self) -> dict[str, int]:
-        """How many results are how many numbers (ulps) apart: equal; 0, but other bits; 1; 2; 3-4; 5-8; ...; NaN."""
+        """The number of results by distance in ulps: "equal"; "0, other bits"; "1"; "2"; "3-4"; "5-8"; ...; "NaN"."""
         differ = self.expected.codes != self.got.codes
         apart = ulp_distance(self.expected, self.got, equal_nan=True)[differ]
-        found = {"equal": self.count - apart.size}
+        counts = {"equal": self.count - apart.size}
         zero, nan = int(np.count_nonzero(apart == 0)), int(np.count_nonzero(apart == 2**64 - 1))
         if zero:
-            found["0, other bits"] = zero
+            counts["0, other bits"] = zero
         finite = [int(x) for x in apart if 0 < int(x) < 2**64 - 1]
         classes = [(x - 1).bit_length() for x in finite]
         for n in range(max(classes, default=-1) + 1):
             low, high = (1 << n - 1) + 1 if n else 1, 1 << n
-            found[str(high) if low == high else f"{low}-{high}"] = classes.count(n)
-        return found | ({"NaN": nan} if nan else {})
+            counts[str(high) if low == high else f"{low}-{high}"] = classes.count(n)
+        return counts | ({"NaN": nan} if nan else {})
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -148,14 +148,14 @@ class Comparison:
             yield f"all {self.count} results are equal, bit for bit"
             return
         yield f"{self.mismatches} of {self.count} results differ ({100 * self.share_equal:.6g} % are equal)"
-        yield "numbers apart: " + ", ".join(f"{name}: {n}" for name, n in self.histogram.items() if n)
+        yield "distance in ulps: " + ", ".join(f"{name}: {n}" for name, n in self.histogram.items() if n)
         digits = -(-self.format.bits // 4)
         for each in self.first:
-            where = ", ".join(map(str, each.index))
+            index = ", ".join(map(str, each.index))
             values = [from_codes([code], self.format).values[0] for code in (each.expected, each.got)]
             yield ""
             yield (
-                f"[{where}] emulated 0x{each.expected:0{digits}X} = {values[0]:.9g}, "
+                f"[{index}] emulated 0x{each.expected:0{digits}X} = {values[0]:.9g}, "
                 f"got 0x{each.got:0{digits}X} = {values[1]:.9g}"
             )
             yield from (f"  {name} = {_listed(x)}" for name, x in each.operands._asdict().items() if x is not None)
@@ -163,7 +163,7 @@ class Comparison:
                 yield from (f"  {line}".rstrip() for line in str(each.trace).splitlines())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """How many results are how many numbers apart, as bars; returns the Axes.
+        """Draw the number of results by distance in ulps as bars, and return the Axes.
 
         >>> import floatsim as fs
         >>> x = fs.from_codes([[0x3C00]], "fp16")
@@ -178,20 +178,20 @@ class Comparison:
 
             ax = plt.subplots(layout="constrained")[1]
         counts = self.histogram
-        places = range(len(counts))
-        ax.bar(places, list(counts.values()), color=CUSTOM_COLOUR)
+        positions = range(len(counts))
+        ax.bar(positions, list(counts.values()), color=CUSTOM_COLOUR)
         ax.set_yscale("symlog", linthresh=1)
         ax.set_ylim(bottom=0)
-        ax.set_xticks(places, list(counts))
-        for place, n in zip(places, counts.values(), strict=True):
-            ax.annotate(str(n), (place, n), ha="center", va="bottom")
-        ax.set_xlabel(f"numbers of {self.format.name} apart")
+        ax.set_xticks(positions, list(counts))
+        for position, n in zip(positions, counts.values(), strict=True):
+            ax.annotate(str(n), (position, n), ha="center", va="bottom")
+        ax.set_xlabel(f"distance in ulps of {self.format.name}")
         ax.set_ylabel("results")
         ax.set_title(f"{self.title}\nagainst {self.source}")
         return ax
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the counts, and the first mismatches with their inputs as codes."""
+        """Return the counts, and the first mismatches with their inputs as codes, in JSON types."""
         return {
             "title": self.title,
             "source": self.source,
@@ -204,7 +204,7 @@ class Comparison:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as text."""
+        """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
 
@@ -226,46 +226,48 @@ def _mismatch_dict(each: Mismatch) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# -- making them -------------------------------------------------------------------------------------------------------
+# -- comparisons -------------------------------------------------------------------------------------------------------
 
 
 def _compared(
     title: str, source: str, expected: FloatArray, got: FloatArray, operands: Callable[[tuple[int, ...]], Operands],
-    how: TensorCore | None, first: int,
+    accumulation: TensorCore | None, first: int,
 ) -> Comparison:  # fmt: skip
-    found = []
-    for place in np.argwhere(expected.codes != got.codes)[:first].tolist():
-        index = tuple(place)
-        one = operands(index)
+    mismatches = []
+    for differing in np.argwhere(expected.codes != got.codes)[:first].tolist():
+        index = tuple(differing)
+        own = operands(index)
         x, y = (from_codes(side.codes[index], side.format) for side in (expected, got))
         ulps = int(ulp_distance(x, y, equal_nan=True))
-        found.append(Mismatch(index, int(x.codes), int(y.codes), ulps, one, _traced(one, how)))
-    return Comparison(title, source, expected.format, expected, got, tuple(found))
+        mismatches.append(Mismatch(index, int(x.codes), int(y.codes), ulps, own, _traced(own, accumulation)))
+    return Comparison(title, source, expected.format, expected, got, tuple(mismatches))
 
 
-def _traced(one: Operands, how: TensorCore | None) -> Trace | None:
+def _traced(operands: Operands, accumulation: TensorCore | None) -> Trace | None:
     from floatsim.analysis.trace.trace import trace
 
-    if how is None:
+    if accumulation is None:
         return None
-    c: Any = 0 if one.c is None else one.c
-    return trace(one.a, one.b, c, accumulate=how, scale_a=one.scale_a, scale_b=one.scale_b)
+    a, b, c, scale_a, scale_b = operands
+    start: Any = 0 if c is None else c
+    return trace(a, b, start, accumulate=accumulation, scale_a=scale_a, scale_b=scale_b)
 
 
 def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int = FIRST) -> Comparison:
-    """Dot products through one instruction, compared with the emulator.
+    """Compare the dot products of one instruction with the emulator.
 
     Parameters
     ----------
     unit : Unit
+        The instruction with its formats.
     inputs : Inputs
-        What was asked.
+        The operands of the dot products.
     d : (n,) codes of the output's format
-        What was answered.
+        The results to compare.
     source : str
-        By whom.
+        The name of the source of `d`, for the report.
     first : int
-        How many mismatches to keep with their inputs and a trace.
+        The number of mismatches to keep with their inputs and a trace.
 
     Returns
     -------
@@ -275,7 +277,7 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
     Raises
     ------
     ValueError
-        If there are not as many answers as questions.
+        If `d` has not one result for each dot product.
     """
     if d.shape != inputs.c.shape:
         raise ValueError(f"d has the shape {d.shape}; the inputs are {len(inputs.c)} dot products")
@@ -289,32 +291,33 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
 
     expected = from_codes(unit.dots(*inputs), unit.output)
     got = from_codes(d.astype(unit.output.code_dtype), unit.output)
-    return _compared(str(unit), source, expected, got, operands, unit.how, first)
+    return _compared(str(unit), source, expected, got, operands, unit.accumulation, first)
 
 
 def compare_products(
-    a: Any, b: Any, c: Any, accumulate: Accumulation, answer: Callable[[FloatFormat], Any], source: str, first: int,
-    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, *, title: str | None = None, **how: Any,
+    a: Any, b: Any, c: Any, accumulate: Accumulation, result_of: Callable[[FloatFormat], Any], source: str, first: int,
+    format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, *, title: str | None = None,
+    **options: Any,
 ) -> Comparison:  # fmt: skip
-    """A matrix product compared with the emulator's, which tells `answer` the result's format.
+    """Compare a matrix product with the emulator. `result_of` returns the product, given the result's format.
 
-    The report is called `title`, or else what the sums are.
+    The title of the report is `title`, by default the description of the sums.
 
     Raises
     ------
     TypeError, ValueError
-        If the answer has another format, or another shape; and whatever `fs.matmul` raises.
+        If the product has another format or another shape, and the errors of `fs.matmul`.
     """
-    product = matmul(a, b, c, accumulate=accumulate, format=format, scale_a=scale_a, scale_b=scale_b, **how)
+    product = matmul(a, b, c, accumulate=accumulate, format=format, scale_a=scale_a, scale_b=scale_b, **options)
     expected = _floats(product, "the result")
-    got = _floats(answer(expected.format), "against")
+    got = _floats(result_of(expected.format), "against")
     if got.format != expected.format:
-        raise TypeError(f"against is {got.format.name}, the result {expected.format.name}; fs.convert one, or format=")
+        raise TypeError(f"against is {got.format.name}, the result {expected.format.name}; convert one, or use format=")
     if got.shape != expected.shape:
         raise ValueError(f"against has the shape {got.shape}, the result {expected.shape}")
-    one = accumulate if isinstance(accumulate, TensorCore) else None
-    of = _of_matmul([_floats(x, "operand") for x in (a, b)], c, scale_a, scale_b, expected)
-    return _compared(title or str(accumulate), source, expected, got, of, one, first)
+    traced = accumulate if isinstance(accumulate, TensorCore) else None
+    operands = _operands_of_matmul([_floats(x, "operand") for x in (a, b)], c, scale_a, scale_b, expected)
+    return _compared(title or str(accumulate), source, expected, got, operands, traced, first)
 
 
 def _floats(x: Any, argument: str) -> FloatArray:
@@ -322,32 +325,32 @@ def _floats(x: Any, argument: str) -> FloatArray:
     return FloatArray(np.asarray(codes), fmt)
 
 
-def _of_matmul(
+def _operands_of_matmul(
     sides: list[FloatArray], c: Any, scale_a: Any, scale_b: Any, result: FloatArray
 ) -> Callable[[tuple[int, ...]], Operands]:
-    """The row of a, the column of b and the element of c that make one element of the result."""
+    """Return a function from the index of a result to its row of a, its column of b and its element of c."""
     a, b = sides
     rows, columns = a.codes.ndim > 1, b.codes.ndim > 1
     batch = result.codes.shape[: result.codes.ndim - rows - columns]
 
-    def line(x: FloatArray, index: tuple[int, ...], matrix: bool, axis: int, place: int) -> FloatArray:
+    def line(x: FloatArray, batch_index: tuple[int, ...], matrix: bool, axis: int, position: int) -> FloatArray:
         if not matrix:
             return x
-        stack = np.broadcast_to(x.codes, (*batch, *x.codes.shape[-2:]))[index]
-        return FloatArray(np.ascontiguousarray(stack.take(place, axis)), x.format)
+        stack = np.broadcast_to(x.codes, (*batch, *x.codes.shape[-2:]))[batch_index]
+        return FloatArray(np.ascontiguousarray(stack.take(position, axis)), x.format)
 
     def operands(index: tuple[int, ...]) -> Operands:
-        of, places = index[: len(batch)], list(index[len(batch) :])
-        i, j = places[0] if rows else 0, places[-1] if columns else 0
+        outer, inner = index[: len(batch)], list(index[len(batch) :])
+        i, j = inner[0] if rows else 0, inner[-1] if columns else 0
         start = None if c is None else _floats(c, "c")
         if start is not None:
             whole = np.broadcast_to(start.codes, result.codes.shape)
             start = FloatArray(np.asarray(whole[index]), start.format)
         scales = [None if s is None else _floats(s, "scale") for s in (scale_a, scale_b)]
         return Operands(
-            line(a, of, rows, 0, i), line(b, of, columns, 1, j), start,
-            None if scales[0] is None else line(scales[0], of, rows, 0, i),
-            None if scales[1] is None else line(scales[1], of, columns, 1, j),
+            line(a, outer, rows, 0, i), line(b, outer, columns, 1, j), start,
+            None if scales[0] is None else line(scales[0], outer, rows, 0, i),
+            None if scales[1] is None else line(scales[1], outer, columns, 1, j),
         )  # fmt: skip
 
     return operands

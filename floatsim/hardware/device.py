@@ -1,7 +1,7 @@
-"""A card that carries operations out: matrix instructions one by one or chained, sums and conversions by CUDA cores.
+"""A GPU that runs operations: matrix instructions alone or in chains, and sums and conversions on its CUDA cores.
 
-Codes go in and come out, as NumPy arrays. What the card has no instruction for is a ValueError that says what is
-needed; nothing is emulated.
+Operands and results are codes in NumPy arrays. An operation without an instruction on the GPU raises a ValueError that
+names the requirement. Nothing is emulated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from floatsim.formats.rounding import Attributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
 from floatsim.hardware.compile.cupy_runtime import Cuda
-from floatsim.hardware.protocol import Card, Codes, Dots
+from floatsim.hardware.protocol import Card, Codes, DeviceIdentity, Dots
 from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
@@ -28,31 +28,30 @@ from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "Device", "Dots"]
+__all__ = ["Card", "Codes", "Device", "DeviceIdentity", "Dots"]
 
 Scaling = tuple[Codes, Codes]
 
-_AT_ONCE = 4096  # tiles of single instructions that are sent together
-_BLOCK = 256  # threads of a block of CUDA cores' kernels
-_STACK = 64  # values that the kernel of trees can hold
+_TILES_PER_LAUNCH = 4096  # the most tiles of single instructions in one launch
+_BLOCK = 256  # the threads in a block of the kernels of CUDA cores
+_STACK = 64  # the values that the kernel of trees can hold
 _DEFAULT = Attributes()
 
 
 class Device:
-    """The card of a number, through CuPy.
+    """A GPU, used through CuPy.
 
     Parameters
     ----------
     number : int
-        Which, from 0.
+        The index of the GPU, from 0.
     cuda : optional
-        Another way to reach a card than CuPy: an object with the methods of
-        `floatsim.hardware.compile.cupy_runtime.Cuda`.
+        A replacement of CuPy: an object with the methods of `floatsim.hardware.compile.cupy_runtime.Cuda`.
 
     Raises
     ------
     UnavailableError
-        Without CuPy or a card: a RuntimeError that says which.
+        Without CuPy or a GPU. It is a RuntimeError whose message names the missing part.
     """
 
     def __init__(self, number: int = 0, cuda: Any = None) -> None:
@@ -61,22 +60,22 @@ class Device:
         self._kernels: dict[Any, Callable[..., None]] = {}
 
     @property
-    def card(self) -> Card:
-        """Which it is, and what drives it."""
-        found: Card = self._cuda.card
-        return found
+    def card(self) -> DeviceIdentity:
+        """The name of the GPU, and the versions of its software."""
+        identity: DeviceIdentity = self._cuda.card
+        return identity
 
     def can_run(self, variant: Variant) -> bool:
-        """Whether it has the instruction."""
+        """Return whether the GPU has the instruction."""
         return variant.kernel.runs_on(self.card.capability)
 
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """Every matrix instruction that it has; of several ways to issue one, the first."""
-        found: dict[Any, Variant] = {}
+        """All matrix instructions of the GPU. Of several ways to issue one, the first is listed."""
+        unique: dict[Any, Variant] = {}
         for variant in filter(self.can_run, variants()):
-            found.setdefault((variant.name, variant.a, variant.b, variant.output, variant.scales), variant)
-        return tuple(found.values())
+            unique.setdefault((variant.name, variant.a, variant.b, variant.output, variant.scales), variant)
+        return tuple(unique.values())
 
     def _kernel(self, program: programs.Program, name: str) -> Callable[..., None]:
         target = program.target_for(self.card.capability)
@@ -90,60 +89,61 @@ class Device:
         if not self.can_run(variant):
             major, minor = self.card.capability
             needs = variant.kernel.needs
-            raise ValueError(f"{variant} needs {needs}; this card, {self.card.name}, has {major}.{minor}")
+            raise ValueError(f"{variant} needs {needs}; this GPU, {self.card.name}, has {major}.{minor}")
 
     # -- single instructions -----------------------------------------------------------------------------------
 
     def tiles(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: Scaling | None = None) -> Codes:
-        """One instruction on each of n tiles.
+        """Run one instruction on each of n tiles.
 
         Parameters
         ----------
         variant : Variant
-            Of the shape m, n, k.
+            The instruction, of shape m, n, k.
         a, b, c : (tiles, m, k), (tiles, k, n), (tiles, m, n)
-            Codes of its formats.
+            Codes of the instruction's formats.
         scales : ((tiles, m, k / every), (tiles, k / every, n)), optional
-            Of a's rows and b's columns, for an instruction that takes them.
+            The scales of a's rows and b's columns, for an instruction that takes scales.
 
         Returns
         -------
         (tiles, m, n) codes of the output's format
+            D.
 
         Raises
         ------
         ValueError
-            For an instruction that the card does not have, and shapes that are not the instruction's.
+            If the GPU does not have the instruction, or a shape is not the instruction's.
         """
         self._check(variant)
         _check_tiles(variant, a, b, c, scales)
         parts = [
-            self._some_tiles(
+            self._launch_tiles(
                 variant, a[i:j], b[i:j], c[i:j], None if scales is None else (scales[0][i:j], scales[1][i:j])
             )
-            for i, j in ((i, i + _AT_ONCE) for i in range(0, len(a), _AT_ONCE))
+            for i, j in ((i, i + _TILES_PER_LAUNCH) for i in range(0, len(a), _TILES_PER_LAUNCH))
         ]
         return np.concatenate([np.empty((0, *c.shape[1:]), variant.output.code_dtype), *parts])
 
-    def _some_tiles(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: Scaling | None) -> Codes:
-        lie = layouts(variant)
-        operands = [self._cuda.send(pack(x, *place, lie.word)) for x, place in ((a, lie.a), (b, lie.b))]
+    def _launch_tiles(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: Scaling | None) -> Codes:
+        layout = layouts(variant)
+        operands = [self._cuda.send(pack(x, *side, layout.word)) for x, side in ((a, layout.a), (b, layout.b))]
         operands += self._scales(variant, scales)
-        start = self._cuda.send(pack(c, *lie.d, lie.word))
-        out = self._cuda.empty(start.shape, lie.word)
-        self._kernel(programs.of_variant(variant), "single")(len(a), lie.threads, *operands, start, out)
-        return unpack(self._cuda.receive(out), *lie.d, variant.output.code_dtype)
+        start = self._cuda.send(pack(c, *layout.d, layout.word))
+        out = self._cuda.empty(start.shape, layout.word)
+        self._kernel(programs.of_variant(variant), "single")(len(a), layout.threads, *operands, start, out)
+        return unpack(self._cuda.receive(out), *layout.d, variant.output.code_dtype)
 
     def _scales(self, variant: Variant, scales: Scaling | None) -> list[Any]:
-        places = layouts(variant).scales
-        if places is None or scales is None:
+        sides = layouts(variant).scales
+        if sides is None or scales is None:
             return [None, None]
-        return [self._cuda.send(pack(x, place, _BYTES)) for x, place in zip(scales, places, strict=True)]
+        return [self._cuda.send(pack(x, side, _BYTES)) for x, side in zip(scales, sides, strict=True)]
 
     def dots(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: Scaling | None = None) -> Codes:
-        """Independent dot products, each by one instruction: see `Dots`.
+        """Compute independent dot products, each by one instruction. `Dots.dots` describes the parameters.
 
-        Each tile carries out as many as it has columns, on its diagonal; the others of its results are not looked at.
+        The diagonal of each tile holds one dot product for each column. The other results of a tile are not used.
         """
         self._check(variant)
         m, n, k = variant.kernel.shape
@@ -152,7 +152,7 @@ class Device:
             raise ValueError(f"{variant} takes a and b (n, {k}) and c (n,), not {a.shape}, {b.shape} and {c.shape}")
         index = np.arange(total)
         tile, column = index // side, index % side
-        row = (column + tile * side) % m  # all rows of an instruction get their turn
+        row = (column + tile * side) % m  # the tiles use all rows of the instruction in turn
         tiles = -(-total // side)
         left, right = np.zeros((tiles, m, k), a.dtype), np.zeros((tiles, k, n), b.dtype)
         start = np.zeros((tiles, m, n), c.dtype)
@@ -162,8 +162,8 @@ class Device:
             blocks = scales[0].shape[1]
             both = np.zeros((tiles, m, blocks), np.uint8), np.zeros((tiles, blocks, n), np.uint8)
             both[0][tile, row], both[1][tile, :, column] = scales
-        found: Codes = self.tiles(variant, left, right, start, both)[tile, row, column]
-        return found
+        d: Codes = self.tiles(variant, left, right, start, both)[tile, row, column]
+        return d
 
     # -- chained instructions ----------------------------------------------------------------------------------
 
@@ -176,27 +176,29 @@ class Device:
         scales: Scaling | None = None,
         every: int = 0,
     ) -> Codes:
-        """A product of matrices by a chain of instructions along K, ascending: what `fs.TensorCore` describes.
+        """Multiply matrices by chains of instructions along K, ascending, as `fs.TensorCore` describes.
 
         Parameters
         ----------
         variant : Variant
+            The instruction.
         a, b, c : (M, K), (K, N), (M, N)
-            Codes of its formats; what is missing of tiles is filled with zeros. Without c, the sums start at +0.
+            Codes of the instruction's formats. Incomplete tiles are filled with zeros. Without c, the sums start at +0.
         scales : ((M, K / every), (K / every, N)), optional
-            Of a's rows and b's columns.
+            The scales of a's rows and b's columns.
         every : int
-            If not 0, accumulators start anew after so many instructions, and are added to a total by FP32 additions
-            (FP64 for FP64) of the CUDA cores: `fs.Blocked(TensorCore, every * k, fs.Sequential(FP32))`.
+            If not 0, accumulators restart after this number of instructions, and CUDA cores add them to a total in FP32
+            (FP64 for FP64): `fs.Blocked(TensorCore, every * k, fs.Sequential(FP32))`.
 
         Returns
         -------
         (M, N) codes of the output's format
+            D.
 
         Raises
         ------
         ValueError
-            For an instruction that the card does not have, and `every` with an output that is not added so.
+            If the GPU does not have the instruction, or if `every` is not 0 and the output is neither FP32 nor FP64.
         """
         self._check(variant)
         if every and variant.output not in (FP32, FP64):
@@ -205,81 +207,84 @@ class Device:
             )
         (rows, depth), columns = a.shape, b.shape[1]
         m, n, k = variant.kernel.shape
-        lie = layouts(variant)
+        layout = layouts(variant)
         shape = -(-rows // m), -(-columns // n), -(-depth // k)
         start = np.zeros((rows, columns), variant.output.code_dtype) if c is None else c
         if not rows * columns * depth:
             return start
-        packed = [pack(_tiled(x, *size, turn), *place, lie.word) for x, size, turn, place in (
-            (a, (m, k), False, lie.a), (b, (k, n), True, lie.b), (start, (m, n), False, lie.d))]  # fmt: skip
+        packed = [pack(_tiled(x, *size, by_columns), *side, layout.word) for x, size, by_columns, side in (
+            (a, (m, k), False, layout.a), (b, (k, n), True, layout.b), (start, (m, n), False, layout.d))]  # fmt: skip
         left, right, first = map(self._cuda.send, packed)
-        of_blocks: Scaling | None = None
+        tiled_scales: Scaling | None = None
         if scales is not None and variant.scales is not None:
             blocks = k // variant.scales.every
-            of_blocks = _tiled(scales[0], m, blocks, False), _tiled(scales[1], blocks, n, True)
-        out = self._cuda.empty(first.shape, lie.word)
+            tiled_scales = _tiled(scales[0], m, blocks, False), _tiled(scales[1], blocks, n, True)
+        out = self._cuda.empty(first.shape, layout.word)
         counts = (np.int32(shape[1]), np.int32(shape[2]), np.int32(every))
         kernel = self._kernel(programs.of_variant(variant), "gemm")
-        kernel(shape[0] * shape[1], lie.threads, left, right, *self._scales(variant, of_blocks), first, out, *counts)
-        found = unpack(self._cuda.receive(out), *lie.d, variant.output.code_dtype)
-        whole = found.reshape(shape[0], shape[1], m, n).swapaxes(1, 2).reshape(shape[0] * m, shape[1] * n)
+        scale_operands = self._scales(variant, tiled_scales)
+        kernel(shape[0] * shape[1], layout.threads, left, right, *scale_operands, first, out, *counts)
+        d = unpack(self._cuda.receive(out), *layout.d, variant.output.code_dtype)
+        whole = d.reshape(shape[0], shape[1], m, n).swapaxes(1, 2).reshape(shape[0] * m, shape[1] * n)
         return np.ascontiguousarray(whole[:rows, :columns])
 
-    # -- how fast ----------------------------------------------------------------------------------------------
+    # -- throughput --------------------------------------------------------------------------------------------
 
     def issue(self, variant: Variant, steps: int, repeats: int) -> tuple[int, list[float]]:
-        """One instruction, issued back to back by all multiprocessors, on normally distributed operands.
+        """Issue one instruction back to back on all multiprocessors, on normally distributed operands, and time it.
 
         Parameters
         ----------
         variant : Variant
+            The instruction.
         steps : int
-            How often each of them repeats its few instructions.
+            How often each multiprocessor repeats its chain of instructions.
         repeats : int
-            How often all of that is timed.
+            The number of measurements.
 
         Returns
         -------
         (int, list of float)
-            Floating-point operations of one repeat, a product and a sum being two; milliseconds of each repeat.
+            The floating-point operations of one measurement (a product and a sum are two), and the milliseconds of each
+            measurement.
 
         Raises
         ------
         ValueError
-            For an instruction that the card does not have.
+            If the GPU does not have the instruction.
         """
         self._check(variant)
-        how, lie, (m, n, k) = programs.issue_of(variant), layouts(variant), variant.kernel.shape
+        loop, layout, (m, n, k) = programs.issue_of(variant), layouts(variant), variant.kernel.shape
         normal = np.random.default_rng(0).standard_normal
-        a = pack(encode(normal((1, m, k)), variant.a), *lie.a, lie.word)
-        b = pack(encode(normal((how.chain, k, n)), variant.b), *lie.b, lie.word)
+        a = pack(encode(normal((1, m, k)), variant.a), *layout.a, layout.word)
+        b = pack(encode(normal((loop.chain, k, n)), variant.b), *layout.b, layout.word)
         ones = None
         if variant.scales is not None:
             one, blocks = encode(1.0, variant.scales.format), k // variant.scales.every
             ones = np.full((1, m, blocks), one), np.full((1, blocks, n), one)
-        grid = how.blocks * self._cuda.multiprocessors
-        out = self._cuda.empty((grid * how.threads,), lie.word)
+        grid = loop.blocks * self._cuda.multiprocessors
+        out = self._cuda.empty((grid * loop.threads,), layout.word)
         kernel = self._kernel(programs.of_variant(variant), "rate")
-        zero = np.dtype(lie.word).type(0)
+        zero = np.dtype(layout.word).type(0)
         operands = [self._cuda.send(a), self._cuda.send(b), *self._scales(variant, ones), out, np.int32(steps), zero]
-        times: list[float] = self._cuda.timed(lambda: kernel(grid, how.threads, *operands), repeats)
-        tiles = grid * steps * how.groups * how.chain * lie.copies
-        return 2 * m * (how.columns or n) * k * tiles, times
+        times: list[float] = self._cuda.timed(lambda: kernel(grid, loop.threads, *operands), repeats)
+        tiles = grid * steps * loop.groups * loop.chain * layout.copies
+        return 2 * m * (loop.columns or n) * k * tiles, times
 
     def timed(self, call: Callable[[], Any], repeats: int) -> list[float]:
-        """Milliseconds for which a call keeps the card busy, of each repeat."""
-        found: list[float] = self._cuda.timed(call, repeats)
-        return found
+        """Return the milliseconds for which a call keeps the GPU busy, for each measurement."""
+        times: list[float] = self._cuda.timed(call, repeats)
+        return times
 
     # -- CUDA cores --------------------------------------------------------------------------------------------
 
     def scalar(self, row: Scalar, *operands: Codes) -> Codes:
-        """An operation on every element: (n,) codes of its result's format from one, two or three of its source's.
+        """Run an operation on every element: (n,) codes of the result's format, from one to three operands.
 
-        A stochastic conversion has random bits for its second operand, `row.random_bits` each: see `draws`.
+        The second operand of a stochastic conversion holds its random bits, `row.random_bits` each, as
+        `floatsim.reference.random.draws` returns them.
         """
-        card = self.card.capability
-        program = programs.of_scalars(programs.scalar_target(card), row.cuda)
+        program = programs.of_scalars(programs.scalar_target(self.card.capability), row.cuda)
         sent = [self._cuda.send(x.astype(row.source.code_dtype, copy=False)) for x in operands]
         out = self._cuda.empty(operands[0].shape, row.result.code_dtype)
         if operands[0].size:
@@ -289,7 +294,7 @@ class Device:
         return results
 
     def convert(self, codes: Codes, source: FloatFormat, result: FloatFormat, how: Attributes = _DEFAULT) -> Codes:
-        """Codes in another format, by the instruction that the card has for it; a ValueError where it has none."""
+        """Convert codes to another format with the GPU's instruction. Raise ValueError if it has none."""
         row = find_scalar("convert", source, result, how, self.card.capability)
         return self.scalar(row, codes.reshape(-1)).reshape(codes.shape)
 
@@ -297,51 +302,53 @@ class Device:
         self, fmt: FloatFormat, a: Codes | None, b: Codes, ranges: NDArray[np.int64], start: Codes | None = None,
         how: Attributes = _DEFAULT, products: Attributes | None = None, fused: bool = False, tree: str | None = None,
     ) -> Codes:  # fmt: skip
-        """Sums over ranges of k by the CUDA cores, each range by itself.
+        """Sum over ranges of k on the CUDA cores, each range separately.
 
         Parameters
         ----------
         fmt : FloatFormat
-            FP32, FP64, FP16 or BF16: of the operands, of every product and of every sum.
+            FP32, FP64, FP16 or BF16: the format of the operands, of every product and of every sum.
         a, b : (M, K) or None, (K, N)
             Codes. The terms are the products of a's rows and b's columns; without a, the values of b's columns.
         ranges : (ranges, 3)
-            start, stop and step of each.
+            The start, stop and step of each range.
         start : (ranges, M, N), optional
-            What the sums start with, for those that are not trees; default: +0.
+            The initial accumulators, not for trees. Default: +0.
         how, products : Attributes
-            How sums are rounded, and products, if otherwise. Only `tree=None` flushes subnormals.
+            The rounding of sums, and of products if different. Subnormals are flushed only with `tree=None`.
         fused : bool
-            One rounding for a product and the sum with it.
+            Whether a product and its sum are rounded once.
         tree : str, optional
-            "adjacent", "halving" or "numpy": `fs.Pairwise`. Otherwise k ascends: `fs.Sequential`.
+            The tree of `fs.Pairwise`: "adjacent", "halving" or "numpy". Default: ascending k, as `fs.Sequential`.
 
         Returns
         -------
         (ranges, M, N) codes
+            The sums.
 
         Raises
         ------
         ValueError
-            For what the card has no instruction for.
+            If the GPU has no instruction for a format or a rounding.
         """
-        card = self.card.capability
-        # what the kernel will not use is as it is by default
-        of_products = (products or how) if a is not None and not fused else _DEFAULT
-        add = find_scalar("add", fmt, fmt, how, card)
-        multiply = find_scalar("multiply", fmt, fmt, of_products, card)
-        program = programs.of_sums(add, multiply, find_scalar("fma", fmt, fmt, how if fused else _DEFAULT, card))
+        capability = self.card.capability
+        # A rounding that the kernel does not use is the default one, for which every GPU has an instruction.
+        product_rounding = (products or how) if a is not None and not fused else _DEFAULT
+        add = find_scalar("add", fmt, fmt, how, capability)
+        multiply = find_scalar("multiply", fmt, fmt, product_rounding, capability)
+        fma = find_scalar("fma", fmt, fmt, how if fused else _DEFAULT, capability)
+        program = programs.of_sums(add, multiply, fma)
         rows, (depth, columns) = 1 if a is None else len(a), b.shape
         out = np.zeros((len(ranges), rows, columns), fmt.code_dtype) if start is None else start
         if not out.size or not depth:
             return out
-        where, last = ranges, [np.int32(fused)]
+        spans, last = ranges, [np.int32(fused)]
         if tree is not None:
-            where, order, merges = _trees(tree, ranges)
+            spans, order, merges = _trees(tree, ranges)
             last = [self._cuda.send(order), self._cuda.send(merges)]
         results = self._cuda.send(out)
         sizes = [np.int32(len(ranges)), np.int64(rows), np.int64(depth), np.int64(columns)]
-        operands = [None if a is None else self._cuda.send(a), self._cuda.send(b), self._cuda.send(where), results]
+        operands = [None if a is None else self._cuda.send(a), self._cuda.send(b), self._cuda.send(spans), results]
         self._kernel(program, "tree" if tree else "sequential")(
             -(-out.size // _BLOCK), _BLOCK, *operands, *sizes, *last
         )
@@ -363,12 +370,12 @@ def _check_tiles(variant: Variant, a: Codes, b: Codes, c: Codes, scales: Scaling
     if scales is not None and variant.scales is not None:
         blocks = k // variant.scales.every
         if (scales[0].shape, scales[1].shape) != ((len(c), m, blocks), (len(c), blocks, n)):
-            there = f"{(len(c), m, blocks)} and {(len(c), blocks, n)}"
-            raise ValueError(f"{variant} takes scales {there}, not {scales[0].shape} and {scales[1].shape}")
+            shapes = f"{(len(c), m, blocks)} and {(len(c), blocks, n)}"
+            raise ValueError(f"{variant} takes scales {shapes}, not {scales[0].shape} and {scales[1].shape}")
 
 
 def _tiled(x: Codes, rows: int, columns: int, by_columns: bool) -> Codes:
-    """A matrix as tiles, filled up with zeros, (tiles, rows, columns): in the order of rows, or of columns of tiles."""
+    """Return a matrix as tiles filled up with zeros, (tiles, rows, columns), in the order of tile rows or columns."""
     down, across = -(-x.shape[0] // rows), -(-x.shape[1] // columns)
     padded = np.zeros((down * rows, across * columns), x.dtype)
     padded[: x.shape[0], : x.shape[1]] = x
@@ -377,7 +384,7 @@ def _tiled(x: Codes, rows: int, columns: int, by_columns: bool) -> Codes:
 
 
 def _trees(name: str, ranges: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8]]:
-    """The ranges with the offsets of their programs, and these, one after the other: see `accumulation.trees`."""
+    """Return the ranges with the offsets of their tree programs, and the programs: see `accumulation.trees`."""
     lengths = [int(n) for n in count(ranges)]
     known = {n: trees.program(name, n) for n in sorted(set(lengths)) if n}
     deepest = max(

@@ -1,4 +1,4 @@
-"""What there is on this machine: a card, compilers, and what the one can run that the others compile."""
+"""The report on this machine: the GPU, the driver, the compilers, and the available instructions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.device import Device
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from floatsim.hardware.vendor_gemm import installed
@@ -16,12 +16,26 @@ __all__ = ["Info", "info"]
 
 @dataclass(frozen=True)
 class Info:
-    """What `fs.hardware.info()` found: the card, its architecture in `fs.tensorcore` if it has one, the compilers, the
-    matrix instructions and the operations of CUDA cores that it has, and the libraries that can be compared.
+    """The result of `fs.hardware.info()`. Prints as text.
 
-    >>> card = Card("a card", (8, 6), "580.65.06", "13.0")
-    >>> print(Info(card, "ampere", ("NVRTC 13.0",), ("mma.m16n8k8 ...",), (), ("cublas", "cupy")))
-    a card, compute capability 8.6 (ampere), driver 580.65.06, CUDA 13.0
+    Attributes
+    ----------
+    card : DeviceIdentity
+        The GPU and its software.
+    architecture : str or None
+        The name of its architecture in `fs.tensorcore`, if it has one.
+    compilers : tuple of str
+        The CUDA compilers of this machine.
+    instructions, operations : tuple of str
+        The matrix instructions, and the operations of CUDA cores.
+    libraries : tuple of str
+        The libraries that `fs.hardware.compare` can use.
+
+    Examples
+    --------
+    >>> gpu = DeviceIdentity("a GPU", (8, 6), "580.65.06", "13.0")
+    >>> print(Info(gpu, "ampere", ("NVRTC 13.0",), ("mma.m16n8k8 ...",), (), ("cublas", "cupy")))
+    a GPU, compute capability 8.6 (ampere), driver 580.65.06, CUDA 13.0
     compiled by NVRTC 13.0
     libraries: cublas, cupy
     matrix instructions:
@@ -29,7 +43,7 @@ class Info:
     operations of CUDA cores:
     """
 
-    card: Card
+    card: DeviceIdentity
     architecture: str | None
     compilers: tuple[str, ...]
     instructions: tuple[str, ...]
@@ -41,7 +55,7 @@ class Info:
         model = self.architecture or "no architecture of fs.tensorcore"
         lines = [
             f"{card.name}, compute capability {major}.{minor} ({model}), driver {card.driver}, CUDA {card.cuda}",
-            f"compiled by {', '.join(self.compilers) or 'nothing: there is neither NVRTC nor nvcc'}",
+            f"compiled by {', '.join(self.compilers) or 'nothing: neither NVRTC nor nvcc is installed'}",
             f"libraries: {', '.join(self.libraries) or 'none'}",
             "matrix instructions:", *(f"  {name}" for name in self.instructions),
             "operations of CUDA cores:", *(f"  {name}" for name in self.operations),
@@ -50,7 +64,7 @@ class Info:
 
 
 def info() -> Info:
-    """See `fs.hardware.info`."""
+    """Return the report on this machine. `fs.hardware.info` is the public function."""
     device = Device()
     capability = device.card.capability
     return Info(

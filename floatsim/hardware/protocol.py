@@ -1,4 +1,4 @@
-"""What a card is known by, and what everything that stands for one can be asked."""
+"""The identity of a device, and the protocol of everything that runs dot products like a GPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ from floatsim.hardware.tables.ptx_matrix import Variant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "Dots"]
+__all__ = ["Card", "Codes", "DeviceIdentity", "Dots"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 
 @dataclass(frozen=True)
-class Card:
-    """Which card it is, and what drives it: the provenance of every result.
+class DeviceIdentity:
+    """The name of a GPU and the versions of its software: the provenance of every result.
 
-    >>> Card("NVIDIA H100 PCIe", (9, 0), "580.65.06", "13.0").capability
+    Attributes
+    ----------
+    name : str
+        The name that the driver reports.
+    capability : (int, int)
+        The compute capability.
+    driver, cuda : str
+        The versions of the driver and of CUDA.
+
+    >>> DeviceIdentity("NVIDIA H100 PCIe", (9, 0), "580.65.06", "13.0").capability
     (9, 0)
     """
 
@@ -32,32 +41,36 @@ class Card:
     cuda: str
 
 
+Card = DeviceIdentity
+"""Deprecated alias of `DeviceIdentity`."""
+
+
 class Dots(Protocol):
-    """Whatever carries out dot products by single instructions: a card, or something that stands in for one."""
+    """A device that computes dot products by single instructions: a GPU, or an emulated device."""
 
     @property
-    def card(self) -> Card:
-        """Which it is."""
+    def card(self) -> DeviceIdentity:
+        """The identity of the device."""
 
     def can_run(self, variant: Variant) -> bool:
-        """Whether it has the instruction."""
+        """Return whether the device has the instruction."""
 
     def dots(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: tuple[Codes, Codes] | None = None) -> Codes:
-        """Independent dot products, each by one instruction.
+        """Compute independent dot products, each by one instruction.
 
         Parameters
         ----------
         variant : Variant
             The instruction and its formats, from `floatsim.hardware.tables.ptx_matrix`.
         a, b : (n, variant.k)
-            Codes, of the formats' code dtypes.
+            Codes of the operands, of the formats' code dtypes.
         c : (n,)
             Codes of the output's format.
         scales : ((n, k / every), (n, k / every)), optional
-            Codes of the scales of a and of b, for an instruction that takes them.
+            Codes of the scales of a and of b, for an instruction that takes scales.
 
         Returns
         -------
         (n,) codes of the output's format
-            D, with silicon's own NaN.
+            D. A NaN is the code that the device returns.
         """

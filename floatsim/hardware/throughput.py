@@ -1,8 +1,8 @@
-"""How fast a card multiplies: TFLOP/s of each instruction and library against the data sheet, by CUDA events.
+"""Throughput of a GPU: TFLOP/s of each matrix instruction and library, measured by CUDA events, beside the data sheet.
 
-An instruction's rate is measured by issuing it back to back from registers (mma) or shared memory (wgmma, tcgen05), on
-all multiprocessors and with nothing else to do: what the unit can, not what a program reaches. Libraries multiply large
-square matrices. Operands are normally distributed; a card that throttles is slower on those than on zeros.
+An instruction is issued back to back from registers (mma) or shared memory (wgmma, tcgen05), on all multiprocessors and
+without other work. This is the limit of the unit, which programs do not reach. Libraries multiply large square
+matrices. Operands are normally distributed. A GPU that throttles is slower on them than on zeros.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from floatsim.arrays.conversion import encode
 from floatsim.formats import BF16, FP16, FP32, TF32, FloatFormat
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.session import fits
 from floatsim.hardware.tables.datasheets import peak
 from floatsim.hardware.tables.ptx_matrix import Variant
@@ -25,54 +25,54 @@ from floatsim.hardware.vendor_gemm import PRODUCTS, Product, installed, prepared
 __all__ = ["REPEATS", "Rate", "Rates", "Timed", "measure", "tasks"]
 
 REPEATS = 20
-"""How often everything is timed; what counts is the median."""
+"""The default number of measurements. Their median is reported."""
 
-_LONG = 10.0  # milliseconds that a repeat should take, so that starting it does not count
-_SIZES = (1024, 2048, 4096, 8192)  # of libraries' matrices: the first that takes so long, or the last
+_LONG = 10.0  # milliseconds: the least time of a measurement, so that the launch has no effect
+_SIZES = (1024, 2048, 4096, 8192)  # of libraries' matrices: the first that takes _LONG is used, or the last
 
 
 class Timed(Protocol):
-    """What can be asked how fast it is: a `floatsim.hardware.device.Device`, or something that stands in for one."""
+    """A device whose throughput can be measured: a `floatsim.hardware.device.Device`, or a replacement in tests."""
 
     number: int
 
     @property
-    def card(self) -> Card:
-        """Which it is."""
+    def card(self) -> DeviceIdentity:
+        """The identity of the device."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Its matrix instructions."""
+        """The matrix instructions of the device."""
 
     def issue(self, variant: Variant, steps: int, repeats: int) -> tuple[int, list[float]]:
-        """Operations of `steps` of an instruction, and the milliseconds of each repeat."""
+        """Return the operations of `steps` of an instruction, and the milliseconds of each measurement."""
 
     def timed(self, call: Callable[[], Any], repeats: int) -> list[float]:
-        """The milliseconds of each repeat of a call."""
+        """Return the milliseconds of each measurement of a call."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast one thing was.
+    """The throughput of one instruction or library product.
 
     Attributes
     ----------
     what : str
         The instruction with its formats, or the library's product.
     unit : str
-        What carried it out: "mma", "wgmma", "tcgen05", or the library.
+        "mma", "wgmma", "tcgen05", or the library.
     operands, output : FloatFormat
-        Of A and B; of D.
+        The format of A and B, and the format of D.
     operations : int
-        Floating-point operations of a repeat: two for a product and its sum.
+        The floating-point operations of a measurement. A product and its sum are two.
     milliseconds : tuple of float
-        Of each repeat; none where a library refused.
+        The time of each measurement; empty if a library raised an error.
     sheet : float or None
-        TFLOP/s by the data sheet.
+        The TFLOP/s of the data sheet.
     source : str
-        Which.
+        The name of the data sheet.
     error : str
-        What the library said that refused.
+        The error of the library, if it raised one.
     """
 
     what: str
@@ -87,7 +87,7 @@ class Rate:
 
     @property
     def tflops(self) -> float | None:
-        """10^12 operations a second, by the median; None where a library refused.
+        """10^12 operations per second, from the median time; None if a library raised an error.
 
         >>> Rate("", "mma", BF16, FP32, 6 * 10**9, (1.0, 9.0, 3.0)).tflops
         2.0
@@ -96,11 +96,11 @@ class Rate:
 
     @property
     def share(self) -> float | None:
-        """Of the data sheet's rate."""
+        """The throughput as a share of the data sheet's."""
         return None if self.sheet is None or self.tflops is None else self.tflops / self.sheet
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the throughput in JSON types."""
         return {
             "what": self.what, "unit": self.unit, "operands": self.operands.name, "output": self.output.name,
             "tflops": self.tflops, "data_sheet_tflops": self.sheet, "data_sheet": self.source or None,
@@ -111,30 +111,31 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """What was measured on a card. Prints as a table.
+    """The measured throughput of a GPU. Prints as a table.
 
     >>> def rate(name, operands, ms):
     ...     return Rate(name, "wgmma", operands, FP32, 10**12, (ms,), 989.5, "H100 data sheet")
     >>> from floatsim.formats import E4M3
-    >>> found = Rates(Card("a card", (9, 0), "", ""), (rate("bf16", BF16, 1.25), rate("e4m3", E4M3, 0.625)))
+    >>> measured = (rate("bf16", BF16, 1.25), rate("e4m3", E4M3, 0.625))
+    >>> found = Rates(DeviceIdentity("a GPU", (9, 0), "", ""), measured)
     >>> found.of_bf16(found.rates[1])
     2.0
     """
 
-    card: Card
+    card: DeviceIdentity
     rates: tuple[Rate, ...]
 
     def of_bf16(self, rate: Rate) -> float | None:
-        """How many times the rate of BF16 (FP16 where the card has none) by the same unit; None where there is none."""
+        """Return the ratio to BF16 (FP16 if the GPU has no BF16) on the same unit; None if neither was measured."""
         for fmt in (BF16, FP16):
-            like = [r.tflops for r in self.rates if (r.unit, r.operands, r.output) == (rate.unit, fmt, FP32)]
-            same = [tflops for tflops in like if tflops is not None]
-            if same and rate.tflops is not None:
-                return rate.tflops / max(same)
+            rates = [r.tflops for r in self.rates if (r.unit, r.operands, r.output) == (rate.unit, fmt, FP32)]
+            known = [tflops for tflops in rates if tflops is not None]
+            if known and rate.tflops is not None:
+                return rate.tflops / max(known)
         return None
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Texts: what, TFLOP/s, the data sheet's, the share of it in percent, how many times BF16."""
+        """Return rows of text: name, TFLOP/s, the data sheet's TFLOP/s, the share in percent, the ratio to BF16."""
         return [
             (
                 rate.what + (f": {rate.error}" if rate.error else ""),
@@ -149,13 +150,13 @@ class Rates:
         heads = ("", "TFLOP/s", "data sheet", "share", "of BF16")
         lines = [heads, *self.rows()]
         widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-        first, *rest = (f"{{:<{widths[0]}}}", *(f"{{:>{width}}}" for width in widths[1:]))
-        return "\n".join([self.card.name, *(" ".join([first, *rest]).format(*line).rstrip() for line in lines)])
+        aligned = " ".join([f"{{:<{widths[0]}}}", *(f"{{:>{width}}}" for width in widths[1:])])
+        return "\n".join([self.card.name, *(aligned.format(*line).rstrip() for line in lines)])
 
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the measured throughput in JSON types."""
         card = self.card
         return {
             "card": card.name, "compute_capability": ".".join(map(str, card.capability)), "driver": card.driver,
@@ -163,31 +164,31 @@ class Rates:
         }  # fmt: skip
 
 
-# -- what there is to measure ------------------------------------------------------------------------------------------
+# -- measurements ------------------------------------------------------------------------------------------------------
 
 
 def tasks(device: Timed, only: Sequence[str] = (), libraries: bool = True) -> list[Variant | Product]:
-    """The instructions of a card, and what the libraries that are installed multiply; A and B in one format.
+    """Return the instructions of a GPU, and the products of the installed libraries, with A and B in one format.
 
     Raises
     ------
     ValueError
-        If none fits `only`; the message lists what there is.
+        If none fits `only`. The message lists the available ones.
     """
-    found: list[Variant | Product] = [v for v in device.variants if v.a == v.b != FP32]  # which is TF32 in mma
+    available: list[Variant | Product] = [v for v in device.variants if v.a == v.b != FP32]  # FP32 is TF32 in mma
     if libraries:
-        there = [name for name in installed() if name != "cupy"]  # cupy.matmul is cuBLAS
-        found += [p for p in PRODUCTS if p.library in there and p.a == p.b and device.card.capability >= p.oldest]
-    chosen = [task for task in found if not only or any(fits(str(task), text) for text in only)]
-    if not chosen:
-        names = ", ".join(dict.fromkeys(str(task).partition(" ")[0] for task in found)) or "nothing"
-        raise ValueError(f"only={', '.join(only)!r} fits nothing to time on {device.card.name}; there is {names}")
-    return chosen
+        names = [name for name in installed() if name != "cupy"]  # cupy.matmul is cuBLAS
+        available += [p for p in PRODUCTS if p.library in names and p.a == p.b and device.card.capability >= p.oldest]
+    selected = [task for task in available if not only or any(fits(str(task), text) for text in only)]
+    if not selected:
+        listed = ", ".join(dict.fromkeys(str(task).partition(" ")[0] for task in available)) or "nothing"
+        raise ValueError(f"only={', '.join(only)!r} fits no measurement on {device.card.name}; there is {listed}")
+    return selected
 
 
-def measure(device: Timed, asked: Iterable[Variant | Product], repeats: int = REPEATS) -> Iterator[Rate]:
-    """One rate after the other."""
-    for task in asked:
+def measure(device: Timed, selected: Iterable[Variant | Product], repeats: int = REPEATS) -> Iterator[Rate]:
+    """Yield the throughput of each instruction and library product."""
+    for task in selected:
         if isinstance(task, Variant):
             yield _of_instruction(device, task, repeats)
         else:
@@ -210,7 +211,7 @@ def _of_instruction(device: Timed, variant: Variant, repeats: int) -> Rate:
 def _of_library(device: Timed, product: Product, repeats: int) -> Rate:
     normal = np.random.default_rng(0).standard_normal
     tiles = [encode(normal((_SIZES[0], _SIZES[0])), fmt) for fmt in (product.a, product.b)]
-    size, milliseconds, refused = 0, list[float](), ""
+    size, milliseconds, failure = 0, list[float](), ""
     try:
         for size in _SIZES:
             a, b = (np.tile(tile, (size // _SIZES[0],) * 2) for tile in tiles)
@@ -219,14 +220,14 @@ def _of_library(device: Timed, product: Product, repeats: int) -> Rate:
                 if shortest >= _LONG or size == _SIZES[-1]:
                     milliseconds = device.timed(multiply, repeats)
                     break
-    except Exception as error:  # whatever a library has against it is its row's, not the end of all others
-        refused = f"{type(error).__name__}: {error}".splitlines()[0]
+    except Exception as error:  # an error of a library is reported in its row; the other measurements go on
+        failure = f"{type(error).__name__}: {error}".splitlines()[0]
     operands = _ROUNDED_TO.get(product.compute, product.a)
     sums = FP16 if product.compute.startswith("16f") else FP32
     sheet = peak(device.card.name, operands, sums) if operands != FP32 else (None, "")
     times = tuple(milliseconds)
-    return Rate(str(product), product.library, product.a, product.output, 2 * size**3, times, *sheet, refused)
+    return Rate(str(product), product.library, product.a, product.output, 2 * size**3, times, *sheet, failure)
 
 
-# what cuBLAS may round FP32 operands to; with other compute types CUDA cores multiply them, which have no row
+# The format to which cuBLAS may round FP32 operands. With other compute types, CUDA cores multiply FP32: no data sheet.
 _ROUNDED_TO = {"32f_fast_tf32": TF32, "32f_fast_16f": FP16, "32f_fast_16bf": BF16}

@@ -1,9 +1,10 @@
-"""Matrix products by NVIDIA's libraries, to be held against a description bit by bit: cuBLAS, and cuBLASLt for FP8.
+"""Matrix products by NVIDIA's libraries, for bitwise comparison: cuBLAS, and cuBLASLt for FP8.
 
-A library picks its kernel by shape, card and version, and with it the order of the sums; what is fixed is the compute
-type, which a row of the table states. So a library is no backend, whose results a description defines: it is compared.
+A library selects its kernel by shape, GPU and version, and with it the summation order. Only the compute type is fixed;
+each row of the table states it. The results of a backend follow a description, so libraries are compared only.
 
-From NVIDIA's "cuBLAS": cublasGemmEx() and cublasLtMatmul(), the tables of supported types; CuPy 14; nvmath-python 1.0.
+Sources: NVIDIA, "cuBLAS": cublasGemmEx() and cublasLtMatmul(), the tables of supported types; CuPy 14; nvmath-python
+1.0.
 """
 
 from __future__ import annotations
@@ -31,22 +32,23 @@ __all__ = ["LIBRARIES", "PRODUCTS", "Product", "find_product", "installed", "lib
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 LIBRARIES = ("cublas", "cupy", "nvmath")
-"""cuBLAS' GemmEx with a stated compute type, `cupy.matmul` as users call it, and cuBLASLt through nvmath-python."""
+"""GemmEx of cuBLAS with a stated compute type, `cupy.matmul`, and cuBLASLt through nvmath-python."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """What a library multiplies: a row of the table.
+    """A supported product of a library: a row of the table.
 
     Parameters
     ----------
     library : str
-        Of `LIBRARIES`.
+        One of `LIBRARIES`.
     a, b, output : FloatFormat
+        The formats of A, B and the result.
     compute : str
-        cuBLAS' compute type, without CUBLAS_COMPUTE_; "32f_fast_accum" is 32F with the fast accumulation of FP8.
+        The compute type of cuBLAS without CUBLAS_COMPUTE_. "32f_fast_accum" is 32F with the fast accumulation of FP8.
     oldest : Capability
-        Of the card.
+        The least compute capability of the GPU.
     """
 
     library: str
@@ -83,19 +85,19 @@ def _products() -> Iterator[Product]:
 
 
 PRODUCTS = tuple(_products())
-"""Every product that can be asked for; of several compute types the first is meant where none is named."""
+"""All supported products. The first of several compute types is the default."""
 
 
 def find_product(
     library: str, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None, compute: str | None = None,
     card: Capability | None = None,
 ) -> Product:  # fmt: skip
-    """The row for operands of these formats.
+    """Return the row of the table for operands of these formats.
 
     Raises
     ------
     ValueError
-        Where there is none, or the card is too old; the message lists what there is.
+        If there is none, or the GPU is too old. The message lists the supported ones.
 
     Examples
     --------
@@ -103,64 +105,64 @@ def find_product(
     ('cublas FP16 x FP16 to FP32, compute 32f', 'nvmath E4M3 x E5M2 to FP16, compute 32f')
     """
     if library not in LIBRARIES:
-        raise ValueError(f"library={library!r} is not known; known are {', '.join(map(repr, LIBRARIES))}")
+        raise ValueError(f"library={library!r} is unknown; known libraries are {', '.join(map(repr, LIBRARIES))}")
     named = None if compute is None else compute.lower().removeprefix("cublas_compute_")
     rows = [row for row in PRODUCTS if (row.library, row.a, row.b) == (library, a, b)]
     if not rows:
-        there = dict.fromkeys(f"{row.a} x {row.b}" for row in PRODUCTS if row.library == library)
-        raise ValueError(f"library={library!r} does not multiply {a} x {b}; it does {', '.join(there)}")
+        supported = dict.fromkeys(f"{row.a} x {row.b}" for row in PRODUCTS if row.library == library)
+        raise ValueError(f"library={library!r} does not multiply {a} x {b}; it supports {', '.join(supported)}")
     fitting = [row for row in rows if output in (None, row.output) and named in (None, row.compute)]
     if not fitting:
         given = {"format": output and output.name, "compute": compute}
-        asked = " and ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        options = " and ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         raise ValueError(
-            f"library={library!r} does not multiply {a} x {b} with {asked}; there is {'; '.join(map(str, rows))}"
+            f"library={library!r} does not multiply {a} x {b} with {options}; there is {'; '.join(map(str, rows))}"
         )
     usable = [row for row in fitting if card is None or card >= row.oldest]
     if not usable:
         major, minor = min(row.oldest for row in fitting)
         assert card is not None
         raise ValueError(
-            f"{fitting[0]} needs compute capability {major}.{minor} or newer; this card has {card[0]}.{card[1]}"
+            f"{fitting[0]} needs compute capability {major}.{minor} or newer; this GPU has {card[0]}.{card[1]}"
         )
     return usable[0]
 
 
-# -- what must be installed --------------------------------------------------------------------------------------------
+# -- packages ----------------------------------------------------------------------------------------------------------
 
 _NEEDS = {
     "cupy": {"cupy": "pip install '.[cuda13x]' in a checkout of floatsim ('.[cuda12x]' for a CUDA 12 driver)"},
     "nvmath": {
         "nvmath.linalg.advanced": "pip install 'nvmath-python[cu13]' ('nvmath-python[cu12]' for CUDA 12)",
-        "torch": "pip install torch: nvmath takes FP8 as torch's tensors",
+        "torch": "pip install torch: nvmath takes FP8 operands as torch tensors",
     },
 }  # fmt: skip
 _NEEDS["cublas"] = _NEEDS["cupy"] | {"cupy_backends.cuda.libs.cublas": _NEEDS["cupy"]["cupy"]}
 
 
 def _modules(library: str) -> list[Any]:
-    """What the library is reached by; an `UnavailableError` that says what to install."""
-    found = []
+    """Return the modules of a library. Raise an `UnavailableError` with the package to install if one is missing."""
+    modules = []
     for name, install in _NEEDS[library].items():
         folder, _, last = name.rpartition(".")
         try:
-            # as `from folder import last`: CuPy then finds and loads the library that its module is linked with
-            found.append(getattr(__import__(folder, fromlist=[last]), last) if folder else __import__(last))
+            # This is `from folder import last`. CuPy then finds and loads the shared library that its module needs.
+            modules.append(getattr(__import__(folder, fromlist=[last]), last) if folder else __import__(last))
         except ImportError as error:
             raise UnavailableError(f"library={library!r} needs {name}, which is missing ({error}): {install}") from None
-    return found
+    return modules
 
 
 def installed() -> tuple[str, ...]:
-    """Those of `LIBRARIES` whose packages are there."""
+    """Return the members of `LIBRARIES` whose packages are installed."""
 
-    def there(library: str) -> bool:
+    def is_installed(library: str) -> bool:
         try:
             return bool(_modules(library))
         except UnavailableError:
             return False
 
-    return tuple(filter(there, LIBRARIES))
+    return tuple(filter(is_installed, LIBRARIES))
 
 
 # -- multiplying -------------------------------------------------------------------------------------------------------
@@ -170,22 +172,23 @@ def library_matmul(
     a: Any, b: Any, *, library: str = "cublas", compute: str | None = None, format: FormatLike | None = None,
     number: int = 0,
 ) -> Any:  # fmt: skip
-    """The product of two matrices as a library computes it on the card.
+    """Multiply two matrices on the GPU with a library of NVIDIA.
 
     Parameters
     ----------
     a, b : array_like of floats, (M, K) and (K, N)
-        FloatArrays or arrays whose dtype is a format.
+        FloatArrays, or arrays whose dtype is a format.
     library : str
-        "cublas": GemmEx, its compute type chosen. "cupy": `cupy.matmul`, whose compute type is CuPy's (32F, and 64F for
-        FP64; CUPY_TF32=1 changes that of FP32). "nvmath": FP8 by cuBLASLt, both operands' scales 1; sizes are filled up
-        with zeros to multiples of 16, which it asks for.
+        "cublas": GemmEx with the given compute type. "cupy": `cupy.matmul` with CuPy's compute type (32F, and 64F for
+        FP64; CUPY_TF32=1 changes it for FP32). "nvmath": FP8 by cuBLASLt, with scales of 1. Sizes are filled up with
+        zeros to multiples of 16, which cuBLASLt requires.
     compute : str, optional
-        cuBLAS' compute type, as "32f", "16f", "32f_fast_tf32"; "32f_fast_accum" for FP8. Default: the first there is.
+        The compute type of cuBLAS: "32f", "16f", "32f_fast_tf32"; "32f_fast_accum" for FP8. Default: the first in the
+        table.
     format : format, optional
-        The result's; default: the first there is, FP32 where it can be had.
+        The format of the result. Default: the first in the table, which is FP32 if the library supports it.
     number : int
-        Of the card, from 0.
+        The index of the GPU, from 0.
 
     Returns
     -------
@@ -195,23 +198,23 @@ def library_matmul(
     Raises
     ------
     UnavailableError
-        Without the library, CuPy or a card; the message says what to install.
+        Without the library, CuPy or a GPU. The message names the package to install.
     ValueError
-        For shapes that do not fit, and what the library or the card does not multiply.
+        If the shapes do not fit, or the library or the GPU does not support the formats.
 
     Notes
     -----
-    Nothing says in which order a library sums, nor that it stays the same between shapes, cards and versions: compare
-    it with `fs.hardware.compare(..., library=...)`.
+    No library documents its summation order. The order may differ between shapes, GPUs and versions: compare it with
+    `fs.hardware.compare(..., library=...)`.
 
     Examples
     --------
     >>> import floatsim as fs
     >>> x = fs.array(np.ones((16, 16)), "e5m2")
-    >>> library_matmul(x, x, library="nvmath")  # on a card, with E4M3 for one of them, a product
+    >>> library_matmul(x, x, library="nvmath")
     Traceback (most recent call last):
         ...
-    ValueError: library='nvmath' does not multiply E5M2 x E5M2; it does E4M3 x E4M3, E4M3 x E5M2, E5M2 x E4M3
+    ValueError: library='nvmath' does not multiply E5M2 x E5M2; it supports E4M3 x E4M3, E4M3 x E5M2, E5M2 x E4M3
     """
     (x, x_format, x_float), (y, y_format, y_float) = read_floats(a, "a"), read_floats(b, "b")
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0]:
@@ -233,7 +236,7 @@ def library_matmul(
 
 @contextlib.contextmanager
 def prepared(product: Product, a: Codes, b: Codes, number: int = 0) -> Iterator[Callable[[], Any]]:
-    """Operands on the card, and a function that multiplies them there: its result is an array of CuPy or torch."""
+    """Copy operands to the GPU, and yield a function that multiplies them there into an array of CuPy or torch."""
     with _PREPARED[product.library](product, a, b, number) as multiply:
         yield multiply
 
@@ -253,12 +256,16 @@ _SCALES = {"16f": np.float16, "32f": np.float32, "64f": np.float64}  # the type 
 
 @contextlib.contextmanager
 def _by_cublas(product: Product, a: Codes, b: Codes, number: int) -> Iterator[Callable[[], Any]]:
-    """Bits by address. A column's elements are neighbours for GemmEx, so it is asked for b^T a^T, whose columns are the
-    rows here. What cuBLAS takes for TF32 is FP32.
+    """Yield a function that calls GemmEx on the addresses of the operands.
+
+    GemmEx expects columns in consecutive memory. It computes b^T a^T, whose columns are the rows of a b. The type of
+    TF32 operands is FP32.
     """
     cupy, cublas = _modules("cublas")
     compute = getattr(cublas, f"CUBLAS_COMPUTE_{product.compute.upper()}")
-    of_a, of_b, of_d = (getattr(cupy.cuda.runtime, _CUDA_TYPES[f]) for f in (product.a, product.b, product.output))
+    type_a, type_b, type_d = (
+        getattr(cupy.cuda.runtime, _CUDA_TYPES[f]) for f in (product.a, product.b, product.output)
+    )
     alpha, beta = (np.array(x, _SCALES[product.compute.partition("_")[0]]) for x in (1, 0))
     (rows, depth), columns = a.shape, b.shape[1]
     with cupy.cuda.Device(number):
@@ -271,7 +278,7 @@ def _by_cublas(product: Product, a: Codes, b: Codes, number: int) -> Iterator[Ca
             cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
             cublas.gemmEx(
                 handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, columns, rows, depth, alpha.ctypes.data,
-                y.data.ptr, of_b, columns, x.data.ptr, of_a, depth, beta.ctypes.data, out.data.ptr, of_d, columns,
+                y.data.ptr, type_b, columns, x.data.ptr, type_a, depth, beta.ctypes.data, out.data.ptr, type_d, columns,
                 compute, cublas.CUBLAS_GEMM_DEFAULT,
             )  # fmt: skip
             return out
@@ -284,7 +291,7 @@ _TORCH = {E4M3: "float8_e4m3fn", E5M2: "float8_e5m2"}
 
 @contextlib.contextmanager
 def _by_nvmath(product: Product, a: Codes, b: Codes, number: int) -> Iterator[Callable[[], Any]]:
-    """K is next to itself in memory for both operands, as cuBLASLt has it for FP8."""
+    """Yield a function that calls cuBLASLt. K is contiguous in both operands, as cuBLASLt requires for FP8."""
     advanced, torch = _modules("nvmath")
     nvmath = importlib.import_module("nvmath")
 

@@ -62,28 +62,26 @@ def running_sums(
     from floatsim.accumulation import as_accumulation
     from floatsim.arrays.conversion import read_floats
     from floatsim.arrays.float_array import FloatArray
-    from floatsim.arrays.options import context
     from floatsim.arrays.reductions import sum as total
 
     codes, fmt, _ = read_floats(terms, "terms")
     if codes.ndim != 1 or codes.size < 2:
         raise ValueError(f"terms must be a vector of at least two numbers, not of shape {codes.shape}")
-    described = {each if isinstance(each, str) else str(each): as_accumulation(each) for each in accumulate}
+    described = {f"{each}": as_accumulation(each) for each in accumulate}
     if not described:
         raise ValueError("accumulate must name at least one description, such as ['fp32', 'kahan(fp16)']")
     x = FloatArray(codes, fmt)
     counts = np.unique(np.linspace(1, codes.size, min(_POINTS, codes.size)).astype(int))
 
     def line(accumulation: Any) -> list[float]:
-        sums = (total(x[:n], accumulate=accumulation, format="fp64") for n in counts.tolist())
+        sums = (total(x[:n], accumulate=accumulation, format="fp64", seed=seed) for n in counts.tolist())
         return [float(np.asarray(each).item()) for each in sums]
 
     ax = new_axes(ax, figsize=(7.5, 4.2))
     exact = line("exact(fp64)")
     colours = palette(ax)
     ax.plot(counts, exact, color=colours.ink, lw=1, ls=(0, (2, 2)), zorder=1.5)
-    with context(seed=seed):
-        lines = [line(each) for each in described.values()]
+    lines = [line(each) for each in described.values()]
     tints = line_colours([format_of(each) for each in described.values()], colours)
     for drawn, (tint, nth) in zip(lines, tints, strict=True):
         ax.plot(counts, drawn, color=tint, lw=2, ls=DASHES[nth % len(DASHES)])

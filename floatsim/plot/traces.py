@@ -272,11 +272,11 @@ def number_places(ax: Axes, top: int, bottom: int) -> None:
 
 def _title(ax: Axes, trace: TracedDot) -> None:
     a, b = trace.formats
-    inputs = str(a) if a == b else f"{a} x {b}"
+    inputs = a.name if a == b else f"{a} x {b}"
     grid, _, how = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
-    kept = f" as {grid}" if grid != str(trace.format) else ""
+    kept = f" as {grid}" if grid != trace.format.name else ""
     ax.set_title(
-        f"{trace.how.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
+        f"{trace.accumulation.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
         fontweight="bold",
     )  # fmt: skip
 

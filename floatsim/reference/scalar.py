@@ -57,6 +57,7 @@ Result = tuple[int, int]
 
 # At least 53 + 64 + 1: the precision of every format, all random bits of a stochastic rounding, and a guard bit.
 _WORKING_BITS = 128
+_TOO_FEW_BITS = "an inexact operand has too few working bits for this rounding"
 
 
 class Kind(enum.Enum):
@@ -151,6 +152,7 @@ def from_fraction(value: Fraction | int, sign_of_zero: int = 0) -> Number:
 
 _DECIMAL = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d+(?:_\d+)*)?)?(?:e([+-]?\d+))?", re.IGNORECASE)
 _HEXADECIMAL = re.compile(r"([+-]?)0x([0-9a-f]*)\.?([0-9a-f]*)p([+-]?\d+)", re.IGNORECASE)
+_FRACTION = re.compile(r"[+-]?(\d+)/(\d+)")
 _MAX_DECIMAL_DIGITS = 4000  # no tie between float64 values needs more than 768; Python's int() takes 4300
 _MAX_DECIMAL_EXPONENT = 5000  # beyond every format's range even after 4000 digits; keeps 10**e small
 _EXPONENT_LIMIT = (
@@ -159,12 +161,13 @@ _EXPONENT_LIMIT = (
 
 
 def from_text(text: str) -> Number:
-    """Exact value of decimal text, C99 hexadecimal text, "inf", "infinity", "nan" or "snan" (any case, signed).
+    """Exact value of decimal text, C99 hexadecimal text, a fraction, "inf", "infinity", "nan" or "snan".
 
-    Raises ValueError if the text is none of these (IEEE 754-2019, 5.12).
+    The text may have a sign, in any case of letters. Raises ValueError for all other texts (IEEE 754-2019, 5.12;
+    fractions such as "1/3" are not in it).
 
-    >>> from_text("-0x1.8p1").fraction, from_text("0.1").sticky
-    (Fraction(-3, 1), True)
+    >>> from_text("-0x1.8p1").fraction, from_text("0.1").sticky, from_text("-3/4").fraction
+    (Fraction(-3, 1), True, Fraction(-3, 4))
     """
     body = text.strip()
     sign = int(body.startswith("-"))
@@ -194,7 +197,13 @@ def from_text(text: str) -> Number:
         kept, rest = digits[:_MAX_DECIMAL_DIGITS], digits[_MAX_DECIMAL_DIGITS:]
         x = from_fraction(int(kept) * Fraction(10) ** (scale + len(rest)))
         return replace(x, sign=sign, sticky=x.sticky or bool(rest.strip("0")))
-    raise ValueError(f"not a number: {text!r}; write decimal ('0.1', '1e-3'), hexadecimal ('0x1.8p3'), inf or nan")
+    elif (match := _FRACTION.fullmatch(body)) and int(match[2]):
+        x = from_fraction(Fraction(int(match[1]), int(match[2])))
+        return replace(x, sign=sign)
+    raise ValueError(
+        f"not a number: {text!r}; write decimal ('0.1', '1e-3'), hexadecimal ('0x1.8p3'), a fraction ('1/3'), inf or "
+        "nan"
+    )
 
 
 # -- numbers to codes ----------------------------------------------------------------------------------------
@@ -254,7 +263,8 @@ def _rounds_up(x: Number, kept: int, shift: int, how: Attributes, random: int) -
             return kept & 1 == 0
         case Rounding.STOCHASTIC:
             # floor(delta * 2**N) + r >= 2**N, with delta = (rest + sticky part) / 2**shift
-            assert not x.sticky or shift >= how.random_bits, "too few working bits"
+            if x.sticky and shift < how.random_bits:
+                raise ValueError(_TOO_FEW_BITS)
             return ((rest << how.random_bits) >> shift) + random >= 1 << how.random_bits
 
 
@@ -262,7 +272,8 @@ def round_significand(x: Number, lowest: int, how: Attributes, random: int) -> t
     """Return x in units of 2**lowest, rounded to an integer, and whether that was inexact."""
     shift = lowest - x.exponent
     if shift <= 0:
-        assert not x.sticky, "too few working bits"
+        if x.sticky:
+            raise ValueError(_TOO_FEW_BITS)
         return x.significand << -shift, False
     kept = x.significand >> shift
     inexact = x.sticky or x.significand != kept << shift
@@ -610,9 +621,7 @@ def _extremum(
         chosen = b if a.is_nan else a
     else:
         order, _ = compare(a, b)
-        if order == 0:
-            order = b.sign - a.sign
-        assert order is not None
+        order = order or b.sign - a.sign  # zeros compare equal
         chosen = a if (order > 0) == larger else b
     if chosen.is_infinite:
         return infinite_result(chosen.sign, fmt), invalid

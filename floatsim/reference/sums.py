@@ -446,7 +446,8 @@ def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | Non
     """Add the terms by the instructions of `floatsim.reference.tensorcore.dot`, after rounding c to D's format."""
     pairs = [(term.a, term.b) for term in terms]
     a, b = ([x for x in side if isinstance(x, Code)] for side in zip(*pairs, strict=True)) if pairs else ([], [])
-    assert len(a) == len(b) == len(terms), "a matrix unit multiplies codes"
+    if not len(a) == len(b) == len(terms):
+        raise TypeError("a matrix unit multiplies codes, not exact numbers")
     scales = _scales_from(call.scales, terms)
     if terms:
         fit = fitted(how, a[0].format, b[0].format, None, scales and scales.of)

@@ -10,6 +10,7 @@ fraction bits of FP8 on Hopper (arXiv 2412.19437, 3.3.2: "around 14 bits"). deep
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -285,28 +286,61 @@ ARCHITECTURES = {
 CARDS = {
     card: architecture
     for architecture, cards in {
-        "volta": "sm-70 v100", "turing": "sm-75 t4", "ampere": "sm-80 sm-86 a100 a2 a10 a30 a40",
-        "ada": "sm-89 l4 l40 l40s", "hopper": "sm-90 h100 h200 gh200", "blackwell": "sm-100 b100 b200 gb200",
-        "blackwell-rtx": "sm-120",
-        "cdna1": "gfx908 mi100", "cdna2": "gfx90a mi210 mi250 mi250x", "cdna3": "gfx942 mi300a mi300x mi325x",
+        "volta": "sm70 v100 v100s titanv",
+        "turing": "sm75 t4 rtx2060 rtx2070 rtx2080 titanrtx",
+        "ampere": (
+            "sm80 sm86 a100 a800 a2 a10 a16 a30 a40 rtx3050 rtx3060 rtx3070 rtx3080 rtx3090 rtxa2000 rtxa4000 rtxa4500 "
+            "rtxa5000 rtxa5500 rtxa6000"
+        ),
+        "ada": (
+            "sm89 adalovelace l4 l20 l40 l40s rtx4050 rtx4060 rtx4070 rtx4080 rtx4090 rtx2000ada rtx4000ada rtx4500ada "
+            "rtx5000ada rtx6000ada"
+        ),
+        "hopper": "sm90 sm90a h100 h200 h800 h20 gh200",
+        "blackwell": "sm100 sm100a b100 b200 gb200",
+        "blackwell-rtx": (
+            "sm120 sm120a blackwellrtx rtxblackwell rtx5050 rtx5060 rtx5070 rtx5080 rtx5090 rtxpro2000 rtxpro4000 "
+            "rtxpro4500 rtxpro5000 rtxpro6000"
+        ),
+        "cdna1": "gfx908 cdna mi100",
+        "cdna2": "gfx90a mi210 mi250 mi250x",
+        "cdna3": "gfx942 mi300a mi300x mi325x",
     }.items()
     for card in cards.split()
 }  # fmt: skip
-"""Names of GPUs and compilation targets, and their architectures."""
+"""The architectures of GPUs and of compilation targets, whose names are written here without spaces and hyphens."""
+
+_MISSING = {
+    card: title
+    for title, cards in {
+        "NVIDIA Jetson Orin (sm_87)": "sm87 orin jetsonorin",
+        "NVIDIA Blackwell Ultra (sm_103)": "sm103 sm103a b300 gb300",
+        "NVIDIA Jetson Thor (sm_110)": "sm101 sm101a sm110 sm110a thor jetsonthor",
+        "NVIDIA GB10 (sm_121)": "sm121 sm121a gb10",
+        "AMD CDNA 4 (gfx950)": "gfx950 cdna4 mi350x mi355x",
+    }.items()
+    for card in cards.split()
+}
+"""GPUs and targets whose matrix units are not in the table: nothing is published about their arithmetic."""
+
+_WITHOUT_MEANING = {"nvidia", "geforce", "amd", "instinct", "tesla", "ti", "super", "laptop", "gpu"}
+"""Words in the names of GPUs that do not decide the architecture."""
 
 
 def _key(name: str) -> str:
-    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    words = re.split(r"[\s_-]+", name.strip().lower())
+    key = "".join(word for word in words if word not in _WITHOUT_MEANING)
     return CARDS.get(key, key)
 
 
 def is_architecture(name: str) -> bool:
-    """Return whether this is the name of an architecture or of a GPU.
+    """Whether this is the name of an architecture, of a GPU or of a compilation target, in the table or missing there.
 
-    >>> is_architecture("H100"), is_architecture("fp16")
-    (True, False)
+    >>> is_architecture("H100"), is_architecture("B300"), is_architecture("fp16")
+    (True, True, False)
     """
-    return _key(name) in ARCHITECTURES
+    key = _key(name)
+    return key in ARCHITECTURES or key in _MISSING
 
 
 def nearest(name: str) -> str | None:
@@ -319,7 +353,7 @@ def nearest(name: str) -> str | None:
 
 
 def as_architecture(name: Any) -> Architecture:
-    """Return the architecture of this name or of this GPU. The error lists all names.
+    """The architecture of this name, of a GPU ("RTX 4090") or of a compilation target ("sm_90a"); an error lists all.
 
     >>> as_architecture("Ada").title, as_architecture("MI300X").name
     ('NVIDIA Ada Lovelace (sm_89)', 'cdna3')
@@ -329,6 +363,11 @@ def as_architecture(name: Any) -> Architecture:
     key = _key(name)
     if key in ARCHITECTURES:
         return ARCHITECTURES[key]
+    if key in _MISSING:
+        raise ValueError(
+            f"{name!r} is {_MISSING[key]}, whose matrix instructions are not in the table; known architectures are "
+            f"{', '.join(ARCHITECTURES)}"
+        )
     near = nearest(name)
     hint = f"did you mean {near!r}? " if near else ""
     raise ValueError(f"unknown architecture {name!r}; {hint}known are {', '.join(ARCHITECTURES)}")
@@ -411,7 +450,7 @@ def enumerated(items: Iterable[object]) -> str:
     >>> enumerated(["FP32", "FP16", "FP64"])
     'FP32, FP16 and FP64'
     """
-    *before, last = map(str, items)
+    *before, last = (f"{item}" for item in items)
     return f"{', '.join(before)} and {last}" if before else last
 
 
@@ -419,7 +458,7 @@ def _what_it_takes(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> s
     """Return a text: the formats that instructions take, and a hint that FP32 needs a named instruction."""
     by_inputs: dict[str, dict[str, None]] = {}
     for row in rows:
-        listed = ", ".join(map(str, row.inputs))
+        listed = ", ".join(fmt.name for fmt in row.inputs)
         by_inputs.setdefault(f"any mix of {listed}" if row.mixes else listed, {})[row.name] = None
     takes = "; ".join(f"{inputs} ({', '.join(names)})" for inputs, names in by_inputs.items())
     tf32 = [row.name for row in rows if row.truncates]
@@ -436,6 +475,6 @@ def _kin(rows: list[Instruction], a: FloatFormat, b: FloatFormat) -> str:
     taken = {fmt for row in rows for fmt in row.inputs}
     kin = {fmt: _KIN[fmt] for fmt in (a, b) if fmt in _KIN and fmt not in taken and _KIN[fmt] in taken}
     return "".join(
-        f". In place of {fmt} it has {of} (max {of.max:g}): fs.convert(x, {str(of).lower()!r})"
+        f". In place of {fmt} it has {of} (max {of.max:g}): fs.convert(x, {of.name.lower()!r})"
         for fmt, of in kin.items()
     )

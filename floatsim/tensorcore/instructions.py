@@ -179,13 +179,17 @@ class Instruction:
     inputs: tuple[FloatFormat, ...]
     k: int
     model: Model
-    output: FloatFormat = FP32
+    output: FloatFormat = None  # type: ignore[assignment]  # filled in by __post_init__
     evidence: Evidence = Evidence.MODEL
     cards: str = ""
     mixes: bool = False
     scales: tuple[Scales, ...] = ()
     truncates: bool = False
     note: str = ""
+
+    def __post_init__(self) -> None:
+        if vars(self)["output"] is None:
+            object.__setattr__(self, "output", FP32)
 
     def takes(self, a: FloatFormat, b: FloatFormat) -> bool:
         """Return whether the instruction takes operands of these formats."""

@@ -1,1 +1,1 @@
-"""Inputs for tests, and matrix units as dot products to test."""
+"""Test vectors for matrix instructions, and the emulated units that they test."""

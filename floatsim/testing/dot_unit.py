@@ -1,6 +1,6 @@
-"""A matrix instruction with the formats of its operands, on one architecture, and what the emulator makes of it.
+"""Dot-product units: a matrix instruction of one architecture with operand formats, and its emulation.
 
-The unit in which silicon and emulator are compared: a batch of independent dot products through one instruction.
+A unit computes a batch of independent dot products with one instruction. GPU and emulator are compared by units.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class ScaleCodes(NamedTuple):
 
 
 class DotProducts(Protocol):
-    """What multiplies: a batch of independent dot products, codes in and codes out.
+    """A callable that computes a batch of independent dot products on codes.
 
-    a, b (n, K), c (n,) and the result (n,) are unsigned codes; `scales` is given to block-scaled instructions alone.
+    a and b (n, K), c (n,) and the result (n,) are unsigned codes. Only block-scaled instructions take `scales`.
     """
 
     def __call__(self, a: Codes, b: Codes, c: Codes, scales: ScaleCodes | None = None) -> Codes: ...
@@ -44,18 +44,18 @@ class DotProducts(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """An instruction of an architecture with the formats of its operands. Its `dots` are the emulator's.
+    """An instruction of an architecture with the formats of its operands. `dots` emulates it.
 
     Attributes
     ----------
     arch : str
-        As `fs.tensorcore.ARCHITECTURES` names it.
+        The architecture's name in `fs.tensorcore.ARCHITECTURES`.
     row : Instruction
-        Of its table.
+        The instruction's row in the table.
     a, b : FloatFormat
-        Of the operands, which the row takes.
+        The formats of the operands.
     scales : Scales or None
-        Those of block-scaled operands.
+        The block scales of the operands; None without block scaling.
 
     Examples
     --------
@@ -76,12 +76,12 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """The instruction's."""
+        """The instruction's name."""
         return self.row.name
 
     @property
     def k(self) -> int:
-        """How many products one instruction takes."""
+        """The number of products that one instruction takes."""
         return self.row.k
 
     @property
@@ -90,13 +90,18 @@ class Unit:
         return self.row.output
 
     @property
-    def how(self) -> TensorCore:
-        """The description of its sums."""
+    def accumulation(self) -> TensorCore:
+        """The description of the instruction's sums."""
         return TensorCore(self.arch, self.name, self.output)
 
     @property
+    def how(self) -> TensorCore:
+        """Deprecated alias of `accumulation`."""
+        return self.accumulation
+
+    @property
     def scale_blocks(self) -> int:
-        """How many scales each operand of a dot product has."""
+        """The number of scales of each operand of a dot product."""
         return -(-self.k // self.scales.every) if self.scales else 0
 
     def __str__(self) -> str:
@@ -104,32 +109,33 @@ class Unit:
         return f"{self.arch} {self.name}: {self.a} x {self.b} to {self.output}{scales}"
 
     def dots(self, a: Codes, b: Codes, c: Codes, scales: ScaleCodes | None = None) -> Codes:
-        """What the emulator computes: c + the sum of a[:, k] * b[:, k], row by row.
+        """Emulate c + the sum of a[:, k] * b[:, k], row by row.
 
         Parameters
         ----------
         a, b : (n, K) of unsigned integers
-            Codes. K is any; an instruction's k, or less, is one instruction.
+            Codes of the operands. K products are one instruction up to K = k, and a chain beyond.
         c : (n,) of unsigned integers
             Codes of the output format.
         scales : ScaleCodes, optional
-            For block-scaled operands.
+            The codes of the scales, for block-scaled operands.
 
         Returns
         -------
         (n,) of the output format's code dtype
+            Codes of D.
         """
         n, length = a.shape
         out = c.astype(np.uint64).reshape(1, n, 1, 1)
         left, right = a.astype(np.uint64)[:, np.newaxis], b.astype(np.uint64)[:, :, np.newaxis]
-        of = None
+        block_scales = None
         if self.scales is not None:
             assert scales is not None
-            of = BlockScales(scales.a[:, np.newaxis], scales.b[:, :, np.newaxis], self.scales)
-        # a record asks for the kernels in integers, which take the batch at once
+            block_scales = BlockScales(scales.a[:, np.newaxis], scales.b[:, :, np.newaxis], self.scales)
+        # With a record the emulator uses the integer kernels, which take the whole batch at once.
         record = Record(np.zeros(length, np.int64), np.zeros((2, 256), np.int64), np.zeros((0, 0, 0, 0), np.int64))
         operands = Matrix(left, self.a), Matrix(right, self.b)
-        accumulate(self.row, *operands, out, np.array([[0, length]]), None, of, record)
+        accumulate(self.row, *operands, out, np.array([[0, length]]), None, block_scales, record)
         return out.ravel().astype(self.output.code_dtype)
 
 
@@ -137,12 +143,31 @@ def named_unit(
     arch: str, name: str | None, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None,
     scales: Scales | None = None,
 ) -> Unit:  # fmt: skip
-    """The unit of an architecture that takes such operands; where no instruction is named, its own one.
+    """Return the unit of an architecture for operands of these formats. Default instruction: the architecture's own.
+
+    Parameters
+    ----------
+    arch : str
+        The architecture's name, as "hopper".
+    name : str or None
+        The instruction's name, as "wgmma.k16", or None for the default.
+    a, b : FloatFormat
+        The formats of the operands.
+    output : FloatFormat, optional
+        The format of c and D.
+    scales : Scales, optional
+        The block scales of the operands.
 
     Raises
     ------
     ValueError
-        Where there is none; the message lists what there is.
+        If there is no such unit. The message lists the supported formats.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> named_unit("hopper", None, fs.FP16, fs.FP16).name
+    'wgmma.k16'
     """
     architecture = as_architecture(arch)
     known = None if name is None else as_instruction_name(architecture, name)
@@ -150,7 +175,7 @@ def named_unit(
 
 
 def units(arch: str | None = None) -> Iterator[Unit]:
-    """Every instruction of an architecture, or of all, with all the formats that it takes, in the table's order.
+    """Yield the units of an architecture, or of all, with all operand formats, in the order of the table.
 
     >>> [str(unit) for unit in units("volta")]
     ['volta mma.m8n8k4: FP16 x FP16 to FP32', 'volta mma.m8n8k4: FP16 x FP16 to FP16']

@@ -1,8 +1,8 @@
-"""What cards are asked: a fixed set of dot products for each instruction, made from a seed by a counter.
+"""Test vectors for matrix instructions: a fixed set of dot products for each, made from a seed and a counter.
 
-The draws are SplitMix64 (Steele, Lea and Flood 2014) of a counter, and normal numbers are sums of twelve uniform
-integers, so that the set is the same on every machine and with every version of NumPy. `GENERATOR` counts the changes
-of this file that change it; recordings name it, and the SHA-256 of what they were asked.
+The random words are SplitMix64 (Steele, Lea and Flood 2014) of a counter. Normal numbers are sums of twelve uniform
+integers. So the set is the same on every machine and with every version of NumPy. A change of
+this file that changes the set must increase `GENERATOR`. Captures store it, and the SHA-256 of their inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["GENERATOR", "ROWS", "SHARES", "Inputs", "input_set"]
 GENERATOR = 1
 ROWS = 20_000
 SHARES = {"normal": 2, "bits": 3, "cancelling": 2, "edge": 1, "subnormal": 1, "special": 1}
-"""The kinds of rows, in their order, and their shares in tenths."""
+"""The kinds of rows in their order, with their shares in tenths."""
 
 Words: TypeAlias = "NDArray[np.uint64]"
 
@@ -41,33 +41,35 @@ class Inputs(NamedTuple):
     @property
     def digest(self) -> str:
         """SHA-256 of a, b, c and the scales, each as little-endian bytes."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for x in (self.a, self.b, self.c, *(self.scales or ())):
-            found.update(np.ascontiguousarray(x).astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(x).astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
+        return digest.hexdigest()
 
 
 def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
-    """The dot products that an instruction is asked.
+    """Return the test vectors of a unit.
 
     Parameters
     ----------
     unit : Unit
+        The unit to test.
     rows : int
-        How many; at least 10.
+        The number of dot products, at least 10.
     seed : int
+        The seed of all random numbers.
 
     Returns
     -------
     Inputs
-        In this order: 2/10 of normal(0, 1), 3/10 of random bits, 2/10 in which products cancel, 1/10 in which a small
-        product decides how the sum is rounded, 1/10 of subnormal numbers and their neighbours, 1/10 with infinities,
-        NaN, zeros and extreme numbers.
+        In this order: 2/10 of the rows with normal(0, 1) numbers, 3/10 with random bits, 2/10 in which products cancel,
+        1/10 in which a small product decides the rounding of the sum, 1/10 with subnormal numbers and their neighbours,
+        1/10 with infinities, NaN, zeros and extreme numbers.
 
     Raises
     ------
     ValueError
-        If there are fewer than 10 rows.
+        If `rows` is less than 10.
 
     Examples
     --------
@@ -92,7 +94,7 @@ def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
     return Inputs(columns[0], columns[1], columns[2], scales)
 
 
-# -- draws -------------------------------------------------------------------------------------------------------------
+# -- random numbers ----------------------------------------------------------------------------------------------------
 
 _GOLDEN, _MIX1, _MIX2 = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -104,7 +106,7 @@ def _mixed(z: Words) -> Words:
 
 
 class _Draws:
-    """Random numbers of one kind of rows: each call has a stream of its own."""
+    """The random numbers of one kind of rows. Each call uses a stream of its own."""
 
     def __init__(self, seed: int, kind: int) -> None:
         self.key = _mixed(np.array([seed * 64 + kind & (1 << 64) - 1], np.uint64) * _GOLDEN + _GOLDEN)
@@ -117,13 +119,13 @@ class _Draws:
         return _mixed(key + counter * _GOLDEN).reshape(shape)
 
     def below(self, n: int, *shape: int) -> NDArray[np.int64]:
-        """Integers from 0 to n - 1."""
+        """Return integers from 0 to n - 1."""
         return (self.words(*shape) >> np.uint64(33)).astype(np.int64) % n
 
     def normal(self, *shape: int) -> NDArray[np.float64]:
-        """Nearly normal(0, 1): the sum of twelve uniform numbers of 16 bits, less its mean."""
+        """Return nearly normal(0, 1) numbers: sums of twelve uniform 16-bit integers, centred and scaled by 2^-16."""
         quarters = self.words(*shape, 3).astype("<u8", copy=False).view("<u2").astype(np.int64)
-        below = (self.words(*shape) >> np.uint64(32)) / 2**32  # further bits, for formats that hold them; all is exact
+        below = (self.words(*shape) >> np.uint64(32)) / 2**32  # further bits, for precise formats; all steps are exact
         sums: NDArray[np.float64] = (quarters.sum(axis=-1) - 6 * 65535 + below) / 65536
         return sums
 
@@ -132,12 +134,12 @@ class _Draws:
 
 
 def _codes(x: NDArray[np.float64], fmt: FloatFormat) -> Codes:
-    found: Codes = encode(x, fmt, overflow="saturate_finite")
-    return found
+    codes: Codes = encode(x, fmt, overflow="saturate_finite")
+    return codes
 
 
 def _scales(unit: Unit, n: int, draw: _Draws, any_bits: bool = False) -> ScaleCodes | None:
-    """Powers of two near 1, and in E4M3 numbers near it; or any codes."""
+    """Return scales from 2^-4 up to 2^5: powers of two, in E4M3 also numbers between them; or random codes."""
     if unit.scales is None:
         return None
     fmt, shape = unit.scales.format, (n, unit.scale_blocks)
@@ -157,7 +159,7 @@ def _normal(unit: Unit, n: int, draw: _Draws) -> Inputs:
 
 
 def _any_bits(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
-    """Any codes; in every other row none that is infinite or NaN."""
+    """Return random codes. Every second row has no infinities and NaNs."""
     codes = draw.words(*shape) & np.uint64((1 << fmt.bits) - 1)
     if fmt.has_nan:
         finite = np.uint64(fmt.magnitude_mask & ~(1 << fmt.trailing_bits) | fmt.sign_mask)
@@ -167,7 +169,7 @@ def _any_bits(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
 
 
 def _wide(unit: Unit, n: int, draw: _Draws) -> NDArray[np.float64]:
-    """Numbers of D whose exponents are spread over those of products."""
+    """Return numbers of D whose exponents cover the exponents of the products."""
     low = max(unit.a.emin + unit.b.emin, unit.output.emin)
     high = min(unit.a.emax + unit.b.emax, unit.output.emax - 3)
     return np.ldexp(draw.normal(n), low + draw.below(high - low + 1, n))
@@ -181,7 +183,7 @@ def _bits(unit: Unit, n: int, draw: _Draws) -> Inputs:
 
 
 def _cancelling(unit: Unit, n: int, draw: _Draws) -> Inputs:
-    """The second half of the products is the first, negated, but for a last bit of b here and there."""
+    """Return rows whose second half of products negates the first, except for the last bit of b in one of eight."""
     half = unit.k // 2
     spread = min(8, unit.a.emax - 1, unit.b.emax - 1)
     a, b = (_codes(np.ldexp(draw.normal(n, unit.k), draw.below(spread + 1, n, unit.k) - spread // 2), fmt)
@@ -194,12 +196,12 @@ def _cancelling(unit: Unit, n: int, draw: _Draws) -> Inputs:
 
 
 def _tiny(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
-    """Subnormal numbers, and normal ones of the least exponent."""
+    """Return subnormal numbers, and normal numbers of the least exponent."""
     return (draw.words(*shape) & np.uint64(fmt.sign_mask | (1 << fmt.trailing_bits + 1) - 1)).astype(fmt.code_dtype)
 
 
 def _subnormal(unit: Unit, n: int, draw: _Draws) -> Inputs:
-    """Rows by turns: a is tiny and b any number; both are; c is tiny, too, or one of the products' size."""
+    """Return rows of tiny a, and of tiny and any b in turn. c is tiny, or in each third row of the products' size."""
     a, b = _tiny(unit.a, draw, n, unit.k), _tiny(unit.b, draw, n, unit.k)
     b[1::2] = _any_bits(unit.b, draw, n, unit.k)[1::2]
     c = _tiny(unit.output, draw, n)
@@ -208,20 +210,20 @@ def _subnormal(unit: Unit, n: int, draw: _Draws) -> Inputs:
 
 
 def _powers(exponent: NDArray[np.int64], a: FloatFormat, b: FloatFormat) -> tuple[Codes, Codes]:
-    """Factors of 2**exponent as codes of the two formats; of zero where they have none."""
+    """Return factors of 2**exponent as codes of the two formats; factors of zero if there are none."""
     ranges = [(fmt.emin - fmt.trailing_bits * fmt.has_subnormals, fmt.emax) for fmt in (a, b)]
     left = np.clip(exponent // 2, *ranges[0])
     right = np.clip(exponent - left, *ranges[1])
     left = np.clip(exponent - right, *ranges[0])
-    there = left + right == exponent
-    return _codes(np.where(there, np.ldexp(1.0, left), 0.0), a), _codes(np.ldexp(1.0, right), b)
+    exact = left + right == exponent
+    return _codes(np.where(exact, np.ldexp(1.0, left), 0.0), a), _codes(np.ldexp(1.0, right), b)
 
 
 def _edge(unit: Unit, n: int, draw: _Draws) -> Inputs:
-    """A large product, half a last place of D in a product or in c, and a small product of either sign.
+    """Return rows with a large product, half a unit in the last place of D in a product or in c, and a small product.
 
-    The small one lies 4 to 39 bits below the large one. Every other sum is of these two alone, near D's smallest
-    numbers where formats or scales reach these.
+    The small product has either sign, and lies 4 to 39 bits below the large one. In every second row, half a unit is
+    missing, and the sum lies near D's smallest numbers if formats or scales reach them.
     """
     d, below = unit.output, 4 + draw.below(36, n)
     lowest = d.emin - d.trailing_bits
@@ -233,49 +235,49 @@ def _edge(unit: Unit, n: int, draw: _Draws) -> Inputs:
         base[::2] = (lowest - 1 + draw.below(3, n) - top)[::2]
     else:
         top[::2] = (lowest - 1 + draw.below(3, n))[::2]
-    exponents = np.full((n, unit.k), 1 << 20)  # none: a zero
+    exponents = np.full((n, unit.k), 1 << 20)  # a zero
     first = draw.below(unit.k, n)
-    stride = np.where(draw.below(2, n) == 0, 1, max(1, unit.k // 3))  # neighbours, or far apart
-    places = [(first + step * stride) % unit.k for step in range(3)]
+    stride = np.where(draw.below(2, n) == 0, 1, max(1, unit.k // 3))  # neighbours, or a third of k apart
+    positions = [(first + step * stride) % unit.k for step in range(3)]
     rows, half = np.arange(n), np.maximum(top - d.trailing_bits, lowest - base) - 1
-    several = unit.scale_blocks > 1  # the scales are then what is small
-    exponents[rows, places[0]] = top
-    exponents[rows, places[1]] = np.where((draw.below(2, n) == 0) & (rows % 2 == 1) & (not several), half, 1 << 20)
-    exponents[rows, places[2]] = np.where(several, top - draw.below(3, n), top - below)
+    several = unit.scale_blocks > 1  # then the scales are small, not the product
+    exponents[rows, positions[0]] = top
+    exponents[rows, positions[1]] = np.where((draw.below(2, n) == 0) & (rows % 2 == 1) & (not several), half, 1 << 20)
+    exponents[rows, positions[2]] = np.where(several, top - draw.below(3, n), top - below)
     a, b = _powers(exponents, unit.a, unit.b)
     minus = a.dtype.type(unit.a.sign_mask)
-    a[rows, places[2]] ^= (draw.below(2, n) == 0).astype(a.dtype) * minus
+    a[rows, positions[2]] ^= (draw.below(2, n) == 0).astype(a.dtype) * minus
     c = np.where((draw.below(2, n) == 0) & (rows % 2 == 1), np.ldexp(1.0, np.clip(half + base, -1074, 1023)), 0.0)
     sign = draw.below(2, n)
     a ^= sign[:, np.newaxis].astype(a.dtype) * minus
     c = np.where(sign, -c, c)
     scales = None
     if unit.scales:
-        of = np.repeat((base - (below if several else 0))[:, np.newaxis], unit.scale_blocks, axis=1)
-        of[rows, places[0] // unit.scales.every] = base
-        scales = ScaleCodes(*_powers(of, unit.scales.format, unit.scales.format))
+        blocks = np.repeat((base - (below if several else 0))[:, np.newaxis], unit.scale_blocks, axis=1)
+        blocks[rows, positions[0] // unit.scales.every] = base
+        scales = ScaleCodes(*_powers(blocks, unit.scales.format, unit.scales.format))
     return Inputs(a, b, _codes(c, d), scales)
 
 
 def _extremes(fmt: FloatFormat) -> list[int]:
-    """Codes of zeros, extreme numbers, and infinities and NaN where there are."""
-    found = {0, 1, 1 << fmt.trailing_bits, (1 << fmt.trailing_bits) - 1, fmt.max_code}
+    """Return the codes of zeros, of extreme numbers, and of infinities and NaNs if the format has them."""
+    codes = {0, 1, 1 << fmt.trailing_bits, (1 << fmt.trailing_bits) - 1, fmt.max_code}
     if fmt.has_nan:
         assert fmt.canonical_nan is not None
-        found |= {fmt.canonical_nan & fmt.magnitude_mask or fmt.canonical_nan}
+        codes |= {fmt.canonical_nan & fmt.magnitude_mask or fmt.canonical_nan}
     if fmt.infinity_code is not None:
-        found |= {fmt.infinity_code, fmt.infinity_code | 1}  # a signalling NaN, too
-    return sorted({code | sign for code in found for sign in (0, fmt.sign_mask)})
+        codes |= {fmt.infinity_code, fmt.infinity_code | 1}  # also a signalling NaN
+    return sorted({code | sign for code in codes for sign in (0, fmt.sign_mask)})
 
 
 def _special(unit: Unit, n: int, draw: _Draws) -> Inputs:
-    """Normal rows in which one element in 2 K is extreme, and so is c of every eighth."""
+    """Return normal rows with extreme values: one of 2 K elements of a and b, and one of eight c."""
     plain = _normal(unit, n, draw)
     sides = []
-    for x, fmt, often in ((plain.a, unit.a, 2 * unit.k), (plain.b, unit.b, 2 * unit.k), (plain.c, unit.output, 8)):
+    for x, fmt, every in ((plain.a, unit.a, 2 * unit.k), (plain.b, unit.b, 2 * unit.k), (plain.c, unit.output, 8)):
         extremes = np.array(_extremes(fmt), fmt.code_dtype)
         chosen = extremes[draw.below(len(extremes), *x.shape)]
-        sides.append(np.where(draw.below(often, *x.shape) == 0, chosen, x))
+        sides.append(np.where(draw.below(every, *x.shape) == 0, chosen, x))
     return Inputs(sides[0], sides[1], sides[2], plain.scales)
 
 

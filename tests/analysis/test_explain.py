@@ -1,4 +1,4 @@
-"""explain_rounding tells what happens, and what it tells is true."""
+"""The fields and the text of `explain_rounding` are compared with `encode`."""
 
 import re
 from decimal import Decimal
@@ -15,8 +15,8 @@ FORMATS = [fs.FP64, fs.FP32, fs.FP16, fs.BF16, fs.TF32, fs.E4M3, fs.E5M2, fs.E4M
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
-def test_every_field_is_true(fmt):
-    """Code, flags and value are those of encode; kept, guard and sticky rebuild the number."""
+def test_every_field_is_correct(fmt):
+    """Code, flags and value equal those of encode. kept, guard and sticky rebuild the number."""
     r = o.rng("explain", fmt)
     at = o.layout(fmt)
     points = []
@@ -58,7 +58,7 @@ def test_every_field_is_true(fmt):
 
 def test_decisions_in_words():
     exact, tie = fs.explain_rounding(1.5, "fp16"), fs.explain_rounding(1 + 2.0**-11, "fp16")
-    assert exact.decision == "nothing is lost"
+    assert exact.decision == "the value is exact"
     assert (tie.guard, tie.sticky) == (1, 0)
     assert "half way, so down" in tie.decision
     assert "so up" in fs.explain_rounding(1 + 3 * 2.0**-11, "fp16").decision
@@ -66,12 +66,12 @@ def test_decisions_in_words():
     assert "less than half way, so down" in fs.explain_rounding(1 + 2.0**-12, "fp16").decision
     assert "less than half way, so up" in fs.explain_rounding(1 + 2.0**-12, "fp16", rounding="RTP").decision
     stochastic = fs.explain_rounding(1 + 2.0**-12, "fp16", rounding="SR", seed=1, random_bits=8)
-    draw = int(re.search(r"this one is (\d+)", stochastic.decision)[1])
-    told = f"64 of the 2^8 draws go up, those from 192 on; this one is {draw}, so {'up' if draw >= 192 else 'down'}"
+    draw = int(re.search(r"this draw is (\d+)", stochastic.decision)[1])
+    told = f"64 of the 2^8 draws round up, those from 192 on; this draw is {draw}, so {'up' if draw >= 192 else 'down'}"
     assert stochastic.decision == told
     assert (draw >= 192) == (stochastic.value > 1)
     never = fs.explain_rounding(1 + 2.0**-25, "fp16", rounding="SR", seed=1, random_bits=8).decision
-    assert never.startswith("0 of the 2^8 draws go up; this one is")
+    assert never.startswith("0 of the 2^8 draws round up; this draw is")
     assert "beyond max" in str(fs.explain_rounding(1e6, "fp16"))
     assert "below the smallest normal" in str(fs.explain_rounding(1e-6, "fp16"))
     assert "ftz" in str(fs.explain_rounding(1e-6, "fp16", ftz=True))
@@ -113,7 +113,7 @@ def test_bad_input():
         fs.explain_rounding(None, "fp16")
 
 
-def test_html_and_text_say_the_same():
+def test_html_and_text_have_the_same_content():
     told = fs.explain_rounding("0.1", "bf16")
     html = told._repr_html_()
     for step in told.steps:
@@ -125,9 +125,10 @@ def test_html_and_text_say_the_same():
 @pytest.mark.parametrize(("x", "words"), [
     ("0.1", "the value is 1.6 x 2^-4"), (Decimal("0.3"), "the value is 1.2 x 2^-2"),
     (Fraction(1, 3), "the value is 1.333333333333333333333... x 2^-2"),
+    ("1/3", "the value is 1.333333333333333333333... x 2^-2"),
     (0.1, "the value is 1.600000000000000088817... x 2^-4"),
     ("0x1.8000000000000000000000000000000000000000000000000000001p0", "the value is 1.500000000000000000000... x 2^0"),
 ])  # fmt: skip
 def test_the_value_is_the_one_given(x, words):
-    """Not the number that is left of it when only its leading bits are kept."""
+    """The text shows the given number, also where the number read from it has fewer bits."""
     assert words in fs.explain_rounding(x, "bf16").steps[0]

@@ -28,7 +28,7 @@ def losses_of_reference(x, fmt, attributes):
 @pytest.mark.parametrize("ftz", [False, True])
 @pytest.mark.parametrize("rounding", [r for r in fs.Rounding if r is not fs.Rounding.STOCHASTIC], ids=lambda r: r.name)
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.E4M3, fs.E5M2, fs.E2M1, fs.E4M3FNUZ], ids=str)
-def test_losses_are_those_of_the_reference(fmt, rounding, ftz):
+def test_losses_equal_the_reference(fmt, rounding, ftz):
     edges = [
         fmt.smallest_subnormal / 2,
         fmt.smallest_subnormal,

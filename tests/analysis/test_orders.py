@@ -129,6 +129,47 @@ def in_fp32(a, b):
     return np.add.accumulate(a.astype(np.float32) * b.astype(np.float32))[-1]
 
 
+def test_a_result_of_too_few_bits_is_an_error():
+    def to_bf16(a, b):
+        return fs.quantize(in_fp32(a, b), "bf16")
+
+    assert np.array_equal(fs.reveal_order(to_bf16, 200), fs.reveal_order("fp32", 200))  # BF16 counts to 256
+    with pytest.raises(ValueError, match=r"first 257 k, .* gave 256.0 \* 2\*\*.*; the sum is 257 .* count to 298"):
+        fs.reveal_order(to_bf16, 300)
+
+
+def test_a_kernel_that_is_not_deterministic_is_an_error():
+    rng = np.random.default_rng(0)
+
+    def atomic(a, b):
+        order = rng.permutation(len(a))
+        return in_fp32(a[order], b[order])
+
+    with pytest.raises(ValueError, match="not deterministic: for the same operands"):
+        fs.reveal_order(atomic, 12)
+
+
+def test_an_order_that_depends_on_the_values_warns():
+    def skips_zeros(a, b):
+        """In pairs; terms that are 0 are left out before, which moves the others."""
+        products = a.astype(np.float32) * b.astype(np.float32)
+        terms = list(products[products != 0])
+        while len(terms) > 1:
+            terms = [sum(terms[i : i + 2], np.float32(0)) for i in range(0, len(terms), 2)]
+        return terms[0]
+
+    with pytest.warns(fs.FloatsimWarning, match="depends on the values"):
+        found = fs.reveal_order(skips_zeros, 12)
+    assert np.array_equal(found, fs.reveal_order("pairwise(fp32)", 12))
+
+
+@pytest.mark.parametrize("how", ["pairwise(fp32)", "kahan(fp32)", "cdna1", "strided(fp32, 3)", "tensorcore(ada)"])
+def test_a_kernel_has_the_order_of_its_description(how):
+    """Without a warning, whether its counts belong to a tree or not."""
+    found = fs.reveal_order(lambda a, b: fs.dot(a, b, accumulate=how), 40)
+    assert np.array_equal(found, fs.reveal_order(how, 40))
+
+
 NARROW = ["fp16", "bf16", "e4m3", "e5m2", "e2m1", "exact(bf16)", "blocked(fp16, 4, bf16)"]
 TAKEN = sorted({(u.arch, u.a.name) for u in units() if u.a == u.b and u.a in u.row.inputs and not u.scales})
 

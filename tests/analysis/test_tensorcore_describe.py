@@ -1,4 +1,4 @@
-"""What describe says is what the table and the models say, and the page in docs/ says the same.
+"""`describe` agrees with the table and with the models, and docs/tensor-cores.md agrees with `describe`.
 
 `python tests/analysis/test_tensorcore_describe.py` rewrites the tables of docs/tensor-cores.md.
 """
@@ -37,7 +37,7 @@ describe = fs.tensorcore.describe
 # -- the module ------------------------------------------------------------------------------------------------------
 
 
-def test_the_module_is_a_door():
+def test_the_module_exports_its_public_api():
     assert fs.tensorcore.__all__ == sorted(fs.tensorcore.__all__)
     assert {"describe", "trace", "ARCHITECTURES", "Evidence", "Instruction"} <= set(fs.tensorcore.__all__)
     for name in fs.tensorcore.__all__:
@@ -47,7 +47,7 @@ def test_the_module_is_a_door():
         fs.tensorcore.no_such_name
 
 
-def test_the_module_loads_nothing_but_what_is_asked_for():
+def test_the_module_loads_its_parts_on_first_use():
     code = (
         "import floatsim as fs, json, sys; fs.tensorcore.describe('hopper', 'e4m3'); "
         "print(json.dumps([n for n in ('numba', 'matplotlib', 'rich') if n in sys.modules]))"
@@ -60,11 +60,11 @@ def test_the_module_loads_nothing_but_what_is_asked_for():
 
 
 @pytest.mark.parametrize(("arch", "row"), ROWS, ids=lambda x: getattr(x, "name", None))
-def test_every_row_tells_its_numbers(arch, row):
+def test_facts_give_the_numbers_of_every_row(arch, row):
     told = facts(row)
     text = " ".join(f"{topic} {words}" for topic, words in told.items())
     for fmt in row.inputs:
-        assert str(fmt) in told["operands"]
+        assert fmt.name in told["operands"]
     assert f"c and D in {row.output}" in told["operands"]
     assert f"k = {row.k} " in told["longer sums"]
     if row.fused:
@@ -81,22 +81,22 @@ def test_every_row_tells_its_numbers(arch, row):
         ExactBlocks: "exact, of", FlushedTree: "subnormal", LateAccumulator: "joins that sum", EvenAndOdd: "odd ones",
     }  # fmt: skip
     assert words.get(type(row.model), "at once") in text
-    for card in filter(None, row.cards.split(", ")):
-        assert card in told["evidence"]
-        assert card in evidence_text(row)
+    for gpu in filter(None, row.cards.split(", ")):
+        assert gpu in told["evidence"]
+        assert gpu in evidence_text(row)
     assert row.note in told["evidence"]
 
 
-def test_evidence_is_told_apart():
+def test_each_kind_of_evidence_has_its_own_words():
     words = {
-        Evidence.SILICON: "equal to the published outputs", Evidence.ASSERTED: "have published no outputs",
-        Evidence.MODEL: "there are no published outputs", Evidence.NOTHING: "held against nothing",
+        Evidence.SILICON: "verified on hardware", Evidence.ASSERTED: "reported by the authors",
+        Evidence.MODEL: "there are no published outputs", Evidence.NOTHING: "unverified",
     }  # fmt: skip
     for _, row in ROWS:
         assert [kind for kind, text in words.items() if text in facts(row)["evidence"]] == [row.evidence]
 
 
-def test_the_architecture_s_own_instruction_is_told_first():
+def test_the_default_instruction_is_described_first():
     for case in cases():
         if case.a in (fs.FP32, fs.E8M0) or case.scales is not None:
             continue
@@ -108,7 +108,7 @@ def test_the_architecture_s_own_instruction_is_told_first():
         assert str(told).splitlines()[2] == told.instructions[0].name
 
 
-def test_what_can_be_asked():
+def test_accepted_arguments():
     whole = describe("Hopper")
     assert whole.instructions == ARCHITECTURES["hopper"].instructions
     assert not whole.detailed
@@ -141,7 +141,7 @@ def test_bad_input_is_named(call, error, message):
         call()
 
 
-def test_the_table_has_every_instruction():
+def test_the_table_lists_every_instruction():
     for arch in ARCHITECTURES.values():
         told = describe(arch.name)
         head, *rows = told.rows()
@@ -160,9 +160,9 @@ def test_the_table_has_every_instruction():
 
 
 def silicon_sets() -> list[tuple[str, str, str, str, str]]:
-    """(card, architecture, instruction, format, D) of the published sets that the table names."""
+    """Return (GPU, architecture, instruction, format, D) of each published set that the table names."""
     return [
-        (card, arch.name, row.name, str(fmt), str(row.output))
+        (card, arch.name, row.name, fmt.name, row.output.name)
         for arch, row in ROWS
         if row.evidence is Evidence.SILICON
         for card in row.cards.split(", ")
@@ -176,8 +176,8 @@ def test_forty_eight_published_sets_of_eight_gpus():
     assert {card for card, *_ in sets} == {"V100", "A100", "A2", "RTX 1000", "L40S", "H100", "H200", "B200"}
 
 
-def test_what_has_been_held_against_nothing():
-    nothing = {(arch.name, row.name, str(row.output)) for arch, row in ROWS if row.evidence is Evidence.NOTHING}
+def test_the_unverified_instructions():
+    nothing = {(arch.name, row.name, row.output.name) for arch, row in ROWS if row.evidence is Evidence.NOTHING}
     assert nothing == {
         ("hopper", "mma.m16n8k32", "FP32"),
         *((arch, "mma.m16n8k16", d) for arch in ("hopper", "blackwell") for d in ("FP32", "FP16")),
@@ -193,7 +193,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def defaults() -> str:
-    """Which instruction is meant where none is named."""
+    """Return the table of default instructions."""
     kinds = {
         "FP16": fs.FP16, "BF16": fs.BF16, "TF32": fs.TF32, "FP8": fs.E4M3, "FP6, FP4": fs.E2M1, "FP64": fs.FP64,
         "FP32": fs.FP32, "FP8 FNUZ": fs.E4M3FNUZ,
@@ -215,16 +215,24 @@ def published() -> str:
     for arch, row in ROWS:
         if row.evidence is Evidence.SILICON:
             sets = len(row.inputs) * len(row.cards.split(", "))
-            inputs = ", ".join(map(str, row.inputs))
-            rows.append([f"`{arch.name}`", f"`{row.name}`", inputs, str(row.output), row.cards, str(sets), row.note])
+            inputs = ", ".join(fmt.name for fmt in row.inputs)
+            rows.append([f"`{arch.name}`", f"`{row.name}`", inputs, row.output.name, row.cards, str(sets), row.note])
     return table(rows)
 
 
-def unchecked() -> str:
+def unverified() -> str:
     rows = [["architecture", "instruction", "A, B", "D", ""]]
     for arch, row in ROWS:
         if row.evidence is Evidence.NOTHING:
-            rows.append([f"`{arch.name}`", f"`{row.name}`", ", ".join(map(str, row.inputs)), str(row.output), row.note])
+            rows.append(
+                [
+                    f"`{arch.name}`",
+                    f"`{row.name}`",
+                    ", ".join(fmt.name for fmt in row.inputs),
+                    row.output.name,
+                    row.note,
+                ]
+            )
     return table(rows)
 
 
@@ -232,7 +240,7 @@ def all_tables() -> str:
     return "\n\n".join(f"### {arch.title}\n\n{describe(name).to_markdown()}" for name, arch in ARCHITECTURES.items())
 
 
-TABLES = {"defaults": defaults, "published": published, "nothing": unchecked, "instructions": all_tables}
+TABLES = {"defaults": defaults, "published": published, "unverified": unverified, "instructions": all_tables}
 
 
 def marked(name: str) -> re.Pattern[str]:

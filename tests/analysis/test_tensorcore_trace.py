@@ -1,4 +1,4 @@
-"""Traces of matrix units: what they tell is what was computed, as data, as text, and as a picture."""
+"""Traces of matrix units as data, as text and as pictures, compared with the computed results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _close_figures():
 
 
 def random_operands(case: Case, rng: np.random.Generator, length: int, style: str):
-    """(a, b, c, keywords) of a case."""
+    """Return (a, b, c, keywords) of a case."""
     a, b = (
         fs.from_codes(codes(rng, fmt, (length,), style).astype(fmt.code_dtype), fmt) for fmt in (case.a, case.b)
     )  # fmt: skip
@@ -54,7 +54,7 @@ def traced(case: Case, style: str, seed: int = 1):
 
 
 @pytest.mark.parametrize("style", ["near", "bits"])
-def test_the_result_is_that_of_matmul(style):
+def test_the_result_equals_matmul(style):
     for case in CASES[:: 5 if style == "near" else 7]:
         found, (a, b, c, how) = traced(case, style)
         result = fs.matmul(a, b, c, **how)
@@ -63,7 +63,7 @@ def test_the_result_is_that_of_matmul(style):
 
 
 @pytest.mark.parametrize("style", ["near", "tiny", "cancelling", "bits"])
-def test_what_was_kept_and_what_was_lost_is_the_term(style):
+def test_the_kept_and_the_lost_part_sum_to_the_term(style):
     aligned = 0
     for case in CASES[::4]:
         found, _ = traced(case, style)
@@ -108,7 +108,7 @@ def test_the_sum_rounds_to_d_and_d_is_carried():
         assert found.c == next(term.value for block in found.blocks for term in block.terms if term.name == "c")
 
 
-def test_every_product_is_there_once_with_its_factors_and_the_exact_sum():
+def test_every_product_appears_once_with_its_factors_and_the_exact_sum():
     for case in CASES[::3]:
         found, (a, b, c, _) = traced(case, "near")
         products = [term for block in found.blocks for term in block.terms if term.k is not None]
@@ -130,7 +130,7 @@ def test_every_product_is_there_once_with_its_factors_and_the_exact_sum():
 
 
 def test_fourteen_bits():
-    """FP8 on Hopper: a term 14 places below the largest is lost, one 13 below it stays; mma.sync keeps both."""
+    """FP8 on Hopper discards a term 14 places below the largest and keeps one 13 places below. mma.sync keeps both."""
     x, y = fs.array([128.0, 128.0, 1.0, 2.0], "e4m3"), fs.array([128.0, -128.0, 1.0, 1.0], "e4m3")
     (block,) = trace(x, y, accumulate="hopper").blocks
     assert (block.exponent, block.fraction_bits, block.quantum, block.padding) == (14, 13, 1, 28)
@@ -153,7 +153,7 @@ def test_c_is_a_term_of_the_first_block_and_loses_its_low_bits():
     assert [block.terms[-1].name for block in later] == ["c", "acc"]
 
 
-def test_nothing_to_add_and_what_is_no_number():
+def test_empty_operands_infinities_and_nan():
     none = trace(fs.array([], "fp16"), fs.array([], "fp16"), -0.0, accumulate="hopper")
     assert (none.blocks, none.code, none.value, none.exact) == ((), 0x80000000, 0, 0)
     assert "D = 0, 0x80000000" in str(none)
@@ -166,7 +166,7 @@ def test_nothing_to_add_and_what_is_no_number():
         found.plot()
 
 
-def test_what_can_be_passed():
+def test_accepted_arguments():
     assert trace([0.1], [1.0], accumulate="ampere").formats == (fs.FP64, fs.FP64)
     assert trace(np.float16([1]), np.float16([2]), 1, accumulate=fs.TensorCore("ada", output="fp16")).code == 0x4200
     tf32 = trace(np.float32([1 + 2**-20]), np.float32([1]), accumulate="tensorcore(ampere, mma.m16n8k8.tf32)")
@@ -203,8 +203,8 @@ def test_bad_input_is_named(call, error, message):
 # -- as text ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_bits_are_those_of_the_terms():
-    """In the last column: from the highest place, with a bar behind the last bit that is kept."""
+def test_the_bits_equal_the_terms():
+    """The last column starts at the highest exponent, with a bar behind the last bit that is kept."""
     x, y = fs.array([24.0, -1.25, 2.0**-9, 2.0**-6], "e4m3"), fs.array([16.0, 1.5, 0.625, 1.0], "e4m3")
     text = str(trace(x, y, 3.75, accumulate="hopper"))
     bits = {line.split()[0]: line.split()[-1] for line in text.splitlines() if "|" in line}
@@ -232,11 +232,11 @@ def test_text_of_every_model():
             assert "  sum of k = " in text or not found.blocks
 
 
-def test_long_chains_are_cut_short_in_text_alone():
+def test_only_the_text_shortens_long_chains():
     ones = fs.array(np.ones(4096), "fp16")
     found = trace(ones, ones, accumulate="hopper")
     assert len(found.blocks) == 256
-    assert "... 249 blocks more, in .blocks ..." in str(found)
+    assert "... 249 more blocks, in .blocks ..." in str(found)
     assert len(str(found).splitlines()) < 200
 
 
@@ -253,7 +253,7 @@ def cells(ax: Axes, tint: str):
     return [p for p in ax.patches if same_color(p.get_facecolor(), tint) and p.get_height() < 1]
 
 
-def test_bits_are_drawn_kept_or_lost():
+def test_kept_and_lost_bits_are_drawn():
     found = example()
     ax = found.plot()
     (block,) = found.blocks
@@ -300,8 +300,8 @@ def test_axes_and_blocks_can_be_chosen():
 
 @pytest.mark.parametrize("case", CASES[::37], ids=str)
 @pytest.mark.parametrize("style", ["near", "bits"])
-def test_pictures_can_be_read(case, style):
-    """No two words overlap, and none leaves the picture."""
+def test_pictures_are_readable(case, style):
+    """No two texts overlap, and all lie inside the picture."""
     found, _ = traced(case, style, seed=5)
     ax = found.plot()
     figure = ax.get_figure()
@@ -328,7 +328,7 @@ def test_the_colours_of_kept_and_lost_differ():
     assert not cells(ax, plot.colour(fs.FP64))
 
 
-def test_a_picture_says_what_is_left_out():
+def test_a_picture_names_the_omitted_blocks():
     ones = fs.array(np.ones(80), "fp16")
     trace = fs.tensorcore.trace(ones, ones, accumulate="hopper")
     assert "of 5 blocks drawn" in trace.plot().get_xlabel()
@@ -338,7 +338,7 @@ def test_a_picture_says_what_is_left_out():
 # -- what is added or scaled inside ----------------------------------------------------------------------------------
 
 
-def test_sums_inside_a_block_of_cdna2_are_told():
+def test_partial_sums_of_a_block_of_cdna2():
     """(p0 + p1) + (p2 + p3), each rounded to FP32."""
     rng = np.random.default_rng(5)
     a, b = (fs.array(rng.normal(size=8), "fp16") for _ in range(2))
@@ -360,14 +360,14 @@ def test_sums_inside_a_block_of_cdna2_are_told():
     assert drawn.index("sum of k = 0, 1") < drawn.index("sum of k = 0 to 3") < drawn.index("acc")
 
 
-def test_other_units_have_no_sums_inside():
+def test_other_units_have_no_partial_sums():
     one = fs.array([1.0] * 8, "fp16")
     assert all(
         not trace(one, one, accumulate=unit).blocks[0].partials for unit in ("ampere", "hopper", "cdna1", "cdna3")
     )
 
 
-def test_scales_are_told_apart():
+def test_scales_are_shown_separately():
     rng = np.random.default_rng(6)
     x, w = (fs.array(rng.normal(size=64), "e2m1") for _ in range(2))
     of_x, of_w = fs.array([1.5, -2.0, 0.5, 1.0], "e4m3"), fs.array([1.0, 3.0, 0.75, 0.0], "e4m3")
@@ -387,7 +387,7 @@ def test_scales_are_told_apart():
     assert (term.factors, term.scales, term.unscaled, term.value) == ((1.5, 2.0), (4.0, 0.5), 3, 6)
 
 
-def test_a_scale_that_is_nan_leaves_nothing_to_tell():
+def test_a_nan_scale_has_no_unscaled_product():
     one, nan = fs.array([1.0], "e4m3"), fs.from_codes([0xFF], "e8m0")
     term = trace(one, one, accumulate="blackwell", scale_a=nan, scale_b=fs.array([1.0], "e8m0")).blocks[0].terms[0]
     assert math.isnan(term.scales[0]) and math.isnan(term.value) and math.isnan(term.unscaled)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -56,6 +58,27 @@ def test_other_threads_are_not_recorded():
         thread.start()
         thread.join()
     assert log.counts == {}
+
+
+def test_bound_threads_are_recorded():
+    """No count is lost although several threads fill one log."""
+    x = fs.array([1.0, 60000.0], "fp16")
+
+    def work(_):
+        for _ in range(20):
+            fs.add(x, x)
+        return fs.sum(x, accumulate="fp16")
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with fs.record(where=True) as log, fs.record() as outer, ThreadPoolExecutor(8) as pool:
+            list(pool.map(fs.bind_context(work), range(40)))
+    finally:
+        sys.setswitchinterval(switch)
+    for each in (log, outer):
+        assert (each["add"].elements, each["add"].overflow, each["sum.sum"].elements) == (1600, 800, 80)
+    assert sum(event.operation == "add" for event in log.where) == 10
 
 
 def test_where():

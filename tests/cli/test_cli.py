@@ -1,4 +1,4 @@
-"""The commands: what they print, their JSON, their exit codes, and one clear line about bad input."""
+"""The commands: their text and JSON output, their exit codes, and their one-line errors about bad input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
 
 
 def rejected(result):
-    """The one line on stderr of a command that was given bad input."""
+    """Return the one line on stderr of a command with bad input."""
     code, out, err = result
     assert code == 2
     assert out == ""
@@ -62,14 +62,22 @@ def test_help_names_every_command(run):
         assert "--json" in out
 
 
+@pytest.mark.parametrize(("arguments", "see"), [
+    (["nonsense"], "floatsim"), (["formats", "--nonsense"], "floatsim formats"), (["show", "1", "2"], "floatsim show"),
+    (["survey", "--limit", "x"], "floatsim survey"),
+])  # fmt: skip
+def test_bad_usage_is_one_line(run, arguments, see):
+    assert rejected(run(*arguments)).endswith(f"; see `{see} --help`\n")
+
+
 @pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["formats", "--nonsense"], ["show", "1", "2"], ["survey", "--limit", "x"]]
+    ("command", "write"), [("capture", "capture --out FOLDER"), ("check-silicon", "check-silicon PATH")]
 )
-def test_bad_usage_is_one_line(run, arguments):
-    assert "see `floatsim --help`" in rejected(run(*arguments))
+def test_a_missing_argument_says_what_to_write(run, command, write):
+    assert f": write `floatsim {write}`; see `floatsim {command} --help`" in rejected(run(command))
 
 
-def test_typer_runs_it_too():
+def test_typer_runs_the_app():
     done = CliRunner().invoke(cli.app, ["formats", "e5m2", "--json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["formats"][0]["name"] == "E5M2"
@@ -81,7 +89,7 @@ def process(*arguments, **environment):
                           env=environment, check=False)  # fmt: skip
 
 
-def test_as_a_process():
+def test_the_command_runs_as_a_process():
     done = process("show", "0.1", "--format", "bf16")
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 01111011 1001101" in done.stdout
@@ -92,7 +100,7 @@ def test_as_a_process():
     assert "Traceback" not in done.stderr
 
 
-def test_colours_only_where_they_are_wanted():
+def test_colours_appear_only_on_terminals():
     assert "\x1b[" in process("show", "1", FORCE_COLOR="1", TERM="xterm-256color").stdout
     assert "\x1b[3" not in process("show", "1", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color").stdout
 
@@ -100,7 +108,7 @@ def test_colours_only_where_they_are_wanted():
 # -- formats ---------------------------------------------------------------------------------------------------------
 
 
-def test_formats_lists_them_all(run):
+def test_formats_lists_all_formats(run):
     code, out, err = run("formats")
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -167,7 +175,7 @@ def test_show_json(run):
 
 
 def test_show_rounds_a_text_once(run):
-    """Trap: half-way between two BF16 numbers and a little more, lost if the text goes through float64 first."""
+    """The text lies slightly above a BF16 midpoint. Rounding it to float64 first gives a wrong result."""
     text = "1.00390625000000000000000000000000001"
     assert shown(run, text, "-f", "bf16")["shown"]["value"] == 1.0078125
     assert shown(run, "1.00390625", "-f", "bf16")["shown"]["value"] == 1.0
@@ -182,6 +190,20 @@ def test_show_any_number(run, text, code, flags):
     row = shown(run, text, "-f", "fp16")["shown"]
     assert (row["code"], row["flags"]) == (code, flags)
     assert run("show", text, "-f", "fp16")[0] == 0
+
+
+@pytest.mark.parametrize(("overflow", "value"), [("infinity", "nan"), ("saturate_finite", 448.0)])
+def test_show_overflow(run, overflow, value):
+    assert shown(run, "1e6", "-f", "e4m3", "--overflow", overflow)["shown"]["value"] == value
+    assert shown(run, "1e6", "-f", "e4m3", "--overflow", overflow)["formats"][5]["value"] == value
+    assert "did you mean 'saturate_finite'" in rejected(run("show", "1", "--overflow", "saturate"))
+
+
+def test_show_a_fraction(run):
+    row = shown(run, "-1/3", "-f", "fp16")["shown"]
+    assert (row["value"], row["flags"]) == (-0.333251953125, ["inexact"])
+    assert row["error"] == pytest.approx(1 / 3 - 0.333251953125, rel=1e-12)
+    assert "guard bit" in run("show", "1/3", "--explain")[1]
 
 
 def test_show_json_writes_what_json_cannot_hold_as_text(run):
@@ -215,7 +237,7 @@ def test_show_has_the_same_flags_above_and_below(run):
     ("0x7f", "e4m3", "NaN, quiet", {"quiet": True, "payload": None}),
     ("0xff", "e8m0", "NaN, quiet", {"quiet": True, "payload": None}),
 ])  # fmt: skip
-def test_show_says_what_a_nan_is(run, code, fmt, words, nan):
+def test_show_describes_a_nan(run, code, fmt, words, nan):
     lines = [line.strip() for line in run("show", "--code", code, "-f", fmt)[1].splitlines()]
     assert lines[2] == f"value  {words}"
     data = shown(run, "--code", code, "-f", fmt)
@@ -244,7 +266,7 @@ def test_show_explains(run):
     assert "guard bit" in shown(run, "0.1", "-f", "e4m3", "--explain")["steps"]
 
 
-def test_show_rounds_as_told(run):
+def test_show_uses_the_rounding_options(run):
     assert shown(run, "0.1", "-f", "bf16", "--rounding", "RTZ")["shown"]["code"] == "0x3DCC"
     assert shown(run, "0.1", "-f", "bf16", "--rounding", "SR", "--seed", "1")["shown"]["code"] in ("0x3DCC", "0x3DCD")
 
@@ -256,7 +278,7 @@ def test_show_rounds_as_told(run):
     (["0.1", "--rounding", "SR"], "needs a seed: add --seed 1"),
     ([], "a number or --code"),
     (["1", "--code", "1"], "a number or --code"),
-    (["--code", "zz", "-f", "fp16"], "--code: 'zz' is no integer; write it as"),
+    (["--code", "zz", "-f", "fp16"], "--code: 'zz' is not an integer; write it as"),
     (["--code", "0x100", "-f", "e4m3"], "does not fit the 8 bits of E4M3"),
     (["--code", "-1", "-f", "e4m3"], "does not fit"),
 ])  # fmt: skip
@@ -269,7 +291,7 @@ def test_show_bad_input(run, arguments, message):
 
 @pytest.fixture
 def matrices(tmp_path):
-    """The same two matrices in every kind of file."""
+    """Write the same two matrices in every kind of file."""
     rng = np.random.default_rng(3)
     a, b = rng.integers(-8, 9, (4, 6)) * 1.5, rng.integers(-8, 9, (6, 3)) * 100.0
     np.save(tmp_path / "a.npy", a)
@@ -303,7 +325,7 @@ def test_survey_of_own_files(run, matrices, files):
     assert Path(data["picture"]).read_bytes().startswith(b"\x89PNG")
 
 
-def test_survey_says_that_it_skips_a_header(run, matrices):
+def test_survey_reports_a_skipped_header(run, matrices):
     code, out, err = run("survey", "a.npy", "head.csv", *SMALL, "--json")
     assert (code, err) == (0, "floatsim: head.csv: row 1 skipped as a header: u,v,w\n")
     assert json.loads(out)["rows"][0]["sums"] == surveyed(run, "a.npy", "b.csv")["rows"][0]["sums"]
@@ -318,7 +340,7 @@ def test_csv_keeps_every_row_of_numbers(tmp_path):
     ("1,,3\n4,5,6", "row 1, cell 2: ''"), ("1,foo\n3,4", "row 1, cell 2: 'foo'"), ("u,v\n\n3,x", "row 3, cell 2: 'x'"),
     ("1;2\n3;4", "row 1, cell 1: '1;2'"), ("1,5;2,5\n1,5;2,5", "row 1, cell 2: '5;2'"), ("1 2\n3 4", "cell 1: '1 2'"),
     ('"1","2"\n3,4', "row 1, cell 1: '\"1\"'"), ("1_0,2", "row 1, cell 1: '1_0'"), ("u,v", "no row of numbers"),
-    ("1,2\n\n3", "row 3 has another number of cells (1) than row 1 (2)"),
+    ("1,2\n\n3", "row 3 has 1 cells, and row 1 has 2"),
 ])  # fmt: skip
 def test_csv_errors_name_row_cell_and_comma(run, tmp_path, text, where):
     (tmp_path / "x.csv").write_text(text)
@@ -328,7 +350,7 @@ def test_csv_errors_name_row_cell_and_comma(run, tmp_path, text, where):
     assert "separated by commas" in line
 
 
-def test_survey_picks_one_array_of_many(run, strange):
+def test_survey_selects_one_array_of_a_file(run, strange):
     assert [t["tensor"] for t in surveyed(run, "mixed.npz:a")["tensors"]] == ["a", "a"]
 
 
@@ -337,12 +359,12 @@ def test_survey_of_one_matrix_is_its_second_moments(run, matrices):
     assert [(p["expression"], p["shape"]) for p in data["products"]] == [("a.T @ a", [6, 4, 6])]
 
 
-def test_survey_tells_equal_names_apart(run, matrices):
+def test_survey_numbers_equal_names(run, matrices):
     data = surveyed(run, "b.npy", "b.csv", "-m", "b.T @ b_2")
     assert [t["tensor"] for t in data["tensors"]] == ["b", "b", "b_2", "b_2"]
 
 
-def test_survey_prints_the_table_and_where_the_picture_is(run, matrices):
+def test_survey_prints_the_table_and_the_path_of_the_picture(run, matrices):
     code, out, err = run("survey", "a.npy", "b.npy", *SMALL)
     assert (code, err) == (0, "")
     assert "a @ b   (M = 4, K = 6, N = 3)" in out
@@ -373,7 +395,7 @@ def test_survey_of_matrix_units(run, matrices):
     assert "volta does not multiply E4M3" in rejected(run("survey", "a.npy", "-f", "e4m3", "-a", "tensorcore(volta)"))
 
 
-def test_survey_rounds_as_told(run, matrices):
+def test_survey_uses_the_rounding_options(run, matrices):
     down = surveyed(run, "a.npy", "b.npy", "--rounding", "RTZ", "--overflow", "saturate_finite")
     nearest = surveyed(run, "a.npy", "b.npy")
     assert down["rows"] != nearest["rows"]
@@ -417,10 +439,10 @@ def strange(tmp_path):
     (["wide.npy", "wide.npy"], "the shapes (2, 9) and (2, 9) do not fit"),
     (["object.npy"], "object.npy cannot be read"),
     (["ragged.csv"], "ragged.csv cannot be read"),
-    (["empty.csv"], "empty.csv cannot be read: it holds no row of numbers"),
+    (["empty.csv"], "empty.csv cannot be read: it has no row of numbers"),
     (["text.csv"], "text.csv cannot be read"),
     (["wide.npy", "narrow.npy"], "9 columns meet 3 rows; --multiply 'narrow @ wide' would fit"),
-    (["three.npz"], "--multiply must say what to multiply of a (2, 2), b (2, 2), c (2, 2), as 'a @ b'"),
+    (["three.npz"], "--multiply must name the tensors to multiply; there are a (2, 2), b (2, 2), c (2, 2); write 'a @"),
     (["wide.npy", "-m", "wide * wide"], "--multiply: cannot read 'wide * wide'"),
     (["none.npz"], "none.npz holds no array"),
     (["none.npz:a"], "none.npz has no 'a'; it has no array"),
@@ -429,7 +451,7 @@ def strange(tmp_path):
     (["mixed.npz:b"], "has no 'b'; it has a, names, o"),
     (["bias.npz"], "shape is (2,); bias.npz:NAME picks one array, and NAME can be a, c"),
     (["wide.npy", "--rounding", "sr"], "needs a seed: add --seed 1"),
-    (["matrix.txt"], "matrix.txt is of a kind that cannot be read; .npy, .npz and .csv can"),
+    (["matrix.txt"], "matrix.txt must be one of .npy, .npz and .csv"),
     (["junk.npy"], "junk.npy cannot be read"),
     (["junk.npz"], "junk.npz cannot be read"),
     (["cut.npz"], "cut.npz cannot be read"),
@@ -456,7 +478,7 @@ def test_survey_of_longdouble(run, strange):
     assert "save x.astype('float64')" in line
 
 
-def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
+def test_progress_appears_only_on_terminals(capsys, monkeypatch):
     assert list(track([1, 2, 3])) == [1, 2, 3]
     assert capsys.readouterr() == ("", "")
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich: pretend that this is a terminal

@@ -6,7 +6,7 @@ import floatsim as fs
 
 __all__ = ["ACCUMULATORS", "CUSTOM", "FORMATS", "NAMED", "OPERANDS", "find"]
 
-NAMED = {str(fmt).lower(): fmt for fmt in fs.named_formats() if not fmt.is_scale}
+NAMED = {fmt.name.lower(): fmt for fmt in fs.named_formats() if not fmt.is_scale}
 
 
 def _custom(exponent_bits: int, trailing_bits: int, specials: str = "ieee", bias: int | None = None) -> fs.FloatFormat:

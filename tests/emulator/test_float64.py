@@ -149,7 +149,7 @@ def rule_of(leaf, a_format, b_format, **how):
 
 
 def test_which_sums_are_taken():
-    even, odd, exact = gemm_doubles.EVEN, gemm_doubles.EVEN_FROM_ODD, gemm_doubles.EXACT
+    even, odd, exact = gemm_doubles.TIES_TO_EVEN, gemm_doubles.TIES_TO_EVEN_FROM_ODD, gemm_doubles.EXACT
     # rounded products and sums of two numbers of the format: float64 to nearest in between does no harm
     for fmt in fs.FP32, fs.TF32, fs.BF16, fs.FP16, fs.E5M2, fs.E4M3:
         assert rule_of(fs.Sequential(fmt), fmt, fmt) == (even, even)

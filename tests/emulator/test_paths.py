@@ -54,7 +54,7 @@ def test_its_rounding_equals_that_of_the_rational_oracle(fmt):
             how = every[k]
             style = path_oracle.style_of(how.rounding, how.overflow, how.ftz, how.daz, how.tininess.name == "BEFORE")
             got = at.encode(path_oracle.rounder(at, grid, style)(n), at.quantum - grid)
-            assert got == rational(how)[0], (str(fmt), str(how), hex(n), hex(got))
+            assert got == rational(how)[0], (fmt.name, str(how), hex(n), hex(got))
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS if f.bits <= 16], **ids)

@@ -178,7 +178,7 @@ def matmul(r: np.random.Generator) -> Any:
         if r.random() < 0.3:
             keywords["alpha"], keywords["beta"] = 2.0, -0.5
     how = description(r, formats)
-    return f"matmul {(*batch, m, k, n)} {a.format!s} {b.format!s} {how!r} {keywords}", lambda: fs.matmul(
+    return f"matmul {(*batch, m, k, n)} {a.format} {b.format} {how!r} {keywords}", lambda: fs.matmul(
         a, b, accumulate=how, **keywords
     )
 
@@ -201,7 +201,7 @@ def tensorcore(r: np.random.Generator) -> Any:
         parts = -(-k // scales.every)
         keywords["scale_a"] = operand(r, scales.format, (m, parts))
         keywords["scale_b"] = operand(r, scales.format, (parts, n))
-    return f"{arch.name} {row.name} {fa!s} {fb!s} {(m, k, n)} {how!r}", lambda: fs.matmul(a, b, **keywords)
+    return f"{arch.name} {row.name} {fa} {fb} {(m, k, n)} {how!r}", lambda: fs.matmul(a, b, **keywords)
 
 
 def sums(r: np.random.Generator) -> Any:
@@ -222,11 +222,11 @@ def sums(r: np.random.Generator) -> Any:
             how = [fs.Kahan, fs.Neumaier][r.integers(2)](formats())
         axis = axis if name == "prod" else 0
     keywords["accumulate"] = how
-    label = f"{name} {shape} axis {axis} {x.format!s} {how!r} {keywords}"
+    label = f"{name} {shape} axis {axis} {x.format} {how!r} {keywords}"
     if name in ("dot", "vdot"):
         x = operand(r, x.format, shape[:1])
         y = operand(r, formats(), shape[:1])
-        return f"{label} {y.format!s}", lambda: getattr(fs, name)(x, y, **keywords)
+        return f"{label} {y.format}", lambda: getattr(fs, name)(x, y, **keywords)
     if name == "sum" and r.random() < 0.2:
         keywords["initial"] = 1.0
     if name in ("sum", "mean") and r.random() < 0.2:
@@ -248,7 +248,7 @@ def elements(r: np.random.Generator) -> Any:
     n, keywords = int(r.choice(LENGTHS)), roundings(r)
     x = operand(r, formats(), (n,))
     name = str(r.choice([*ARITY, "convert", "quantize", "decode", "to_integer", "from_integer", "scalb", "encode"]))
-    label = f"{name} {n} {x.format!s} {keywords}"
+    label = f"{name} {n} {x.format} {keywords}"
     if name in ARITY:
         fmt = formats()
         others = [operand(r, x.format if name in _SAME_FORMAT else formats(), (n,)) for _ in range(ARITY[name] - 1)]

@@ -54,7 +54,7 @@ def test_named_format(name):
     facts = (fmt.bits, fmt.precision, fmt.emin, fmt.emax, fmt.max, fmt.smallest_normal, fmt.smallest_subnormal)
     assert facts == TABLE[name]
     assert (fmt.infinity_code, fmt.canonical_nan, fmt.has_signed_zero) == SPECIAL[name]
-    assert fmt.name == str(fmt) == name
+    assert fmt.name == f"{fmt}" == name
     assert fmt.eps == 2.0 ** (1 - fmt.precision)
     assert fmt.unit_roundoff == 2.0**-fmt.precision
     assert fmt.code_dtype == np.dtype(f"uint{max(8, 1 << (fmt.bits - 1).bit_length())}")
@@ -239,6 +239,20 @@ def test_equality_is_by_values_not_by_name():
     assert fs.FloatFormat("x", 4, 3, Specials.FNUZ, 11) == fs.E4M3B11FNUZ
     with pytest.raises(AttributeError):
         mine.bias = 3
+
+
+def test_print_shows_the_parameters_and_text_the_name():
+    fmt = fs.FloatFormat("mine", 3, 2, "finite")
+    assert str(fmt) == repr(fmt)
+    assert str(fmt).splitlines()[0] == "FloatFormat mine"
+    assert (f"{fmt}", f"{fmt:>6}", "{}".format(fmt)) == ("mine", "  mine", "mine")  # noqa: UP032  # what it tests
+
+
+@pytest.mark.parametrize("name", ["nf4", "NF4", "normalfloat4"])
+def test_nf4_is_a_table_and_no_format(name):
+    with pytest.raises(ValueError, match="table of 16 quantiles of the normal distribution, not a floating-point") as e:
+        fs.as_format(name)
+    assert "did you mean" not in str(e.value)
 
 
 @pytest.mark.parametrize("fmt", o.NAMED, **ids)

@@ -2,6 +2,9 @@
 
 import itertools
 import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +128,135 @@ def test_a_context_belongs_to_its_thread():
         thread.start()
         thread.join()
     assert seen == [Rounding.TIES_TO_EVEN]
+
+
+@pytest.fixture
+def caught():
+    """The warnings of a test, each time one is emitted."""
+    with warnings.catch_warnings(record=True, action="always") as found:
+        yield found
+
+
+def stochastic_calls(n=3, **keywords):
+    return [fs.encode(X, "fp16", **keywords).tobytes() for _ in range(n)]
+
+
+def test_repeated_draws_of_the_context_warn_once(caught):
+    """The draws stay those of the seed at each call; the second call warns, and names the user's line."""
+    want = fs.encode(X, "fp16", rounding="SR", seed=1).tobytes()
+    with fs.context(rounding="SR", seed=1):
+        assert stochastic_calls(1) == [want]
+        assert not caught
+        assert stochastic_calls() == [want] * 3
+    assert [w.category for w in caught] == [fs.FloatsimWarning]
+    assert "seed=1 of the context" in str(caught[0].message)
+    assert "fs.context(seed=fs.RandomStream(1))" in str(caught[0].message)
+    assert Path(caught[0].filename) == Path(__file__)
+
+
+def test_every_block_with_a_seed_warns_once(caught):
+    for seed in (1, 1, np.int64(2)):
+        with fs.context(rounding="SR", seed=seed):
+            stochastic_calls()
+    assert len(caught) == 3
+
+
+def test_a_nested_context_uses_the_seed_of_the_outer_one(caught):
+    with fs.context(rounding="SR", seed=1):
+        stochastic_calls(1)
+        with fs.context(ftz=True):
+            stochastic_calls(1)
+        assert len(caught) == 1
+        with fs.context(seed=2):
+            stochastic_calls(1)
+        with fs.context(seed=fs.RandomStream(1)):
+            stochastic_calls()
+        stochastic_calls()
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x + x,
+    lambda x: np.add(x, x),
+    lambda x: fs.matmul(x, x),
+    lambda x: fs.sum(x, accumulate="sequential(fp16, rounding=sr)", rounding="RNE"),
+    lambda x: x.mean(),
+])  # fmt: skip
+def test_every_kind_of_call_counts_once(call, caught):
+    x = fs.array([1.0, 0.1], "fp16")
+    with fs.context(rounding="SR", seed=1):
+        call(x)
+        assert not caught
+        call(x)
+    assert [Path(w.filename) for w in caught] == [Path(__file__)]
+
+
+@pytest.mark.parametrize("keywords", [
+    {"seed": 1}, {"seed": fs.RandomStream(1)}, {"rounding": "RTZ"}, {"offset": 5},
+], ids=str)  # fmt: skip
+def test_calls_that_choose_their_draws_do_not_warn(keywords, caught):
+    with fs.context(rounding="SR", seed=1):
+        stochastic_calls(**keywords)
+    with fs.context(rounding="SR", seed=fs.RandomStream(1)):
+        assert len(set(stochastic_calls())) == 3
+    with fs.context(seed=1):
+        stochastic_calls()
+    assert not caught
+
+
+def test_a_public_call_of_several_roundings_is_one_call(caught):
+    with fs.context(rounding="SR", seed=1):
+        fs.survey(np.eye(4), formats=["fp16", "bf16"], accumulators=["fp16", "fp32"])
+        stochastic_calls(1)
+    assert not caught
+
+
+def test_a_missing_seed_recommends_a_stream():
+    with pytest.raises(ValueError, match=r"needs a seed: pass seed=1.*fs\.context\(seed=fs\.RandomStream\(1\)\)"):
+        fs.encode(X, "fp16", rounding="SR")
+
+
+def test_bind_context_takes_the_defaults_to_other_threads():
+    with fs.context(rounding="RTZ"):
+        bound = fs.bind_context(fs.get_context)
+    with ThreadPoolExecutor(4) as pool:
+        assert {c.rounding for c in pool.map(lambda _: bound(), range(40))} == {Rounding.TOWARD_ZERO}
+        assert pool.submit(fs.get_context).result().rounding is Rounding.TIES_TO_EVEN
+    assert fs.get_context().rounding is Rounding.TIES_TO_EVEN
+
+
+def test_bind_context_runs_in_several_threads_at_once():
+    """A copy of the context variables can be entered by one thread at a time: each call has its own."""
+    both = threading.Barrier(2, timeout=60)
+
+    def inside(mode):
+        with fs.context(overflow="saturate_finite"):
+            both.wait()
+            assert fs.get_context().rounding is mode
+        return fs.get_context().overflow
+
+    with fs.context(rounding="RTP"):
+        bound = fs.bind_context(inside)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(bound, [Rounding.TOWARD_POSITIVE] * 2))
+    assert found == [Overflow.INFINITY] * 2
+
+
+def test_bind_context_keeps_the_name_and_passes_arguments():
+    def scaled(x, *, by=2):
+        """Scale."""
+        return x * by
+
+    bound = fs.bind_context(scaled)
+    assert (bound.__name__, bound.__doc__, bound(3), bound(3, by=5)) == ("scaled", "Scale.", 6, 15)
+    with pytest.raises(ZeroDivisionError):
+        fs.bind_context(lambda: 1 // 0)()
+
+
+def test_threads_share_the_count_of_draws(caught):
+    with fs.context(rounding="SR", seed=1), ThreadPoolExecutor(4) as pool:
+        list(pool.map(fs.bind_context(lambda _: stochastic_calls(1)), range(20)))
+    assert [w.category for w in caught] == [fs.FloatsimWarning]
 
 
 def test_bad_contexts():

@@ -1,4 +1,4 @@
-"""Cards that are not there: they answer with the emulator, and with faults where a test asks for them."""
+"""Fake GPUs, which run the emulator, with injected faults."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.session import Emulated
 from floatsim.hardware.tables.ptx_matrix import Variant
 
 Fault = Callable[[Variant, np.ndarray], np.ndarray]
 
 
-class FakeCard(Emulated):
-    """As a card, to whom asks it by `floatsim.hardware.protocol.Dots`. A fault changes what it answers."""
+class FakeDevice(Emulated):
+    """An emulated device with the protocol `floatsim.hardware.protocol.Dots`. A fault changes its results."""
 
     def __init__(self, capability=(8, 9), fault: Fault | None = None) -> None:
-        super().__init__(Card("a card that is not there", capability, "0.0", "0.0"))
+        super().__init__(DeviceIdentity("a fake GPU", capability, "0.0", "0.0"))
         object.__setattr__(self, "fault", fault)
 
     def dots(self, variant: Variant, a, b, c, scales=None):
@@ -29,7 +29,7 @@ class FakeCard(Emulated):
 
 
 def one_bit(row: int, bit: int = 0, of: str = "") -> Fault:
-    """A bit of one row of D is wrong, in each batch that has the row, of the instructions whose text has `of`."""
+    """Return a fault that flips a bit of one row of D in each batch, for instructions whose text contains `of`."""
 
     def fault(variant: Variant, d: np.ndarray) -> np.ndarray:
         if row < len(d) and of in str(variant):

@@ -15,7 +15,7 @@ import numpy as np
 import floatsim as fs
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.programs import of_variant
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
@@ -91,25 +91,25 @@ C = {
 
 
 def wgmma_d(thread, i):
-    """As c of mma, for each of four warps 16 rows."""
+    """Return the position in c of mma, with 16 rows for each of four warps."""
     row, column = c_16x8(thread % 32, i)
     return row + 16 * (thread // 32), column
 
 
 def offset(row, byte):
-    """In bytes, of a byte of a row in shared memory: K-major core matrices of 8 rows by 16 bytes, two along K."""
+    """Return the offset of a byte in shared memory: K-major core matrices of 8 rows by 16 bytes, two along K."""
     return row // 8 * 256 + byte // 16 * 128 + row % 8 * 16 + byte % 16
 
 
 def width_in_register(fmt, shape):
-    """Bits that an element takes among others: FP6 and FP4 a byte, but FP4 alone (k = 64) half of one."""
+    """Return the bits of a stored element: FP6 and FP4 take a byte, FP4-only instructions (k = 64) half of one."""
     if fmt in (fs.TF32, fs.FP32):
         return 32
     return fmt.bits if fmt.bits in (8, 16, 64) or shape.endswith("k64") else 8
 
 
 def code_of(bits, fmt, width):
-    """The code in an element's bits: TF32 is the upper part, FP4 in a byte stands in bits 5:2."""
+    """Return the code in an element's bits: TF32 is the upper part, FP4 in a byte is in bits 5:2."""
     if fmt == fs.TF32:
         assert bits & 0x1FFF == 0
         return bits >> 13
@@ -152,7 +152,7 @@ def elements(word, bits):
 
 
 def from_registers(v: Variant, operand: str, words, dtype):
-    """The tile that (threads, words) hold; every copy must agree."""
+    """Return the tile in (threads, words). All copies must be equal."""
     where, width, number = places(v, operand)
     held = elements(words, width)
     assert held.shape[1] == number
@@ -168,7 +168,7 @@ def from_registers(v: Variant, operand: str, words, dtype):
 
 
 def from_memory(v: Variant, operand: str, words, dtype):
-    """The tile in an image of shared memory."""
+    """Return the tile in an image of shared memory."""
     data = words.tobytes()
     m, n, k = v.kernel.shape
     rows = m if operand == "a" else n
@@ -216,7 +216,7 @@ def scales_of(v: Variant, operand: str, words):
 
 
 def to_registers(v: Variant, tile, threads, dtype):
-    """Words of each thread that hold a tile of D."""
+    """Return the words of each thread for a tile of D."""
     where, width, number = places(v, "d")
     per = np.dtype(dtype).itemsize * 8 // width
     words = np.zeros((threads, number // per), np.uint64)
@@ -248,8 +248,7 @@ def read(v: Variant, operand: str, words):
 
 @dataclass
 class Lanes:
-    """Stands for `hardware.compile.cupy_runtime.Cuda`: runs the sources' kernels in NumPy, on arrays as they are
-    sent."""
+    """A replacement of `hardware.compile.cupy_runtime.Cuda` that runs the kernels of the sources in NumPy."""
 
     capability: tuple[int, int]
     newest: int = 13
@@ -259,7 +258,7 @@ class Lanes:
     operations: int = 0  # that were carried out
 
     def __post_init__(self):
-        self.card = Card("a card of lanes", self.capability, "0.0", "13.0")
+        self.card = DeviceIdentity("a GPU of lanes", self.capability, "0.0", "13.0")
 
     def send(self, x):
         return np.ascontiguousarray(x).copy()
@@ -283,7 +282,7 @@ class Lanes:
         return launch
 
     def timed(self, call, repeats):
-        """Events of a clock that counts operations; the first call is not timed, and every third takes ten times."""
+        """Times of a clock that counts operations. The first call is not timed, and every third takes ten times."""
         call()
         found = []
         for i in range(repeats):
@@ -294,7 +293,7 @@ class Lanes:
 
     # -- matrix instructions -------------------------------------------------------------------------------
     def rate(self, built, grid, block, a, b, scales_a, scales_b, out, steps, zero):
-        """Counts the operations of what is compiled, by what the instruction itself says of its tiles."""
+        """Count the operations of a compiled program, from the tile shape of its instruction."""
         v = next(v for v in variants() if v.kernel.runs_on(self.capability) and matches(v, built))
         define, k = built["definitions"], v.k
         assert out.shape == (grid * block,)
@@ -343,7 +342,7 @@ class Lanes:
             d[tile] = to_registers(v, total, block, d.dtype).reshape(-1)
 
     def execute(self, v: Variant, a, b, c, scales):
-        """One instruction, as the emulator has it."""
+        """Emulate one instruction."""
         unit = fs.TensorCore(architecture_of(self.capability), v.name, output=v.output)
         both = {}
         if scales is not None:
@@ -402,13 +401,13 @@ class Lanes:
 
 
 def manner(row):
-    """The keywords that a row stands for."""
+    """Return the rounding options of a row."""
     daz, ftz = row.flushes[0] if (False, False) in row.flushes else row.flushes[-1]
     return {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow, "daz": daz, "ftz": ftz}
 
 
 def stochastic(codes, draws, row):
-    """cvt.rs: away from zero where the discarded part, in so many bits, and the random ones carry."""
+    """Emulate cvt.rs: round away from zero if the sum of the discarded bits and the random bits carries."""
     assert draws.dtype == np.uint32
     assert (draws < 1 << row.random_bits).all()
     x, fmt = fs.from_codes(codes, row.source), row.result
@@ -438,7 +437,7 @@ def add(x, y, fmt):
 
 
 def without_compiling(monkeypatch):
-    """Nothing is compiled: "machine code" says what would have been."""
+    """Return a text with the program instead of machine code."""
 
     def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
         return json.dumps({"source": name, "target": target, "definitions": dict(definitions or {})}).encode()

@@ -1,4 +1,4 @@
-"""CuPy, torch and nvmath without a card: their arrays are NumPy's, and what they multiply is read from memory.
+"""Replacements of CuPy, torch and nvmath without a GPU: arrays are NumPy's, and products are read from memory.
 
 As far as `floatsim.hardware.vendor_gemm` uses them, with the signatures of CuPy 14 and nvmath-python 1.0. Sums are
 exact and rounded once, so that nothing but the place of elements decides a result.
@@ -18,13 +18,13 @@ import floatsim as fs
 
 
 def product(a, b, output):
-    """Exact sums, as an ndarray of the output's dtype."""
+    """Return exact sums as an ndarray of the output's dtype."""
     with fs.context(backend="emulator"):
         return np.asarray(fs.matmul(a, b, accumulate=fs.Exact(output)))
 
 
 def memory(address, count, dtype):
-    """The elements at an address."""
+    """Return the elements at an address."""
     dtype = np.dtype(dtype)
     raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
     return np.frombuffer(raw, dtype)
@@ -34,7 +34,7 @@ def memory(address, count, dtype):
 
 
 class ndarray:
-    """As cupy.ndarray."""
+    """A replacement of cupy.ndarray."""
 
     __module__ = "cupy"
     __cuda_array_interface__ = None
@@ -63,7 +63,7 @@ FORMATS = {0: fs.FP32, 1: fs.FP64, 2: fs.FP16, 14: fs.BF16}
 
 
 class CuBlas(types.ModuleType):
-    """cupy_backends.cuda.libs.cublas, and what it was asked."""
+    """A replacement of cupy_backends.cuda.libs.cublas that stores its calls."""
 
     CUBLAS_OP_N, CUBLAS_POINTER_MODE_HOST, CUBLAS_GEMM_DEFAULT = 0, 0, -1
     CUBLAS_COMPUTE_16F, CUBLAS_COMPUTE_16F_PEDANTIC = 64, 65
@@ -80,7 +80,7 @@ class CuBlas(types.ModuleType):
 
     def gemmEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb, beta, C, Ctype, ldc,
                computeType, algo):  # fmt: skip
-        """C = A B of matrices whose columns lie one after the other, at leading dimensions apart."""
+        """Compute C = A B of column-major matrices with leading dimensions."""
         assert (handle, transa, transb, algo) == ("handle", 0, 0, -1)
         scale = {64: np.float16, 65: np.float16, 70: np.float64, 71: np.float64}.get(computeType, np.float32)
         assert memory(alpha, 1, scale)[0] == 1
@@ -93,7 +93,7 @@ class CuBlas(types.ModuleType):
 
 
 def cupy(capability):
-    """The package cupy, on a card of a compute capability."""
+    """Return a replacement of the package cupy, with a GPU of a compute capability."""
     runtime = types.SimpleNamespace(
         getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000, runtimeGetVersion=lambda: 13000,
         getDeviceProperties=lambda number: {"name": b"a fake", "major": capability[0], "minor": capability[1]},
@@ -116,7 +116,7 @@ def cupy(capability):
 
 
 class Tensor:
-    """As torch.Tensor: strides and all, on a card or not."""
+    """A replacement of torch.Tensor with strides, on the host or on a GPU."""
 
     __module__ = "torch"
 
@@ -162,7 +162,7 @@ def torch():
 
 
 class Matmul:
-    """nvmath.linalg.advanced.Matmul: plan, then execute, then it is freed."""
+    """A replacement of nvmath.linalg.advanced.Matmul: plan, execute, free."""
 
     made: ClassVar[list[Matmul]] = []
 
@@ -193,7 +193,7 @@ class Matmul:
 
 
 def nvmath():
-    """nvmath, and nvmath.linalg.advanced."""
+    """Return replacements of nvmath and nvmath.linalg.advanced."""
     Matmul.made = []
     module, advanced = types.ModuleType("nvmath"), types.ModuleType("nvmath.linalg.advanced")
     module.CudaDataType = types.SimpleNamespace(CUDA_R_32F=0, CUDA_R_16F=2, CUDA_R_16BF=14)
@@ -202,7 +202,7 @@ def nvmath():
 
 
 def only(**made):
-    """A module's __getattr__ that makes these."""
+    """Return a module's __getattr__ that makes these attributes."""
 
     def get(name):
         if name not in made:
@@ -213,7 +213,7 @@ def only(**made):
 
 
 def install(monkeypatch, capability, *names):
-    """Put stand-ins into sys.modules, for the libraries named; the others are missing. Returns cuBLAS."""
+    """Put replacements of the named libraries into sys.modules; the others are missing. Return cuBLAS."""
     module, advanced = nvmath()
     blas, libs, linalg = CuBlas(), types.ModuleType("cupy_backends.cuda.libs"), types.ModuleType("nvmath.linalg")
     # as in CuPy, whose module cublas cannot be imported before a function of the package has loaded the library

@@ -1,4 +1,4 @@
-"""Every CUDA source compiles for every target that it names. This needs a compiler, but no card.
+"""Every CUDA source compiles for every target that it names. The tests need a compiler, but no GPU.
 
 Where there is none, the tests are skipped, and say so; with FLOATSIM_REQUIRE_NVRTC=1 that is a failure.
 """
@@ -20,14 +20,14 @@ HINT = "pip install 'floatsim[nvrtc]'"
 
 
 def missing(what: str) -> None:
-    """A skip that can be seen, or a failure where this must not be skipped."""
+    """Skip with a reason, or fail if the tests must not be skipped."""
     if REQUIRED:
         pytest.fail(f"{what}, and FLOATSIM_REQUIRE_NVRTC is 1: {HINT}")
     pytest.skip(f"{what}: {HINT}")
 
 
 def distinct() -> dict[tuple[str, tuple[str, ...]], tuple[str, Program]]:
-    """FP32 and TF32 operands, for one, are the same program."""
+    """Return each program once. FP32 and TF32 operands, for example, share one."""
     found = {}
     for name, program in every_program():
         found.setdefault((program.source, tuple(program.definitions.items())), (name, program))
@@ -55,7 +55,7 @@ def test_it_compiles_for_every_target(name, program):
 
 @pytest.mark.parametrize("compiler", build.compilers(), ids=lambda compiler: compiler.name)
 def test_every_compiler_takes_the_operations(compiler):
-    """Drivers of CUDA 12 load what CUDA 12 has compiled; nvcc's own headers must not see our definitions."""
+    """Drivers of CUDA 12 need code compiled by CUDA 12. Our definitions must not reach nvcc's own headers."""
     asked = [(of_variant(find("mma.m16n8k16", FP16, FP16)), "sm_90")]
     for target in ("sm_90", "sm_100a"):
         if capability_of(target)[0] * 10 in compiler.architectures:
@@ -70,14 +70,14 @@ def test_all_targets_are_named_by_some_program():
     assert named == {*PLAIN, "sm_90a", "sm_100a", "sm_120a"}
 
 
-def test_a_source_that_does_not_compile_says_why():
+def test_the_error_of_a_source_contains_the_output_of_the_compiler():
     if not build.compilers():
         missing("there is neither NVRTC nor nvcc")
     with pytest.raises(build.CompileError, match=r"(?s)mma.cu for sm_80, .*MNEMONIC.*D_REGISTERS=3.*no form"):
         build.build("mma.cu", "sm_80", {"MNEMONIC": '"mma"', "D_REGISTERS": "3"}, keep=False)
 
 
-def test_compiled_objects_are_kept_by_source_and_target(tmp_path, monkeypatch):
+def test_machine_code_is_cached_by_source_and_target(tmp_path, monkeypatch):
     monkeypatch.setenv("FLOATSIM_CACHE", str(tmp_path))
     calls = []
 
@@ -101,7 +101,7 @@ def test_compiled_objects_are_kept_by_source_and_target(tmp_path, monkeypatch):
     assert len(list(tmp_path.rglob("*.cubin"))) == 4
 
 
-def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
+def test_compilation_works_without_a_writable_cache(tmp_path, monkeypatch):
     blocked = tmp_path / "a file"
     blocked.write_text("")
     monkeypatch.setenv("FLOATSIM_CACHE", str(blocked))
@@ -122,12 +122,12 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
         build.build("mma.cu", "sm_80", keep=False)
 
 
-def test_a_compiler_newer_than_the_driver_is_not_taken(monkeypatch):
+def test_a_compiler_newer_than_the_driver_is_not_used(monkeypatch):
     class Newer:
         name, version, architectures = "NVRTC 13.0", (13, 0), frozenset({80})
 
     monkeypatch.setattr(build, "compilers", lambda: (Newer(),))
     with pytest.raises(build.CompileError, match=r"the driver is for CUDA 12; NVRTC 13.0 are newer"):
         build.build("mma.cu", "sm_80", newest=12, keep=False)
-    with pytest.raises(build.CompileError, match=r"no CUDA compiler here knows sm_70: .*CUDA 13 no longer"):
+    with pytest.raises(build.CompileError, match=r"no installed CUDA compiler supports sm_70: .*CUDA 13 does not"):
         build.build("mma.cu", "sm_70", newest=13, keep=False)

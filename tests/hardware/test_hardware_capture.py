@@ -1,4 +1,4 @@
-"""Recordings: written by a card that is not there, read again, replayed; published outputs in both their layouts."""
+"""Captures of a fake GPU are written, read and replayed. Published outputs are read in both layouts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 
 import floatsim as fs
 from floatsim.cli import hardware as hardware_commands
-from floatsim.hardware.captures import capture_file as recordings
+from floatsim.hardware.captures import capture_file as captures
 from floatsim.hardware.captures import published
-from floatsim.hardware.captures.capture_file import read_recordings, recording_files
-from tests.hardware.fakes import FakeCard, one_bit
+from floatsim.hardware.captures.capture_file import capture_files, read_captures
+from tests.hardware.fakes import FakeDevice, one_bit
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 SILICON = os.environ.get("FLOATSIM_SILICON")
 
 
 def rewrite(path: Path, **changes):
-    """Other arrays, or another header, in a recording; None takes an array away."""
+    """Change arrays or the header of a capture. None removes an array."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     header = json.loads(str(arrays["header"])) | changes.pop("header", {})
@@ -36,30 +36,30 @@ def rewrite(path: Path, **changes):
 @pytest.mark.parametrize("with_inputs", [False, True])
 @pytest.mark.parametrize("capability", [(7, 0), (8, 9), (9, 0)], ids=str)
 def test_what_is_written_is_read(tmp_path, capability, with_inputs):
-    written = fs.hardware.capture(tmp_path, rows=40, seed=2, with_inputs=with_inputs, device=FakeCard(capability))
-    found = [recording for file in recording_files(tmp_path) for recording in read_recordings(file)]
+    written = fs.hardware.capture(tmp_path, rows=40, seed=2, with_inputs=with_inputs, device=FakeDevice(capability))
+    found = [capture for file in capture_files(tmp_path) for capture in read_captures(file)]
     assert len(found) == len(written) == len({each.path for each in written}) > 1
     by_path = {each.path: each for each in written}
     for each in found:
         own = by_path[each.path]
-        assert (each.unit, each.card) == (own.unit, "a card that is not there")
+        assert (each.unit, each.card) == (own.unit, "a fake GPU")
         assert np.array_equal(each.d, own.d)
         assert each.inputs.digest == own.inputs.digest
         assert each.compare().equal
 
 
 def test_provenance(tmp_path):
-    (one,) = fs.hardware.capture(tmp_path, "wgmma.k8.tf32 tf32*", rows=20, device=FakeCard((9, 0)))
-    assert one.path.parent.name == "a-card-that-is-not-there"
+    (one,) = fs.hardware.capture(tmp_path, "wgmma.k8.tf32 tf32*", rows=20, device=FakeDevice((9, 0)))
+    assert one.path.parent.name == "a-fake-gpu"
     assert one.path.name == "wgmma.k8.tf32-tf32-tf32-fp32.npz"
-    (read,) = read_recordings(one.path)
+    (read,) = read_captures(one.path)
     header = dict(read.header)
     assert len(header.pop("inputs_sha256")) == len(header.pop("kernel_sha256")) == 64
     assert header.pop("date").endswith("+00:00")
     assert header == {
         "format": "floatsim silicon 1", "arch": "hopper", "instruction": "wgmma.k8.tf32", "a": "TF32", "b": "TF32",
         "d": "FP32", "k": 8, "scales": None, "rows": 20, "seed": 0, "generator": 1,
-        "card": "a card that is not there", "compute_capability": "9.0", "driver": "0.0", "cuda": "0.0",
+        "card": "a fake GPU", "compute_capability": "9.0", "driver": "0.0", "cuda": "0.0",
         "command": "fs.hardware.capture", "floatsim": fs.__version__,
     }  # fmt: skip
 
@@ -67,86 +67,86 @@ def test_provenance(tmp_path):
 def test_block_scales_are_recorded(tmp_path):
     for with_inputs in (False, True):
         found = fs.hardware.capture(
-            tmp_path, "mma.m16n8k64.nvf4", rows=20, with_inputs=with_inputs, device=FakeCard((12, 0))
+            tmp_path, "mma.m16n8k64.nvf4", rows=20, with_inputs=with_inputs, device=FakeDevice((12, 0))
         )
         assert len(found) == 3
         for each in found:
-            (read,) = read_recordings(each.path)
+            (read,) = read_captures(each.path)
             assert read.unit.scales == each.unit.scales
             assert np.array_equal(read.inputs.scales.b, each.inputs.scales.b)
             assert read.compare().equal
 
 
 def test_a_wrong_bit_is_found_again(tmp_path):
-    card = FakeCard((8, 0), one_bit(11, 4, "mma.m16n8k16 bf16"))
+    card = FakeDevice((8, 0), one_bit(11, 4, "mma.m16n8k16 bf16"))
     fs.hardware.capture(tmp_path, rows=30, device=card)
     found = list(fs.hardware.check_silicon(tmp_path))
     (wrong,) = [each for each in found if not each.comparison.equal]
-    assert str(wrong.recording.unit) == "ampere mma.m16n8k16: BF16 x BF16 to FP32"
+    assert str(wrong.capture.unit) == "ampere mma.m16n8k16: BF16 x BF16 to FP32"
     (first,) = wrong.comparison.first
     assert first.index == (11,)
     assert first.expected ^ first.got == 16
     assert first.trace.code == first.expected
-    report = fs.hardware.compare(against=wrong.recording.path)
+    report = fs.hardware.compare(against=wrong.capture.path)
     assert report.mismatches == 1
-    # another architecture's sum, and another sum altogether
-    assert fs.hardware.compare(against=wrong.recording.path, accumulate="hopper").mismatches > 1
-    other = fs.hardware.compare(against=str(wrong.recording.path), accumulate="fp32")
+    # the model of another architecture, and another accumulation
+    assert fs.hardware.compare(against=wrong.capture.path, accumulate="hopper").mismatches > 1
+    other = fs.hardware.compare(against=str(wrong.capture.path), accumulate="fp32")
     assert other.mismatches > 1
     assert len(other.first[0].index) == 3
-    # and its labels still say what was recorded, and by whom
-    assert other.title == "sequential(fp32) of what ampere mma.m16n8k16: BF16 x BF16 to FP32 was given"
-    assert other.source == report.source == f"a card that is not there, {wrong.recording.path.name}"
+    # the labels name the capture and its GPU
+    assert other.title == "sequential(fp32) of the inputs of ampere mma.m16n8k16: BF16 x BF16 to FP32"
+    assert other.source == report.source == f"a fake GPU, {wrong.capture.path.name}"
 
 
-def test_damage_is_told(tmp_path):
-    (one,) = fs.hardware.capture(tmp_path, "mma.m8n8k4 fp16 fp16 fp16", rows=20, device=FakeCard((7, 0)))
+def test_the_errors_of_damaged_files(tmp_path):
+    (one,) = fs.hardware.capture(tmp_path, "mma.m8n8k4 fp16 fp16 fp16", rows=20, device=FakeDevice((7, 0)))
     whole = one.path.read_bytes()
 
     def says(text, **changes):
         rewrite(one.path, **changes)
         with pytest.raises(ValueError, match=text):
-            list(read_recordings(one.path))
+            list(read_captures(one.path))
         one.path.write_bytes(whole)
 
-    says("its inputs are not those of its header", header={"inputs_sha256": "0"})
-    says("its inputs are not those of its header", header={"seed": 1})
+    says("its inputs do not match its header", header={"inputs_sha256": "0"})
+    says("its inputs do not match its header", header={"seed": 1})
     newer = {"format": "floatsim silicon 2"}
     says("has the format 'floatsim silicon 2'; this version reads 'floatsim silicon 1'", header=newer)
     says(r"d must be \(20,\) of uint16, not \(19,\) of uint16", d=one.d[1:])
     says("of uint16, not .* of uint32", d=one.d.astype(np.uint32))
     says("volta has no instruction 'mma.m9n9k9'", header={"instruction": "mma.m9n9k9"})
-    says("its header must be an integer from 10 on, not '20'", header={"rows": "20"})
-    says("seed of its header must be an integer from 0 on, not -1", header={"seed": -1})
+    says("its header must be an integer of at least 10, not '20'", header={"rows": "20"})
+    says("seed of its header must be an integer of at least 0, not -1", header={"seed": -1})
     for damaged, text in (
-        (whole[:50], "is damaged: it begins as an .npz file does"),
-        (whole[:300] + bytes(9) + whole[309:], r"is damaged, or holds other than arrays|is damaged"),
-        (b"", "is empty; recordings are .npz files"),
-        (b"hello", "is no .npz file; recordings are .npz files, as `floatsim capture` writes them, or published"),
+        (whole[:50], "is damaged: it begins as an .npz file"),
+        (whole[:300] + bytes(9) + whole[309:], r"is damaged, or holds other data than arrays|is damaged"),
+        (b"", "is empty; captures are .npz files"),
+        (b"hello", "is not an .npz file; captures are .npz files, as `floatsim capture` writes them, or published"),
     ):
         one.path.write_bytes(damaged)
         with pytest.raises(ValueError, match=text):
-            list(read_recordings(one.path))
+            list(read_captures(one.path))
     np.savez(one.path, header=np.array([{}], object), d=one.d)
-    with pytest.raises(ValueError, match="is damaged, or holds other than arrays of numbers and text"):
-        list(read_recordings(one.path))
+    with pytest.raises(ValueError, match="is damaged, or holds other data than arrays of numbers and text"):
+        list(read_captures(one.path))
     with one.path.open("wb") as file:
         np.save(file, one.d)
-    with pytest.raises(ValueError, match=r"is a \.npy file of one array; recordings are \.npz files"):
-        list(read_recordings(one.path))
+    with pytest.raises(ValueError, match=r"is a \.npy file of one array; captures are \.npz files"):
+        list(read_captures(one.path))
     np.savez(one.path, x=np.ones(3))
-    with pytest.raises(ValueError, match=r"holds no recording: .*; it has x"):
-        list(read_recordings(one.path))
+    with pytest.raises(ValueError, match=r"holds no capture: .*; it has x"):
+        list(read_captures(one.path))
     for header, text in (("{}", "its header lacks 'format', 'arch'"), ("[1]", "must be a JSON object, not \\[1\\]"),
-                         ("?", "its header is no JSON: Expecting value")):  # fmt: skip
+                         ("?", "its header is not JSON: Expecting value")):  # fmt: skip
         np.savez(one.path, header=np.array(header))
         with pytest.raises(ValueError, match=text):
-            list(read_recordings(one.path))
+            list(read_captures(one.path))
 
 
-def test_inputs_of_another_shape_are_told(tmp_path):
+def test_the_errors_of_wrong_shapes(tmp_path):
     (one,) = fs.hardware.capture(
-        tmp_path, "mma.m16n8k64.nvf4 * e8m0/16", rows=20, with_inputs=True, device=FakeCard((12, 0))
+        tmp_path, "mma.m16n8k64.nvf4 * e8m0/16", rows=20, with_inputs=True, device=FakeDevice((12, 0))
     )
     x, whole = one.inputs, one.path.read_bytes()
     for text, changes in (
@@ -157,13 +157,13 @@ def test_inputs_of_another_shape_are_told(tmp_path):
     ):
         rewrite(one.path, **changes)
         with pytest.raises(ValueError, match=text):
-            list(read_recordings(one.path))
+            list(read_captures(one.path))
         one.path.write_bytes(whole)
     assert fs.hardware.compare(against=one.path).equal
 
 
 def test_command(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: FakeCard((8, 9), one_bit(5, of="e5m2 e5m2 fp16")))
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: FakeDevice((8, 9), one_bit(5, of="e5m2 e5m2 fp16")))
     code, out, err = run("capture", "--out", "silicon", "-i", "mma.m16n8k32", "--rows", 40)
     assert (code, err) == (0, "")
     assert out.count("40 dot products") == 8
@@ -189,11 +189,11 @@ def test_command(run, monkeypatch, tmp_path):
 
 def test_nothing_to_replay(run, tmp_path):
     (tmp_path / "empty").mkdir()
-    for path, text in (("nowhere", "there is no file or folder nowhere"), ("empty", "empty holds no recordings")):
+    for path, text in (("nowhere", "there is no file or folder nowhere"), ("empty", "empty holds no captures")):
         code, out, err = run("check-silicon", path)
         assert (code, out) == (2, "")
         assert text in err
-    with pytest.raises(ValueError, match="must hold one recording, and has 0"):
+    with pytest.raises(ValueError, match="must hold one capture, and has 0"):
         fs.hardware.compare(against=tmp_path / "empty")
 
 
@@ -201,12 +201,12 @@ def test_nothing_to_replay(run, tmp_path):
 
 
 def words(x, fmt):
-    """Codes of a format as FP32 bits."""
+    """Return codes of a format as FP32 bits."""
     return fs.decode(x, fmt).astype(np.float32).view(np.uint32)
 
 
 def make(folder: Path, card: str, name: str, rows: int = 25, wrong: int | None = None) -> None:
-    """A folder of the repository's layout, answered by the emulator; with a wrong bit in row `wrong` of FP32."""
+    """Write a folder in the repository's layout with emulated results, with a wrong bit in row `wrong` of FP32."""
     fmt = published.FORMATS[name]
     rng = np.random.default_rng(rows)
     k = 4 if fmt == fs.TF32 else published.published_unit(card, fmt, "d_fp32").k
@@ -230,7 +230,7 @@ def make(folder: Path, card: str, name: str, rows: int = 25, wrong: int | None =
         (folder / f"{stem}.txt").write_text("".join(f"{word:032b}\n" for word in x.tolist()))
 
 
-def test_the_repository_s_layout(tmp_path, run):
+def test_the_layout_of_the_repository(tmp_path, run):
     root = tmp_path / "model_validation"
     sets = [(card, name) for card in published.CARDS for name in published.FORMATS
             if not (card == "V100" and name != "fp16") and not (card in ("A100", "A2") and name[0] == "E")]  # fmt: skip
@@ -239,7 +239,7 @@ def test_the_repository_s_layout(tmp_path, run):
     found = list(fs.hardware.check_silicon(tmp_path))
     assert len(found) == sum(2 if name[0] in "fE" else 1 for _, name in sets)
     assert all(each.comparison.equal for each in found)
-    assert {each.recording.card for each in found} == set(published.CARDS)
+    assert {each.capture.card for each in found} == set(published.CARDS)
     shutil.rmtree(root / "H100" / "fp16")
     make(root / "H100" / "fp16", "H100", "fp16", wrong=7)
     code, out, _ = run("check-silicon", root)
@@ -249,7 +249,7 @@ def test_the_repository_s_layout(tmp_path, run):
     one = root / "H100" / "fp16"
     code, out, _ = run("compare", "--against", one)
     assert code == 1
-    with pytest.raises(ValueError, match="must hold one recording, and has 2: hopper mma"):
+    with pytest.raises(ValueError, match="must hold one capture, and has 2: hopper mma"):
         fs.hardware.compare(against=one)
 
 
@@ -261,14 +261,14 @@ def test_as_arrays(tmp_path):
         tmp_path / "L40S_E4M3.npz", a=words(first.inputs.a, fmt), b=words(first.inputs.b, fmt),
         c_fp32=first.inputs.c, d_fp32=first.d, d_fp16=words(second.d, fs.FP16),
     )  # fmt: skip
-    found = list(read_recordings(tmp_path / "L40S_E4M3.npz"))
+    found = list(read_captures(tmp_path / "L40S_E4M3.npz"))
     assert [str(each.unit) for each in found] == [
         "ada mma.m16n8k32: E4M3 x E4M3 to FP32", "ada mma.m16n8k32: E4M3 x E4M3 to FP16",
     ]  # fmt: skip
     assert all(each.compare().equal for each in found)
     shutil.copy(tmp_path / "L40S_E4M3.npz", tmp_path / "mine.npz")
-    with pytest.raises(ValueError, match=r"is not named as the published outputs are: <GPU>_<format>\.npz"):
-        list(read_recordings(tmp_path / "mine.npz"))
+    with pytest.raises(ValueError, match=r"is not named like published outputs: <GPU>_<format>\.npz"):
+        list(read_captures(tmp_path / "mine.npz"))
 
 
 def test_arrays_that_do_not_fit(tmp_path):
@@ -282,7 +282,7 @@ def test_arrays_that_do_not_fit(tmp_path):
     odd = whole["a"].copy()
     odd[3, 1] = np.float32(1 + 2**-20).view(np.uint32)
     for text, changes in (
-        (r"a and b must be alike, .* 25 results; they are a \(25, 8\), b \(25, 7\)", {"b": whole["b"][:, :7]}),
+        (r"a and b must have equal shapes, .* 25 results; they are a \(25, 8\), b \(25, 7\)", {"b": whole["b"][:, :7]}),
         (r"a row for each of 25 results", {"c_fp32": first.inputs.c[:20]}),
         (r"a must be \(rows, K\) of uint32, bits of FP32, not \(25, 8\) of float32", {"a": whole["a"].view("f4")}),
         (r"d_fp32 must be \(rows,\) of uint32, bits of FP32, not \(25, 1\)", {"d_fp32": first.d[:, np.newaxis]}),
@@ -292,12 +292,12 @@ def test_arrays_that_do_not_fit(tmp_path):
     ):  # fmt: skip
         np.savez(path, **whole | changes)
         with pytest.raises(ValueError, match=text):
-            list(read_recordings(path))
+            list(read_captures(path))
     np.savez(path, **whole)
-    assert all(each.compare().equal for each in read_recordings(path))
+    assert all(each.compare().equal for each in read_captures(path))
     np.savez(tmp_path / "V100_bf16.npz", **whole)
-    with pytest.raises(ValueError, match=r"V100_bf16.npz is of no instruction that is known here: mma.m8n8k4 on volta"):
-        list(read_recordings(tmp_path / "V100_bf16.npz"))
+    with pytest.raises(ValueError, match=r"V100_bf16.npz belongs to an unknown instruction: mma.m8n8k4 on volta"):
+        list(read_captures(tmp_path / "V100_bf16.npz"))
 
 
 def test_text_that_is_damaged(tmp_path):
@@ -307,33 +307,33 @@ def test_text_that_is_damaged(tmp_path):
     text, left = d.read_text(), a.read_text()
     for wrong in (text.replace("1", "2", 1), text.replace("\n", " ", 1), text.replace("1", "", 1), ""):
         d.write_text(wrong)
-        with pytest.raises(ValueError, match="must hold 32 binary digits on every line"):
-            list(read_recordings(folder))
+        with pytest.raises(ValueError, match="must hold only 32 binary digits on every line"):
+            list(read_captures(folder))
     d.write_text("".join(text.splitlines(keepends=True)[:-2]))  # fewer results are of the first inputs
-    (found,) = read_recordings(folder)
+    (found,) = read_captures(folder)
     assert len(found.d) == 23
     assert found.compare().equal
     d.write_text(text)
     a.write_text(left[9:])
-    with pytest.raises(ValueError, match="must hold as many hexadecimal words on every line"):
-        list(read_recordings(folder))
+    with pytest.raises(ValueError, match="must hold only the same number of hexadecimal words on every line"):
+        list(read_captures(folder))
     a.write_text("".join(left.splitlines(keepends=True)[:-2]))
-    with pytest.raises(ValueError, match=r"lacks a_A2_tf32\.txt, or it has not a line for each of 25 results"):
-        list(read_recordings(folder))
+    with pytest.raises(ValueError, match=r"lacks a_A2_tf32\.txt, or the file has fewer lines than the 25 results"):
+        list(read_captures(folder))
     a.write_text("".join(line[9:] + "\n" for line in left.splitlines()))
-    with pytest.raises(ValueError, match=r"rows of a_A2_tf32\.txt have 3 words, of b_A2_tf32\.txt 4"):
-        list(read_recordings(folder))
+    with pytest.raises(ValueError, match=r"rows of a_A2_tf32\.txt have 3 words, and of b_A2_tf32\.txt 4"):
+        list(read_captures(folder))
     a.write_text("0x" + left)
-    assert next(read_recordings(folder)).compare().equal
+    assert next(read_captures(folder)).compare().equal
     b.unlink()
     with pytest.raises(ValueError, match=r"lacks b_A2_tf32\.txt"):
-        list(read_recordings(folder))
+        list(read_captures(folder))
     d.rename(folder / "d_A2_fp64.txt")
     with pytest.raises(ValueError, match=r"has no results: neither d_A2_fp32\.txt nor d_A2_fp16\.txt"):
-        list(read_recordings(folder))
+        list(read_captures(folder))
 
 
-@pytest.mark.skipif(not SILICON, reason="FLOATSIM_SILICON names no folder of published outputs")
+@pytest.mark.skipif(not SILICON, reason="FLOATSIM_SILICON does not name a folder of published outputs")
 def test_published_outputs(run):
     code, out, _ = run("check-silicon", SILICON)
     assert code == 0
@@ -341,7 +341,7 @@ def test_published_outputs(run):
 
 
 def test_format_is_named_once():
-    assert recordings.FORMAT == "floatsim silicon 1"
+    assert captures.FORMAT == "floatsim silicon 1"
 
 
 # -- the table of what has been verified -----------------------------------------------------------------------------
@@ -355,15 +355,15 @@ HEAD = ("architecture", "instruction", "A, B", "D", "published: rows, mismatches
 
 
 def verified() -> list[tuple[str, ...]]:
-    """The table's rows; what the published outputs say is known only where they are at hand."""
+    """Return the rows of the table. The published outputs are read if `FLOATSIM_SILICON` names their folder."""
     found: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for checked in fs.hardware.check_silicon(SILICON) if SILICON else ():
-        unit, comparison = checked.recording.unit, checked.comparison
+        unit, comparison = checked.capture.unit, checked.comparison
         key = unit.arch, unit.name, unit.a.name, unit.output.name
-        card = found.setdefault(key, {}).setdefault(published.CARDS[checked.recording.card].name, [0, 0])
+        card = found.setdefault(key, {}).setdefault(published.CARDS[checked.capture.card].name, [0, 0])
         card[0] += comparison.count
         card[1] += comparison.mismatches
-    rows: dict[tuple[str, ...], list[str]] = {}  # formats of which as much is known share a row
+    rows: dict[tuple[str, ...], list[str]] = {}  # formats with equal cells share a row
     for arch in ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"):
         for row in fs.tensorcore.ARCHITECTURES[arch].instructions:
             for fmt in row.inputs:
@@ -383,7 +383,7 @@ def in_the_page() -> list[tuple[str, ...]]:
     ]
 
 
-def test_the_page_s_table():
+def test_the_table_of_the_page():
     written = in_the_page()
     of_the_table = {
         (f"`{arch.name}`", f"`{row.name}`", fmt.name, row.output.name)

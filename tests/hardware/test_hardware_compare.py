@@ -1,4 +1,4 @@
-"""Silicon and emulator side by side: cards that are not there, with one bit wrong here and there, which is found."""
+"""Comparisons of fake GPUs with the emulator, with and without injected single-bit faults."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware import api as doors
 from floatsim.hardware import comparison as comparisons
 from floatsim.hardware.device import Device
-from floatsim.hardware.session import compare_card, emulated_card, questions
+from floatsim.hardware.session import compare_device, emulated_device, questions
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import Scales, TwoHalves
 from floatsim.testing import inputs
 from floatsim.testing.dot_unit import named_unit, units
-from tests.hardware.fakes import FakeCard, one_bit
+from tests.hardware.fakes import FakeDevice, one_bit
 from tests.hardware.lanes import Lanes, without_compiling
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -27,11 +27,11 @@ compare = fs.hardware.compare
 
 @pytest.fixture
 def insert(monkeypatch):
-    """Put a card into this machine."""
+    """Replace the GPU of this machine."""
 
-    def put(card):
-        monkeypatch.setattr(hardware_commands, "the_card", lambda: card)
-        return card
+    def put(device):
+        monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
+        return device
 
     return put
 
@@ -42,7 +42,7 @@ UNITS = list({(u.row.model, u.k, u.output, u.a, u.b, u.scales): u for u in units
 
 
 @pytest.mark.parametrize("unit", UNITS[:: max(1, len(UNITS) // 40)], ids=str)
-def test_dots_are_those_of_the_reference(unit):
+def test_dots_equal_the_reference(unit):
     x = inputs.input_set(unit, rows=30, seed=5)
     got = unit.dots(*x)
     for i in range(30):
@@ -55,7 +55,7 @@ def test_dots_are_those_of_the_reference(unit):
 
 
 def test_inputs_are_the_same_everywhere():
-    """Recordings name these digests: a change of them is a change of `inputs.GENERATOR`."""
+    """Captures store these digests. A change of a digest requires a change of `inputs.GENERATOR`."""
     assert inputs.GENERATOR == 1
     half = named_unit("hopper", "wgmma.k16", fs.FP16, fs.FP16)
     assert inputs.input_set(half, 100).digest == "ae2b23d1c3a2407a1d97512501a3d38be0742e21e9534753718437b07090f8b9"
@@ -102,8 +102,8 @@ TELLING = [
 
 
 @pytest.mark.parametrize("unit", TELLING, ids=str)
-def test_inputs_tell_neighbouring_models_apart(unit):
-    """One bit more or less kept, or a least exponent one off: some of the 20,000 sums differ."""
+def test_inputs_distinguish_neighbouring_models(unit):
+    """One bit more or less, or a least exponent that is off by one, changes at least one of 20,000 sums."""
     x, block = inputs.input_set(unit), unit.row.fused
     right = unit.dots(*x)
     small = unit.a.exponent_bits == 8 or unit.a == unit.output == fs.FP16 or unit.scales  # as in test_hardware_probe
@@ -115,7 +115,7 @@ def test_inputs_tell_neighbouring_models_apart(unit):
             assert np.count_nonzero(other.dots(*x) != right), (name, value)
 
 
-def test_every_instruction_is_asked_20_000():
+def test_every_instruction_has_20_000_rows():
     assert inputs.ROWS >= 20_000
     assert sum(inputs.SHARES.values()) == 10
     with pytest.raises(ValueError, match="rows must be at least 10, not 9"):
@@ -126,9 +126,9 @@ def test_every_instruction_is_asked_20_000():
 
 
 @pytest.mark.parametrize("capability", [(7, 0), (7, 5), (8, 6), (8, 9), (9, 0)], ids=str)
-def test_a_card_that_is_right(capability):
-    asked = questions(FakeCard(capability))
-    for q, found in zip(asked, compare_card(asked, rows=50), strict=True):
+def test_a_correct_gpu(capability):
+    asked = questions(FakeDevice(capability))
+    for q, found in zip(asked, compare_device(asked, rows=50), strict=True):
         assert found.equal, q
         assert (found.count, found.mismatches, found.share_equal, found.first) == (50, 0, 1.0, ())
         assert found.histogram == {"equal": 50}
@@ -137,8 +137,8 @@ def test_a_card_that_is_right(capability):
 
 @pytest.mark.parametrize("bit", [0, 7, 31])
 def test_one_wrong_bit_is_found(bit):
-    asked = questions(FakeCard((9, 0), one_bit(17, bit, "wgmma.k16 bf16")), ["wgmma.*"])
-    found = {c.title: c for c in compare_card(asked, rows=100)}
+    asked = questions(FakeDevice((9, 0), one_bit(17, bit, "wgmma.k16 bf16")), ["wgmma.*"])
+    found = {c.title: c for c in compare_device(asked, rows=100)}
     wrong = [title for title, c in found.items() if not c.equal]
     assert wrong == ["hopper wgmma.k16: BF16 x BF16 to FP32"]
     report = found[wrong[0]]
@@ -147,7 +147,7 @@ def test_one_wrong_bit_is_found(bit):
     assert first.index == (17,)
     assert first.expected ^ first.got == 1 << bit
     assert first.ulps == (1 << bit if bit < 31 else 2 * (first.expected & 0x7FFFFFFF))
-    x = asked[[c.title for c in compare_card(asked, rows=100)].index(wrong[0])].input_set(100)
+    x = asked[[c.title for c in compare_device(asked, rows=100)].index(wrong[0])].input_set(100)
     assert np.array_equal(first.operands.a.codes, x.a[17])
     assert np.array_equal(first.operands.b.codes, x.b[17])
     assert first.trace.code == first.expected  # the trace tells the emulated sum
@@ -156,9 +156,9 @@ def test_one_wrong_bit_is_found(bit):
 
 
 def test_wrong_scaled_sums():
-    asked = questions(FakeCard((12, 0), one_bit(3)), ["mma.m16n8k64.nvf4"])
+    asked = questions(FakeDevice((12, 0), one_bit(3)), ["mma.m16n8k64.nvf4"])
     assert len(asked) == 3
-    for found in compare_card(asked, rows=40):
+    for found in compare_device(asked, rows=40):
         (first,) = found.first
         assert first.index == (3,)
         assert first.operands.scale_a.shape == first.operands.scale_b.shape
@@ -170,25 +170,25 @@ def test_first_are_kept():
     def all_wrong(variant, d):
         return d ^ d.dtype.type(1)
 
-    asked = questions(FakeCard((8, 0), all_wrong), ["mma.m8n8k4 fp64*"])
-    (found,) = compare_card(asked, rows=20, first=2)
+    asked = questions(FakeDevice((8, 0), all_wrong), ["mma.m8n8k4 fp64*"])
+    (found,) = compare_device(asked, rows=20, first=2)
     assert found.mismatches == 20
     assert [each.index for each in found.first] == [(0,), (1,)]
 
 
 def test_which_instructions():
-    card = FakeCard((8, 9))
-    assert {q.variant.name for q in questions(card, ["mma.m16n8k32"])} == {"mma.m16n8k32"}
-    assert {q.variant.a for q in questions(card, ["* BF16 *"])} == {fs.BF16}
-    with pytest.raises(ValueError, match=r"'wgmma\.\*' fits no instruction of a card that is not there; it has mma\."):
-        questions(card, ["wgmma.*"])
-    with pytest.raises(ValueError, match=r"compute capability 6\.1, of which no instruction is in the table"):
-        questions(FakeCard((6, 1)))
-    with pytest.raises(ValueError, match="cdna3 has no instructions that can be issued here"):
-        emulated_card("cdna3")
+    device = FakeDevice((8, 9))
+    assert {q.variant.name for q in questions(device, ["mma.m16n8k32"])} == {"mma.m16n8k32"}
+    assert {q.variant.a for q in questions(device, ["* BF16 *"])} == {fs.BF16}
+    with pytest.raises(ValueError, match=r"'wgmma\.\*' fits no instruction of a fake GPU; it has mma\."):
+        questions(device, ["wgmma.*"])
+    with pytest.raises(ValueError, match=r"compute capability 6\.1, and the table lists no instruction"):
+        questions(FakeDevice((6, 1)))
+    with pytest.raises(ValueError, match="cdna3 has no instructions that floatsim can issue"):
+        emulated_device("cdna3")
 
 
-def test_as_many_answers_as_questions():
+def test_the_number_of_results_must_be_the_number_of_rows():
     unit = named_unit("volta", None, fs.FP16, fs.FP16)
     x = inputs.input_set(unit, 20)
     with pytest.raises(ValueError, match=r"d has the shape \(19,\); the inputs are 20 dot products"):
@@ -197,13 +197,13 @@ def test_as_many_answers_as_questions():
 
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (12, 0)], ids=str)
 def test_through_the_registers_of_lanes(capability, monkeypatch):
-    """All the way to a card and back: what is sent is packed into registers, and a GPU in NumPy unpacks it."""
+    """Operands are packed into registers, a GPU in NumPy unpacks them, and results return the same way."""
     without_compiling(monkeypatch)
     asked = questions(Device(cuda=Lanes(capability)))
     one_each = list({(q.variant.name, q.unit.output, q.unit.scales): q for q in asked}.values())
-    for q, found in zip(one_each, compare_card(one_each, rows=10), strict=True):
+    for q, found in zip(one_each, compare_device(one_each, rows=10), strict=True):
         assert found.equal, q.variant
-        assert found.source == "a card of lanes"
+        assert found.source == "a GPU of lanes"
 
 
 def test_probed_through_the_registers_of_lanes(monkeypatch):
@@ -216,7 +216,7 @@ def test_probed_through_the_registers_of_lanes(monkeypatch):
 
 
 def of_codes(expected, got, fmt="fp32"):
-    """A comparison of such results, of a product with the one element 1."""
+    """Return a comparison of these results of a product with the single element 1."""
     a = fs.from_codes([[code] for code in expected], fmt)
     return compare(
         a, fs.array([[1.0]], fmt), accumulate=f"exact({fmt})", against=fs.from_codes([[c] for c in got], fmt)
@@ -281,8 +281,8 @@ def test_matrices():
     assert first.trace.code == first.expected == d.codes[3, 2]
 
 
-def test_the_card_s_own_product(monkeypatch):
-    """Without `against`, the same call goes to the backend "hardware": here one that is wrong in one bit."""
+def test_the_product_of_the_gpu(monkeypatch):
+    """Without `against`, the call runs on the backend "hardware", which has a wrong bit here."""
     emulated = fs.matmul
 
     def matmul(a, b, c=None, backend=None, **how):
@@ -293,7 +293,7 @@ def test_the_card_s_own_product(monkeypatch):
     a, b = matrices(np.random.default_rng(4), (3, 20), (20, 2))
     report = compare(a, b, accumulate="blocked(hopper, 16, fp32)", format="fp32")
     assert [each.index for each in report.first] == [(1, 0)]
-    assert report.source == "the card"
+    assert report.source == "the GPU"
 
 
 def test_stacks_vectors_and_scales():
@@ -333,21 +333,21 @@ def test_what_cannot_be_compared():
         compare(a, b, accumulate="hopper", against=fs.array(np.ones((2, 2)), "fp16"))
     with pytest.raises(ValueError, match=r"against has the shape \(2, 3\), the result \(2, 2\)"):
         compare(a, b, accumulate="hopper", against=np.ones((2, 3), np.float32))
-    with pytest.raises(TypeError, match="a recording has operands of its own"):
+    with pytest.raises(TypeError, match="a capture has its own operands"):
         compare(a, b, accumulate="hopper", against="recorded.npz")
-    with pytest.raises(RuntimeError, match=r"needs CuPy|no card|CUDA"):
+    with pytest.raises(RuntimeError, match=r"needs CuPy|no NVIDIA GPU|CUDA"):
         compare(a, b, accumulate="hopper")
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_command_with_a_card(run, insert):
-    insert(FakeCard((7, 5)))
+def test_command_with_a_gpu(run, insert):
+    insert(FakeDevice((7, 5)))
     code, out, err = run("compare", "--rows", 50)
     assert (code, err) == (0, "")
     assert "4 sets, 200 rows: all equal" in out
-    insert(FakeCard((7, 5), one_bit(23, of="mma.m16n8k8 fp16 fp16 fp16")))
+    insert(FakeDevice((7, 5), one_bit(23, of="mma.m16n8k8 fp16 fp16 fp16")))
     code, out, _ = run("compare", "--rows", 50)
     assert code == 1
     assert "[23] emulated 0x" in out
@@ -386,27 +386,27 @@ NO_CARD = [("probe",), ("compare",), ("capture", "--out", "x"), ("compare", "a.n
 
 
 @pytest.mark.parametrize("arguments", NO_CARD, ids=" ".join)
-def test_without_a_card(run, arguments, monkeypatch):
+def test_without_a_gpu(run, arguments, monkeypatch):
     from floatsim.hardware import device
 
     def none(*_):
-        raise fs.hardware.UnavailableError("no card: CuPy is not installed")
+        raise fs.hardware.UnavailableError("no GPU: CuPy is not installed")
 
     monkeypatch.setattr(device, "Device", none)
     np.save("a.npy", np.ones((2, 2), np.float32))
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
-    assert err.startswith("floatsim: no card: CuPy is not installed; without one, `floatsim compare --against FILE`")
+    assert err.startswith("floatsim: no GPU: CuPy is not installed; without a GPU, `floatsim compare --against FILE`")
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--format", "fp16"], "--format is of two matrices, and none are given"),
-        (["-a", "hopper"], "--accumulate is of two matrices, or of recordings"),
+        (["--format", "fp16"], "--format needs two matrices, and none are given"),
+        (["-a", "hopper"], "--accumulate needs two matrices, or captured outputs"),
         (["a.npy"], "compare multiplies two matrices, and there are 1"),
-        (["a.npy", "a.npy"], "--accumulate must say how the products are summed"),
+        (["a.npy", "a.npy"], "--accumulate must name the accumulation of the products"),
         (["a.npy", "a.npy", "-a", "hopper", "--against", "no.npy"], "--against: no.npy cannot be read"),
         (["--against", "no.npz"], "there is no file or folder no.npz"),
     ],
@@ -421,12 +421,12 @@ def test_bad_input(run, arguments, text):
 def test_probe_command(run, insert):
     code, out, err = run("probe", "--emulated", "volta")
     assert (code, err) == (0, "")
-    assert "2 of 2 instructions of the emulator of volta are as the table has them" in out
+    assert "2 of 2 instructions of the emulator of volta equal the table" in out
 
     def low_bit(variant, d):  # of every sum: D has one bit less
         return d & ~d.dtype.type(1)
 
-    insert(FakeCard((7, 0), low_bit))
+    insert(FakeDevice((7, 0), low_bit))
     code, out, _ = run("probe", "--json")
     facts = json.loads(out)
     assert code == 1

@@ -1,4 +1,4 @@
-"""The hardware backend without a GPU: what is missing is said, and lanes in NumPy give the emulator's bits."""
+"""The hardware backend without a GPU: its errors, and its results on lanes in NumPy compared with the emulator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from floatsim.reference.random import draws
 from floatsim.tensorcore import ARCHITECTURES
 from tests.hardware.lanes import Lanes, without_compiling
 
-# -- without a card ----------------------------------------------------------------------------------------------------
+# -- without a GPU -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_without_cupy_the_error_says_what_to_install(no_cupy):
         fs.add(x, x)
 
 
-def test_without_a_card_the_error_says_so(monkeypatch):
+def test_the_error_without_a_gpu(monkeypatch):
     monkeypatch.setattr(cuda, "_cupy", lambda: _CuPy(None))
     with pytest.raises(fs.hardware.UnavailableError, match=r"finds no NVIDIA GPU: .*cudaErrorNoDevice"):
         Device()
@@ -102,19 +102,19 @@ def test_every_nvidia_row_can_be_issued():
                 assert v.k == k[architecture_of(card), v.name]
 
 
-def test_unknown_instructions_list_the_known():
+def test_the_error_of_unknown_instructions_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"instruction='mma.m3' cannot be issued; there are mma.m8n8k4, "):
         find("mma.m3", fs.FP16, fs.FP16)
     with pytest.raises(ValueError, match=r"cannot be issued for bf16 bf16 fp16 \(A, B, D\); there are fp16 fp16 fp32"):
         find("mma.m16n8k16", fs.BF16, fs.BF16, fs.FP16)
 
 
-# -- a card of lanes ---------------------------------------------------------------------------------------------------
+# -- an emulated GPU ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def card(monkeypatch):
-    """Makes the backend run on lanes of a compute capability."""
+    """Return a function that makes the backend run on lanes of a compute capability."""
     without_compiling(monkeypatch)
 
     def of(capability):
@@ -168,7 +168,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("capability", "fmt", "how", "keywords"), PRODUCTS, ids=str)
 @pytest.mark.parametrize("with_c", [False, True])
-def test_products_are_the_emulators(card, capability, fmt, how, keywords, with_c):
+def test_products_equal_the_emulator(card, capability, fmt, how, keywords, with_c):
     card(capability)
     rng = np.random.default_rng(5)
     a, b = random(rng, (2, 19, 70), fmt), random(rng, (70, 11), fmt)
@@ -238,7 +238,7 @@ def test_element_by_element(card):
 
 
 def tiny(rng, shape, fmt=fs.FP32):
-    """Numbers around the smallest normal one, of both signs; zeros too."""
+    """Return numbers around the smallest normal number, of both signs, and zeros."""
     x = rng.standard_normal(shape) * rng.choice([0, 0.01, 0.5, 1, 2, 100], shape) * fmt.smallest_normal
     return fs.array(x, fmt)
 
@@ -278,7 +278,7 @@ def test_flushing_of_roots_and_conversions(card):
     on_both(lambda: fs.convert(small, "e4m3", daz=True, overflow="saturate_finite"))
     for source, fmt, rounding in ((half, "fp16", "toward_positive"), (half, "bf16", "ties_to_even"),
                                   (small, "e5m2", "ties_to_even")):  # fmt: skip
-        with fs.context(backend="hardware"), pytest.raises(ValueError, match=r"no card has convert of .*daz=True"):
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match=r"no GPU has convert of .*daz=True"):
             fs.convert(source, fmt, rounding=rounding, daz=True, overflow="saturate_finite")
     wide = fs.array(rng.standard_normal(200) * 2.0**-126, "fp64")
     on_both(lambda: fs.convert(wide, "fp32", rounding="toward_zero", ftz=True))
@@ -319,7 +319,7 @@ def test_stochastic_conversions(card, fmt, bits):
                 x, fmt, rounding="stochastic", seed=5, random_bits=bits, overflow=o, offset=n))  # fmt: skip
 
 
-def test_draws_are_the_references():
+def test_draws_equal_the_reference():
     for seed, offset, bits in ((0, 0, 32), (1, 5, 13), (2**64 - 1, 2**32 - 3, 8), (77, 2**64 - 2, 16)):
         found = draws(seed, offset, 9, bits).tolist()
         assert found == [reference.draw(seed, (offset + i) % 2**64, bits) for i in range(9)]
@@ -338,14 +338,14 @@ def test_conversions_of_newer_compilers(card):
 
 
 def test_infinities_saturate_or_it_is_an_error(card):
-    """An exact conversion is no saturating one, where there are infinities; nor is doing nothing."""
+    """Exact conversions and identities do not saturate infinities."""
     card((9, 0))
     x = np.float16([1, np.inf, -np.inf])
     for call in (lambda: fs.convert(x, "fp32", overflow="saturate_finite"),
                  lambda: fs.convert(x, "fp16", overflow="saturate_finite"),
                  lambda: fs.convert(x, "fp16", ftz=True),
                  lambda: fs.matmul(X32, X32, accumulate="fp32", overflow="saturate_finite")):  # fmt: skip
-        with fs.context(backend="hardware"), pytest.raises(ValueError, match="no card has convert of FP"):
+        with fs.context(backend="hardware"), pytest.raises(ValueError, match="no GPU has convert of FP"):
             call()
     on_both(lambda: fs.convert(x, "fp16"))
     on_both(lambda: fs.convert(E4M3, "fp16", overflow="saturate_finite"))
@@ -360,7 +360,7 @@ def test_alpha_and_beta(card):
         for alpha, beta in ((2, 1), (0.5, -0.25), (1, 0), (-1, 3)):
             both(lambda backend, h=how, x=alpha, y=beta: fs.matmul(
                 a, b, c, accumulate=h, alpha=x, beta=y, backend=backend))  # fmt: skip
-    with pytest.raises(ValueError, match="multiply of FP64 where a card computes in FP32, which does not hold it"):
+    with pytest.raises(ValueError, match="multiply of FP64, and a GPU computes in FP32, which does not hold it"):
         fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")
 
 
@@ -373,7 +373,7 @@ def test_narrower_operands(card):
     on_both(lambda: fs.multiply(x, 2.0))
 
 
-# -- what a card cannot do is an error ---------------------------------------------------------------------------------
+# -- limitations of GPUs -----------------------------------------------------------------------------------------------
 
 X32, X16 = np.ones((4, 4), np.float32), np.ones((4, 4), np.float16)
 BF16 = fs.array(np.ones((4, 4)), "bf16")
@@ -383,47 +383,47 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
 @pytest.mark.parametrize(
     ("capability", "call", "message"),
     [
-        ((8, 0), lambda: fs.matmul(E4M3, E4M3, accumulate="hopper"), r"Hopper \(sm_90\); this card, .*, is ampere"),
+        ((8, 0), lambda: fs.matmul(E4M3, E4M3, accumulate="hopper"), r"Hopper \(sm_90\); this GPU, .*, is ampere"),
         ((12, 1), lambda: fs.matmul(X16, X16, accumulate="hopper"), r"of compute capability 12.1"),
         ((8, 0), lambda: fs.convert(X32, "e4m3", overflow="saturate_finite"),
          r"needs compute capability 8.9 or newer; .* 8.0"),
-        ((9, 0), lambda: fs.convert(X32, "e4m3"), r"no card has .* overflow='infinity'; there is .*saturate_finite"),
+        ((9, 0), lambda: fs.convert(X32, "e4m3"), r"no GPU has .* overflow='infinity'; there is .*saturate_finite"),
         ((9, 0), lambda: fs.convert(X32, "e2m1", overflow="saturate_finite"),
-         r"compute capability 10.0 \(sm_100a\) or 12.0 \(sm_120a\); this card has 9.0"),
+         r"compute capability 10.0 \(sm_100a\) or 12.0 \(sm_120a\); this GPU has 9.0"),
         ((9, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1), "rounding='stochastic'"),
-        ((9, 0), lambda: fs.divide(X16, X16), "no card has divide of FP16 .*FP32, FP64"),
-        ((9, 0), lambda: fs.add(E4M3, E4M3), "no card has add of E4M3"),
+        ((9, 0), lambda: fs.divide(X16, X16), "no GPU has divide of FP16 .*FP32, FP64"),
+        ((9, 0), lambda: fs.add(E4M3, E4M3), "no GPU has add of E4M3"),
         ((9, 0), lambda: fs.add(X16, X16, rounding="toward_zero"), "rounding='toward_zero'"),
         ((7, 5), lambda: fs.add(BF16, BF16), "needs compute capability 8.0"),
         ((9, 0), lambda: fs.add(X32, X32, ftz=True), "ftz=True and overflow='infinity'; there is .*, daz and ftz"),
-        ((9, 0), lambda: fs.multiply(X32, X32, daz=True, ftz=True), "no card has multiply of FP32 with rounding"),
-        ((9, 0), lambda: fs.sum(X32, accumulate="pairwise(fp32, daz, ftz)"), "flushes in a chain of sums alone"),
+        ((9, 0), lambda: fs.multiply(X32, X32, daz=True, ftz=True), "no GPU has multiply of FP32 with rounding"),
+        ((9, 0), lambda: fs.sum(X32, accumulate="pairwise(fp32, daz, ftz)"), "flushes only in a chain of sums"),
         ((9, 0), lambda: fs.sum(X16, accumulate="sequential(fp32, daz, ftz)"), "daz reads subnormals of FP16 as zeros"),
-        ((9, 0), lambda: fs.sum(X32, initial=1, accumulate="sequential(fp32, daz, ftz)"), "no card has convert of FP"),
+        ((9, 0), lambda: fs.sum(X32, initial=1, accumulate="sequential(fp32, daz, ftz)"), "no GPU has convert of FP"),
         ((10, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1),
          r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
         ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
-         r"needs compute capability 10.0 \(sm_100a\); this card has 12.0"),
+         r"needs compute capability 10.0 \(sm_100a\); this GPU has 12.0"),
         ((9, 0), lambda: fs.add(X32, X16, format="fp16"),
-         "add of FP32 where a card computes in FP16, which does not hold all"),
+         "add of FP32, and a GPU computes in FP16, which does not hold all"),
         ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True),
-         "add of FP16 where a card computes in FP32, with daz=True"),
-        ((10, 0), lambda: fs.convert(X32, "e8m0"), "no card has convert of FP32 to E8M0 as an instruction"),
-        ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "keeps no flags"),
-        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not sum by kahan\(fp32\)"),
-        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="exact(fp32)"), "does not sum by"),
-        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="fp16"), "b is FP32 where a card computes in FP16"),
+         "add of FP16, and a GPU computes in FP32, with daz=True"),
+        ((10, 0), lambda: fs.convert(X32, "e8m0"), "no GPU has convert of FP32 to E8M0 as an instruction"),
+        ((9, 0), lambda: fs.add(X32, X32, return_flags=True), "a GPU has no flags"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="kahan(fp32)"), r"does not support kahan\(fp32\)"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="exact(fp32)"), "does not support exact"),
+        ((9, 0), lambda: fs.matmul(X32, X32, accumulate="fp16"), "b is FP32, and a GPU computes in FP16"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="sequential(fp16, product=fp32)"), "products to FP32"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="pairwise(fp16, product=none)"), "keeps products exact"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="fp32", daz=True), "daz=True"),
         ((9, 0), lambda: fs.matmul(X16, X16, accumulate="sequential(fp32, overflow=saturate_finite)"),
-         "no card has add of FP32 with .*saturate_finite"),
-        ((9, 0), lambda: fs.cumsum(X32[0]), "does not do running sums"),
-        ((9, 0), lambda: fs.prod(X32[0]), "does not do multiply all"),
-        ((9, 0), lambda: fs.remainder(X32, X32), "no card has"),
+         "no GPU has add of FP32 with .*saturate_finite"),
+        ((9, 0), lambda: fs.cumsum(X32[0]), "does not support running sums"),
+        ((9, 0), lambda: fs.prod(X32[0]), "does not support multiply all"),
+        ((9, 0), lambda: fs.remainder(X32, X32), "no GPU has"),
     ],
 )  # fmt: skip
-def test_what_a_card_cannot_do_is_an_error(card, capability, call, message):
+def test_an_unsupported_call_is_an_error(card, capability, call, message):
     card(capability)
     with fs.context(backend="hardware"), pytest.raises(ValueError, match=message):
         call()
@@ -431,11 +431,11 @@ def test_what_a_card_cannot_do_is_an_error(card, capability, call, message):
 
 def test_records_are_an_error(card):
     card((9, 0))
-    with fs.record(), pytest.raises(ValueError, match="a card does not tell"):
+    with fs.record(), pytest.raises(ValueError, match="a GPU does not report"):
         fs.matmul(X32, X32, backend="hardware")
 
 
-def test_a_device_refuses_what_does_not_fit(card):
+def test_a_device_rejects_wrong_shapes_and_instructions(card):
     device = card((8, 0))
     v = find("mma.m16n8k16", fs.FP16, fs.FP16)
     a, c = np.zeros((3, 16), np.uint16), np.zeros(3, np.uint32)
@@ -453,8 +453,8 @@ def test_a_device_refuses_what_does_not_fit(card):
     assert not device.can_run(find("mma.m16n8k32", fs.E4M3, fs.E4M3))
 
 
-def test_all_rows_of_an_instruction_get_their_turn(card):
-    """Dot products lie on the diagonals of tiles, which move down a tile's rows."""
+def test_all_rows_of_an_instruction_are_used(card):
+    """Dot products are on the diagonals of tiles, which move down the rows of a tile."""
     device = card((9, 0))
     v = find("wgmma.k16", fs.FP16, fs.FP16)
     rows = set()
@@ -472,7 +472,7 @@ def test_all_rows_of_an_instruction_get_their_turn(card):
 
 def test_many_tiles_are_sent_in_parts(card, monkeypatch):
     device = card((8, 0))
-    monkeypatch.setattr("floatsim.hardware.device._AT_ONCE", 3)
+    monkeypatch.setattr("floatsim.hardware.device._TILES_PER_LAUNCH", 3)
     v = find("mma.m8n8k4", fs.FP64, fs.FP64)
     ones = np.full((60, 4), np.float64(1).view(np.uint64))
     assert (device.dots(v, ones, ones, np.zeros(60, np.uint64)).view(np.float64) == 4).all()

@@ -1,4 +1,4 @@
-"""Where operands lie in registers and shared memory: against tables written down apart, and with lanes in NumPy."""
+"""The layouts of operands in registers and shared memory, compared with independent tables and with lanes in NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def random_codes(rng, shape, fmt):
 
 
 @pytest.mark.parametrize("v", LAYOUTS, ids=str)
-def test_packing_is_what_the_tables_say(v):
+def test_packing_equals_the_tables(v):
     rng = np.random.default_rng(1)
     m, n, k = v.kernel.shape
     lie = layouts(v)
@@ -35,7 +35,7 @@ def test_packing_is_what_the_tables_say(v):
 
 
 @pytest.mark.parametrize("v", LAYOUTS, ids=str)
-def test_d_comes_back_from_where_the_tables_say(v):
+def test_unpacking_of_d_equals_the_tables(v):
     m, n, _ = v.kernel.shape
     tile = random_codes(np.random.default_rng(2), (m, n), v.output)
     lie = layouts(v)
@@ -44,7 +44,7 @@ def test_d_comes_back_from_where_the_tables_say(v):
 
 
 @pytest.mark.parametrize("v", [v for v in LAYOUTS if v.scales], ids=str)
-def test_scales_lie_where_the_tables_say(v):
+def test_packing_of_scales_equals_the_tables(v):
     rng = np.random.default_rng(3)
     m, n, k = v.kernel.shape
     blocks = k // v.scales.every
@@ -70,17 +70,17 @@ def test_wrong_tiles_are_named():
         pack(np.zeros((1, 8, 4), np.uint16), Layout("k0 | k1 k2 r0 r1 r2", "rk"), Storage(16))
 
 
-# -- 32 lanes carry instructions out -----------------------------------------------------------------------------------
+# -- instructions on 32 lanes ------------------------------------------------------------------------------------------
 
 
-def modelled(card):
-    """One variant of each name and output that a card has and the emulator knows; of several, the most mixed."""
-    known = [v for v in variants() if v.kernel.runs_on(card) and v.model(card) is not None]
+def modelled(capability):
+    """Return a variant of each name and output that a GPU and the emulator have; of several, the most mixed."""
+    known = [v for v in variants() if v.kernel.runs_on(capability) and v.model(capability) is not None]
     return list({(v.name, v.output, v.scales, v.a.bits): v for v in known}.values())
 
 
 @pytest.mark.parametrize(("card", "v"), [(card, v) for card in CARDS for v in modelled(card)], ids=str)
-def test_dots_are_the_emulators(card, v, monkeypatch):
+def test_dots_equal_the_emulator(card, v, monkeypatch):
     without_compiling(monkeypatch)
     rng = np.random.default_rng(4)
     count = 2 * min(v.kernel.shape[:2]) + 3

@@ -1,4 +1,4 @@
-"""On a real card: every instruction that it has against the emulator, bit for bit. Skipped where there is none."""
+"""Tests on a real GPU: every instruction is compared with the emulator bit by bit. Skipped without a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def card():
 
 
 def codes(rng, shape, fmt, kind):
-    """Normal numbers, any bits, or magnitudes that cancel and underflow."""
+    """Return normal numbers, random bits, or numbers that cancel and underflow."""
     if kind == "bits":
         return rng.integers(0, (1 << fmt.bits) - 1, shape, np.uint64, endpoint=True).astype(fmt.code_dtype)
     values = rng.standard_normal(shape)
@@ -39,12 +39,12 @@ def codes(rng, shape, fmt, kind):
 
 @pytest.mark.parametrize("kind", ["normal", "bits", "cancelling", "tiny"])
 @pytest.mark.parametrize("variant", variants(), ids=str)
-def test_an_instruction_is_the_emulators(card, variant, kind):
+def test_an_instruction_equals_the_emulator(card, variant, kind):
     capability = card.card.capability
     if not card.can_run(variant):
         pytest.skip(f"{card.card.name} has {capability}; {variant} needs {variant.kernel.needs}")
     if variant.model(capability) is None:
-        pytest.skip(f"fs.tensorcore has no row for {variant} on a card of compute capability {capability}")
+        pytest.skip(f"fs.tensorcore has no row for {variant} on a GPU of compute capability {capability}")
     rng = np.random.default_rng([11, ROWS])
     k = variant.k
     a, b = codes(rng, (ROWS, k), variant.a, kind), codes(rng, (ROWS, k), variant.b, kind)
@@ -69,7 +69,7 @@ def test_an_instruction_is_the_emulators(card, variant, kind):
 
 
 @pytest.mark.parametrize("row", SCALARS, ids=str)
-def test_an_operation_of_cuda_cores_is_the_emulators(card, row):
+def test_an_operation_of_cuda_cores_equals_the_emulator(card, row):
     if not row.runs_on(card.card.capability):
         pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
     rng = np.random.default_rng(12)
@@ -89,7 +89,7 @@ def test_an_operation_of_cuda_cores_is_the_emulators(card, row):
 
 
 def keywords(row):
-    """The call that the row carries out."""
+    """Return the call that the row computes."""
     how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
     return how | ({"seed": 16, "random_bits": row.random_bits} if row.random_bits else {})
 
@@ -123,7 +123,7 @@ def test_a_conversion_of_every_float32(card, row):
 @pytest.mark.parametrize(
     "how", ["fp32", "sequential(fp32, fused)", "fp16", "pairwise(fp16, halving)", "strided(fp32, 32)"]
 )
-def test_sums_of_cuda_cores_are_the_emulators(card, how):
+def test_sums_of_cuda_cores_equal_the_emulator(card, how):
     rng = np.random.default_rng(13)
     a, b = rng.standard_normal((33, 257)).astype(np.float16), rng.standard_normal((257, 19)).astype(np.float16)
     found, wanted = (fs.matmul(a, b, accumulate=how, backend=name) for name in ("hardware", "emulator"))
@@ -132,7 +132,7 @@ def test_sums_of_cuda_cores_are_the_emulators(card, how):
 
 @pytest.mark.parametrize("variant", variants(), ids=str)
 def test_products_are_chains_of_instructions(card, variant):
-    """The kernel of whole products, and promoted sums, where the table knows the instruction."""
+    """The kernel of whole products, with and without promotion, for the instructions of the table."""
     capability = card.card.capability
     if not card.can_run(variant) or variant.model(capability) is None or variant.scales is not None:
         pytest.skip(f"nothing to compare {variant} with on {card.card.name}")
@@ -155,7 +155,7 @@ def test_arrays_of_cupy_come_back_as_such(card):
     assert found.get().tobytes() == fs.matmul(x.get(), x.get(), accumulate=unit).tobytes()
 
 
-def test_flushed_sums_of_cuda_cores_are_the_emulators(card):
+def test_flushed_sums_of_cuda_cores_equal_the_emulator(card):
     rng = np.random.default_rng(17)
     x = fs.array(rng.standard_normal((300, 21)) * 4 * fs.FP32.smallest_normal, "fp32")
     how = "sequential(fp32, daz, ftz)"
@@ -164,7 +164,7 @@ def test_flushed_sums_of_cuda_cores_are_the_emulators(card):
 
 
 def test_libraries_multiply(card):
-    """Small integers, whose sums are exact in any order: the right elements are in the right places."""
+    """Small integers have exact sums in any order, so that each element shows its position."""
     from floatsim.hardware.vendor_gemm import PRODUCTS, installed
 
     rng = np.random.default_rng(18)

@@ -1,4 +1,4 @@
-"""Products by cuBLAS, cupy.matmul and nvmath: the right elements in the right places, and what is missing is said."""
+"""Products by cuBLAS, cupy.matmul and nvmath: the positions of elements, and the errors of missing packages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def matrices(fmt_a, fmt_b=None, rows=5, depth=7, columns=3):
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=str)
 def test_every_product_of_the_table(install, row):
-    """Exact sums, so that any element in a wrong place is seen; sizes of which no two are equal."""
+    """Exact sums and three different sizes show any element at a wrong position."""
     blas = install()
     a, b = matrices(row.a, row.b)
     found = multiply(a, b, library=row.library, compute=row.compute, format=row.output)
@@ -47,7 +47,7 @@ def test_every_product_of_the_table(install, row):
         assert made.options["fast_accumulation"] is (row.compute == "32f_fast_accum")
 
 
-def test_what_is_meant_where_nothing_is_said(install):
+def test_defaults(install):
     blas = install()
     a, b = (np.ones(shape, np.float16) for shape in ((2, 3), (3, 4)))
     found = multiply(a, b)
@@ -68,7 +68,7 @@ def test_nothing_to_multiply(install):
 
 
 def test_compared_bit_by_bit(install):
-    """The library's exact sums differ from Hopper's; from fs.Exact they do not."""
+    """The exact sums of the library differ from Hopper's, and equal fs.Exact."""
     install()
     a, b = matrices("e4m3", depth=64)
     assert fs.hardware.compare(a, b, accumulate=fs.Exact(fs.FP32), library="nvmath").equal
@@ -92,9 +92,12 @@ def test_command(install, run, empty_folder):
     code, out, _ = run(*files, "-a", "fp32", "--library", "cublas")
     assert code == 1
     for arguments, text in (
-        ((*files, "-a", "hopper", "--library", "mkl"), "library='mkl' is not known; known are 'cublas', 'cupy', 'nv"),
-        ((*files, "-a", "hopper", "--compute", "32f"), "compute='32f' is a library's: name it"),
-        (("compare", "--library", "cublas"), "--library and --compute are of two matrices, and none are given"),
+        (
+            (*files, "-a", "hopper", "--library", "mkl"),
+            "library='mkl' is unknown; known libraries are 'cublas', 'cupy', 'nv",
+        ),
+        ((*files, "-a", "hopper", "--compute", "32f"), "compute='32f' needs a library"),
+        (("compare", "--library", "cublas"), "--library and --compute need two matrices, and none are given"),
         ((*files, "-a", "hopper", "--library", "nvmath"), "library='nvmath' does not multiply FP16 x FP16"),
     ):
         code, out, err = run(*arguments)
@@ -103,7 +106,7 @@ def test_command(install, run, empty_folder):
 
 
 def test_info(install):
-    """What the card is, and what can run on it: with NVIDIA's libraries, and without."""
+    """The report of `fs.hardware.info`, with and without NVIDIA's libraries."""
     install((8, 9), ("cupy",))
     assert fs.hardware.is_available()
     found = fs.hardware.info()
@@ -119,17 +122,17 @@ def test_info(install):
         assert f"\n  {line}" in text
 
 
-# -- what is not there -------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
+def test_the_errors_name_missing_packages(install, run, empty_folder, monkeypatch):
     x = np.ones((2, 2), ml_dtypes.float8_e4m3fn)
     y = np.ones((2, 2), np.float16)
     install(names=("cupy",))
     assert libraries.installed() == ("cublas", "cupy")
     with pytest.raises(fs.hardware.UnavailableError, match=r"needs nvmath.*pip install 'nvmath-python\[cu13\]'"):
         multiply(x, x, library="nvmath")
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: None)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: None)
     np.save("a.npy", np.ones((2, 2), np.float16))
     code, out, err = run("compare", "a.npy", "a.npy", "-f", "e4m3", "-a", "hopper", "--library", "nvmath")
     assert (code, out) == (2, "")
@@ -156,15 +159,15 @@ def test_what_is_missing_is_named(install, run, empty_folder, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cublas", fs.E4M3, fs.E4M3), r"'cublas' does not multiply E4M3 x E4M3; it does FP16 x FP16, FP32 x FP32"),
-        (("nvmath", fs.E5M2, fs.E5M2), r"does not multiply E5M2 x E5M2; it does E4M3 x E4M3, E4M3 x E5M2, E5M2 x E4M3"),
+        (("cublas", fs.E4M3, fs.E4M3), r"'cublas' does not multiply E4M3 x E4M3; it supports FP16 x FP16, FP32 x FP32"),
+        (("nvmath", fs.E5M2, fs.E5M2), r"does not multiply E5M2 x E5M2; it supports E4M3 x E4M3, E4M3 x E5M2, E5M2 x"),
         (("cublas", fs.BF16, fs.BF16, fs.FP16), r"BF16 x BF16 with format='FP16'; there is cublas BF16"),
         (("cublas", fs.BF16, fs.BF16, None, "16f"), r"does not multiply BF16 x BF16 with compute='16f'; there is"),
-        (("cublas", fs.BF16, fs.BF16, None, None, (7, 5)), r"needs compute capability 8.0 or newer; this card has 7.5"),
-        (("nvmath", fs.E4M3, fs.E4M3, None, None, (8, 6)), r"needs compute capability 8.9 or newer; this card has 8.6"),
+        (("cublas", fs.BF16, fs.BF16, None, None, (7, 5)), r"needs compute capability 8.0 or newer; this GPU has 7.5"),
+        (("nvmath", fs.E4M3, fs.E4M3, None, None, (8, 6)), r"needs compute capability 8.9 or newer; this GPU has 8.6"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_lists_what_can(arguments, message):
+def test_the_errors_list_the_supported_products(arguments, message):
     with pytest.raises(ValueError, match=message):
         find_product(*arguments)
 
@@ -177,9 +180,9 @@ def test_bad_input(install):
     with pytest.raises(ValueError, match=r"not \(3,\) by \(3, 2\)"):
         multiply(x[0], x.T)
     e4m3 = x.astype(ml_dtypes.float8_e4m3fn)
-    with pytest.raises(ValueError, match=r"needs compute capability 8.9 or newer; this card has 8.0"):
+    with pytest.raises(ValueError, match=r"needs compute capability 8.9 or newer; this GPU has 8.0"):
         multiply(e4m3, e4m3.T, library="nvmath")
-    with pytest.raises(TypeError, match="multiplies a and b alone: neither c nor scales, and no against"):
+    with pytest.raises(TypeError, match="multiplies only a and b; omit c, the scales and against"):
         fs.hardware.compare(x, x.T, np.ones((2, 2), np.float32), accumulate="ampere", library="cublas")
-    with pytest.raises(TypeError, match="compute='16f' is a library's: name it"):
+    with pytest.raises(TypeError, match="compute='16f' needs a library"):
         fs.hardware.compare(x, x.T, accumulate="ampere", compute="16f")

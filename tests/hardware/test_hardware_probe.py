@@ -1,4 +1,4 @@
-"""Probing finds every parameter of every row that can be observed, says which cannot, and finds what differs."""
+"""Probing measures every observable parameter of every row, names the others, and finds differences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from floatsim.testing.dot_unit import Unit, named_unit, units
 
 
 def distinct(nvidia: bool) -> list[Unit]:
-    """Every sum that the table knows, once; operands of one format, and those of FP8 in both orders."""
+    """Return each model of the table once, with operands of one format, and with FP8 formats in both orders."""
     found: dict[tuple, Unit] = {}
     for unit in units():
         mixed = unit.a != unit.b and (unit.k != 32 or {unit.a, unit.b} != {fs.E4M3, fs.E5M2} or unit.scales)
@@ -43,7 +43,7 @@ def read(unit: Unit):
 
 
 def has_least_exponent(unit: Unit) -> bool:
-    """Whether products can be small enough: FP16's for FP16, those of eight exponent bits, and scaled ones."""
+    """Return whether products can be small enough: FP16 to FP16, formats with eight exponent bits, and scaled ones."""
     if unit.scales:
         return unit.scales.format == fs.E8M0
     return unit.a.exponent_bits == 8 or unit.a == unit.output == fs.FP16
@@ -97,7 +97,7 @@ def test_order_of_two_halves():
     assert first == "+".join(f"{k}-{k + 1}" for k in range(0, 32, 4))
     assert second == "+".join(f"{k + 2}-{k + 3}" for k in range(0, 32, 4))
     assert read(unit)["rounding with c"] is Rounding.TIES_TO_EVEN
-    # E4M3's subnormals are normal numbers in FP16, through which they go
+    # E4M3's subnormals are normal numbers in FP16, through which they are converted
     mixed = named_unit("hopper", "mma.m16n8k32", fs.E4M3, fs.E5M2)
     assert read(mixed)["subnormals are normalised"] is True
 
@@ -116,7 +116,7 @@ def test_fma_chains(unit):
 
 
 @pytest.mark.parametrize("unit", distinct(False), ids=str)
-def test_what_is_seen_of_amd(unit):
+def test_amd_rows(unit):
     found, model = read(unit), unit.row.model
     assert found["D"] == unit.output.name
     match model:
@@ -126,7 +126,7 @@ def test_what_is_seen_of_amd(unit):
             assert found.model.startswith(f"ExactBlocks(terms={model.terms})")
         case FlushedTree():
             tree = "((p0 + p1) + (p2 + p3))" if model.terms == 4 else "(p0 + p1)"
-            assert found.model.startswith("none of the vocabulary")
+            assert found.model.startswith("no model of the table")
             assert model.terms == 2 or f"(c + {tree})" in found["order"]
         case LateAccumulator():  # EvenAndOdd looks alike
             assert found.model.startswith(f"LateAccumulator(terms={unit.row.block}, fraction_bits=24, ")
@@ -168,7 +168,7 @@ def test_another_group():
     assert "group" in found.different
 
 
-def test_a_nan_of_ones_own():
+def test_another_nan():
     def dot(a, b, c):
         d = HOPPER.dots(a, b, c)
         d[d == 0x7FFFFFFF] = 0x7FC00000
@@ -191,8 +191,8 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("dot", STRANGE.values(), ids=STRANGE)
-def test_answers_that_no_card_gives(dot):
-    """Whatever is answered: something is printed, and it is not what the table has."""
+def test_results_of_no_gpu(dot):
+    """Every result is printed, and differs from the table."""
     found = probe_dots(dot, "bf16", k=16, against=HOPPER)
     assert not found.equal
     assert "DIFFERENT" in str(found)
@@ -200,23 +200,23 @@ def test_answers_that_no_card_gives(dot):
 
 
 @pytest.mark.parametrize(("name", "words"), {
-    "nothing": r"1 \* 1 at k = 0, and 0 elsewhere, dot gave 0x00000000, which is 0 in FP32; the sum is 1\. Does dot",
-    "c": "dot gave 0x00000000, which is 0 in FP32; the sum is 1",
-    "NaN": "dot gave 0x7FFFFFFF, which is no finite number in FP32",
-    "one": r"1 \* 1 at k = 0 and 15, and 0 elsewhere, dot gave 0x3F800000, which is 1 in FP32; the sum is 2",
-    "a code": r"1 \* 1 at k = 1, and 0 elsewhere, dot gave 0x00000000",
+    "nothing": r"1 \* 1 at k = 0, and 0 elsewhere, dot returned 0x00000000, which is 0 in FP32; the sum is 1\. Does",
+    "c": "dot returned 0x00000000, which is 0 in FP32; the sum is 1",
+    "NaN": "dot returned 0x7FFFFFFF, which is no finite number in FP32",
+    "one": r"1 \* 1 at k = 0 and 15, and 0 elsewhere, dot returned 0x3F800000, which is 1 in FP32; the sum is 2",
+    "a code": r"1 \* 1 at k = 1, and 0 elsewhere, dot returned 0x00000000",
     "noise": "the sum is 1",
 }.items())  # fmt: skip
-def test_what_does_not_add_is_no_model(name, words):
-    """Without a row to hold it against, it would be read as one."""
+def test_a_callable_that_does_not_add_is_an_error(name, words):
+    """Without a row to compare with, it would be read as a model."""
     with pytest.raises(ValueError, match=words):
         probe_dots(STRANGE[name], "bf16", k=16)
 
 
-def test_what_forgets_c_or_rows_is_no_model():
-    with pytest.raises(ValueError, match=r"with c = 1, and 0 elsewhere, dot gave 0x00000000"):
+def test_a_callable_that_drops_c_or_rows_is_an_error():
+    with pytest.raises(ValueError, match=r"with c = 1, and 0 elsewhere, dot returned 0x00000000"):
         probe_dots(lambda a, b, c: HOPPER.dots(a, b, np.zeros_like(c)), "bf16", k=16)
-    with pytest.raises(ValueError, match="dot gave 1 codes of D for 19 rows"):
+    with pytest.raises(ValueError, match="dot returned 1 codes of D for 19 rows"):
         probe_dots(lambda a, b, c: HOPPER.dots(a, b, c)[:1], "bf16", k=16)
 
 
@@ -230,7 +230,7 @@ def test_equal_and_alike():
     found = probe_dots(HOPPER.dots, "bf16", k=16, against=HOPPER)
     assert found.equal
     assert found.different == ()
-    assert "equal to the table's row in all 18 parameters" in str(found)
+    assert "equal to the table's row in all 18 observable parameters" in str(found)
     assert rows_alike(found, HOPPER) == (
         "hopper wgmma.k16", "hopper mma.m16n8k16", "blackwell tcgen05.k16", "blackwell mma.m16n8k16",
         "blackwell-rtx mma.m16n8k16",
@@ -239,13 +239,13 @@ def test_equal_and_alike():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not fs.hardware.is_available(), reason="no NVIDIA GPU that CuPy reaches: fs.hardware.info()")
-def test_a_real_card():
+def test_a_real_gpu():
     different = [str(found) for found in fs.hardware.probe() if not found.equal]
     assert not different, "\n\n".join(different)
 
 
 def test_against_something_else():
-    with pytest.raises(ValueError, match="takes k = 16; asked for are FP16 x FP16 to FP32, k = 8"):
+    with pytest.raises(ValueError, match="takes k = 16; given are FP16 x FP16 to FP32, k = 8"):
         probe_dots(HOPPER.dots, "fp16", k=8, against=HOPPER)
 
 

@@ -1,4 +1,4 @@
-"""How fast a card is: a clock that counts the operations that the compiled instructions name, and the data sheets."""
+"""Throughput, with a clock that counts the operations of the compiled instructions, and the data sheets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware import throughput as rates
 from floatsim.hardware import vendor_gemm as libraries
 from floatsim.hardware.device import Device
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables import datasheets
 from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.hardware.throughput import Rate, Rates
@@ -31,15 +31,15 @@ def card(monkeypatch):
     def of(capability, name=None):
         lanes = Lanes(capability)
         if name is not None:
-            lanes.card = Card(name, capability, "580.0", "13.0")
+            lanes.card = DeviceIdentity(name, capability, "580.0", "13.0")
         return Device(cuda=lanes), lanes
 
     return of
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
-def test_every_instruction_is_as_fast_as_the_clock_says(card, capability):
-    """What is counted on the host is what the instructions, as they are compiled, carry out."""
+def test_the_throughput_of_every_instruction_equals_the_clock(card, capability):
+    """The operations counted on the host equal those of the compiled instructions."""
     device, lanes = card(capability)
     found = fs.hardware.bench(device=device, repeats=3)
     assert {rate.what for rate in found.rates} == {str(v) for v in device.variants if v.a == v.b != fs.FP32}
@@ -51,7 +51,7 @@ def test_every_instruction_is_as_fast_as_the_clock_says(card, capability):
     assert any(launch.startswith("mma.cu rate sm_") for launch in lanes.launches)
 
 
-def test_repeats_are_long_whatever_the_speed(card):
+def test_measurements_are_long_at_any_speed(card):
     for speed in (1e7, 1e9, 1e11, 1e12):
         device, lanes = card((8, 0))
         lanes.speed = speed
@@ -84,15 +84,17 @@ def test_the_data_sheet_and_bf16(card):
     assert line.split() == ["wgmma.k32", "e4m3", "e4m3", "fp32", "1583.2", "1979", "80", "%", "2.00"]
 
 
-def test_without_bf16_it_is_fp16_and_without_that_nothing():
+def test_the_baseline_is_bf16_then_fp16():
     def rate(fmt, ms, unit="mma"):
         return Rate("", unit, fmt, fs.FP32, 10**9, (ms,))
 
-    found = Rates(Card("", (7, 5), "", ""), (rate(fs.FP16, 2.0), rate(fs.E4M3, 1.0), rate(fs.FP64, 1.0, "cublas")))
+    found = Rates(
+        DeviceIdentity("", (7, 5), "", ""), (rate(fs.FP16, 2.0), rate(fs.E4M3, 1.0), rate(fs.FP64, 1.0, "cublas"))
+    )
     assert [found.of_bf16(each) for each in found.rates] == [1, 2, None]
 
 
-def test_the_median_counts():
+def test_the_median_is_reported():
     assert Rate("", "mma", fs.FP16, fs.FP32, 10**9, (5.0, 1.0, 100.0, 2.0)).tflops == pytest.approx(1 / 3.5)
 
 
@@ -117,14 +119,14 @@ def test_names_of_drivers_find_their_data_sheets(name, half):
     assert datasheets.peak(name, fs.FP16, fs.FP32)[0] == half
 
 
-def test_every_data_sheet_is_some_card_s():
+def test_every_data_sheet_belongs_to_a_gpu():
     found = [next((s for s in datasheets.SHEETS if datasheets.re.search(s.names, name)), None) for name in NAMES]
     assert set(datasheets.SHEETS) == {sheet for sheet in found if sheet is not None}
 
 
 @pytest.mark.parametrize("sheet", datasheets.SHEETS, ids=lambda sheet: sheet.names)
 def test_rates_of_a_data_sheet_are_halves_of_each_other(sheet):
-    """As units are built: half as many bits, twice the rate, up to what data sheets round."""
+    """Half the bits give twice the throughput, within the rounding of the data sheets."""
     assert sheet.half_fp16 in (sheet.half, pytest.approx(2 * sheet.half, rel=0.01))
     if sheet.tf32 is not None:
         assert sheet.half == pytest.approx(2 * sheet.tf32, rel=0.03)
@@ -135,7 +137,7 @@ def test_rates_of_a_data_sheet_are_halves_of_each_other(sheet):
         assert sheet.fp4 == pytest.approx(2 * sheet.fp8_fp16, rel=0.01)
 
 
-def test_fp4_has_its_own_rate_only_where_nothing_wider_can_be_beside_it(card):
+def test_only_fp4_only_instructions_have_the_throughput_of_fp4(card):
     device, _ = card((12, 0), "NVIDIA GeForce RTX 5090")
     found = fs.hardware.bench("* e2m1 e2m1 *", device=device, repeats=1)
     sheets = {each.what: each.sheet for each in found.rates}
@@ -149,7 +151,7 @@ def test_fp4_has_its_own_rate_only_where_nothing_wider_can_be_beside_it(card):
 
 @pytest.fixture
 def fast_library(monkeypatch):
-    """Multiplies nothing, but takes its time on the clock of a card of lanes."""
+    """A library that multiplies nothing, and takes time on the clock of a GPU of lanes."""
     seen = []
 
     def put(lanes):
@@ -192,7 +194,7 @@ def test_libraries_are_timed_with_large_matrices(card, fast_library, monkeypatch
         next(r for r in fs.hardware.bench("* bf16 *", device=device, libraries=False).rates if r.unit == "cublas")
 
 
-def test_sums_in_fp16_have_their_own_rate(card, fast_library, monkeypatch):
+def test_sums_in_fp16_have_their_own_throughput(card, fast_library, monkeypatch):
     device, lanes = card((8, 9), "NVIDIA GeForce RTX 4090")
     monkeypatch.setattr(rates, "installed", lambda: ("cublas",))
     monkeypatch.setattr(rates, "_SIZES", (16,))
@@ -202,7 +204,7 @@ def test_sums_in_fp16_have_their_own_rate(card, fast_library, monkeypatch):
     assert sheets == {"32f": 165.2, "32f_pedantic": 165.2, "16f": 330.3, "16f_pedantic": 330.3}
 
 
-def test_a_library_that_refuses_is_a_row(card, fast_library, monkeypatch):
+def test_an_error_of_a_library_is_a_row(card, fast_library, monkeypatch):
     device, lanes = card((8, 9), "NVIDIA L40S")
     monkeypatch.setattr(rates, "installed", lambda: ("cublas",))
     monkeypatch.setattr(rates, "_SIZES", (16,))
@@ -229,7 +231,7 @@ def test_a_library_that_refuses_is_a_row(card, fast_library, monkeypatch):
 
 def test_command(run, card, monkeypatch):
     device, _ = card((9, 0), "NVIDIA H200")
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: device)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 2)
     assert (code, err) == (0, "")
     assert "NVIDIA H200" in out
@@ -244,35 +246,35 @@ def test_command(run, card, monkeypatch):
     assert len(facts["rates"][0]["milliseconds"]) == 2
     device, _ = card((9, 0))
     code, out, _ = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1)
-    assert "none is in the table for this card" in out
+    assert "none in the table for this GPU" in out
 
 
 def test_bad_input(run, card, monkeypatch):
     device, _ = card((8, 0))
-    monkeypatch.setattr(hardware_commands, "the_card", lambda: device)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.*")
     assert (code, out) == (2, "")
-    assert "--instruction 'wgmma.*' fits nothing to time on a card of lanes; there is mma.m8n8k4, mma." in err
+    assert "--instruction 'wgmma.*' fits no measurement on a GPU of lanes; there is mma.m8n8k4, mma." in err
     with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
         fs.hardware.bench(device=device, repeats=0)
 
 
-def test_without_a_card(run, monkeypatch):
+def test_without_a_gpu(run, monkeypatch):
     from floatsim.hardware import device
 
     def none(*_):
-        raise fs.hardware.UnavailableError("no card: CuPy is not installed")
+        raise fs.hardware.UnavailableError("no GPU: CuPy is not installed")
 
     monkeypatch.setattr(device, "Device", none)
     code, out, err = run("bench-hardware")
     assert (code, out) == (2, "")
-    assert err.startswith("floatsim: no card: CuPy is not installed")
-    with pytest.raises(fs.hardware.UnavailableError, match="no card"):
+    assert err.startswith("floatsim: no GPU: CuPy is not installed")
+    with pytest.raises(fs.hardware.UnavailableError, match="no GPU"):
         fs.hardware.bench()
 
 
 def test_events(monkeypatch):
-    """CUDA events as CuPy has them: around each call but the first, which warms up."""
+    """CUDA events of CuPy surround each call except the first, which warms up."""
     from floatsim.hardware.compile import cupy_runtime as cuda
 
     log = []
@@ -308,7 +310,7 @@ def test_events(monkeypatch):
     assert times == [6.0, 10.0]
 
 
-def test_what_is_installed_says_which(monkeypatch):
+def test_installed_libraries(monkeypatch):
     monkeypatch.setattr(libraries, "_modules", lambda name: [1] if name != "nvmath" else _missing(name))
     assert libraries.installed() == ("cublas", "cupy")
 

@@ -52,7 +52,7 @@ def copy(work, i, j, k, l, n):
 
 @kernel
 def lanes(values, first, second):
-    return vector.eight_lanes(vector.SingleGrid(), values, (first, second))
+    return vector.eight_lanes(vector.FP32Accumulator(), values, (first, second))
 
 @kernel
 def blocks(va, xa, vb, xb, acc, i, first, blocks):

@@ -59,7 +59,7 @@ test_seed.__test__ = False  # type: ignore[attr-defined]  # a helper, not a test
 
 def rng(*salt: object) -> np.random.Generator:
     """A generator for one test: the run's seed and whatever tells this test from others."""
-    text = "/".join(str(s) for s in salt)
+    text = "/".join(f"{s}" for s in salt)
     return np.random.default_rng([test_seed(), *text.encode()])
 
 

@@ -511,6 +511,32 @@ def test_texts_as_python_reads_them():
         assert reference.convert(reference.from_text(text), fs.FP64, Attributes())[0] == want, text
 
 
+def test_texts_of_fractions():
+    for text, want in (
+        ("1/3", Fraction(1, 3)),
+        (" -22/7 ", Fraction(-22, 7)),
+        ("+4/2", Fraction(2)),
+        ("0/5", Fraction(0)),
+    ):
+        number = reference.from_text(text)
+        assert reference.convert(number, fs.FP64, Attributes())[0] == int(np.float64(float(want)).view(np.uint64))
+        assert number == reference.from_fraction(want)
+    assert reference.from_text("-0/5").sign == 1
+    for text in ("1/0", "1/", "/3", "1/3/2", "1 / 3", "1/-3", "1.5/3", "nan/2"):
+        with pytest.raises(ValueError, match=r"not a number: .*, a fraction \('1/3'\)"):
+            reference.from_text(text)
+
+
+def test_too_few_working_bits_are_an_error():
+    """Not an assert, which `python -O` removes."""
+    inexact = reference.Number(reference.Kind.FINITE, 0, 1 << 20, -20, True)
+    for mode in (Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC):
+        with pytest.raises(ValueError, match="too few working bits"):
+            reference.convert(inexact, fs.FP32, Attributes(mode))
+    with pytest.raises(ValueError, match="too few working bits"):
+        reference.convert(inexact, fs.FP16, Attributes(Rounding.STOCHASTIC))
+
+
 # -- exact sums -----------------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,7 @@ def groups() -> dict[str, list[Case]]:
 
 def _name(some: list[Case]) -> str:
     case = some[0]
-    return f"{case.arch}-{case.row.name}-{'-'.join(map(str, case.row.inputs[:2]))}-{case.row.output}"
+    return f"{case.arch}-{case.row.name}-{'-'.join(fmt.name for fmt in case.row.inputs[:2])}-{case.row.output}"
 
 
 def codes(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...], style: str) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import floatsim as fs
 from floatsim.formats.rounding import ABSORBED, FLUSHED, INEXACT, INVALID, OVERFLOW, UNDERFLOW, Attributes
 from floatsim.reference import from_text
 from floatsim.reference.tensorcore.dot import Dot, Scaled, dot
+from floatsim.tensorcore import architectures
 from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, as_instruction_name, select
 from floatsim.tensorcore.instructions import Evidence, FusedBlocks, GroupedBlocks, Scales, TwoHalves
 from tests.tensorcore.cases import cases, codes
@@ -519,7 +521,11 @@ def test_names_are_texts():
             attempt()
 
 
-@pytest.mark.parametrize(("card", "architecture"), [("H100", "hopper"), ("sm_90", "hopper"), ("mi300x", "cdna3")])
+@pytest.mark.parametrize(("card", "architecture"), [
+    ("H100", "hopper"), ("sm_90", "hopper"), ("sm_90a", "hopper"), ("mi300x", "cdna3"), ("SM100a", "blackwell"),
+    ("rtx 4090", "ada"), ("NVIDIA GeForce RTX 4070 Ti SUPER", "ada"), ("RTX-3090", "ampere"), ("gb200", "blackwell"),
+    ("AMD Instinct MI250X", "cdna2"), ("RTX 6000 Ada", "ada"), ("blackwell rtx", "blackwell-rtx"),
+])  # fmt: skip
 def test_cards_are_names_of_their_architecture(card, architecture):
     assert fs.TensorCore(card).arch == architecture
     assert fs.as_accumulation(card) == fs.TensorCore(architecture)
@@ -528,5 +534,25 @@ def test_cards_are_names_of_their_architecture(card, architecture):
 def test_what_was_probably_meant():
     with pytest.raises(ValueError, match="did you mean 'hopper'"):
         fs.as_accumulation("hoper")
-    with pytest.raises(ValueError, match="unknown architecture 'cdna4'; known are"):  # another unit than CDNA 3's
-        fs.TensorCore("cdna4")
+    with pytest.raises(ValueError, match="unknown architecture 'cdna5'; known are"):  # another unit than CDNA 3's
+        fs.TensorCore("cdna5")
+
+
+@pytest.mark.parametrize(
+    ("card", "title"),
+    [("B300", "NVIDIA Blackwell Ultra (sm_103)"), ("gfx950", "AMD CDNA 4 (gfx950)"), ("cdna4", "AMD CDNA 4 (gfx950)"),
+     ("sm_121", "NVIDIA GB10 (sm_121)")],
+)  # fmt: skip
+def test_a_gpu_whose_units_are_not_in_the_table(card, title):
+    says = re.escape(f"{card!r} is {title}, whose matrix instructions are not in the table; known architectures are v")
+    for attempt in (fs.TensorCore, fs.as_accumulation):
+        with pytest.raises(ValueError, match=says):
+            attempt(card)
+
+
+def test_other_names_are_of_one_architecture_each():
+    """Written as `as_architecture` compares them, and none both in the table and missing from it."""
+    assert set(architectures.CARDS.values()) == set(ARCHITECTURES)
+    for name in [*architectures.CARDS, *architectures._MISSING]:
+        assert architectures._key(name) == architectures.CARDS.get(name, name)
+    assert not architectures.CARDS.keys() & architectures._MISSING.keys()

@@ -1,1 +1,1 @@
-"""The survey of real matrices in every format: `survey` runs it, `report` has its rows and tables."""
+"""Surveys of real matrices in every format: `survey` measures, `report` holds the rows and the tables."""

@@ -1,4 +1,4 @@
-"""The rows of a survey, and its tables."""
+"""The results of a survey: rows, tables, and their JSON form."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EVENT_COLUMNS = (
     ("products", "underflow"), ("products", "flushed"), ("products", "subnormal"), ("products", "overflow"),
     ("sums", "underflow"), ("sums", "flushed"), ("sums", "subnormal"), ("sums", "overflow"), ("sums", "absorbed"),
 )  # fmt: skip
-"""What the table counts: the rounding, and what happened there."""
+"""The counted events, each as (stage of rounding, event)."""
 MEASURES = ("max_ulps", "mean_ulps", "relative_error", "nonfinite", "differs")
 
 
 @dataclass(frozen=True)
 class TensorRow:
-    """What rounding one tensor to one format did; shares are of its finite non-zero numbers (`nonzero` many)."""
+    """The events of rounding one tensor to one format. Shares refer to its `nonzero` finite non-zero numbers."""
 
     tensor: str
     format: FloatFormat
@@ -37,15 +37,15 @@ class TensorRow:
     nonzero: int
 
     def share(self, event: str) -> float:
-        """Share of the finite non-zero numbers to which `event` ("flushed", "subnormal", ...) happened."""
+        """Return the share of the finite non-zero numbers with the event "flushed", "subnormal" or another."""
         return float(getattr(self.counts, event)) / self.nonzero
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A product of the survey: its name, and what of it was computed.
+    """A product of the survey: its name, and the part of it that was computed.
 
-    `shape` is (M, K, N); `used` is how much of each was computed: rows and columns evenly spaced, the first terms.
+    `shape` is (M, K, N). `used` is the computed part of each: evenly spaced rows and columns, and the first terms.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Product:
 
     @property
     def results(self) -> int:
-        """How many results were computed."""
+        """The number of computed results."""
         return self.used[0] * self.used[2]
 
     @property
     def nonfinite_exactly(self) -> int:
-        """How many of them no arithmetic could make finite: an input of theirs is NaN or infinite."""
+        """The number of results that cannot be finite: one of their inputs is NaN or infinite."""
         import numpy as np
 
         rows, columns = np.isfinite(self.a).all(axis=1), np.isfinite(self.b).all(axis=0)
@@ -73,15 +73,29 @@ class Product:
 class SurveyRow:
     """One product in one format with one accumulator.
 
-    `products` counts the roundings of the products (None where there are none: fused and exact sums), `sums` those of
-    the sums. `nonfinite` is the share of the results that are infinite or NaN though the exact product of the given
-    inputs (rounded to FP64) is finite: what the format or the accumulator lost. Errors are over the results of which
-    both are finite, and NaN where there is none. `max_ulps` and `mean_ulps`: distance to the exact product of the
-    *rounded* inputs, in ulps of that product in the accumulator's format (Goldberg's; where it is not zero), so what
-    the arithmetic did.
-    `relative_error`: distance to the exact product of the *given* inputs over that product, both in the Frobenius
-    norm, so what everything did. `differs`: of sums by matrix units, the share of the results whose bits are not those
-    of the unit in the row before (two NaN are alike); None where that is none.
+    Attributes
+    ----------
+    product : str
+        The product's name.
+    format : FloatFormat
+        The format of the inputs.
+    accumulator : Accumulation
+    products, sums : Counts
+        The events in the roundings of the products and of the sums. `products` is None for fused and exact sums, which
+        do not round products.
+    nonfinite : float
+        The share of the results that are infinite or NaN although the exact product of the given inputs (rounded to
+        FP64) is finite. The format or the accumulator caused these. They are excluded from the errors below, which are
+        NaN if no pair of finite results is left.
+    max_ulps, mean_ulps : float
+        The distance to the exact product of the *rounded* inputs, in ulps (Goldberg) of that product in the
+        accumulator's format, without zeros. It is the error of the arithmetic alone.
+    relative_error : float
+        The distance to the exact product of the *given* inputs over that product, both in the Frobenius norm. It is the
+        error of input rounding and arithmetic together.
+    differs : float or None
+        For matrix units: the share of the results whose bits differ from the unit in the row before (two NaNs count as
+        equal). None if the row before has no matrix unit.
     """
 
     product: str
@@ -96,14 +110,14 @@ class SurveyRow:
     differs: float | None = None
 
     def share(self, stage: str, event: str) -> float | None:
-        """Share of the roundings of "products" or "sums" to which `event` happened; None where there are none."""
+        """Return the share of the roundings of a stage with an event; None if there are no such roundings."""
         counts: Counts | None = getattr(self, stage)
         return None if counts is None else float(getattr(counts, event)) / max(1, counts.elements)
 
 
 @dataclass(frozen=True)
 class SurveyReport:
-    """What a survey found. Prints as tables in terminals and notebooks; `floatsim.plot.survey_figure` draws it."""
+    """The results of a survey. Prints as tables in terminals and notebooks; `floatsim.plot.survey_figure` draws it."""
 
     title: str
     formats: tuple[FloatFormat, ...]
@@ -114,14 +128,14 @@ class SurveyReport:
     rows: tuple[SurveyRow, ...]
 
     def table(self, measure: str = "relative_error", product: str | None = None) -> dict[str, dict[str, float | None]]:
-        """{format: {accumulator as asked for: number}} of one product; None where it was not computed.
+        """Return {format: {accumulator as given: number}} of one product; None for combinations that were not computed.
 
         Parameters
         ----------
         measure : str
             "relative_error", "max_ulps", "mean_ulps", "nonfinite" or "differs".
         product : str, optional
-            Which one; the first by default.
+            The product's name. Default: the first product.
 
         Raises
         ------
@@ -136,12 +150,12 @@ class SurveyReport:
         product = product or names[0]
         found = {(r.format, r.accumulator): getattr(r, measure) for r in self.rows if r.product == product}
         return {
-            fmt.name: {str(how): found.get((fmt, resolve_accumulator(how, fmt))) for how in self.accumulators}
+            fmt.name: {f"{how}": found.get((fmt, resolve_accumulator(how, fmt))) for how in self.accumulators}
             for fmt in self.formats
         }
 
     def records(self) -> list[dict[str, Any]]:
-        """One flat record a row, shares as fractions: the tidy table."""
+        """Return one flat record for each row, with shares as fractions: the tidy table."""
         return [
             {
                 "product": r.product, "format": r.format.name, "accumulator": str(r.accumulator),
@@ -152,7 +166,7 @@ class SurveyReport:
         ]  # fmt: skip
 
     def to_pandas(self) -> Any:
-        """`records` as a DataFrame. Raises ImportError with advice where pandas is not installed."""
+        """Return `records` as a DataFrame. Raises ImportError with advice if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:
@@ -160,11 +174,11 @@ class SurveyReport:
         return pandas.DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the tensors' numbers, as JSON has it: counts as integers, errors as floats or None."""
+        """Return everything except the tensors' values in JSON types: counts as integers, errors as floats or None."""
         return {
             "title": self.title,
             "formats": [fmt.name for fmt in self.formats],
-            "accumulators": [str(how) for how in self.accumulators],
+            "accumulators": [f"{how}" for how in self.accumulators],
             "tensors": [
                 {"tensor": r.tensor, "shape": list(self.tensors[r.tensor].shape), "format": r.format.name,
                  "nonzero": r.nonzero, **_nonfinite(self.tensors[r.tensor]), **_events(r.counts)}
@@ -184,22 +198,22 @@ class SurveyReport:
         }  # fmt: skip
 
     def nonfinite_in_words(self, tensor: str) -> str:
-        """How many numbers of a tensor are NaN or infinite: "2 NaN and 1 infinity"; empty if none is."""
+        """Return the number of NaNs and infinities of a tensor, as "2 NaN and 1 infinity"; empty if all are finite."""
         nans, infinities = _nonfinite(self.tensors[tensor]).values()
         words = [f"{nans} NaN"] if nans else []
         words += [f"{infinities} {'infinity' if infinities == 1 else 'infinities'}"] if infinities else []
         return " and ".join(words)
 
-    # -- shows -------------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------
     def _tensor_cells(self) -> tuple[list[str], list[list[str]]]:
-        """The table of the inputs: a row a tensor and format."""
+        """Return the table of the inputs, with a row for each tensor and format."""
         head = ["tensor", "format", "flushed", "subnormal", "overflow"]
         return head, [
             [r.tensor, r.format.name, *(_percent(r.share(event)) for event in head[2:])] for r in self.tensor_rows
         ]
 
     def _cells(self, product: Product) -> tuple[list[str], list[list[str]]]:
-        """The table of one product: a row a format and accumulator."""
+        """Return the table of one product, with a row for each format and accumulator."""
         head = ["format", "accumulator", *(f"{_SHORT[stage]}\n{_SHORT[event]}" for stage, event in EVENT_COLUMNS),
                 "lost to\ninf/NaN", "max\nulps", "mean\nulps", "relative\nerror"]  # fmt: skip
         cells = [
@@ -209,20 +223,20 @@ class SurveyReport:
              _percent(r.differs)]
             for r in self.rows if r.product == product.name
         ]  # fmt: skip
-        return (head, [row[:-1] for row in cells]) if self._has_no_neighbours else ([*head, "unlike\nabove"], cells)
+        return (head, [row[:-1] for row in cells]) if self._has_no_neighbours else ([*head, "differs"], cells)
 
     @property
     def _has_no_neighbours(self) -> bool:
         return all(r.differs is None for r in self.rows)
 
     def _input_caption(self) -> str:
-        """What the numbers mean; and which inputs are no numbers, if any."""
+        """Return the meaning of the numbers, and the tensors with NaN or infinities."""
         notes = [f" {name} also holds {words}." for name in self.tensors if (words := self.nonfinite_in_words(name))]
         return _INPUT_CAPTION + "".join(notes)
 
     def _caption(self) -> str:
         units = any(tensor_cores(row.accumulator) for row in self.rows)
-        notes = [_CAPTION, *([_BLOCKS] if units else []), *([] if self._has_no_neighbours else [_UNLIKE])]
+        notes = [_CAPTION, *([_BLOCKS] if units else []), *([] if self._has_no_neighbours else [_DIFFERS])]
         return " ".join(notes)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
@@ -237,7 +251,7 @@ class SurveyReport:
             yield Text(f"\n{_heading(product)}", "bold")
             if whole.__rich_measure__(console, options).maximum <= options.max_width:
                 yield whole
-            else:  # too narrow for one table: events first, then errors
+            else:  # the terminal is too narrow for one table: print events first, then errors
                 errors = head.index("lost to\ninf/NaN")
                 yield _rich_table(head[:errors], [row[:errors] for row in rows])
                 yield ""
@@ -282,20 +296,20 @@ _INPUT_CAPTION = "Percent of the finite non-zero numbers: flushed to zero, subno
 
 
 _CAPTION = (
-    "Events: percent of all roundings of products and of sums ('.': never; '-': there is no such rounding). undfl: "
-    "tiny and inexact; flush: became zero; subn: subnormal; ovfl: beyond the largest number; absrb: a non-zero "
-    "product left the sum unchanged. lost to inf/NaN: percent of the results, infinite or NaN though the exact "
-    "product of the given inputs is finite; left out of the errors. Ulps: of the accumulator's format, against the "
-    "exact product of the rounded inputs. Relative error: against the exact product of the given inputs, in the "
+    "Events: percent of all roundings of products and of sums ('.': none; '-': no such rounding). undfl: tiny and "
+    "inexact; flush: became zero; subn: subnormal; ovfl: beyond the largest number; absrb: a non-zero product left the "
+    "sum unchanged. lost to inf/NaN: percent of the results that are infinite or NaN although the exact product of the "
+    "given inputs is finite; they are excluded from the errors. Ulps: of the accumulator's format, compared with the "
+    "exact product of the rounded inputs. Relative error: compared with the exact product of the given inputs, in the "
     "Frobenius norm."
 )
 
 
 _BLOCKS = (
-    "Of a matrix unit, sums are counted by the block, one for each time that its accumulator is rounded: absrb is the "
-    "percent of blocks in which some non-zero term was cut off entirely, not the percent of such terms."
+    "Sums of a matrix unit are counted by block, one for each rounding of its accumulator: absrb is the percent of "
+    "blocks in which at least one non-zero term was discarded entirely, not the percent of such terms."
 )
-_UNLIKE = "unlike above: percent of the results whose bits are not those of the matrix unit in the row above."
+_DIFFERS = "differs: percent of the results whose bits differ from the matrix unit in the row above."
 
 
 def _nonfinite(x: NDArray[np.float64]) -> dict[str, int]:
@@ -305,14 +319,14 @@ def _nonfinite(x: NDArray[np.float64]) -> dict[str, int]:
 
 
 def _note(product: Product) -> str:
-    """How many results are not finite because of the inputs; empty if none is."""
+    """Return a note on the results that are not finite because of the inputs; empty if there are none."""
     n = product.nonfinite_exactly
-    why = "results have a NaN or infinite input: not counted as lost, and left out of the errors."
+    why = "results have a NaN or infinite input: they are not counted as lost, and are excluded from the errors."
     return f"{n} of {product.results} {why}" if n else ""
 
 
 def _rich_table(head: list[str], rows: list[list[str]]) -> Any:
-    """A table without lines, two columns of names and then numbers; a blank line where the first name changes."""
+    """Return a table without rules: two columns of names, then numbers. A blank line separates the first names."""
     from rich.table import Table
     from rich.text import Text
 
@@ -334,8 +348,8 @@ def _heading(product: Product) -> str:
 
 
 def _short(accumulator: str) -> str:
-    """As a label: `fp16, fused` for `sequential(fp16, fused)`, `hopper` for `tensorcore(hopper)`; within another,
-    `fp16` for `sequential(fp16)`."""
+    """Return a label: `fp16, fused` for `sequential(fp16, fused)`, `hopper` for `tensorcore(hopper)`. Inside another
+    accumulation, `sequential(fp16)` becomes `fp16`."""
     if m := re.fullmatch(r"(?:sequential|tensorcore)\((.*)\)", accumulator):
         return m[1]
     return re.sub(r"sequential\(([^(),]*(\(\d+,\d+\))?)\)", r"\1", accumulator)
@@ -373,6 +387,8 @@ def _events(counts: Counts) -> dict[str, int]:
     return {name: int(getattr(counts, name)) for name in kept}
 
 
-def resolve_accumulator(how: AccumulationLike, fmt: FloatFormat) -> Accumulation:
-    """The accumulation that is meant for inputs of a format: `same` in a text is that format."""
-    return parse(how, same=fmt) if isinstance(how, str) else as_accumulation(how, "accumulators")
+def resolve_accumulator(accumulator: AccumulationLike, fmt: FloatFormat) -> Accumulation:
+    """Return the accumulation for inputs of a format. `same` in a text stands for that format."""
+    return (
+        parse(accumulator, same=fmt) if isinstance(accumulator, str) else as_accumulation(accumulator, "accumulators")
+    )

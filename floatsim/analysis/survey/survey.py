@@ -1,4 +1,4 @@
-"""The main job: multiply real matrices in every format and accumulator, and say what happened."""
+"""Survey matrix products: multiply real matrices in every format and accumulator, and count the events and errors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from floatsim.analysis.survey.report import (
     resolve_accumulator,
 )
 from floatsim.arrays.events import record
+from floatsim.arrays.options import one_call
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.tensorcore.architectures import ARCHITECTURES
 
@@ -37,14 +38,14 @@ __all__ = [
 ]  # fmt: skip
 
 FORMATS = (FP32, FP16, BF16, E4M3, E5M2)
-"""The formats of a survey that names none."""
+"""The default formats."""
 
 ACCUMULATORS = ("same", "sequential(same, fused)", "fp16", "bf16", "fp32", "exact(fp32)")
-"""The accumulators of a survey that names none; `same` stands for the format of the inputs."""
+"""The default accumulators. `same` stands for the format of the inputs."""
 
 
 UNITS = "tensorcore"
-"""The accumulator that stands for every matrix unit that takes the inputs, the oldest of each maker first."""
+"""The text that stands for all matrix units that take the inputs, the oldest of each maker first."""
 
 
 _DIGITS = {
@@ -57,41 +58,43 @@ _LIMIT = 1 << 22
 Progress: TypeAlias = Callable[[Sequence[Any]], Iterable[Any]]
 
 
-# -- what is asked for -----------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _accumulations(asked: Iterable[Accumulation | str], fmt: FloatFormat, all_of_them: bool) -> list[Accumulation]:
-    """Each accumulation once that takes the inputs; of the default ones those that are no less precise than these."""
-    found = dict.fromkeys(resolve_accumulator(how, fmt) for how in asked)
-    precise = [how for how in found if all_of_them or how.result_format.precision >= fmt.precision]
-    return [how for how in precise if _refusal(how, fmt) is None]
+def _accumulations(
+    accumulators: Iterable[Accumulation | str], fmt: FloatFormat, keep_all: bool
+) -> list[Accumulation]:  # fmt: skip
+    """Return the distinct accumulations that take inputs of `fmt`. Without `keep_all`, omit less precise ones."""
+    resolved = dict.fromkeys(resolve_accumulator(each, fmt) for each in accumulators)
+    precise = [each for each in resolved if keep_all or each.result_format.precision >= fmt.precision]
+    return [each for each in precise if _refusal(each, fmt) is None]
 
 
-def _refusal(how: Accumulation, fmt: FloatFormat) -> ValueError | None:
-    """What a matrix unit says that does not take such inputs."""
+def _refusal(accumulation: Accumulation, fmt: FloatFormat) -> ValueError | None:
+    """Return the error of a matrix unit that does not take inputs of a format, or None."""
     try:
-        fitted(how, fmt, fmt)
+        fitted(accumulation, fmt, fmt)
     except ValueError as error:
         return error
     return None
 
 
-def _asked(accumulators: Any, formats: Sequence[FloatFormat]) -> tuple[Accumulation | str, ...]:
-    """The accumulators asked for, each once; all matrix units for UNITS. One that no format suits is an error."""
-    found: dict[Accumulation | str, None] = {}
-    for how in _one_or_more(accumulators):
-        units = isinstance(how, str) and how.strip().lower() == UNITS
-        some = [TensorCore(name) for name in ARCHITECTURES] if units else [how]
-        refusals = [_refusal(resolve_accumulator(one, fmt), fmt) for one in some for fmt in formats]
+def _requested(accumulators: Any, formats: Sequence[FloatFormat]) -> tuple[Accumulation | str, ...]:
+    """Return the distinct accumulators; UNITS becomes all matrix units. Raise ValueError if one suits no format."""
+    requested: dict[Accumulation | str, None] = {}
+    for given in _one_or_more(accumulators):
+        units = isinstance(given, str) and given.strip().lower() == UNITS
+        expanded = [TensorCore(name) for name in ARCHITECTURES] if units else [given]
+        refusals = [_refusal(resolve_accumulator(each, fmt), fmt) for each in expanded for fmt in formats]
         if refusals and all(refusals):
-            why = f"no matrix unit multiplies {', '.join(map(str, formats))}" if units else refusals[0]
+            why = f"no matrix unit multiplies {', '.join(fmt.name for fmt in formats)}" if units else refusals[0]
             raise ValueError(f"accumulators: {why}")
-        found |= dict.fromkeys(some)
-    return tuple(found)
+        requested |= dict.fromkeys(expanded)
+    return tuple(requested)
 
 
 def _matrix(x: Any, name: str) -> NDArray[np.float64]:
-    """A tensor as float64, checked; the errors call it by its name."""
+    """Return a tensor as a checked float64 matrix. Error messages use its name."""
     import numpy as np
 
     from floatsim.arrays.conversion import decode, float_codes
@@ -110,42 +113,42 @@ def _matrix(x: Any, name: str) -> NDArray[np.float64]:
 
 
 def _one_or_more(given: Any) -> list[Any]:
-    """A list of what was given, one thing (a name is one) or several."""
+    """Return a list of the given values: one value (a text is one) or several."""
     return [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
 
 
 _LISTED = 12
-"""How many tensors a message lists: a checkpoint has hundreds."""
+"""The largest number of tensors that a message lists. A checkpoint has hundreds."""
 
 _EXPRESSION = re.compile(r"\s*(.+?)(\.T)?\s*@\s*(.+?)(\.T)?\s*")
 
 
 def _spaced(n: int, wanted: int) -> NDArray[np.intp]:
-    """`wanted` of n indices, evenly spaced, the ends among them."""
+    """Return `wanted` of the n indices, evenly spaced, including both ends."""
     import numpy as np
 
     return np.linspace(0, n - 1, wanted).round().astype(np.intp)
 
 
 def _part(m: int, k: int, n: int, limit: int) -> tuple[int, int, int]:
-    """How much of an (m, k, n) product has at most `limit` multiply-adds: all of K before rows and columns."""
+    """Return the largest part of an (m, k, n) product with at most `limit` multiply-adds. K is cut last."""
     k = min(k, limit)
     results = max(1, limit // k)
     columns = min(n, max(math.isqrt(results), results // m))
     return min(m, results // columns), k, columns
 
 
-def _that_fits(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str | None:
-    """The first product of two tensors whose shapes fit."""
+def _matching_product(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str | None:
+    """Return the first product of two tensors whose shapes match, or None."""
     (m, n), (p, q) = tensors[x].shape, tensors[y].shape
     fits = {f"{x} @ {y}": n == p, f"{y} @ {x}": q == m, f"{x}.T @ {y}": m == p, f"{x} @ {y}.T": n == q}
     return next((expression for expression, fit in fits.items() if fit), None)
 
 
-def _fitting(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str:
-    """A product of two tensors whose shapes fit, as advice."""
-    found = _that_fits(x, y, tensors)
-    return "" if found is None else f"; products='{found}' would fit"
+def _product_hint(x: str, y: str, tensors: Mapping[str, NDArray[np.float64]]) -> str:
+    """Return advice for an error message: a product of two tensors whose shapes match."""
+    product = _matching_product(x, y, tensors)
+    return "" if product is None else f"; products='{product}' would fit"
 
 
 def _product(name: str, expression: str, tensors: Mapping[str, NDArray[np.float64]], limit: int) -> Product:
@@ -161,7 +164,7 @@ def _product(name: str, expression: str, tensors: Mapping[str, NDArray[np.float6
     if a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{expression}: the shapes {a.shape} and {b.shape} do not fit: {a.shape[1]} columns meet {b.shape[0]} rows"
-            + _fitting(match[1], match[3], tensors)
+            + _product_hint(match[1], match[3], tensors)
         )
     shape = (a.shape[0], a.shape[1], b.shape[1])
     used = _part(*shape, limit)
@@ -170,7 +173,7 @@ def _product(name: str, expression: str, tensors: Mapping[str, NDArray[np.float6
 
 
 def _tensors(a: Any, b: Any) -> dict[str, Any]:
-    """What is to be multiplied, by name."""
+    """Return the tensors to multiply, by name."""
     if a is None:
         if b is not None:
             raise TypeError("b is given without a")
@@ -180,7 +183,7 @@ def _tensors(a: Any, b: Any) -> dict[str, Any]:
     if not isinstance(a, Mapping):
         return {"a": a} if b is None else {"a": a, "b": b}
     if b is not None:
-        raise TypeError("b must be left out where a is a mapping of tensors")
+        raise TypeError("b must be omitted if a is a mapping of tensors")
     if not a:
         raise ValueError("a is an empty mapping; it must hold at least one tensor")
     return dict(a)
@@ -189,7 +192,7 @@ def _tensors(a: Any, b: Any) -> dict[str, Any]:
 def _expressions(
     products: Mapping[str, str] | Iterable[str] | str | None, tensors: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, str]:
-    """{product's name: expression}."""
+    """Return {name of the product: expression}."""
     names = list(tensors)
     if products is not None:
         chosen = dict(products) if isinstance(products, Mapping) else {text: text for text in _one_or_more(products)}
@@ -197,18 +200,19 @@ def _expressions(
             raise ValueError("products must name at least one product")
         return chosen
     if len(names) > 2:
-        pairs = (_that_fits(x, y, tensors) for x, y in itertools.combinations(names, 2))
-        fits = next(filter(None, pairs), f"{names[0]}.T @ {names[0]}")  # which fits whatever the shape
+        pairs = (_matching_product(x, y, tensors) for x, y in itertools.combinations(names, 2))
+        example = next(filter(None, pairs), f"{names[0]}.T @ {names[0]}")  # the last matches for any shape
         listed = ", ".join(f"{name} {tensors[name].shape}" for name in names[:_LISTED])
-        more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
-        raise ValueError(f"products must say what to multiply of {listed}{more}, as '{fits}'")
+        dots = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
+        raise ValueError(f"products must name the tensors to multiply; there are {listed}{dots}; write '{example}'")
     expression = f"{names[0]} @ {names[1]}" if len(names) == 2 else f"{names[0]}.T @ {names[0]}"
     return {expression: expression}
 
 
-# -- the job ---------------------------------------------------------------------------------------------------------
+# -- the survey ------------------------------------------------------------------------------------------------------
 
 
+@one_call()
 def survey(
     a: Any = None,
     b: Any = None,
@@ -220,29 +224,31 @@ def survey(
     title: str | None = None,
     progress: Progress | None = None,
 ) -> SurveyReport:
-    """Multiply matrices in every format and accumulator, and say what happened.
+    """Multiply matrices in every format and accumulator, and count the events and errors.
 
-    Inputs are rounded to each format, and multiplied with each accumulator; roundings follow the ambient `fs.context`.
+    Each input is rounded to each format, and the products are computed with each accumulator. The current `fs.context`
+    sets the rounding options.
 
     Parameters
     ----------
     a : matrix or mapping of str to matrix, optional
-        The left matrix (M, K), any float or integer dtype; or named tensors. Default: the activations, weights and
+        The left matrix (M, K) of any float or integer dtype, or named tensors. Default: the activations, weights and
         late-training gradients of a network trained on the UCI digits (`floatsim.datasets.digits`).
     b : matrix, optional
-        The right matrix (K, N). Without it, the second moments a.T @ a are surveyed.
+        The right matrix (K, N). Without it, the product is the second moments a.T @ a.
     products : str, iterable of str, or mapping of name to str, optional
-        What to multiply, as "x @ y", "x.T @ y", "x @ y.T", by the tensors' names ("a" and "b" for the arguments).
+        The products, as "x @ y", "x.T @ y", "x @ y.T", with the tensors' names ("a" and "b" for the arguments).
     formats : format or iterable of format, optional
-        Of the inputs. Default: FP32, FP16, BF16, E4M3, E5M2.
+        The formats of the inputs. Default: FP32, FP16, BF16, E4M3, E5M2.
     accumulators : Accumulation or str, or iterable of them, optional
-        `same` in a text stands for the inputs' format, and `tensorcore` for every matrix unit (`fs.TensorCore`), the
-        oldest of each maker first. Units are left out where they do not take the inputs. Default: same,
-        sequential(same, fused), fp16, bf16, fp32 and exact(fp32), leaving out those less precise than the inputs.
+        In a text, `same` stands for the inputs' format, and `tensorcore` for every matrix unit (`fs.TensorCore`), the
+        oldest of each maker first. Units that do not take the inputs are omitted. Default: same,
+        sequential(same, fused), fp16, bf16, fp32 and exact(fp32), without those less precise than the inputs.
     limit : int
-        At most so many multiply-adds of each product: of a larger one, evenly spaced rows and columns are taken.
+        The largest number of multiply-adds of each product. Of a larger product, evenly spaced rows and columns are
+        computed.
     title : str, optional
-        What the tables and the picture are headed.
+        The title of the tables and of the picture.
     progress : callable, optional
         Wraps the sequence of tasks, as `tqdm` does.
 
@@ -253,12 +259,12 @@ def survey(
     Raises
     ------
     TypeError, ValueError
-        For what is no real matrix, shapes that do not fit, and names that are not known; the message says which.
+        For an argument that is not a real matrix, for shapes that do not match, and for unknown names.
 
     Notes
     -----
-    Sums of two numbers of one format never underflow: where such a sum is tiny, it is exact. Sums underflow, and are
-    flushed, only where an unrounded product enters them (fused, exact), or under FTZ.
+    A sum of two numbers of one format never underflows: if such a sum is tiny, it is exact. Sums underflow and are
+    flushed only if they contain an unrounded product (fused, exact), or with FTZ.
 
     Examples
     --------
@@ -273,23 +279,23 @@ def survey(
     for fmt in chosen:
         if fmt.is_scale:
             raise ValueError(f"formats: {fmt.name} is a scale format, which has no arithmetic")
-    asked = _asked(ACCUMULATORS if accumulators is None else accumulators, chosen)
-    if not chosen or not asked:
+    requested = _requested(ACCUMULATORS if accumulators is None else accumulators, chosen)
+    if not chosen or not requested:
         raise ValueError(f"{'accumulators' if chosen else 'formats'} must name at least one")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ValueError(f"limit must be a positive integer, not {limit!r}")
     planned = tuple(_product(name, expression, tensors, limit) for name, expression in expressions.items())
     tasks = [
-        (product, fmt, how)
+        (product, fmt, accumulation)
         for product in planned
         for fmt in chosen
-        for how in _accumulations(asked, fmt, accumulators is not None)
+        for accumulation in _accumulations(requested, fmt, accumulators is not None)
     ]
-    judge = _Judge()
-    rows = [judge.row(*task) for task in (progress(tasks) if progress else tasks)]
+    measured = _Measurement()
+    rows = [measured.row(*task) for task in (progress(tasks) if progress else tasks)]
     default_title = "A network that reads digits, at the end of its training" if a is None else ", ".join(tensors)
     return SurveyReport(
-        title or default_title, chosen, asked, tensors,
+        title or default_title, chosen, requested, tensors,
         tuple(_tensor_row(name, x, fmt) for name, x in tensors.items() for fmt in chosen),
         planned, tuple(rows),
     )  # fmt: skip
@@ -305,15 +311,15 @@ def _tensor_row(name: str, x: NDArray[np.float64], fmt: FloatFormat) -> TensorRo
     return TensorRow(name, fmt, log["encode"], int(np.count_nonzero(np.isfinite(x) & (x != 0))))
 
 
-class _Judge:
-    """Computes rows; remembers the exact products from one accumulator to the next."""
+class _Measurement:
+    """Computes the rows of a survey, and keeps the exact products for the next accumulator."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, FloatFormat | None], tuple[Any, Any, NDArray[np.float64]]] = {}
-        self._unit: tuple[int, FloatFormat, FloatArray] | None = None  # what a matrix unit just made of a product
+        self._cached: dict[tuple[int, FloatFormat | None], tuple[Any, Any, NDArray[np.float64]]] = {}
+        self._previous: tuple[int, FloatFormat, FloatArray] | None = None  # the last result of a matrix unit
 
     def _exact(self, product: Product, fmt: FloatFormat | None) -> tuple[Any, Any, NDArray[np.float64]]:
-        """(a, b, a @ b), the inputs rounded to `fmt` (None: as given), their product exact, then rounded to FP64."""
+        """Return (a, b, a @ b): inputs rounded to `fmt` (None: as given), their exact product rounded to FP64."""
         import numpy as np
 
         from floatsim.arrays.conversion import array
@@ -321,16 +327,16 @@ class _Judge:
         from floatsim.arrays.options import context
 
         key = id(product), fmt
-        if key not in self._known:
+        if key not in self._cached:
             a, b = product.a, product.b
             if fmt is not None:
-                a, b = array(a, fmt), array(b, fmt)  # as the ambient context says
+                a, b = array(a, fmt), array(b, fmt)  # with the options of the current context
             with context(rounding="ties_to_even", overflow="infinity", daz=False, ftz=False):
-                self._known[key] = a, b, np.asarray(matmul(a, b, accumulate=Exact(FP64)), np.float64)
-        return self._known[key]
+                self._cached[key] = a, b, np.asarray(matmul(a, b, accumulate=Exact(FP64)), np.float64)
+        return self._cached[key]
 
-    def row(self, product: Product, fmt: FloatFormat, how: Accumulation) -> SurveyRow:
-        """Multiply, count, and measure."""
+    def row(self, product: Product, fmt: FloatFormat, accumulation: Accumulation) -> SurveyRow:
+        """Multiply once, and return the counts of events and the errors."""
         import numpy as np
 
         from floatsim.arrays.linalg import matmul
@@ -338,30 +344,33 @@ class _Judge:
         a, b, exact = self._exact(product, fmt)
         *_, truth = self._exact(product, None)
         with record() as log:
-            given = matmul(a, b, accumulate=how)
+            given = matmul(a, b, accumulate=accumulation)
         result = given.values
         finite = np.isfinite(result) & np.isfinite(truth)
         lost = float(np.mean(np.isfinite(truth) & ~np.isfinite(result)))
         rounds_products = "matmul.product" in log.counts
         return SurveyRow(
-            product.name, fmt, how, log["matmul.product"] if rounds_products else None, log["matmul.sum"], lost,
-            *_ulps(result[finite], exact[finite], given.format), _relative(result[finite], truth[finite]),
-            self._unlike(product, fmt, how, given),
+            product.name, fmt, accumulation, log["matmul.product"] if rounds_products else None, log["matmul.sum"],
+            lost, *_ulps(result[finite], exact[finite], given.format), _relative(result[finite], truth[finite]),
+            self._differs(product, fmt, accumulation, given),
         )  # fmt: skip
 
-    def _unlike(self, product: Product, fmt: FloatFormat, how: Accumulation, result: FloatArray) -> float | None:
-        """The share of the results that differ from those of the matrix unit just before, on the same inputs."""
+    def _differs(
+        self, product: Product, fmt: FloatFormat, accumulation: Accumulation, result: FloatArray
+    ) -> float | None:  # fmt: skip
+        """Return the share of results that differ from the matrix unit before, on the same inputs; None without one."""
         import numpy as np
 
-        before, self._unit = self._unit, (id(product), fmt, result) if tensor_cores(how) else None
-        if before is None or self._unit is None or before[:2] != self._unit[:2] or before[2].format != result.format:
+        before = self._previous
+        self._previous = now = (id(product), fmt, result) if tensor_cores(accumulation) else None
+        if before is None or now is None or before[:2] != now[:2] or before[2].format != result.format:
             return None
-        alike = (before[2].codes == result.codes) | (np.isnan(before[2].values) & np.isnan(result.values))
-        return float(np.mean(~alike))
+        equal = (before[2].codes == result.codes) | (np.isnan(before[2].values) & np.isnan(result.values))
+        return float(np.mean(~equal))
 
 
 def _ulps(result: NDArray[np.float64], exact: NDArray[np.float64], fmt: FloatFormat) -> tuple[float, float]:
-    """(max, mean) distance in ulps of the exact value in `fmt`, zeros left out; NaN if there are no others."""
+    """Return the (max, mean) distance in ulps of the exact value in `fmt`, without zeros; NaN if all are zeros."""
     import numpy as np
 
     from floatsim.arrays.ulps import ulp
@@ -374,7 +383,7 @@ def _ulps(result: NDArray[np.float64], exact: NDArray[np.float64], fmt: FloatFor
 
 
 def _relative(result: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Frobenius norm of the error over that of the truth; scaled, so that squares neither over- nor underflow."""
+    """Return the Frobenius norm of the error over the norm of the truth. Scaling prevents overflow and underflow."""
     import numpy as np
 
     scale = np.max(np.abs(truth), initial=0.0)

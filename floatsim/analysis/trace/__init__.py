@@ -1,1 +1,1 @@
-"""A dot product of a matrix unit step by step: `steps` has the data, `trace` makes them, `text` prints them."""
+"""Traces of the dot products of matrix units: `steps` holds the data, `trace` makes it, `text` prints it."""

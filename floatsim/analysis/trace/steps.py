@@ -1,4 +1,4 @@
-"""What a trace is made of: the terms, blocks and sums of one dot product, as exact numbers."""
+"""The data of a trace: the terms, blocks and sums of one dot product, as exact numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from floatsim.tensorcore.instructions import Instruction
 __all__ = ["TracedBlock", "TracedDot", "TracedTerm", "Value", "leading_bit", "lowest_bit", "power", "value_of"]
 
 Value: TypeAlias = Fraction | float
-"""An exact number; a float where it is an infinity or NaN."""
+"""An exact number, or a float for infinities and NaN."""
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,26 @@ class TracedTerm:
     Attributes
     ----------
     name : str
-        "a[3]*b[3]", of a group "k = 16 to 31"; "c", "acc" (what the block before gave), "sum" (of an instruction that
-        adds c in the end).
+        "a[3]*b[3]" for a product, "k = 16 to 31" for a group, "c" for the accumulator, "acc" for the D of the block
+        before, "sum" for the sum to which an instruction adds c last.
     k : int or None
-        Of the product; of a group's first. None for accumulators.
+        The index of the product, or of the group's first product. None for accumulators.
     factors : (float, float) or None
         a[k] and b[k] as the instruction reads them.
     value : Fraction or float
-        Exact, block scales included; a float where it is infinite or NaN.
+        The exact value, block scales included; a float for infinities and NaN.
     exponent : int or None
-        By which it is aligned; None for zeros and what is not finite.
+        The exponent by which the term is aligned; None for zeros, infinities and NaN.
     shift : int or None
-        How far it lies below the largest exponent; None where nothing is aligned.
+        The distance of `exponent` below the largest exponent; None if the block aligns nothing.
     kept, lost : Fraction or None
-        The part that entered the sum, and the rest; None where nothing is aligned.
+        The part that enters the sum, and the discarded part; None if the block aligns nothing.
     bits_lost : int
-        How many bits were cut off, from the cut down to the last bit that is set.
+        The number of discarded bits, down to the last bit that is set.
     quantum : int or None
-        The exponent of the last bit that could be kept; None where nothing is aligned.
+        The exponent of the last bit that can be kept; None if the block aligns nothing.
     scales : (float, float) or None
-        The scales of a and of b that `value` includes; None where there are none.
+        The scales of a and of b that `value` includes; None without scales.
     """
 
     name: str
@@ -62,7 +62,7 @@ class TracedTerm:
 
     @property
     def unscaled(self) -> Value | None:
-        """The product, or the sum of a group's products, before its scales; None where these are zero or no numbers."""
+        """The product, or the sum of a group's products, before scaling; None if a scale is zero or not finite."""
         if self.scales is None or isinstance(self.value, float):
             return self.value
         by = [Fraction(x) for x in self.scales if isfinite(x) and x]
@@ -70,40 +70,40 @@ class TracedTerm:
 
     @property
     def lowest(self) -> int | None:
-        """The exponent of its last bit that is set; None for zeros and what is not finite."""
+        """The exponent of the last bit that is set; None for zeros, infinities and NaN."""
         return lowest_bit(self.value)
 
 
 @dataclass(frozen=True)
 class TracedBlock:
-    """One rounding of D: terms that were added at once, and what became of their sum.
+    """One rounding of D: the terms that are added at once, and their sum.
 
     Attributes
     ----------
     instruction, number : int
-        Which instruction of the chain, and which rounding within it, from 0.
+        The index of the instruction in the chain, and of the rounding within it, both from 0.
     ks : sequence of int
-        The k that it took, those beyond the operands' end among them.
+        The indices k of the block, including those beyond the operands' end.
     terms : tuple of TracedTerm
-        Those of the operands' own k, then the accumulators.
+        The terms of the operands' k, then the accumulators.
     padding : int
-        Products of zeros that fill the instruction up.
+        The number of products of zeros that fill the instruction up.
     exponent : int or None
-        The common exponent; None where nothing is aligned.
+        The largest exponent, to which the terms are aligned; None if the block aligns nothing.
     fraction_bits : int or None
-        Kept below it, of c at least.
+        The number of bits kept below `exponent`; if terms keep different numbers, the number for c.
     total : Fraction or None
-        The exact sum of what was kept. None for infinities and NaN, and where no single sum is rounded.
+        The exact sum of the kept parts. None for infinities and NaN, and if no single sum is rounded.
     normalised : int or None
         The exponent of the sum's leading bit.
     code : int
-        D, in the trace's format.
+        The code of D in the trace's format.
     value : Fraction or float
-        Its number.
+        The value of D.
     rounded_off : Fraction or None
-        What the rounding of the sum took away: value - total is its negative.
+        total - value: the part that the rounding of the sum discards.
     partials : tuple of (range, Fraction or float)
-        Sums of products that were rounded before c came: which k, and what they came to. Of CDNA 2 alone.
+        The sums of products that are rounded before c is added: their k and their values. Only on CDNA 2.
     """
 
     instruction: int
@@ -122,7 +122,7 @@ class TracedBlock:
 
     @property
     def quantum(self) -> int | None:
-        """The exponent of the last bit that is kept of c; None where nothing is aligned."""
+        """The exponent of the last bit that is kept of c; None if the block aligns nothing."""
         if self.exponent is None or self.fraction_bits is None:
             return None
         return self.exponent - self.fraction_bits
@@ -130,9 +130,9 @@ class TracedBlock:
 
 @dataclass(frozen=True)
 class TracedDot:
-    """A dot product in blocks: `analysis.trace.trace.Trace` without its looks, and says what the fields are."""
+    """The data of a dot product in blocks. `Trace`, a subclass with text and pictures, describes the fields."""
 
-    how: TensorCore
+    accumulation: TensorCore
     instruction: Instruction
     formats: tuple[FloatFormat, FloatFormat]
     length: int
@@ -148,12 +148,12 @@ class TracedDot:
 
     @property
     def value(self) -> Value:
-        """D as a number: exact, or a float where it is infinite or NaN."""
+        """D as an exact number, or a float for infinities and NaN."""
         return value_of(decode(self.code, self.format))
 
     @property
     def error(self) -> Fraction | None:
-        """value - exact; None where one of the two is no number."""
+        """value - exact; None if one of them is infinite or NaN."""
         return self.value - self.exact if isinstance(self.value, Fraction) and self.exact is not None else None
 
 
@@ -161,14 +161,14 @@ class TracedDot:
 
 
 def value_of(x: Number) -> Value:
-    """The number, or a float where it is infinite or NaN."""
+    """Return the number as a Fraction, or a float for infinities and NaN."""
     if x.is_nan:
         return float("nan")
     return float("-inf" if x.sign else "inf") if x.is_infinite else x.fraction
 
 
 def lowest_bit(x: Value) -> int | None:
-    """The exponent of the last bit that is set; None for zero and what is not finite."""
+    """Return the exponent of the last bit that is set; None for zero, infinities and NaN."""
     if isinstance(x, float) or not x:
         return None
     if x.denominator > 1:
@@ -177,12 +177,12 @@ def lowest_bit(x: Value) -> int | None:
 
 
 def leading_bit(x: Value) -> int | None:
-    """The exponent of the first bit; None for zero and what is not finite."""
+    """Return the exponent of the leading bit; None for zero, infinities and NaN."""
     if isinstance(x, float) or not x:
         return None
     return abs(x.numerator).bit_length() - x.denominator.bit_length()
 
 
 def power(n: int) -> Fraction:
-    """2**n."""
+    """Return 2**n as a Fraction."""
     return Fraction(2) ** n

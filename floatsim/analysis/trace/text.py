@@ -1,4 +1,4 @@
-"""A trace as text: a table of its terms for each block."""
+"""The text form of a trace: a table of terms for each block."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from floatsim.tensorcore.instructions import Instruction
 __all__ = ["code_text", "heading", "lines", "number", "partial_name", "rounding_text", "sum_quantum", "top_bit"]
 
 _MOST_BLOCKS, _FIRST, _LAST = 8, 5, 2
-_MOST_LOST = 12  # bits that are shown of what was cut off
+_MOST_LOST = 12  # the most discarded bits that are shown
 
 
 def lines(trace: TracedDot) -> Iterator[str]:
-    """The lines of a trace: a table for each block, of a long chain only of the first and the last."""
+    """Yield the lines of a trace, a table for each block; of more than 8 blocks, the first 5 and the last 2."""
     row = trace.instruction
     a, b = trace.formats
-    yield f"{trace.how.arch} {row.name}: {a} x {b} to {trace.format}, K = {trace.length}, c = {number(trace.c)}"
+    arch = trace.accumulation.arch
+    yield f"{arch} {row.name}: {a} x {b} to {trace.format}, K = {trace.length}, c = {number(trace.c)}"
     if row.fused is None:
         yield f"sum: {facts(row)['sum']}"
     hidden = range(_FIRST, len(trace.blocks) - _LAST) if len(trace.blocks) > _MOST_BLOCKS else range(0)
@@ -29,7 +30,7 @@ def lines(trace: TracedDot) -> Iterator[str]:
             yield ""
             yield from _block_lines(block, trace)
         elif i == hidden[0]:
-            yield f"\n... {len(hidden)} blocks more, in .blocks ..."
+            yield f"\n... {len(hidden)} more blocks, in .blocks ..."
     yield ""
     yield f"D = {number(trace.value)}, {code_text(trace)}"
     if trace.exact is not None and trace.error is not None:
@@ -37,12 +38,12 @@ def lines(trace: TracedDot) -> Iterator[str]:
 
 
 def code_text(trace: TracedDot) -> str:
-    """The code of D in hexadecimal."""
+    """Return the code of D in hexadecimal."""
     return f"0x{trace.code:0{trace.format.bits // 4}X}"
 
 
 def number(x: Value) -> str:
-    """A value in decimal, to nine digits.
+    """Return a value in decimal, to nine digits.
 
     >>> from fractions import Fraction
     >>> number(Fraction(3, 1 << 20)), number(power(200)), number(float("-inf"))
@@ -57,7 +58,7 @@ def number(x: Value) -> str:
 
 
 def heading(block: TracedBlock, trace: TracedDot) -> str:
-    """Which block it is, and which k it takes."""
+    """Return the heading of a block: its instruction, its step, and its k."""
     several = trace.instruction.roundings > 1
     place = f"instruction {block.instruction}" + (f", step {block.number}" if several else "")
     return f"{place}: {_ks(block, trace.instruction.group)}"
@@ -77,10 +78,10 @@ def _block_lines(block: TracedBlock, trace: TracedDot) -> Iterator[str]:
     yield heading(block, trace)
     apart = len({term.quantum for term in block.terms if term.value != 0}) > 1
     if block.exponent is not None:
-        where = "down to the place given" if apart else f"down to 2^{block.quantum}"
-        yield f"largest exponent {block.exponent}, and {block.fraction_bits} bits below it are kept: {where}"
+        lowest = "down to the place given" if apart else f"down to 2^{block.quantum}"
+        yield f"largest exponent {block.exponent}, and {block.fraction_bits} bits below it are kept: {lowest}"
     elif any(isinstance(term.value, float) for term in block.terms):
-        yield "infinities and NaN decide; finite terms do not count"
+        yield "infinities and NaN decide the result; finite terms have no effect"
     shown = [term for term in block.terms if term.value != 0]
     rows = [_term_cells(term, apart) | {"bits": _pattern(term.value, term.quantum, block)} for term in shown]
     rows += [{"term": partial_name(ks, trace.length), "value": number(value)} for ks, value in block.partials]
@@ -96,7 +97,7 @@ def _block_lines(block: TracedBlock, trace: TracedDot) -> Iterator[str]:
 
 
 def rounding_text(row: Instruction, block: TracedBlock) -> str:
-    """How a block's sum is rounded: "E8M13, toward zero"."""
+    """Return how a block's sum is rounded, as "E8M13, toward zero"."""
     model = row.fused
     if model is None or not block.ks:
         return f"{row.output}, ties to even"
@@ -122,7 +123,7 @@ def _term_cells(term: TracedTerm, apart: bool) -> dict[str, str]:
 
 
 def _factors(term: TracedTerm) -> str:
-    """A product's factors; of a group with scales, what its products come to before them."""
+    """Return a product's factors, or the unscaled sum of a scaled group."""
     if term.factors is not None:
         return f"{term.factors[0]:.9g} * {term.factors[1]:.9g}"
     whole = None if term.scales is None else term.unscaled
@@ -130,7 +131,7 @@ def _factors(term: TracedTerm) -> str:
 
 
 def partial_name(ks: range, length: int) -> str:
-    """What was added in a rounding of its own; products of zeros beyond the operands' end are not named.
+    """Return the name of a partial sum. Its k beyond the operands' end are products of zeros, and are not named.
 
     >>> partial_name(range(0, 2), 8), partial_name(range(0, 4), 8), partial_name(range(4, 8), 7)
     ('sum of k = 0, 1', 'sum of k = 0 to 3', 'sum of k = 4 to 6')
@@ -144,26 +145,26 @@ def partial_name(ks: range, length: int) -> str:
 
 
 def _cells(name: str, value: Value, block: TracedBlock) -> dict[str, str]:
-    """A row of the sum or of D."""
+    """Return the cells of the sum or of D."""
     bits = _pattern(value, sum_quantum(block), block)
     return {"term": name, "value": number(value), "exponent": _or_empty(leading_bit(value)), "bits": bits}
 
 
 def top_bit(block: TracedBlock) -> int:
-    """The highest place that a block's terms or their sum need; products may have one above the common exponent."""
+    """Return the highest exponent that a block's terms or sum need. A product may exceed the common exponent by one."""
     values = [*(term.value for term in block.terms), block.total or 0, block.value]
     bits = [bit for bit in map(leading_bit, values) if bit is not None]
     return max(bits, default=0)
 
 
 def sum_quantum(block: TracedBlock) -> int | None:
-    """The exponent of the sum's last bit, set or not; None where nothing is aligned."""
+    """Return the exponent of the sum's last bit, set or not; None if the block aligns nothing."""
     last = lowest_bit(block.total or Fraction(0))
     return block.quantum if block.quantum is None or last is None else min(block.quantum, last)
 
 
 def _pattern(value: Value, quantum: int | None, block: TracedBlock) -> str:
-    """The bits of a term from the block's highest place on, and behind a bar those that were cut off."""
+    """Return the bits of a term from the block's highest exponent down, with the discarded bits behind a bar."""
     last = lowest_bit(value)
     if isinstance(value, float) or last is None or quantum is None:
         return ""
@@ -179,7 +180,7 @@ def _pattern(value: Value, quantum: int | None, block: TracedBlock) -> str:
 
 
 def _bits(value: Fraction, high: int, low: int) -> str:
-    """The bits of a magnitude at the places from high down to low."""
+    """Return the bits of a magnitude at the exponents from high down to low."""
     return "".join(str(abs(value) // power(place) % 2) for place in range(high, low - 1, -1))
 
 
@@ -187,7 +188,7 @@ _HEADS = ("term", "factors", "scales", "value", "exponent", "shift", "down to", 
 
 
 def _table(rows: list[dict[str, str]]) -> Iterator[str]:
-    """Aligned columns: names and bits to the left, numbers to the right; columns without a word are left out."""
+    """Yield the lines of a table, names and bits aligned left, numbers aligned right. Empty columns are omitted."""
     used = [head for head in _HEADS if any(row.get(head) for row in rows)]
     widths = {head: max(len(row.get(head, "")) for row in [*rows, {head: head}]) for head in used}
     for row in [dict(zip(used, used, strict=True)), *rows]:

@@ -1,6 +1,6 @@
-"""One dot product of a matrix unit, step by step: what each term was, and which of its bits took part.
+"""Traces of the dot products of matrix units: each term, its bits, and the bits that take part in the sum.
 
-Nothing is computed here: `floatsim.reference.tensorcore.dot` yields the steps, and this module says what they mean.
+`floatsim.reference.tensorcore.dot` computes the steps. This module turns them into the data of a trace.
 """
 
 from __future__ import annotations
@@ -33,27 +33,32 @@ __all__ = ["Trace", "trace"]
 
 @dataclass(frozen=True)
 class Trace(TracedDot):
-    """A dot product as a chain of matrix instructions computes it. Prints as a table; `plot` draws it.
+    """A dot product as a chain of matrix instructions computes it. Prints as a table; `plot` draws the bits.
 
     Attributes
     ----------
-    how : TensorCore
-        With the instruction and the output named.
+    accumulation : TensorCore
+        The matrix unit, with its instruction and output.
     instruction : Instruction
-        Its row in the table.
+        The instruction's row in the table.
     formats : (FloatFormat, FloatFormat)
-        Of a and b.
+        The formats of a and b.
     length : int
-        K.
+        The length K of a and b.
     c : Fraction or float
         The accumulator at the start, in D's format.
     blocks : tuple of TracedBlock
-        In order.
+        The blocks in order.
     code : int
-        D, in `format`.
+        The code of D in `format`.
     exact : Fraction or None
-        The exact sum of all products and c; None if one is infinite or NaN.
+        The exact sum of all products and c; None if one of them is infinite or NaN.
     """
+
+    @property
+    def how(self) -> TensorCore:
+        """Deprecated alias of `accumulation`."""
+        return self.accumulation
 
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in lines(self))
@@ -64,14 +69,15 @@ class Trace(TracedDot):
         return f"<pre>{escape(str(self))}</pre>"
 
     def plot(self, ax: Axes | None = None, *, blocks: Any = None) -> Axes:
-        """Every term's bits on one axis of exponents: kept, or cut off below the last place; the sum, and D.
+        """Draw the bits of every term on one axis of exponents: the kept and the discarded bits, the sum, and D.
 
         Parameters
         ----------
         ax : Axes, optional
-            Where to draw; a new figure by default.
+            The axes to draw on. Default: a new figure.
         blocks : int or sequence of int, optional
-            Which blocks, counted from 0; negative ones from the end. Default: as many of the first as can be read.
+            The indices of the blocks, from 0; negative ones count from the end. Default: the first blocks, as many as
+            are readable.
 
         Returns
         -------
@@ -80,7 +86,7 @@ class Trace(TracedDot):
         Raises
         ------
         ValueError
-            If there is no such block, or the trace has none.
+            If there is no such block, or the trace has no blocks.
 
         Examples
         --------
@@ -97,40 +103,40 @@ class Trace(TracedDot):
 def trace(
     a: Any, b: Any, c: Any = 0, *, accumulate: AccumulationLike, scale_a: Any = None, scale_b: Any = None
 ) -> Trace:
-    """The dot product of a and b, plus c, as a matrix unit computes it, step by step.
+    """Trace the dot product of a and b, plus c, step by step as a matrix unit computes it.
 
     Parameters
     ----------
     a, b : array_like of floats, (K,)
-        FloatArrays or arrays whose dtype is a format that the instruction takes.
+        FloatArrays, or arrays whose dtype is a format that the instruction takes.
     c : number
-        The accumulator at the start; rounded to the format of D, ties to even.
+        The accumulator at the start. It is rounded to the format of D, ties to even.
     accumulate : TensorCore or text
-        Which unit: "hopper", "tensorcore(hopper, mma.m16n8k16, output=fp16)", fs.TensorCore("ada").
+        The unit: "hopper", "tensorcore(hopper, mma.m16n8k16, output=fp16)", fs.TensorCore("ada").
     scale_a, scale_b : array_like, (ceil(K / every),), optional
-        Of blocks of a and of b, both E8M0 or both E4M3, for instructions that take them.
+        The scales of the blocks of a and of b, both E8M0 or both E4M3, for instructions that take scales.
 
     Returns
     -------
     Trace
-        Its `code` is what `fs.matmul` gives.
+        Its `code` equals the result of `fs.matmul`.
 
     Raises
     ------
     TypeError
-        If `accumulate` is no TensorCore, or an operand holds no floats.
+        If `accumulate` is not a TensorCore, or an operand holds no floats.
     ValueError
-        If a and b are not vectors of one length, c is not one number, or the unit does not take the operands; the
-        message lists what there is.
+        If a and b are not vectors of one length, c is not one number, or the unit does not take the operands. The
+        message lists what the unit takes.
 
     Notes
     -----
-    The steps are those of the reference in exact integers (`floatsim.reference.tensorcore.dot`), so that K in the
-    thousands takes seconds.
+    The steps come from the reference in exact integers (`floatsim.reference.tensorcore.dot`). A K in the thousands
+    takes seconds.
 
     Examples
     --------
-    Hopper's FP8 units keep 13 bits below the largest exponent: of 1.875 beside 2**14 they keep nothing.
+    Hopper's FP8 units keep 13 bits below the largest exponent. Beside 2**14 they discard all of 1.875:
 
     >>> import floatsim as fs
     >>> x, y = fs.array([128.0, 128.0, 1.5], "e4m3"), fs.array([128.0, -128.0, 1.25], "e4m3")
@@ -150,22 +156,22 @@ def trace(
     D = 0, 0x00000000
     exact sum 1.875, error -1.875
     """
-    how = as_accumulation(accumulate)
-    if not isinstance(how, TensorCore):
-        raise TypeError(f"accumulate must be one TensorCore, such as 'hopper', not {how}" + _advice(how))
+    unit = as_accumulation(accumulate)
+    if not isinstance(unit, TensorCore):
+        raise TypeError(f"accumulate must be one TensorCore, such as 'hopper', not {unit}" + _advice(unit))
     left, right = _vector(a, "a"), _vector(b, "b")
     if left[0].shape != right[0].shape:
-        raise ValueError(f"a has {left[0].size} elements and b has {right[0].size}; they must have as many")
-    given = block_scales(scale_a, scale_b, left, right, how)
+        raise ValueError(f"a has {left[0].size} elements and b has {right[0].size}; they must have the same number")
+    given = block_scales(scale_a, scale_b, left, right, unit)
     scales = None if given is None else Scaled(given.a.ravel().tolist(), given.b.ravel().tolist(), given.of)
     sides = [(codes.tolist(), fmt) for codes, fmt in (left, right)]
     (x, x_format), (y, y_format) = sides
-    row = how.row(x_format, y_format, None, None if scales is None else scales.of)
+    row = unit.row(x_format, y_format, None, None if scales is None else scales.of)
     start, _ = seeded(_number(c), row.output)
     steps = dot(row, x, y, x_format, y_format, start, scales).steps
     blocks = tuple(_blocks(row, steps, [_values(row, codes, fmt) for codes, fmt in sides], scales))
     return Trace(
-        how=TensorCore(how.arch, row.name, row.output),
+        accumulation=TensorCore(unit.arch, row.name, row.output),
         instruction=row,
         formats=(x_format, y_format),
         length=len(x),
@@ -176,8 +182,8 @@ def trace(
     )
 
 
-def _advice(how: Accumulation) -> str:
-    inner = tensor_cores(how)
+def _advice(accumulation: Accumulation) -> str:
+    inner = tensor_cores(accumulation)
     return f"; trace each part with accumulate={str(inner[0])!r}" if inner else ""
 
 
@@ -219,7 +225,7 @@ def _blocks(
 
 
 def _accumulators(row: Instruction, instruction: int, number: int) -> list[str]:
-    """The names of a step's terms that are no products: c, or what was carried; with a sum of its own, both."""
+    """Return the names of a step's accumulators: c, the D of the block before, or the sum to which c is added last."""
     if isinstance(row.model, TwoHalves):
         return ["sum", "acc" if instruction else "c"] if number == 2 else ["sum"]
     return ["acc" if instruction or number else "c"]
@@ -236,8 +242,8 @@ def _block(
         for k, term, kept in zip(step.ks, step.terms, _kept(step), strict=False)
         if k < length
     ]
-    rest = zip(accumulators, step.terms[len(step.ks) :], _kept(step)[len(step.ks) :], strict=True)
-    terms += [_term(name, None, None, term, kept, step) for name, term, kept in rest]
+    added = zip(accumulators, step.terms[len(step.ks) :], _kept(step)[len(step.ks) :], strict=True)
+    terms += [_term(name, None, None, term, kept, step) for name, term, kept in added]
     total = _total(row, step)
     value = value_of(decode(step.code, row.output))
     return TracedBlock(
@@ -249,7 +255,7 @@ def _block(
 
 
 def _scales_of(scales: Scaled | None, k: int) -> tuple[float, float] | None:
-    """The scales of the k-th elements, their signs left out, as the units do."""
+    """Return the scales of the k-th elements without their signs, which the units ignore."""
     if scales is None:
         return None
     fmt = scales.of.format
@@ -262,7 +268,7 @@ def _kept(step: Step) -> Sequence[Multiple | None]:
 
 
 def _total(row: Instruction, step: Step) -> Fraction | None:
-    """The sum that was rounded: of what was kept, or of all where nothing is cut."""
+    """Return the sum before rounding: of the kept parts, or of all terms in a model that discards nothing."""
     if step.total is not None:
         return step.total[0] * power(step.total[1])
     exactly = isinstance(row.model, ExactBlocks | FmaChain) or not step.ks
@@ -277,10 +283,10 @@ def _product(
 ) -> TracedTerm:  # fmt: skip
     group = row.group
     if group > 1:
-        found = _term(f"k = {k} to {min(k + group, len(values[0])) - 1}", k, None, term, kept, step)
+        traced = _term(f"k = {k} to {min(k + group, len(values[0])) - 1}", k, None, term, kept, step)
     else:
-        found = _term(f"a[{k}]*b[{k}]", k, (values[0][k], values[1][k]), term, kept, step)
-    return replace(found, scales=scales)
+        traced = _term(f"a[{k}]*b[{k}]", k, (values[0][k], values[1][k]), term, kept, step)
+    return replace(traced, scales=scales)
 
 
 def _term(

@@ -105,7 +105,7 @@ class EventCounter(NamedTuple):
             )
 
     def _sum(self, *arguments: Any) -> None:
-        loops.recorded(self.bfloat, self.terms)(*arguments, self.grid, self.quick)
+        loops.counting(self.bfloat, self.terms)(*arguments, self.grid, self.quick)
 
     def _again(
         self, a: Floats, b: Floats, out: Floats, start: Floats, ranges: Indices, where: Indices, wanted: np.uint32,
@@ -186,13 +186,13 @@ class Counting:
 
     def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> CountingKernel:
         fmt, terms, how = case.accumulation.result_format, case.terms, case.sums
-        fast = fast_float32_rounding(fmt, steps.NEAREST, steps.TIES_TO_EVEN, how)
+        fast = fast_float32_rounding(fmt, steps.RNE, steps.TIES_TO_EVEN, how)
         exact = terms.lowest >= FP32.emin and terms.highest <= FP32.emax
         rounds_bits = fmt == BF16 and all(factor.precision <= fmt.precision for factor in terms.factors)
-        products = steps.ROUNDED if rounds_bits else steps.CLAMPED
+        products = steps.ROUNDED if rounds_bits else steps.ROUNDED_SUBNORMAL
         params = counting_rounding(fmt, how.tininess)
         counter = EventCounter(fmt == BF16, products, params, _NOT_FAST if fast is None else fast, exact)
         return CountingKernel(case, plan, counter)
 
 
-_NOT_FAST = np.zeros(steps.GRID_SIZE, np.uint32)
+_NOT_FAST = np.zeros(steps.PARAMS_SIZE, np.uint32)

@@ -11,7 +11,7 @@ import numpy as np
 from floatsim_kernels.gemm import exact as loops
 from floatsim_kernels.gemm import float64 as float64_loops
 from floatsim_kernels.gemm import integer
-from floatsim_kernels.runtime import simd
+from floatsim_kernels.runtime import cpu
 
 from floatsim.accumulation.leaves import Exact
 from floatsim.emulator.dispatch.float64 import rows_of, work_rows
@@ -34,7 +34,7 @@ _BELOW_ALL = -4096
 _KEPT = 51
 """How many bits of a sum are known, at least, before it is rounded."""
 
-_NO_RULE = float64_loops.EXACT, 1.0, np.zeros(len(float64_loops.GRID_FIELDS))
+_NO_RULE = float64_loops.EXACT, 1.0, np.zeros(len(float64_loops.ROUNDING_FIELDS))
 _NO_DIGITS = np.empty((0, 0))
 _NO_TERM = np.empty((0, 0, 0), np.uint64)
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
@@ -82,7 +82,7 @@ def _extent(x: NDArray[np.float64]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Exact sums of terms to a format, called as the kernels of `gemm_doubles` are."""
+    """Exact sums of terms to a format, called as the kernels of `gemm.float64` are."""
 
     terms: TermRange
     fmt: FloatFormat
@@ -112,7 +112,7 @@ class ExactSums:
         index: NDArray[np.int64], seeds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
         span, split = self._range(a, b), self.terms.precision > FP64.precision
-        if not span.fits or (split and not simd.HAS_MULTIPLY_ADD):
+        if not span.fits or (split and not cpu.has_fma()):
             codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
             whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
             out[...] = self._by_integers(*codes, whole, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]
@@ -125,7 +125,7 @@ class ExactSums:
         loops.exact(
             a, b, rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
             span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
-            np.empty(loops.NOTES, np.int64), work_rows(loops.rows_of_work(levels.number), index),
+            np.empty(loops.BOUNDS_SHAPE, np.int64), work_rows(loops.rows_of_work(levels.number), index),
         )  # fmt: skip
         if not self.in_floats:
             self._add_digits(digits.reshape(shape), span, out, index, seeds)

@@ -219,7 +219,7 @@ class Native:
         assert isinstance(leaf, ProductLeaf)
         products = steps.EXACT if self._fused(case) else steps.ROUNDED
         direction = _DIRECTIONS[case.sums.rounding]
-        kernel = _tiled(leaf, steps.PLAIN, products, direction, _NO_PARAMS, self._scratch(case))
+        kernel = _tiled(leaf, steps.NATIVE, products, direction, _NO_PARAMS, self._scratch(case))
         return FloatKernel(case, plan, FP64 if leaf.format == FP64 else FP32, kernel)
 
     def _scratch(self, case: Case) -> Any:
@@ -235,7 +235,7 @@ class Native:
         return _enters_exactly(case) and not contains(case.accumulation.result_format, case.terms, specials=False)
 
 
-_NO_PARAMS = np.zeros(steps.GRID_SIZE, np.uint32)
+_NO_PARAMS = np.zeros(steps.PARAMS_SIZE, np.uint32)
 
 
 # -- stochastic sums in BF16 -------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class StochasticBF16:
         return None if Float64().refusal(case) is None else "float64 cannot decide the draws that tie"
 
     def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
-        params = fast_float32_rounding(BF16, steps.INWARD, steps.TOWARD_ZERO, case.sums)
+        params = fast_float32_rounding(BF16, steps.RTZ, steps.TOWARD_ZERO, case.sums)
         products = steps.EXACT if _enters_exactly(case) else steps.ROUNDED
         tree = isinstance(case.accumulation, Pairwise)
         loop = float32_stochastic.in_tree(products) if tree else float32_stochastic.in_order(products)
@@ -348,7 +348,7 @@ def _any_format(case: Case, fallback: Fallback) -> Float32Kernel | None:
         if how.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
             return None  # a sum that saturates must not become infinite in float32 first
         products = steps.EXACT if exact else steps.ROUNDED
-        fallback = _tiled(leaf, steps.NARROW, products, direction, float32_rounding(fmt, how))
+        fallback = _tiled(leaf, steps.GENERAL, products, direction, float32_rounding(fmt, how))
     style = _style(direction)
     params = fast_float32_rounding(fmt, style, direction, how)
     scaled_terms_overflow = exact and isinstance(leaf, Pairwise)  # they are scaled before they are added
@@ -356,13 +356,13 @@ def _any_format(case: Case, fallback: Fallback) -> Float32Kernel | None:
         return fallback if isinstance(fallback, Float32Kernel) else None
     if fallback is None:
         return None
-    products = steps.CLAMPED
+    products = steps.ROUNDED_SUBNORMAL
     if exact:
-        products = steps.EXACT_CLAMPED if terms.lowest < quantum(fmt) else steps.EXACT
+        products = steps.EXACT_SUBNORMAL if terms.lowest < quantum(fmt) else steps.EXACT
     fast = _fast(leaf, products, direction, params, fallback)
     upward = direction in (steps.TOWARD_POSITIVE, steps.TOWARD_NEGATIVE)
     if upward and isinstance(leaf, Sequential) and fmt.precision >= _STEADY:
-        return _tiled(leaf, steps.RISING, products, steps.TOWARD_POSITIVE, params, fallback=fast)
+        return _tiled(leaf, steps.DIRECTED_MONOTONE, products, steps.TOWARD_POSITIVE, params, fallback=fast)
     return fast
 
 
@@ -374,23 +374,23 @@ def _bfloat16(case: Case, fallback: Fallback) -> Float32Kernel:
     style = _style(direction)
     params = fast_float32_rounding(BF16, style, direction, case.sums)
     assert params is not None
-    truncates = style == steps.INWARD  # subnormals lose the same bits of the code as normal numbers
+    truncates = style == steps.RTZ  # subnormals lose the same bits of the code as normal numbers
     if exact:
-        if style == steps.NEAREST and terms.precision > BF16.precision:
-            return _tiled(leaf, steps.ODD, steps.EXACT, steps.TOWARD_ZERO, params, fallback=fallback)
+        if style == steps.RNE and terms.precision > BF16.precision:
+            return _tiled(leaf, steps.TO_ODD, steps.EXACT, steps.TOWARD_ZERO, params, fallback=fallback)
         clamps = terms.lowest < quantum(BF16) and not truncates
-        return _fast(leaf, steps.EXACT_CLAMPED if clamps else steps.EXACT, direction, params, fallback)
+        return _fast(leaf, steps.EXACT_SUBNORMAL if clamps else steps.EXACT, direction, params, fallback)
     if not truncates and any(factor.precision > BF16.precision for factor in terms.factors):
-        return _fast(leaf, steps.CLAMPED, direction, params, fallback)
-    if style == steps.NEAREST and isinstance(leaf, Sequential):
+        return _fast(leaf, steps.ROUNDED_SUBNORMAL, direction, params, fallback)
+    if style == steps.RNE and isinstance(leaf, Sequential):
         wide = fast_float32_rounding(BF16, style, direction, case.sums, _WIDE_SHIFT)
         assert wide is not None
-        fallback = _fast(leaf, steps.WIDE, direction, wide, fallback)
+        fallback = _fast(leaf, steps.ROUNDED_WIDE_RANGE, direction, wide, fallback)
     return _fast(leaf, steps.ROUNDED, direction, params, fallback)
 
 
 def _style(direction: int) -> int:
-    style: int = {steps.TIES_TO_EVEN: steps.NEAREST, steps.TOWARD_ZERO: steps.INWARD}.get(direction, steps.UPWARD)
+    style: int = {steps.TIES_TO_EVEN: steps.RNE, steps.TOWARD_ZERO: steps.RTZ}.get(direction, steps.DIRECTED)
     return style
 
 
@@ -399,5 +399,5 @@ def _fast(
 ) -> Float32Kernel:
     """Return the kernel of the direction's fast style. Toward negative is toward positive with all signs changed."""
     style = _style(direction)
-    hardware = steps.TOWARD_POSITIVE if style == steps.UPWARD else direction
+    hardware = steps.TOWARD_POSITIVE if style == steps.DIRECTED else direction
     return _tiled(leaf, style, products, hardware, params, fallback=fallback)

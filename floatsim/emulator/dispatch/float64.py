@@ -100,16 +100,16 @@ def float64_kernel(case: Case) -> Float64Kernel:
     fmt, product = leaf.format, _rounded_product(leaf, terms)
     rule, sign, params = float64_rounding(fmt, case.sums)
     if _to_single(case):
-        rule = loops.STOCHASTIC_SINGLE
+        rule = loops.STOCHASTIC_FP32
     product_rule, turn, product_params, least = loops.EXACT, 1.0, params, fmt.precision
     if product is not None:
         product_rule, product_sign, product_params = float64_rounding(product, case.products)
-        turn = sign * product_sign if product_rule == loops.DOWN else 1.0
+        turn = sign * product_sign if product_rule == loops.TOWARD_NEGATIVE else 1.0
         least = min(least, product.precision)
     tree = isinstance(leaf, Pairwise)
     entering = terms if product is None else TermRange(product)
-    if rule == loops.EVEN and not nearest_then_nearest(fmt, entering, both_terms=tree):
-        rule = loops.EVEN_FROM_ODD
+    if rule == loops.TIES_TO_EVEN and not nearest_then_nearest(fmt, entering, both_terms=tree):
+        rule = loops.TIES_TO_EVEN_FROM_ODD
     # A bound of sums without overflow: one rounding multiplies by at most 1 + 2**(1 - p), or adds a smallest subnormal;
     # the factor 1 + 2**-40 covers the rounding of the bound itself.
     growth = (1 + 2.0 ** (1 - least)) ** ((_HEIGHT if tree else loops.DEPTH) + 1) * (1 + 2.0**-40)

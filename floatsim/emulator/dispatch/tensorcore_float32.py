@@ -77,7 +77,7 @@ def _kernel_row(row: Instruction, a: FloatFormat, b: FloatFormat) -> Indices:
         "halves": int(halves),
         "every": row.scales[0].every.bit_length() - 1 if row.scales else 0,
     }
-    return np.array([fields[name] for name in loops.ROW_FIELDS], np.int64)
+    return np.array([fields[name] for name in loops.BLOCK_FIELDS], np.int64)
 
 
 def _exponents(codes: Codes) -> NDArray[np.int16]:

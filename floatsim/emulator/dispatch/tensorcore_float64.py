@@ -114,7 +114,7 @@ def _marks(largest_of_rows: Indices, largest_of_columns: Indices) -> NDArray[np.
 def _extents(lines: NDArray[np.float32]) -> Indices:
     """(lines, 2): every element of a line is a multiple of 2**low and less than 2**high."""
     found = np.empty((len(lines), 2), np.int64)
-    loops.extents(lines, found)
+    loops.magnitude_ranges(lines, found)
     return found
 
 

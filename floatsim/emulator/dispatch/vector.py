@@ -44,8 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["VectorKernel", "Vectors", "running_sums", "running_sums_refusal"]
 
 _GRIDS: dict[FloatFormat, Any] = {
-    FP16: loops.HalfGrid(), BF16: loops.BfloatGrid(), FP32: loops.SingleGrid(), FP64: loops.DoubleGrid(),
-}  # fmt: skip
+    FP16: loops.FP16Accumulator(),
+    BF16: loops.BF16Accumulator(),
+    FP32: loops.FP32Accumulator(),
+    FP64: loops.FP64Accumulator(),
+}
 
 
 # -- vectors as the kernels want to see them ---------------------------------------------------------------------------
@@ -68,17 +71,17 @@ class _Values:
     def source(self, leaf: Leaf) -> Any:
         data = np.ascontiguousarray(self.data)
         if data.dtype.kind == "f":
-            return loops.Floats(data)
+            return loops.Values(data)
         if self.format in (FP32, FP64):
-            return loops.Floats(data.view(f"f{data.itemsize}"))
+            return loops.Values(data.view(f"f{data.itemsize}"))
         if self.format == BF16:
-            return loops.Bfloats(data)
+            return loops.BF16Codes(data)
         if self.format == FP16 and cpu.has_f16c():
-            return loops.Halves(data)
+            return loops.FP16Codes(data)
         carrier = _carrier(self.format)
         if self.format.bits <= 8:
-            return loops.Listed(data, _all_values(self.format, carrier))
-        return loops.Floats(unpack(data, self.format, carrier))
+            return loops.TableCodes(data, _all_values(self.format, carrier))
+        return loops.Values(unpack(data, self.format, carrier))
 
 
 @dataclass(frozen=True)

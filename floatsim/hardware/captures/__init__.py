@@ -1,1 +1,1 @@
-"""Outputs of GPUs in files: written, read, published by others, and compared again."""
+"""Captures of GPU outputs: files that are written, read and replayed, and outputs that others have published."""

@@ -1,9 +1,9 @@
-"""What cards have answered, in files: those of `floatsim capture`, and the outputs that others have published.
+"""Captures: files with the outputs of GPUs, written by `floatsim capture` or published by others.
 
-A recording of `capture` is an `.npz` file of one instruction: `header`, a text in JSON that says which it is, what it
-was asked and by which card it was answered; `d`, the codes of the results; and, if it was asked for, `a`, `b`, `c`,
-`scale_a` and `scale_b`, the codes of the inputs. Without these they are made again from the header's seed, and must
-have the header's SHA-256. The page "Checking a GPU" of the documentation lists the header.
+A capture is an `.npz` file of one instruction. `header` is a JSON text with the instruction, the inputs and the GPU.
+`d` holds the codes of the results. `a`, `b`, `c`, `scale_a` and `scale_b` optionally hold the codes of the inputs.
+Without them the inputs are made again from the header's seed, and must have the header's SHA-256. The page "Checking a
+GPU" of the documentation lists the header.
 """
 
 from __future__ import annotations
@@ -27,27 +27,30 @@ from floatsim.tensorcore.instructions import Scales
 from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit, named_unit
 from floatsim.testing.inputs import GENERATOR, Inputs, input_set
 
-__all__ = ["FORMAT", "Recording", "one_recording", "read_recordings", "recording_files", "write_recording"]
+__all__ = ["FORMAT", "Capture", "capture_files", "read_captures", "read_single_capture", "write_capture"]
 
 FORMAT = "floatsim silicon 1"
-"""The name of the file format, and its version."""
+"""The name and version of the file format."""
 
 
 @dataclass(frozen=True)
-class Recording:
-    """What one instruction of one card answered.
+class Capture:
+    """The outputs of one instruction of one GPU.
 
     Attributes
     ----------
     path : Path
-        Where it is from.
+        The file that holds the capture.
     card : str
+        The name of the GPU.
     unit : Unit
-        The instruction, as the table has it.
+        The instruction with its formats.
     inputs : Inputs
+        The codes of the inputs.
     d : (n,) codes
+        The codes of the results.
     header : mapping
-        Everything else that is known: see "Checking a GPU" in the documentation. Empty for published outputs.
+        The metadata: see "Checking a GPU" in the documentation. Empty for published outputs.
     """
 
     path: Path
@@ -58,36 +61,43 @@ class Recording:
     header: Mapping[str, Any] = field(default_factory=dict)
 
     def compare(self, accumulate: AccumulationLike | None = None, first: int = FIRST) -> Comparison:
-        """The recorded results and the emulated ones: of the recording's instruction, or of another sum.
+        """Compare the captured results with the emulator, for the capture's instruction or another accumulation.
+
+        Parameters
+        ----------
+        accumulate : accumulation or text, optional
+            The emulated accumulation. Default: the capture's instruction.
+        first : int
+            The number of mismatches to keep with their inputs and a trace.
 
         Raises
         ------
         ValueError
-            If that sum does not take the operands, or gives another format.
+            If the accumulation does not take the operands, or gives another format.
         """
         source = f"{self.card}, {self.path.name}"
         if accumulate is None:
             return compare_dots(self.unit, self.inputs, self.d, source, first)
-        how, u = as_accumulation(accumulate), self.unit
-        if isinstance(how, TensorCore):
-            other = named_unit(how.arch, how.instruction, u.a, u.b, how.output or u.output, u.scales)
+        accumulation, u = as_accumulation(accumulate), self.unit
+        if isinstance(accumulation, TensorCore):
+            arch, instruction, output = accumulation.arch, accumulation.instruction, accumulation.output
+            other = named_unit(arch, instruction, u.a, u.b, output or u.output, u.scales)
             if other.output != u.output:
-                raise ValueError(f"{how} gives {other.output}; recorded is {u.output}")
+                raise ValueError(f"{accumulation} gives {other.output}, and the captured results are {u.output}")
             return compare_dots(other, self.inputs, self.d, source, first)
         if self.inputs.scales is not None:
-            raise ValueError(f"{how} takes no scales, and {u} has them; name a TensorCore")
+            raise ValueError(f"{accumulation} takes no scales, and {u} has them; name a TensorCore")
         a, b = from_codes(self.inputs.a[:, np.newaxis], u.a), from_codes(self.inputs.b[:, :, np.newaxis], u.b)
         c, d = (from_codes(x[:, np.newaxis, np.newaxis], u.output) for x in (self.inputs.c, self.d))
-        return compare_products(
-            a, b, c, how, lambda _: d, source, first, u.output, title=f"{how} of what {u} was given"
-        )
+        title = f"{accumulation} of the inputs of {u}"
+        return compare_products(a, b, c, accumulation, lambda _: d, source, first, u.output, title=title)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def header_of(unit: Unit, inputs: Inputs, seed: int) -> dict[str, Any]:
-    """What a header says of the instruction and of what it was asked."""
+    """Return the part of a header that describes the instruction and its inputs."""
     return {
         "format": FORMAT, "arch": unit.arch, "instruction": unit.name, "a": unit.a.name, "b": unit.b.name,
         "d": unit.output.name, "k": unit.k,
@@ -96,42 +106,42 @@ def header_of(unit: Unit, inputs: Inputs, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_recording(recording: Recording, with_inputs: bool = False) -> None:
-    """Write a recording to its path. Folders are made."""
-    arrays: dict[str, Any] = {"header": np.array(json.dumps(dict(recording.header))), "d": recording.d}
+def write_capture(capture: Capture, with_inputs: bool = False) -> None:
+    """Write a capture to its path. Missing folders are created."""
+    arrays: dict[str, Any] = {"header": np.array(json.dumps(dict(capture.header))), "d": capture.d}
     if with_inputs:
-        x = recording.inputs
+        x = capture.inputs
         arrays |= {"a": x.a, "b": x.b, "c": x.c}
         if x.scales is not None:
             arrays |= {"scale_a": x.scales.a, "scale_b": x.scales.b}
-    recording.path.parent.mkdir(parents=True, exist_ok=True)
-    with recording.path.open("wb") as file:
+    capture.path.parent.mkdir(parents=True, exist_ok=True)
+    with capture.path.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def recording_files(path: Path) -> list[Path]:
-    """The recordings in a path: itself, if it is one; else all below it, in the order of their names.
+def capture_files(path: Path) -> list[Path]:
+    """Return the captures of a path: the file itself, or all captures below a folder, in the order of their names.
 
-    Files are `.npz`; a folder `<GPU>/<format>` of the published outputs counts as one.
+    Captures are `.npz` files, and folders `<GPU>/<format>` of the published outputs.
     """
     if path.is_file():
         return [path]
-    found = [each for each in path.rglob("*.npz") if each.is_file()]
+    files = [each for each in path.rglob("*.npz") if each.is_file()]
     folders = (each for each in [path, *path.rglob("*")] if each.is_dir())
-    found += [each for each in folders if each.name in published.FORMATS and any(each.glob("d_*.txt"))]
-    return sorted(found)
+    files += [each for each in folders if each.name in published.FORMATS and any(each.glob("d_*.txt"))]
+    return sorted(files)
 
 
-def read_recordings(path: Path) -> Iterator[Recording]:
-    """The sets of one file or folder of `recording_files`.
+def read_captures(path: Path) -> Iterator[Capture]:
+    """Yield the captures of one file or folder of `capture_files`.
 
     Raises
     ------
     ValueError
-        If it is none, is damaged, or was asked what is no longer asked.
+        If it is not a capture, is damaged, or has inputs that this version no longer makes.
     """
     path = path.resolve()
     if path.is_dir():
@@ -139,49 +149,50 @@ def read_recordings(path: Path) -> Iterator[Recording]:
     else:
         arrays = _arrays(path)
         if "header" in arrays:
-            yield _captured(path, arrays)
+            yield _read_capture(path, arrays)
             return
         if not published.is_published(arrays):
             raise ValueError(
-                f"{path} holds no recording: neither `header` and `d`, as `floatsim capture` writes them, nor `a`, "
+                f"{path} holds no capture: neither `header` and `d`, as `floatsim capture` writes them, nor `a`, "
                 f"`b`, `c_fp32` and `d_...`; it has {', '.join(arrays) or 'no array'}"
             )
         sets = published.read_npz(path)
     for each in sets:
-        yield Recording(path, each.card, each.unit, each.inputs, each.d)
+        yield Capture(path, each.card, each.unit, each.inputs, each.d)
 
 
 _FORMS = {b"\x93NUMPY": "a .npy file of one array", b"": "empty"}
 
 
 def _arrays(path: Path) -> dict[str, Any]:
-    """Those of an .npz file."""
+    """Return the arrays of an .npz file."""
     try:
-        with path.open("rb") as opened:  # np.load leaves a file open that it cannot read
+        with path.open("rb") as opened:  # np.load does not close a file that it cannot read
             start = opened.read(6)
             if start[:2] != b"PK":
                 raise ValueError(
-                    f"{path} is {_FORMS.get(start, 'no .npz file')}; recordings are .npz files, as `floatsim capture` "
-                    "writes them, or published outputs: <GPU>_<format>.npz, or a folder <GPU>/<format> of text files"
+                    f"{path} is {_FORMS.get(start, 'not an .npz file')}; captures are .npz files, as `floatsim "
+                    "capture` writes them, or published outputs: <GPU>_<format>.npz, or a folder <GPU>/<format> of "
+                    "text files"
                 )
             opened.seek(0)
             file = np.load(opened, allow_pickle=False)
             try:
                 return {name: file[name] for name in file.files}
             except (ValueError, BadZipFile, EOFError, zlib.error):
-                raise ValueError(f"{path} is damaged, or holds other than arrays of numbers and text") from None
+                raise ValueError(f"{path} is damaged, or holds other data than arrays of numbers and text") from None
     except (BadZipFile, EOFError):
-        raise ValueError(f"{path} is damaged: it begins as an .npz file does, and ends too soon") from None
+        raise ValueError(f"{path} is damaged: it begins as an .npz file, and ends too soon") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _captured(path: Path, arrays: Mapping[str, Any]) -> Recording:
+def _read_capture(path: Path, arrays: Mapping[str, Any]) -> Capture:
     header = _header(path, arrays["header"])
     try:
         unit = _unit(header)
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path}: its header names no instruction that is known here: {error}") from None
+        raise ValueError(f"{path}: its header names an unknown instruction: {error}") from None
     rows = header["rows"]
     wanted = {"d": ((rows,), unit.output), "a": ((rows, unit.k), unit.a), "b": ((rows, unit.k), unit.b),
               "c": ((rows,), unit.output)}  # fmt: skip
@@ -197,29 +208,29 @@ def _captured(path: Path, arrays: Mapping[str, Any]) -> Recording:
         inputs = input_set(unit, rows, header["seed"])
     if inputs.digest != header["inputs_sha256"]:
         made = f"made by generator {header['generator']}; this version's is {GENERATOR}"
-        raise ValueError(f"{path}: its inputs are not those of its header ({made}); so its results say nothing")
-    return Recording(path, str(header["card"]), unit, inputs, arrays["d"], header)
+        raise ValueError(f"{path}: its inputs do not match its header ({made}); its results cannot be compared")
+    return Capture(path, str(header["card"]), unit, inputs, arrays["d"], header)
 
 
 _KEYS = ("format", "arch", "instruction", "a", "b", "d", "scales", "rows", "seed", "inputs_sha256", "card", "generator")
 
 
 def _header(path: Path, text: Any) -> dict[str, Any]:
-    """A header with all that reading needs."""
+    """Return the header, with all keys that reading needs."""
     try:
         header = json.loads(str(text))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no recording: its header is no JSON: {error}") from None
+        raise ValueError(f"{path} is not a capture: its header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        raise ValueError(f"{path} is no recording: its header must be a JSON object, not {str(text)[:40]}")
+        raise ValueError(f"{path} is not a capture: its header must be a JSON object, not {str(text)[:40]}")
     missing = [key for key in _KEYS if key not in header]
     if missing:
-        raise ValueError(f"{path} is no recording: its header lacks {', '.join(map(repr, missing))}")
+        raise ValueError(f"{path} is not a capture: its header lacks {', '.join(map(repr, missing))}")
     if header["format"] != FORMAT:
         raise ValueError(f"{path} has the format {header['format']!r}; this version reads {FORMAT!r}")
     for key, least in (("rows", 10), ("seed", 0)):
         if type(header[key]) is not int or header[key] < least:
-            raise ValueError(f"{path}: {key} of its header must be an integer from {least} on, not {header[key]!r}")
+            raise ValueError(f"{path}: {key} of its header must be an integer of at least {least}, not {header[key]!r}")
     return header
 
 
@@ -232,26 +243,26 @@ def _check_array(path: Path, name: str, x: Any, shape: tuple[int, ...], dtype: n
 def _unit(header: Mapping[str, Any]) -> Unit:
     scales = header["scales"]
     a, b, d = (_format(header[key]) for key in ("a", "b", "d"))
-    of = None if scales is None else Scales(int(scales["every"]), _format(scales["format"]))
-    return named_unit(header["arch"], header["instruction"], a, b, d, of)
+    block_scales = None if scales is None else Scales(int(scales["every"]), _format(scales["format"]))
+    return named_unit(header["arch"], header["instruction"], a, b, d, block_scales)
 
 
 def _format(name: str) -> FloatFormat:
     return as_format(name)
 
 
-def one_recording(path: Path) -> Recording:
-    """The recording in a file that has one.
+def read_single_capture(path: Path) -> Capture:
+    """Return the capture of a file that holds exactly one.
 
     Raises
     ------
     ValueError
         If there is none, or more than one.
     """
-    found = [recording for file in recording_files(path) for recording in read_recordings(file)]
-    if len(found) != 1:
-        listed = "; ".join(f"{each.unit}" for each in found[:5])
+    captures = [capture for file in capture_files(path) for capture in read_captures(file)]
+    if len(captures) != 1:
+        listed = "; ".join(f"{each.unit}" for each in captures[:5])
         raise ValueError(
-            f"against={str(path)!r} must hold one recording, and has {len(found)}{listed and ': '}{listed}"
+            f"against={str(path)!r} must hold one capture, and has {len(captures)}{listed and ': '}{listed}"
         )
-    return found[0]
+    return captures[0]

@@ -1,12 +1,17 @@
-"""Outputs of real GPUs that others have published: where they are, what they mean, which instruction gave them.
+"""Published outputs of real GPUs: their files, their layout, and the instructions that computed them.
 
-F. A. Khattak and M. Mikaitis, with "Accurate Models of NVIDIA Tensor Cores": github.com/north-numerical-computing/
-MATLAB-tensor-core, folder `model_validation/` (BSD-2-Clause). `<GPU>/<format>/` holds `a_<GPU>_<format>.txt` and
-`b_<GPU>_<format>.txt`, a line of K hexadecimal words of FP32 for each dot product; `c_<GPU>_fp32.txt` and
-`d_<GPU>_fp32.txt` or `d_<GPU>_fp16.txt`, a line of 32 binary digits for each, FP32 too: results in FP16 are widened,
-and c was rounded to FP16 for these. Where a set has fewer results than there are inputs, it is of the first of these.
+The source is F. A. Khattak and M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores": github.com/
+north-numerical-computing/MATLAB-tensor-core, folder `model_validation/` (BSD-2-Clause). Each folder `<GPU>/<format>/`
+has these files:
 
-As arrays of uint32 they are read from `<GPU>_<format>.npz`: `a`, `b` (rows, K), `c_fp32`, `d_fp32`, `d_fp16` (rows,).
+- `a_<GPU>_<format>.txt` and `b_<GPU>_<format>.txt`, with K hexadecimal FP32 words on a line for each dot product;
+- `c_<GPU>_fp32.txt`, and `d_<GPU>_fp32.txt` or `d_<GPU>_fp16.txt`, with 32 binary digits on a line for each, also FP32.
+
+Results in FP16 are stored as FP32, and c was rounded to FP16 for them. If a set has fewer results than inputs, the
+results belong to the first inputs.
+
+The same data as uint32 arrays is read from `<GPU>_<format>.npz`: `a` and `b` (rows, K), `c_fp32`, `d_fp32` and `d_fp16`
+(rows,).
 """
 
 from __future__ import annotations
@@ -31,8 +36,8 @@ __all__ = ["CARDS", "FORMATS", "KEYS", "Published", "is_published", "published_u
 Words: TypeAlias = "NDArray[np.uint32]"
 
 
-class Card(NamedTuple):
-    """What a card is called in the table, its architecture, and the instruction of its FP16 and BF16 outputs."""
+class PublishedDevice(NamedTuple):
+    """A GPU's name in the table, its architecture, and the instruction of its FP16 and BF16 outputs."""
 
     name: str
     arch: str
@@ -40,21 +45,21 @@ class Card(NamedTuple):
 
 
 CARDS = {
-    "V100": Card("V100", "volta", "mma.m8n8k4"),
-    "A100": Card("A100", "ampere", "mma.m16n8k8"),
-    "A2": Card("A2", "ampere", "mma.m16n8k8"),
-    "Ada": Card("RTX 1000", "ada", "mma.m16n8k8"),
-    "L40S": Card("L40S", "ada", "mma.m16n8k8"),
-    "H100": Card("H100", "hopper", "mma.m16n8k16"),
-    "H200": Card("H200", "hopper", "mma.m16n8k16"),
-    "B200": Card("B200", "blackwell", "mma.m16n8k16"),
+    "V100": PublishedDevice("V100", "volta", "mma.m8n8k4"),
+    "A100": PublishedDevice("A100", "ampere", "mma.m16n8k8"),
+    "A2": PublishedDevice("A2", "ampere", "mma.m16n8k8"),
+    "Ada": PublishedDevice("RTX 1000", "ada", "mma.m16n8k8"),
+    "L40S": PublishedDevice("L40S", "ada", "mma.m16n8k8"),
+    "H100": PublishedDevice("H100", "hopper", "mma.m16n8k16"),
+    "H200": PublishedDevice("H200", "hopper", "mma.m16n8k16"),
+    "B200": PublishedDevice("B200", "blackwell", "mma.m16n8k16"),
 }
 FORMATS = {"fp16": FP16, "bf16": BF16, "tf32": TF32, "E4M3": E4M3, "E5M2": E5M2}
 KEYS = {"d_fp32": FP32, "d_fp16": FP16}
 
 
 class Published(NamedTuple):
-    """One set: an instruction, what it was asked, and what it answered."""
+    """One set: a GPU, an instruction, its inputs, and its outputs."""
 
     card: str
     unit: Unit
@@ -63,7 +68,7 @@ class Published(NamedTuple):
 
 
 def published_unit(card: str, fmt: FloatFormat, key: str) -> Unit:
-    """The instruction that gave a set. Rows in TF32 have K = 4; the rest of the instruction is zeros.
+    """Return the instruction that computed a set. TF32 rows have K = 4; the instruction is filled up with zeros.
 
     >>> str(published_unit("H100", E4M3, "d_fp32"))
     'hopper wgmma.k32: E4M3 x E4M3 to FP32'
@@ -86,24 +91,24 @@ def _sets(path: Path, card: str, name: str, words: Mapping[str, Words]) -> Itera
         try:
             unit = published_unit(card, fmt, key)
         except ValueError as error:
-            raise ValueError(f"{path} is of no instruction that is known here: {error}") from None
+            raise ValueError(f"{path} belongs to an unknown instruction: {error}") from None
         rows = len(words[key])
         _check_depth(path, words["a"].shape[1], unit)
         values = {side: words[source][:rows] for side, source in (("a", "a"), ("b", "b"), ("c", "c_fp32"), ("d", key))}
-        if unit.name == "wgmma.k32":  # published with c = 0; the file of c is that of the other set
+        if unit.name == "wgmma.k32":  # published with c = 0; the file of c belongs to the other set
             values["c"] = np.zeros_like(values["d"])
         codes = {side: _codes(path, side, x, unit.output if side in "cd" else fmt) for side, x in values.items()}
         yield Published(card, unit, Inputs(codes["a"], codes["b"], codes["c"]), codes["d"])
 
 
 def _check_depth(path: Path, depth: int, unit: Unit) -> None:
-    """A row is one instruction's, filled up with zeros at most."""
+    """Raise ValueError unless a row fits in one instruction, possibly filled up with zeros."""
     if not 1 <= depth <= unit.k:
         raise ValueError(f"{path} has {depth} products in a row; {unit} takes {unit.k}")
 
 
 def _codes(path: Path, side: str, words: Words, fmt: FloatFormat) -> Codes:
-    """FP32 bits as codes; an error where the format does not hold the numbers, c aside, which is rounded to it."""
+    """Return FP32 bits as codes of a format. c is rounded; other values that the format does not hold are an error."""
     if fmt == FP32:
         return words
     values = words.view(np.float32)
@@ -120,19 +125,19 @@ def _named(stem: str, path: Path, form: str) -> tuple[str, str]:
     card, _, name = stem.partition("_")
     if card not in CARDS or name not in FORMATS:
         raise ValueError(
-            f"{path} is not named as the published outputs are: {form}, the GPU one of {', '.join(CARDS)}, the format "
-            f"one of {', '.join(FORMATS)}"
+            f"{path} is not named like published outputs: {form}, where the GPU is one of {', '.join(CARDS)}, and the "
+            f"format one of {', '.join(FORMATS)}"
         )
     return card, name
 
 
 def is_published(names: Any) -> bool:
-    """Whether a file with arrays of these names is one of published outputs."""
+    """Return whether a file with arrays of these names holds published outputs."""
     return {"a", "b", "c_fp32"} <= set(names) and any(key in names for key in KEYS)
 
 
 def read_npz(path: Path) -> Iterator[Published]:
-    """The sets of `<GPU>_<format>.npz`."""
+    """Yield the sets of `<GPU>_<format>.npz`."""
     card, name = _named(path.stem, path, "<GPU>_<format>.npz")
     with np.load(path, allow_pickle=False) as file:
         words = {key: file[key] for key in file.files if key in ("a", "b", "c_fp32", *KEYS)}
@@ -144,13 +149,13 @@ def read_npz(path: Path) -> Iterator[Published]:
     if words["a"].shape != words["b"].shape or min(len(words["a"]), len(words["c_fp32"])) < rows:
         given = ", ".join(f"{key} {x.shape}" for key, x in words.items())
         raise ValueError(
-            f"{path}: a and b must be alike, and have, as c, a row for each of {rows} results; they are {given}"
+            f"{path}: a and b must have equal shapes, and a, b and c a row for each of {rows} results; they are {given}"
         )
     yield from _sets(path, card, name, words)
 
 
 def read_folder(path: Path) -> Iterator[Published]:
-    """The sets of `<GPU>/<format>/`, as the repository has them."""
+    """Yield the sets of a folder `<GPU>/<format>/` in the repository's layout."""
     card, name = _named(f"{path.parent.name}_{path.name}", path, "a folder <GPU>/<format>")
     files = {
         "a": f"a_{card}_{name}", "b": f"b_{card}_{name}", "c_fp32": f"c_{card}_fp32",
@@ -164,20 +169,22 @@ def read_folder(path: Path) -> Iterator[Published]:
     words.setdefault("c_fp32", np.zeros((max(results), 1), np.uint32))
     for key in ("a", "b", "c_fp32"):
         if key not in words or len(words[key]) < max(results):
-            raise ValueError(f"{path} lacks {files[key]}.txt, or it has not a line for each of {max(results)} results")
+            raise ValueError(
+                f"{path} lacks {files[key]}.txt, or the file has fewer lines than the {max(results)} results"
+            )
     words |= {key: words[key][:, 0] for key in words if key not in "ab"}
     if words["a"].shape[1] != words["b"].shape[1]:
-        raise ValueError(f"{path}: rows of {files['a']}.txt have {words['a'].shape[1]} words, of {files['b']}.txt "
-                         f"{words['b'].shape[1]}")  # fmt: skip
+        raise ValueError(f"{path}: rows of {files['a']}.txt have {words['a'].shape[1]} words, and of "
+                         f"{files['b']}.txt {words['b'].shape[1]}")  # fmt: skip
     yield from _sets(path, card, name, words)
 
 
 def _words(file: Path, base: int) -> Words:
-    """The numbers of each line, (lines, words of a line)."""
+    """Return the numbers of a text file, (lines, words of a line)."""
     lines = [line.replace(",", " ").split() for line in file.read_text("ascii", "replace").splitlines() if line.strip()]
     digits = "(0[xX])?[0-9a-fA-F]{1,8}" if base == 16 else "[01]{32}"
-    whole = all(re.fullmatch(digits, word) for line in lines for word in line)
-    if not whole or len({len(line) for line in lines}) != 1 or (base == 2 and len(lines[0]) != 1):
-        kind = "as many hexadecimal words on every line" if base == 16 else "32 binary digits on every line"
-        raise ValueError(f"{file} must hold {kind}, and nothing else")
+    valid = all(re.fullmatch(digits, word) for line in lines for word in line)
+    if not valid or len({len(line) for line in lines}) != 1 or (base == 2 and len(lines[0]) != 1):
+        kind = "the same number of hexadecimal words on every line" if base == 16 else "32 binary digits on every line"
+        raise ValueError(f"{file} must hold only {kind}")
     return np.array([[int(word, base) for word in line] for line in lines], np.uint32)

@@ -1,4 +1,4 @@
-"""Hold the emulator against what silicon has answered: recordings of `floatsim capture`, and published outputs."""
+"""Replays: compare the emulator with captures of `floatsim capture`, and with published outputs."""
 
 from __future__ import annotations
 
@@ -7,57 +7,73 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.hardware.captures.capture_file import Recording, read_recordings, recording_files
+from floatsim.hardware.captures.capture_file import Capture, capture_files, read_captures
 from floatsim.hardware.comparison import FIRST, Comparison
 
 __all__ = ["Checked", "check_silicon"]
 
 
 class Checked(NamedTuple):
-    """A recording, and how the emulator compares with it."""
+    """A capture, and its comparison with the emulator."""
 
-    recording: Recording
+    capture: Capture
     comparison: Comparison
+
+    @property
+    def recording(self) -> Capture:
+        """Deprecated alias of `capture`."""
+        return self.capture
 
 
 def check_silicon(
     path: Path | str, accumulate: AccumulationLike | None = None, first: int = FIRST,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Iterator[Checked]:  # fmt: skip
-    """Replay every recording in a file or a folder.
+    """Replay every capture in a file or a folder, and compare it with the emulator.
 
     Parameters
     ----------
     path : path
         A file of `floatsim capture`; a file `<GPU>_<format>.npz` of the published outputs; a clone of their repository;
-        or a folder in which such files are, at any depth.
+        or a folder that contains such files at any depth.
     accumulate : accumulation or text, optional
-        Another sum than that of the recordings' own instructions.
+        The emulated accumulation. Default: the instruction of each capture.
     first : int
-        How many mismatches to keep of each, with their inputs and a trace.
+        The number of mismatches of each capture to keep with their inputs and a trace.
     progress : callable, optional
-        Takes the sequence of files and yields them.
+        Wraps the sequence of files, as `tqdm` does.
 
     Yields
     ------
     Checked
+        Each with the attributes `capture` and `comparison`.
 
     Raises
     ------
     FileNotFoundError
         If there is no such path.
     ValueError
-        If there are no recordings in it, or one of them cannot be read.
+        If it holds no captures, or one of them cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import floatsim as fs
+    >>> from floatsim.hardware.session import emulated_device
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = fs.hardware.capture(folder, "mma.m8n8k4", rows=20, device=emulated_device("volta"))
+    ...     [checked.comparison.equal for checked in fs.hardware.check_silicon(folder)]
+    [True, True]
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
-    files = recording_files(path)
+    files = capture_files(path)
     if not files:
         raise ValueError(
-            f"{path} holds no recordings: neither .npz files, as `floatsim capture` writes them, nor folders of the "
+            f"{path} holds no captures: neither .npz files, as `floatsim capture` writes them, nor folders of the "
             "published outputs, such as H100/fp16 with d_H100_fp32.txt in it"
         )
     for file in progress(files):
-        for recording in read_recordings(file):
-            yield Checked(recording, recording.compare(accumulate, first))
+        for capture in read_captures(file):
+            yield Checked(capture, capture.compare(accumulate, first))

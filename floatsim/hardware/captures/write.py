@@ -1,4 +1,4 @@
-"""Record what a card answers, so that others can hold the emulator, or their own, against it without the card."""
+"""Capture the outputs of a GPU in files, so that models can be compared with them without the GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import floatsim
-from floatsim.hardware.captures.capture_file import Recording, header_of, write_recording
+from floatsim.hardware.captures.capture_file import Capture, header_of, write_capture
 from floatsim.hardware.session import Question
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.testing.inputs import ROWS
@@ -18,32 +18,32 @@ __all__ = ["capture"]
 
 
 def capture(
-    asked: Iterable[Question], out: Path | str, *, rows: int = ROWS, seed: int = 0, with_inputs: bool = False,
+    questions: Iterable[Question], out: Path | str, *, rows: int = ROWS, seed: int = 0, with_inputs: bool = False,
     command: str = "",
-) -> Iterator[Recording]:  # fmt: skip
-    """Write one recording for each instruction, in a folder of the card's name.
+) -> Iterator[Capture]:  # fmt: skip
+    """Write one capture for each instruction, in a folder of the GPU's name.
 
     Parameters
     ----------
-    asked : Questions
-        As `floatsim.hardware.session.questions` gives them.
+    questions : iterable of Question
+        The instructions, from `floatsim.hardware.session.questions`.
     out : path
-        Where the card's folder is to be.
+        The parent of the GPU's folder.
     rows : int
-        Dot products of each instruction; at least 10.
+        The number of dot products of each instruction, at least 10.
     seed : int
-        Of the inputs.
+        The seed of the inputs.
     with_inputs : bool
-        Whether files hold their inputs too, for those who cannot make them again. They are then much larger.
+        Whether the files also hold the inputs. They are then much larger, and need no generator to be read.
     command : str
-        What was typed, for the header.
+        The command, for the header.
 
     Yields
     ------
-    Recording
-        When it is written.
+    Capture
+        Each after it is written.
     """
-    for q in asked:
+    for q in questions:
         card, inputs = q.card.card, q.input_set(rows, seed)
         d = q.dots(*inputs)
         header = header_of(q.unit, inputs, seed) | {
@@ -57,13 +57,13 @@ def capture(
             "floatsim": floatsim.__version__,
         }
         path = Path(out) / _slug(card.name) / f"{_slug(str(q.variant))}.npz"
-        recording = Recording(path, card.name, q.unit, inputs, d, header)
-        write_recording(recording, with_inputs)
-        yield recording
+        captured = Capture(path, card.name, q.unit, inputs, d, header)
+        write_capture(captured, with_inputs)
+        yield captured
 
 
 def kernel_hash(variant: Variant) -> str:
-    """SHA-256 of the source that issues an instruction, and of what is defined for it."""
+    """Return the SHA-256 of the source that issues an instruction, and of its definitions."""
     from floatsim.hardware.compile.nvrtc import source
     from floatsim.hardware.compile.programs import of_variant
 
@@ -73,7 +73,7 @@ def kernel_hash(variant: Variant) -> str:
 
 
 def _slug(text: str) -> str:
-    """As a file's name.
+    """Return a text as a file name.
 
     >>> _slug("NVIDIA H100 80GB HBM3"), _slug("mma.m16n8k64.nvf4 e2m1 e2m1 fp32 e4m3/16")
     ('nvidia-h100-80gb-hbm3', 'mma.m16n8k64.nvf4-e2m1-e2m1-fp32-e4m3-16')

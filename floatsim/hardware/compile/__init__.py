@@ -1,1 +1,1 @@
-"""CUDA sources compiled and launched."""
+"""Compilation and launch of CUDA sources."""

@@ -1,4 +1,4 @@
-"""CuPy: which card there is, memory, kernels loaded from machine code, and how long they take."""
+"""The CuPy runtime: the GPU's identity, memory, kernels from machine code, and their times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.hardware.protocol import Card
+from floatsim.hardware.protocol import DeviceIdentity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,7 @@ _NO_CUPY = (
 
 
 class UnavailableError(RuntimeError):
-    """There is no card, or no CuPy to reach it by; the message says which, and what to do."""
+    """CuPy or the GPU is missing. The message names the missing part, and how to install it."""
 
 
 def _cupy() -> Any:
@@ -38,23 +38,28 @@ def _cupy() -> Any:
 
 
 def _version(number: int) -> str:
-    """As CUDA counts: 13020 is 13.2."""
+    """Return a CUDA version number as text: 13020 is 13.2."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _driver() -> str | None:
-    """The driver's own version, on Linux."""
+    """Return the version of the driver, on Linux."""
     try:
-        found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", Path("/proc/driver/nvidia/version").read_text())
+        version = re.search(
+            r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", Path("/proc/driver/nvidia/version").read_text()
+        )
     except OSError:
         return None
-    return found[1] if found else None
+    return version[1] if version else None
 
 
 class Cuda:
-    """A card, by its number.
+    """A GPU by its index.
 
-    Raises UnavailableError without CuPy, and where CuPy finds no such card.
+    Raises
+    ------
+    UnavailableError
+        Without CuPy, and if CuPy finds no such GPU.
     """
 
     def __init__(self, number: int = 0) -> None:
@@ -62,38 +67,38 @@ class Cuda:
         runtime = self._cupy.cuda.runtime
         try:
             count = runtime.getDeviceCount()
-        except Exception as error:  # CuPy's own kinds of errors: no driver, no card, a driver that is too old
-            hint = "is there a card, and is its driver new enough for this CuPy?"
+        except Exception as error:  # CuPy's own errors: no driver, no GPU, a driver that is too old
+            hint = "check that a GPU is installed, and that its driver is new enough for this CuPy"
             raise UnavailableError(f"CuPy finds no NVIDIA GPU: {error}; {hint}") from None
         if number >= count:
             raise UnavailableError(f"there is no GPU number {number}: CuPy finds {count}, counted from 0")
         self.newest = runtime.driverGetVersion() // 1000
-        """The major version of CUDA that the driver is for."""
+        """The major CUDA version of the driver."""
 
     @cached_property
-    def card(self) -> Card:
-        """Which it is."""
+    def card(self) -> DeviceIdentity:
+        """The name of the GPU, and the versions of its software."""
         runtime = self._cupy.cuda.runtime
-        found = runtime.getDeviceProperties(self._number)
-        name = found["name"]
+        properties = runtime.getDeviceProperties(self._number)
+        name = properties["name"]
         driver = _driver() or f"for CUDA {_version(runtime.driverGetVersion())}"
-        return Card(
-            name.decode() if isinstance(name, bytes) else str(name), (found["major"], found["minor"]), driver,
+        return DeviceIdentity(
+            name.decode() if isinstance(name, bytes) else str(name), (properties["major"], properties["minor"]), driver,
             _version(runtime.runtimeGetVersion()),
         )  # fmt: skip
 
     @cached_property
     def multiprocessors(self) -> int:
-        """How many it has."""
+        """The number of multiprocessors."""
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._number)["multiProcessorCount"])
 
     @cached_property
     def _folder(self) -> Any:
-        """Where machine code lies while the process runs: CuPy takes it from files."""
+        """The folder of the machine code while the process runs. CuPy loads it from files."""
         return tempfile.TemporaryDirectory(prefix="floatsim-")
 
     def kernel(self, code: bytes, name: str) -> Callable[..., None]:
-        """A kernel of a cubin, as a function of (grid, block, *arguments)."""
+        """Return a kernel of a cubin as a function of (grid, block, *arguments)."""
         with tempfile.NamedTemporaryFile(dir=self._folder.name, suffix=".cubin", delete=False) as file:
             file.write(code)
         with self._cupy.cuda.Device(self._number):
@@ -106,24 +111,24 @@ class Cuda:
         return launch
 
     def send(self, x: NDArray[Any]) -> Any:
-        """An array on the card."""
+        """Copy an array to the GPU."""
         with self._cupy.cuda.Device(self._number):
             return self._cupy.asarray(np.ascontiguousarray(x))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array on the card that holds nothing yet."""
+        """Return an uninitialized array on the GPU."""
         with self._cupy.cuda.Device(self._number):
             return self._cupy.empty(shape, dtype)
 
     def receive(self, x: Any) -> NDArray[Any]:
-        """An array from the card."""
+        """Copy an array from the GPU."""
         with self._cupy.cuda.Device(self._number):
             array: NDArray[Any] = self._cupy.asnumpy(x)
             return array
 
     def timed(self, call: Callable[[], Any], repeats: int) -> list[float]:
-        """How long a call keeps the card busy, in milliseconds by CUDA events; one more before that is not counted."""
-        cupy, found = self._cupy, []
+        """Return the milliseconds of each call by CUDA events. One call before the first is not measured."""
+        cupy, times = self._cupy, []
         with cupy.cuda.Device(self._number):
             call()
             for _ in range(repeats):
@@ -132,8 +137,8 @@ class Cuda:
                 call()
                 last.record()
                 last.synchronize()
-                found.append(float(cupy.cuda.get_elapsed_time(first, last)))
-        return found
+                times.append(float(cupy.cuda.get_elapsed_time(first, last)))
+        return times
 
 
-_null = np.uint64(0)  # a pointer to nothing
+_null = np.uint64(0)  # the null pointer

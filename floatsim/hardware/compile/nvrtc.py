@@ -1,10 +1,10 @@
-"""Compiles CUDA C++ to machine code for a named target, by NVRTC or nvcc; what is compiled is kept.
+"""Compilation of CUDA C++ to machine code for a named target, by NVRTC or nvcc, with a cache on disk.
 
-Nothing here needs a card, so every source can be compiled for every target on any machine. NVRTC is called directly
-and not through CuPy: CuPy adds the card's own -arch to the options, after which "sm_90a" cannot be asked for, and what
-has been compiled without a card is then what runs on one.
+No GPU is needed, so every source can be compiled for every target on any machine. NVRTC is called directly and not
+through CuPy. CuPy adds the GPU's own -arch to the options, which excludes "sm_90a". Also, code that was compiled
+without a GPU is then identical to the code that runs on one.
 
-NVIDIA, "NVRTC" (the documentation of the CUDA Toolkit), 3: the functions called here.
+Source: NVIDIA, "NVRTC" (documentation of the CUDA Toolkit), 3.
 """
 
 from __future__ import annotations
@@ -35,29 +35,26 @@ _MISSING = (
 
 
 class CompileError(RuntimeError):
-    """A source did not compile; the message has the compiler's own words."""
+    """A source did not compile. The message contains the compiler's output."""
 
 
 class Compiler(Protocol):
-    """Something that compiles CUDA C++.
-
-    Attributes: version, (major, minor) of CUDA; targets, the numbers of those it knows ("sm_90a" is 90).
-    """
+    """A compiler of CUDA C++."""
 
     @property
     def name(self) -> str:
-        """As in "NVRTC 13.0"."""
+        """The name and version, as "NVRTC 13.0"."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """Of CUDA."""
+        """The CUDA version, (major, minor)."""
 
     @property
     def architectures(self) -> frozenset[int]:
-        """Numbers of the targets it knows: 90 for "sm_90" and "sm_90a"."""
+        """The numbers of the supported targets: 90 for "sm_90" and "sm_90a"."""
 
     def compile(self, name: str, code: str, target: str, definitions: Mapping[str, str]) -> bytes:
-        """A cubin."""
+        """Compile a source to a cubin."""
 
 
 # -- NVRTC -------------------------------------------------------------------------------------------------------------
@@ -87,7 +84,7 @@ class _Nvrtc:
     def version(self) -> tuple[int, int]:
         major, minor = ctypes.c_int(), ctypes.c_int()
         if self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
-            raise CompileError(f"{self.path} does not say its version")
+            raise CompileError(f"{self.path} does not report its version")
         return major.value, minor.value
 
     @functools.cached_property
@@ -137,7 +134,7 @@ class _Nvcc:
     def version(self) -> tuple[int, int]:
         found = re.search(r"release (\d+)\.(\d+)", self._run("--version").stdout)
         if found is None:
-            raise CompileError(f"{self.path} does not say its version")
+            raise CompileError(f"{self.path} does not report its version")
         return int(found[1]), int(found[2])
 
     @functools.cached_property
@@ -147,7 +144,7 @@ class _Nvcc:
     def compile(self, name: str, code: str, target: str, definitions: Mapping[str, str]) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             written, cubin = Path(folder, name), Path(folder, "out.cubin")
-            # on the command line they would be defined for nvcc's own headers, too
+            # definitions on the command line would also apply to nvcc's own headers
             lines = "".join(f"#define {macro} {value}\n" for macro, value in definitions.items())
             written.write_text(f"{lines}#line 1\n{code}", encoding="utf-8")
             options = [f"-arch={target}", *_OPTIONS]
@@ -165,11 +162,11 @@ def _shown(definitions: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in definitions.items()) or "nothing defined"
 
 
-# -- finding them ------------------------------------------------------------------------------------------------------
+# -- installed compilers -----------------------------------------------------------------------------------------------
 
 
 def _libraries() -> Iterator[str]:
-    """Where NVRTC may be: NVIDIA's wheels, a CUDA Toolkit, wherever the system's loader looks."""
+    """Yield the candidates for NVRTC: NVIDIA's wheels, a CUDA Toolkit, and names for the system's loader."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
     folders += [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
@@ -182,33 +179,35 @@ def _libraries() -> Iterator[str]:
 
 @functools.cache
 def compilers() -> tuple[Compiler, ...]:
-    """Every compiler there is, NVRTC before nvcc, the newest of each first; one of each version."""
-    found: dict[str, Compiler] = {}
+    """Return the installed compilers, NVRTC before nvcc, the newest of each first, one of each version."""
+    available: dict[str, Compiler] = {}
     nvcc = shutil.which("nvcc")
     candidates: list[Compiler] = [*map(_Nvrtc, _libraries()), *([_Nvcc(nvcc)] if nvcc else [])]
     for compiler in candidates:
         try:
-            known = compiler.architectures
-        except (OSError, CompileError, AttributeError):  # not there, or not what its name says
+            architectures = compiler.architectures
+        except (OSError, CompileError, AttributeError):  # not installed, or not a compiler
             continue
-        if known:
-            found.setdefault(compiler.name, compiler)
-    return tuple(sorted(found.values(), key=lambda c: (isinstance(c, _Nvrtc), c.version), reverse=True))
+        if architectures:
+            available.setdefault(compiler.name, compiler)
+    return tuple(sorted(available.values(), key=lambda c: (isinstance(c, _Nvrtc), c.version), reverse=True))
 
 
 def _compiler_for(target: str, newest: int | None, oldest: tuple[int, int]) -> Compiler:
-    """The first that knows the target, of a CUDA that the driver, of the version `newest`, can load."""
-    there = [c for c in compilers() if newest is None or c.version[0] <= newest]
-    if there and not any(c.version >= oldest for c in there):
+    """Return the first compiler that supports the target, and whose CUDA a driver of version `newest` can load."""
+    usable = [c for c in compilers() if newest is None or c.version[0] <= newest]
+    if usable and not any(c.version >= oldest for c in usable):
         raise CompileError(f"this needs a compiler of CUDA {oldest[0]}.{oldest[1]} or newer; there are {_listed()}")
-    there = [c for c in there if c.version >= oldest]
-    if not there:
+    usable = [c for c in usable if c.version >= oldest]
+    if not usable:
         raise CompileError(_MISSING if not compilers() else f"the driver is for CUDA {newest}; {_listed()} are newer")
     major, minor = capability_of(target)
-    for compiler in there:
+    for compiler in usable:
         if major * 10 + minor in compiler.architectures:
             return compiler
-    raise CompileError(f"no CUDA compiler here knows {target}: there are {_listed()}; CUDA 13 no longer has sm_70")
+    raise CompileError(
+        f"no installed CUDA compiler supports {target}: there are {_listed()}; CUDA 13 does not support sm_70"
+    )
 
 
 def _listed() -> str:
@@ -220,7 +219,7 @@ def _listed() -> str:
 
 @functools.cache
 def source(name: str) -> str:
-    """The text of a source file of `floatsim_kernels/cuda`."""
+    """Return the text of a source file of `floatsim_kernels/cuda`."""
     spec = importlib.util.find_spec("floatsim_kernels")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("floatsim_kernels is not installed")
@@ -238,23 +237,23 @@ def build(
     name: str, target: str, definitions: Mapping[str, str] | None = None, newest: int | None = None, keep: bool = True,
     oldest: tuple[int, int] = (0, 0),
 ) -> bytes:  # fmt: skip
-    """The machine code of a source for a target.
+    """Return the machine code of a source for a target.
 
     Parameters
     ----------
     name : str
-        Of the file: "mma.cu".
+        The name of the file: "mma.cu".
     target : str
-        "sm_80", "sm_90a".
+        The target: "sm_80", "sm_90a".
     definitions : mapping of str to str, optional
-        Macros.
+        Macro definitions.
     newest : int, optional
-        The major version of CUDA that the driver has: nothing newer may compile what it is to load.
+        The major CUDA version of the driver. Newer compilers are excluded, because the driver cannot load their code.
     keep : bool
-        Whether to look it up, and keep it, in the cache: ~/.cache/floatsim/cuda, or FLOATSIM_CACHE. The source, the
-        target, the definitions and the compiler's version are its key.
+        Whether to use the cache in ~/.cache/floatsim/cuda, or FLOATSIM_CACHE. Its key consists of the source, the
+        target, the definitions and the compiler's version.
     oldest : (major, minor), optional
-        Of the CUDA that knows what the source says.
+        The oldest CUDA whose compiler takes the source.
 
     Returns
     -------
@@ -264,7 +263,7 @@ def build(
     Raises
     ------
     CompileError
-        Where there is no compiler for the target (the message says what to install), or the source does not compile.
+        If no compiler supports the target (the message says how to install one), or the source does not compile.
     """
     code, definitions = source(name), definitions or {}
     compiler = _compiler_for(target, newest, oldest)
@@ -279,7 +278,7 @@ def build(
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing, as other processes may write the same; a cache that cannot be written is none."""
+    """Write a file atomically, because other processes may write the same one. Without access, nothing is cached."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

@@ -1,4 +1,4 @@
-"""What is compiled: a source, what is defined for it, and the targets it is for."""
+"""Programs: a CUDA source with its macro definitions and targets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Issue", "Program", "every_program", "issue_of", "of_scalars", "of_su
 
 @dataclass(frozen=True)
 class Program:
-    """A source file of `floatsim_kernels/cuda` with its definitions, and the targets it is compiled for.
+    """A source file of `floatsim_kernels/cuda` with its macro definitions and its targets.
 
-    `cuda` is the oldest CUDA whose compiler takes it.
+    `cuda` is the oldest CUDA whose compiler takes the program.
     """
 
     source: str
@@ -29,7 +29,7 @@ class Program:
     cuda: tuple[int, int] = (0, 0)
 
     def target_for(self, card: Capability) -> str:
-        """What to compile it for to run it on such a card, which has it: the card's own target.
+        """Return the target of a GPU of this compute capability, which must support the program.
 
         >>> Program("mma.cu", {}, ("sm_80",)).target_for((8, 6))
         'sm_86'
@@ -52,18 +52,19 @@ _SOURCES = {"mma": "mma.cu", "mma_scaled": "mma.cu", "wgmma": "wgmma.cu", "tcgen
 
 @dataclass(frozen=True)
 class Issue:
-    """How the kernel "rate" of a source fills a card with one instruction, to see how fast that is issued.
+    """How the kernel "rate" of a source issues one instruction on all multiprocessors, to measure its throughput.
 
     Parameters
     ----------
     threads, blocks : int
-        Of a block, and for each multiprocessor.
+        The threads of a block, and the blocks of a multiprocessor.
     chain : int
-        Instructions that the source has in a row: on accumulators of their own (mma), or before they are waited for.
+        The consecutive instructions of the source: on separate accumulators (mma), or before a wait.
     groups : int
-        How many in a block do the same: warps, or fours of warps, or the one thread that issues.
+        The number of issuers in a block: warps, warp groups, or one thread.
     columns : int
-        Of a tile, where it is wider than that of single instructions: with narrow ones, shared memory is too slow.
+        The columns of a wider tile than that of single instructions; 0 if it is the same. With narrow tiles, shared
+        memory limits the throughput.
     """
 
     threads: int
@@ -81,7 +82,7 @@ _ISSUES = {
 
 
 def issue_of(variant: Variant) -> Issue:
-    """How an instruction is issued as fast as can be.
+    """Return how an instruction is issued to measure its throughput.
 
     >>> from floatsim.hardware.tables.ptx_matrix import find
     >>> issue_of(find("wgmma.k16", FP16, FP16)).columns
@@ -114,15 +115,17 @@ def _wgmma(v: Variant) -> dict[str, str]:
 
 
 _TYPES = {FP16: 0, BF16: 1, TF32: 2, FP32: 2, E4M3: 0, E5M2: 1, E2M3: 3, E3M2: 4, E2M1: 5}
-"""Of A and B in an instruction descriptor: PTX ISA, 9.7.16.4.2."""
+"""The types of A and B in an instruction descriptor: PTX ISA, 9.7.16.4.2."""
 
 
 def _descriptor(v: Variant, columns: int) -> str:
-    """What the instruction descriptor of tcgen05 says of types and sizes."""
+    """Return the instruction descriptor of tcgen05, which encodes types and sizes."""
     fields = {4: int(v.output == FP32), 7: _TYPES[v.a], 10: _TYPES[v.b], 17: columns >> 3, 24: v.kernel.shape[0] >> 4}
-    if v.scales is not None:  # bits 4 and 5, as 29 and 30, are which byte of scales comes first: 0; FP4 alone is 1
+    if (
+        v.scales is not None
+    ):  # bits 4, 5, 29 and 30 select the first byte of scales: 0; the type of FP4-only instructions is 1
         fields |= {4: 0, 23: int(v.scales.format == E8M0)} | ({7: 1, 10: 1} if v.k == 64 else {})
-    return hex(sum(value << place for place, value in fields.items()))
+    return hex(sum(value << bit for bit, value in fields.items()))
 
 
 def _tcgen05(v: Variant) -> dict[str, str]:
@@ -138,7 +141,7 @@ _DEFINITIONS = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tc
 
 
 def of_variant(variant: Variant) -> Program:
-    """That of a matrix instruction: kernels "single", "gemm" and "rate".
+    """Return the program of a matrix instruction, with the kernels "single", "gemm" and "rate".
 
     >>> from floatsim.hardware.tables.ptx_matrix import find
     >>> of_variant(find("mma.m16n8k16", FP16, FP16)).definitions["A_REGISTERS"]
@@ -156,8 +159,9 @@ _SPECIFIC = tuple(dict.fromkeys(t for row in SCALARS for t in row.targets if is_
 
 
 def of_scalars(target: str, cuda: tuple[int, int] = (0, 0)) -> Program:
-    """The operations of the CUDA cores that a target has, a kernel for each row, of its name: those that a compiler of
-    this CUDA, and none before, takes.
+    """Return the program of the elementwise operations of a target, with a kernel for each row of the table.
+
+    It holds the rows whose oldest CUDA is `cuda`.
     """
     card = capability_of(target)
     usable = [t for t in (*PLAIN, *_SPECIFIC) if runs_on(t, card) and (is_specific(target) or not is_specific(t))]
@@ -166,7 +170,7 @@ def of_scalars(target: str, cuda: tuple[int, int] = (0, 0)) -> Program:
 
 
 def scalar_target(card: Capability) -> str:
-    """What those of a card are compiled for: "sm_100a" where only that has all of them.
+    """Return the target for the elementwise operations of a GPU: "sm_100a" if only that has all of them.
 
     >>> scalar_target((9, 0)), scalar_target((10, 0))
     ('sm_90', 'sm_100a')
@@ -175,7 +179,7 @@ def scalar_target(card: Capability) -> str:
 
 
 def of_sums(add: Scalar, multiply: Scalar, fma: Scalar) -> Program:
-    """That of sums in the format of these operations: kernels "sequential" and "tree"."""
+    """Return the program of sums in the format of these operations, with the kernels "sequential" and "tree"."""
     definitions = {
         "WORD": memory_type(add.result), "LETTER": _quoted(add.to.letter), "ADD": _quoted(add.text),
         "MULTIPLY": _quoted(multiply.text), "FMA": _quoted(fma.text),
@@ -184,20 +188,20 @@ def of_sums(add: Scalar, multiply: Scalar, fma: Scalar) -> Program:
 
 
 def _sums() -> Iterator[tuple[str, Program]]:
-    """One for each way to add: products rounded alike, or as by default where there are none such."""
+    """Yield a program for each addition of the table, with products of the same rounding, or of the default one."""
     named = {(row.operation, row.source, row.rounding, row.flushes): row for row in SCALARS}
     for (operation, fmt, rounding, flushes), add in named.items():
         if operation == "add":
-            likes = (rounding, flushes), (Rounding.TIES_TO_EVEN, ((False, False),))
+            roundings = (rounding, flushes), (Rounding.TIES_TO_EVEN, ((False, False),))
             multiply, fma = (
-                next(named[name, fmt, *like] for like in likes if (name, fmt, *like) in named)
+                next(named[name, fmt, *each] for each in roundings if (name, fmt, *each) in named)
                 for name in ("multiply", "fma")
             )
             yield f"sums by {add}", of_sums(add, multiply, fma)
 
 
 def every_program() -> Iterator[tuple[str, Program]]:
-    """All that there is to compile, with a name for each.
+    """Yield all programs, each with a name.
 
     >>> len(list(every_program())) > 180
     True

@@ -1,1 +1,1 @@
-"""Which model a matrix unit has, read from its sums."""
+"""Inference of the model of a matrix unit from the results of small sums."""

@@ -1,12 +1,12 @@
-"""What tells one model of a matrix unit from another: small sums, put to any `dot(a, b, c)`, and what D says.
+"""Experiments that measure the parameters of a matrix unit's model, with small sums through any `dot(a, b, c)`.
 
-Each experiment is a few rows of exact numbers of which only some survive. They come from M. Fasi et al., "Numerical
-behavior of NVIDIA tensor cores" (PeerJ Computer Science 7:e330, 2021), from FPRev (P. Xie et al., "Revealing
-floating-point accumulation orders", USENIX ATC 2025), from MMA-Sim (P. Xie et al.) and from F. A. Khattak and M.
-Mikaitis, "Accurate Models of NVIDIA Tensor Cores"; restated for formats of any range.
+Each experiment computes a few rows of exact numbers, and infers a parameter from the terms that survive in D. The
+experiments come from M. Fasi et al., "Numerical behavior of NVIDIA tensor cores" (PeerJ Computer Science 7:e330, 2021),
+from FPRev (P. Xie et al., "Revealing floating-point accumulation orders", USENIX ATC 2025), from MMA-Sim (P. Xie et
+al.) and from F. A. Khattak and M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores". Here they work for formats of any
+range.
 
-Where the formats cannot hold the numbers that an experiment needs, what it asks for cannot be observed: it then
-returns None.
+If the formats cannot hold the numbers of an experiment, its parameter is not observable, and it returns None.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from floatsim.tensorcore.instructions import E8M13, Scales
 from floatsim.testing.dot_unit import DotProducts, ScaleCodes
 
 __all__ = [
-    "INF", "Bench", "C", "Row", "Tree", "bits_of_c", "bits_of_products", "blocks_of", "carried_whole", "cut_of_c",
-    "cut_of_products", "exact_code", "grid_of", "group_of", "kept_of_d", "least_exponent", "operand_bits", "overflow",
-    "product_is_exact", "products_normalised", "repeats", "rounding_of_d", "specials", "sticky_bits",
-    "subnormals_normalised", "tree_of", "wrong_sum",
+    "INF", "Bench", "C", "Row", "Tree", "chain_blocks", "check_simple_sums", "exact_code", "grid_format",
+    "measure_accumulator_bits", "measure_accumulator_truncation", "measure_block_carry", "measure_group",
+    "measure_least_exponent", "measure_operand_bits", "measure_output_bits", "measure_output_rounding",
+    "measure_overflow", "measure_product_bits", "measure_product_exactness", "measure_product_normalisation",
+    "measure_product_truncation", "measure_repeatability", "measure_specials", "measure_sticky_bits",
+    "measure_subnormal_normalisation", "measure_summation_tree",
 ]  # fmt: skip
 
 C = "c"
-"""The accumulator's name among the summands."""
+"""The name of the accumulator among the summands."""
 
-Exact: TypeAlias = Fraction | float  # a float where it is infinite, NaN or -0
+Exact: TypeAlias = Fraction | float  # a float for infinities, NaN and -0
 Leaf: TypeAlias = int | str
 Tree: TypeAlias = "Leaf | tuple[Tree, ...]"
 
@@ -45,7 +47,7 @@ Tree: TypeAlias = "Leaf | tuple[Tree, ...]"
 
 @functools.lru_cache(maxsize=1 << 16)
 def exact_code(x: Exact, fmt: FloatFormat) -> int | None:
-    """The code of a number; None where the format does not have it."""
+    """Return the code of a number; None if the format does not have the number."""
     if isinstance(x, float):
         if x == 0:
             return fmt.sign_mask if fmt.has_signed_zero else None
@@ -59,13 +61,13 @@ def exact_code(x: Exact, fmt: FloatFormat) -> int | None:
 
 
 def power(n: int) -> Fraction:
-    """2**n."""
+    """Return 2**n as a Fraction."""
     return Fraction(2) ** n
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def factors(x: Exact, a: FloatFormat, b: FloatFormat) -> tuple[int, int] | None:
-    """Codes of two numbers whose product is x, normal ones if there are; None if there are none at all."""
+    """Return codes of two numbers whose product is x, normal numbers if possible; None if there are none."""
     if isinstance(x, float) or not x:
         one = Fraction(1)
         pair = exact_code(x, a), exact_code(one, b)
@@ -73,7 +75,7 @@ def factors(x: Exact, a: FloatFormat, b: FloatFormat) -> tuple[int, int] | None:
     exponent = _exponent(x)
     middle = (a.emax + a.emin + exponent - b.emax - b.emin) // 2
     reach = a.emax - a.emin + b.emax - b.emin + a.trailing_bits + b.trailing_bits
-    spare = None
+    subnormal = None
     for i in sorted(range(middle - reach, middle + reach + 1), key=lambda i: abs(i - middle)):
         if not (a.emin - a.trailing_bits <= i <= a.emax and b.emin - b.trailing_bits <= exponent - i <= b.emax):
             continue
@@ -82,12 +84,12 @@ def factors(x: Exact, a: FloatFormat, b: FloatFormat) -> tuple[int, int] | None:
             continue
         if i >= a.emin and exponent - i >= b.emin:
             return pair[0], pair[1]
-        spare = spare or (pair[0], pair[1])
-    return spare
+        subnormal = subnormal or (pair[0], pair[1])
+    return subnormal
 
 
 def _exponent(x: Fraction) -> int:
-    """Of the leading bit."""
+    """Return the exponent of the leading bit."""
     x = abs(x)
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if power(e) <= x else e - 1
@@ -98,20 +100,20 @@ def _exponent(x: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """One dot product: some products by their k, as numbers or as pairs of factors; all others are `rest`.
+    """One dot product: products by their k, as numbers or as pairs of factors. All other products are `others`.
 
-    `scale` has the product of the scales of a and b of some of the blocks that are scaled; of the others it is 1.
+    `scale` gives the product of the two scales of a scaled block by its index. It is 1 for all other blocks.
     """
 
     products: Mapping[int, Exact | tuple[Exact, Exact]]
     c: Exact = Fraction(0)
-    rest: Exact = Fraction(0)
+    others: Exact = Fraction(0)
     scale: Mapping[int, Fraction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What is probed: anything that multiplies, and the formats it takes."""
+    """The callable under test, with the formats that it takes. It runs rows and decodes their results."""
 
     dot: DotProducts
     a: FloatFormat
@@ -127,7 +129,7 @@ class Bench:
 
     @property
     def lowest(self) -> int:
-        """The exponent of the smallest that is one of normal numbers."""
+        """The exponent of the smallest product of normal numbers."""
         return self.a.emin + self.b.emin
 
     @property
@@ -142,18 +144,18 @@ class Bench:
 
     @property
     def scale_blocks(self) -> int:
-        """How many scales a row of an operand has."""
+        """The number of scales in a row of an operand."""
         return self.k // self.scales.every if self.scales else 0
 
     def codes(self, row: Row) -> tuple[list[int], list[int], int, list[int], list[int]] | None:
-        """(a, b, c, scales of a, scales of b); None where a format does not have a number."""
+        """Return (a, b, c, scales of a, scales of b) as codes; None if a format does not have a number."""
         c = exact_code(row.c, self.output)
-        pairs = [self._pair(row.products.get(k, row.rest)) for k in range(self.k)]
-        of = [self._scale(row.scale.get(n, Fraction(1))) for n in range(self.scale_blocks)]
-        if c is None or None in pairs or None in of:
+        pairs = [self._pair(row.products.get(k, row.others)) for k in range(self.k)]
+        factors_of_scales = [self._scale(row.scale.get(n, Fraction(1))) for n in range(self.scale_blocks)]
+        if c is None or None in pairs or None in factors_of_scales:
             return None
         sides = [[pair[side] for pair in pairs if pair] for side in (0, 1)]
-        scales = [[pair[side] for pair in of if pair] for side in (0, 1)]
+        scales = [[pair[side] for pair in factors_of_scales if pair] for side in (0, 1)]
         return sides[0], sides[1], c, scales[0], scales[1]
 
     def _pair(self, x: Exact | tuple[Exact, Exact]) -> tuple[int, int] | None:
@@ -167,115 +169,117 @@ class Bench:
         return factors(x, self.scales.format, self.scales.format)
 
     def run(self, rows: Sequence[Row]) -> list[int] | None:
-        """The codes of D, in one batch; None where a row cannot be written in the formats."""
-        written = [self.codes(row) for row in rows]
-        if not all(written):
+        """Return the codes of D of all rows, in one call; None if the formats do not have a number of a row."""
+        encoded = [self.codes(row) for row in rows]
+        if not all(encoded):
             return None
-        a, b, c, of_a, of_b = (list(column) for column in zip(*(w for w in written if w), strict=True))
-        of = None
+        a, b, c, scale_a, scale_b = (list(column) for column in zip(*(x for x in encoded if x), strict=True))
+        scales = None
         if self.scales:
             dtype = self.scales.format.code_dtype
-            of = ScaleCodes(np.array(of_a, dtype), np.array(of_b, dtype))
+            scales = ScaleCodes(np.array(scale_a, dtype), np.array(scale_b, dtype))
         left, right, acc = (
             np.array(x, fmt.code_dtype) for x, fmt in ((a, self.a), (b, self.b), (c, self.output))
         )  # fmt: skip
-        found = self.dot(left, right, acc) if of is None else self.dot(left, right, acc, of)
-        return [int(code) for code in found]
+        d = self.dot(left, right, acc) if scales is None else self.dot(left, right, acc, scales)
+        return [int(code) for code in d]
 
-    def number(self, code: int) -> Fraction | None:
-        """What a code of D is; None where it is not finite."""
+    def value(self, code: int) -> Fraction | None:
+        """Return the value of a code of D; None if it is not finite."""
         x = decode(code, self.output)
         return x.fraction if x.kind is Kind.FINITE else None
 
-    def numbers(self, rows: Sequence[Row]) -> list[Fraction | None] | None:
-        """The values of D; None where a row cannot be written."""
+    def values(self, rows: Sequence[Row]) -> list[Fraction | None] | None:
+        """Return the values of D of all rows; None if the formats do not have a number of a row."""
         codes = self.run(rows)
-        return None if codes is None else [self.number(code) for code in codes]
+        return None if codes is None else [self.value(code) for code in codes]
 
-    def reach(
-        self, at: Callable[[int], Row], survives: Callable[[int, Fraction | None], bool], most: int
+    def last_survivor(
+        self, row_of: Callable[[int], Row], survives: Callable[[int, Fraction | None], bool], most: int
     ) -> int | None:
-        """The last n of 1, 2, ... at which something survives; None if it does as far as can be written, or never.
+        """Return the last n of 1, 2, ... for which the small term of a row survives in D.
 
-        What cannot be written before the first row that can is taken to survive.
+        None if it survives in all rows, or in none. Rows are skipped up to the first whose numbers the formats have,
+        and end before the next whose numbers they do not have.
         """
         rows: dict[int, Row] = {}
         for n in range(1, most + 1):
-            if self.codes(row := at(n)) is not None:
+            if self.codes(row := row_of(n)) is not None:
                 rows[n] = row
             elif rows:
                 break
-        found = self.numbers(list(rows.values())) if rows else None
-        kept = [survives(n, d) for n, d in zip(rows, found or [], strict=True)]
+        results = self.values(list(rows.values())) if rows else None
+        kept = [survives(n, d) for n, d in zip(rows, results or [], strict=True)]
         if all(kept) or not kept[0]:
             return None
         return min(rows) - 1 + kept.index(False)
 
 
-# -- whether there is a sum at all -------------------------------------------------------------------------------------
+# -- simple sums -------------------------------------------------------------------------------------------------------
 
 
-def wrong_sum(bench: Bench) -> str | None:
-    """What was asked, answered and expected where a sum of one or two ones is wrong; None where all are right.
+def check_simple_sums(bench: Bench) -> str | None:
+    """Return a message about the first wrong sum of one or two ones; None if all these sums are correct.
 
-    Whatever is answered can be read as some model: c alone as a block that loses every product. 1 + 1 is exact in every
-    D, whatever is cut below it.
+    Without this check, any callable would be read as a model: one that returns c as a block that discards every
+    product. 1 + 1 is exact in every D, whatever the truncation.
     """
     one = Fraction(1)
-    asked = [(f"1 * 1 at k = {k}", Row({k: one}), one) for k in range(bench.k)]
+    sums = [(f"1 * 1 at k = {k}", Row({k: one}), one) for k in range(bench.k)]
     if bench.k > 1:
         last = bench.k - 1
-        asked.append((f"1 * 1 at k = 0 and {last}", Row({0: one, last: one}), 2 * one))
-    asked += [("c = 1", Row({}, one), one), ("1 * 1 at k = 0, c = 1", Row({0: one}, one), 2 * one)]
-    rows = [row for _, row, _ in asked]
+        sums.append((f"1 * 1 at k = 0 and {last}", Row({0: one, last: one}), 2 * one))
+    sums += [("c = 1", Row({}, one), one), ("1 * 1 at k = 0, c = 1", Row({0: one}, one), 2 * one)]
+    rows = [row for _, row, _ in sums]
     codes = bench.run(rows)
     if codes is None:  # a format without 1 or 0
         return None
     if len(codes) != len(rows):
-        return f"dot gave {len(codes)} codes of D for {len(rows)} rows of a, b and c; one for each is needed"
-    for (words, _, right), code in zip(asked, codes, strict=True):
-        if (found := bench.number(code)) != right:
-            value = "no finite number" if found is None else f"{float(found):g}"
+        return (
+            f"dot returned {len(codes)} codes of D for {len(rows)} rows of a, b and c; it must return one for each row"
+        )
+    for (terms, _, exact), code in zip(sums, codes, strict=True):
+        if (value := bench.value(code)) != exact:
+            text = "no finite number" if value is None else f"{float(value):g}"
             return (
-                f"with {words}, and 0 elsewhere, dot gave 0x{code:0{-(-bench.output.bits // 4)}X}, which is {value} in "
-                f"{bench.output.name}; the sum is {right}. Does dot(a, b, c) take codes, not numbers, and return the "
-                "codes of c + sum(a * b), row by row?"
+                f"with {terms}, and 0 elsewhere, dot returned 0x{code:0{-(-bench.output.bits // 4)}X}, which is {text} "
+                f"in {bench.output.name}; the sum is {exact}. Does dot(a, b, c) take codes, not numbers, and return "
+                "the codes of c + sum(a * b), row by row?"
             )
     return None
 
 
-# -- the order of summation --------------------------------------------------------------------------------------------
+# -- the summation order -----------------------------------------------------------------------------------------------
 
 
-def tree_of(bench: Bench) -> Tree | None:
-    """The order of summation, as nested groups of what is added at once; None where nothing is seen of it.
+def measure_summation_tree(bench: Bench) -> Tree | None:
+    """Return the summation tree as nested groups of terms that are added at once; None if it is not observable.
 
-    As in FPRev: all summands are one small unit, but for two large ones of opposite signs; those units survive that
-    are added after the two have met. Where the formats are too narrow for that, by carries (`_by_carries`).
+    The method is FPRev's: two summands are large and of opposite signs, all others are one small unit. The units that
+    are added after the two large ones survive. Formats too narrow for that use carries instead (`_tree_by_carries`).
     """
     high = min(bench.highest, bench.output.emax, 40)
-    low = bench.lowest if high - bench.lowest >= 40 else bench.smallest  # subnormal units only where they are needed
+    low = bench.lowest if high - bench.lowest >= 40 else bench.smallest  # subnormal units only if needed
     low = max(low, bench.last_place, high - 70)
     large, unit = power(high), power(low)
     summands: list[Leaf] = [C, *range(bench.k)]
     pairs = [(i, j) for n, i in enumerate(summands) for j in summands[n + 1 :]]
     rows = [
-        Row({j: -large} if i == C else {i: large, j: -large}, large if i == C else unit, rest=unit)  # type: ignore[dict-item]
+        Row({j: -large} if i == C else {i: large, j: -large}, large if i == C else unit, others=unit)  # type: ignore[dict-item]
         for i, j in pairs
     ]
-    found = bench.numbers(rows)
-    if found is None or any(d is None for d in found):
+    results = bench.values(rows)
+    if results is None or any(d is None for d in results):
         return None
-    under = {pair: len(summands) - int((d or 0) / unit) for pair, d in zip(pairs, found, strict=True)}
-    if set(under.values()) == {2}:  # nothing is ever lost
-        return _by_carries(bench)
+    under = {pair: len(summands) - int((d or 0) / unit) for pair, d in zip(pairs, results, strict=True)}
+    if set(under.values()) == {2}:  # all units survive in every row
+        return _tree_by_carries(bench)
     under |= {(j, i): n for (i, j), n in under.items()}
-    exact = _exactly_summed(summands, under)
-    return exact or _grown(summands, under)
+    return _exact_blocks(summands, under) or _tree_from_counts(summands, under)
 
 
-def _grown(leaves: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], int]) -> Tree:
-    """The tree of these leaves; `under` says how many lie below where two of them meet."""
+def _tree_from_counts(leaves: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], int]) -> Tree:
+    """Return the tree of these leaves. `under` counts the leaves of the smallest subtree that holds two leaves."""
     first, *others = leaves
     tree: Tree = first
     for size in sorted({under[first, j] for j in others}):
@@ -283,14 +287,14 @@ def _grown(leaves: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], int]) -> Tr
         children: list[Tree] = []
         while level:
             near = [j for j in level if j == level[0] or under[level[0], j] < size]
-            children.append(_grown(near, under))
+            children.append(_tree_from_counts(near, under))
             level = [j for j in level if j not in near]
         tree = (tree, *children)
     return tree
 
 
-def _exactly_summed(summands: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], int]) -> Tree | None:
-    """Where three and more lose nothing to one another, sums within a block are exact: blocks in order, or None."""
+def _exact_blocks(summands: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], int]) -> Tree | None:
+    """Return the blocks if sums in a block are exact: three terms or more do not absorb each other. Or None."""
     groups: list[list[Leaf]] = []
     for x in summands:
         group = next((g for g in groups if all(under[x, y] == 2 for y in g)), None)
@@ -306,23 +310,23 @@ def _exactly_summed(summands: Sequence[Leaf], under: Mapping[tuple[Leaf, Leaf], 
     return tree
 
 
-def _by_carries(bench: Bench) -> Tree | None:
-    """From c of all ones: 2 at i and 1 at j reach the next even number only if they enter together, or j first."""
+def _tree_by_carries(bench: Bench) -> Tree | None:
+    """Return the blocks, with c of all ones: 2 at i and 1 at j give 3 only if they are added together, or j first."""
     if bench.k == 1:
         return C, 0
     p = bench.output.precision
-    for digits in range(p, 1, -1):  # as many as D keeps
+    for digits in range(p, 1, -1):  # the bits that D keeps
         start = power(digits) - 1
-        kept = bench.numbers([Row({}, start)])
-        if kept and kept[0] == start:
+        d = bench.values([Row({}, start)])
+        if d and d[0] == start:
             break
     else:
         return None
     pairs = [(i, j) for i in range(bench.k) for j in range(bench.k) if i != j]
-    found = bench.numbers([Row({i: Fraction(2), j: Fraction(1)}, start) for i, j in pairs])
-    if found is None:
+    results = bench.values([Row({i: Fraction(2), j: Fraction(1)}, start) for i, j in pairs])
+    if results is None:
         return None
-    reached = {pair: d == start + 3 for pair, d in zip(pairs, found, strict=True)}
+    reached = {pair: d == start + 3 for pair, d in zip(pairs, results, strict=True)}
     blocks: list[list[Leaf]] = [[C, 0]]
     for k in range(1, bench.k):
         if all(reached[k, j] and reached[j, k] for j in blocks[-1] if isinstance(j, int)):
@@ -335,12 +339,12 @@ def _by_carries(bench: Bench) -> Tree | None:
     return tree
 
 
-def blocks_of(tree: Tree | None) -> list[tuple[Leaf, ...]] | None:
-    """A tree that is a chain, as its blocks in order; None for any other.
+def chain_blocks(tree: Tree | None) -> list[tuple[Leaf, ...]] | None:
+    """Return the blocks of a tree that is a chain, in order; None for any other tree.
 
-    >>> blocks_of((("c", 0, 1), 2, 3))
+    >>> chain_blocks((("c", 0, 1), 2, 3))
     [('c', 0, 1), (2, 3)]
-    >>> blocks_of((("c", 0), (1, 2))) is None
+    >>> chain_blocks((("c", 0), (1, 2))) is None
     True
     """
     if tree is None:
@@ -355,32 +359,32 @@ def blocks_of(tree: Tree | None) -> list[tuple[Leaf, ...]] | None:
     return blocks
 
 
-# -- what is kept of a term --------------------------------------------------------------------------------------------
+# -- the kept bits of a term -------------------------------------------------------------------------------------------
 
-_MOST = 80  # bits, of which an experiment looks for the end
+_MOST = 80  # the largest number of bits that an experiment tries
 
 
-def _cancelling(at: Sequence[int], top: Fraction) -> dict[int, Exact | tuple[Exact, Exact]]:
-    return {at[0]: top, at[1]: -top}
+def _cancelling(ks: Sequence[int], top: Fraction) -> dict[int, Exact | tuple[Exact, Exact]]:
+    return {ks[0]: top, ks[1]: -top}
 
 
 def _top_for_c(bench: Bench) -> int:
-    """An exponent of products from which c reaches far down."""
+    """Return an exponent of products with at least 40 exponents of c below it, if the formats allow this."""
     return min(bench.highest, max(0, 40 + bench.last_place))
 
 
-def bits_of_c(bench: Bench, at: Sequence[int], lower: int = 0) -> int | None:
-    """How many bits below the largest exponent are kept of c; None if no end is seen."""
+def measure_accumulator_bits(bench: Bench, ks: Sequence[int], lower: int = 0) -> int | None:
+    """Return how many bits of c are kept below the largest exponent; None if c never loses bits."""
     top = _top_for_c(bench) + (-lower if _top_for_c(bench) >= lower else lower)
     large = power(top)
-    return bench.reach(
-        lambda f: Row(_cancelling(at, large), power(top - f)), lambda f, d: d == power(top - f), _MOST
+    return bench.last_survivor(
+        lambda f: Row(_cancelling(ks, large), power(top - f)), lambda f, d: d == power(top - f), _MOST
     )  # fmt: skip
 
 
-def bits_of_products(bench: Bench, at: Sequence[int]) -> int | None:
-    """How many bits below the largest exponent are kept of a product; None if no end is seen."""
-    if bench.scale_blocks > 1:  # the exponents are in the scales
+def measure_product_bits(bench: Bench, ks: Sequence[int]) -> int | None:
+    """Return how many bits of a product are kept below the largest exponent; None if products never lose bits."""
+    if bench.scale_blocks > 1:  # the scales set the exponents
         assert bench.scales is not None
         top = 2 * min(bench.scales.format.emax, 10)
         one = power(0)
@@ -388,14 +392,14 @@ def bits_of_products(bench: Bench, at: Sequence[int]) -> int | None:
 
         def scaled(f: int) -> Row:
             below = max(top - f, 2 * lowest)
-            rest = power(top - f - below)
+            factor = power(top - f - below)
             scale = {0: power(top), bench.scale_blocks - 1: power(below)}
-            return Row({at[0]: one, at[1]: -one, bench.k - 1: rest}, scale=scale)
+            return Row({ks[0]: one, ks[1]: -one, bench.k - 1: factor}, scale=scale)
 
-        return bench.reach(scaled, lambda f, d: d == power(top - f), _MOST)
+        return bench.last_survivor(scaled, lambda f, d: d == power(top - f), _MOST)
     top = min(bench.highest, bench.output.emax + 1, 40)  # the first must fit D
-    return bench.reach(
-        lambda f: Row({**_cancelling(at, power(top)), at[2]: power(top - f)}), lambda f, d: d == power(top - f), _MOST
+    return bench.last_survivor(
+        lambda f: Row({**_cancelling(ks, power(top)), ks[2]: power(top - f)}), lambda f, d: d == power(top - f), _MOST
     )  # fmt: skip
 
 
@@ -408,90 +412,94 @@ _DIRECTIONS: Mapping[Rounding, Callable[[Fraction], int]] = {
 }
 
 
-def _direction(given: Sequence[Fraction], found: Sequence[Fraction]) -> Rounding | None:
-    """The rounding to whole numbers that makes the one of the other."""
-    fitting = [how for how, to in _DIRECTIONS.items() if all(to(x) == d for x, d in zip(given, found, strict=True))]
+def _direction(exact: Sequence[Fraction], rounded: Sequence[Fraction]) -> Rounding | None:
+    """Return the only rounding to integers that turns the exact values into the rounded ones, or None."""
+    fitting = [
+        rounding
+        for rounding, to_integer in _DIRECTIONS.items()
+        if all(to_integer(x) == d for x, d in zip(exact, rounded, strict=True))
+    ]
     return fitting[0] if len(fitting) == 1 else None
 
 
 _PARTS = [Fraction(n, 4) for n in (-6, -3, -2, -1, 1, 2, 3, 6)]
 
 
-def cut_of_c(bench: Bench, at: Sequence[int], bits: int) -> Rounding | None:
-    """How c is cut to `bits` below the largest exponent."""
+def measure_accumulator_truncation(bench: Bench, ks: Sequence[int], bits: int) -> Rounding | None:
+    """Return how c is truncated to `bits` bits below the largest exponent; None if D cannot show it."""
     top = _top_for_c(bench)
-    found = bench.numbers([Row(_cancelling(at, power(top)), x * power(top - bits)) for x in _PARTS])
-    if found is None:  # D has no quarter of the last place
+    results = bench.values([Row(_cancelling(ks, power(top)), x * power(top - bits)) for x in _PARTS])
+    if results is None:  # D has no quarters of the last kept bit
         return None
-    return _direction(_PARTS, [(d or Fraction(0)) / power(top - bits) for d in found])
+    return _direction(_PARTS, [(d or Fraction(0)) / power(top - bits) for d in results])
 
 
-def cut_of_products(bench: Bench, at: Sequence[int], bits: int) -> Rounding | None:
-    """How products are cut to `bits` below the largest exponent."""
+def measure_product_truncation(bench: Bench, ks: Sequence[int], bits: int) -> Rounding | None:
+    """Return how products are truncated to `bits` bits below the largest exponent; None if D cannot show it."""
     if bench.scale_blocks > 1:
         return None
     top = min(bench.highest, bench.output.emax + 1, 40)  # the first must fit D
-    found = bench.numbers([Row({**_cancelling(at, power(top)), at[2]: x * power(top - bits)}) for x in _PARTS])
-    if found is None:
+    results = bench.values([Row({**_cancelling(ks, power(top)), ks[2]: x * power(top - bits)}) for x in _PARTS])
+    if results is None:
         return None
-    return _direction(_PARTS, [(d or Fraction(0)) / power(top - bits) for d in found])
+    return _direction(_PARTS, [(d or Fraction(0)) / power(top - bits) for d in results])
 
 
-def products_normalised(bench: Bench, at: Sequence[int], bits: int, of_c: bool) -> bool | None:
-    """Whether 1.5 * 1.5 is aligned by the exponent 1, and not 0: the last bit below it is then lost."""
+def measure_product_normalisation(bench: Bench, ks: Sequence[int], bits: int, of_c: bool) -> bool | None:
+    """Return whether products are normalised before alignment: 1.5 * 1.5 has the exponent 1, and loses one bit more."""
     top = min(_top_for_c(bench) if of_c else bench.output.emax, bench.highest - 1)
     left = min(bench.a.emax, max(bench.a.emin, top // 2, top - bench.b.emax))
     x, y = (Fraction(3, 2) * power(e) for e in (left, top - left))
     last = power(top - bits)
-    pair: dict[int, Exact | tuple[Exact, Exact]] = {at[0]: (x, y), at[1]: (x, -y)}
-    found = bench.numbers([Row(pair, last) if of_c else Row({**pair, at[2]: last})]) if of_c or len(at) > 2 else None
-    return None if found is None else found[0] != last
+    pair: dict[int, Exact | tuple[Exact, Exact]] = {ks[0]: (x, y), ks[1]: (x, -y)}
+    results = bench.values([Row(pair, last) if of_c else Row({**pair, ks[2]: last})]) if of_c or len(ks) > 2 else None
+    return None if results is None else results[0] != last
 
 
-def subnormals_normalised(bench: Bench, at: Sequence[int], bits: int, of_c: bool) -> bool | None:
-    """Whether the exponent of a subnormal operand is that of its leading bit, and not emin.
+def measure_subnormal_normalisation(bench: Bench, ks: Sequence[int], bits: int, of_c: bool) -> bool | None:
+    """Return whether the exponent of a subnormal operand is the exponent of its leading bit, and not emin.
 
-    Products of half the smallest normal number leave one bit more below them if so. It is in c, or in as many products
-    as make it large enough for D.
+    If it is, products of half the smallest normal number keep one bit more below them. That bit is tested with c, or
+    with enough equal products that their sum is large enough for D.
     """
     if not bench.a.has_subnormals or bench.a.trailing_bits == 0:
         return None
     normal, by = power(bench.a.emin), power(min(bench.b.emax, 40))
-    place = bench.a.emin + min(bench.b.emax, 40) - 1 - bits
-    pair: dict[int, Exact | tuple[Exact, Exact]] = {at[0]: (normal / 2, by), at[1]: (normal / 2, -by)}
-    rows = [Row(pair, power(place))] if of_c else []
-    copies = at[2:]
+    last = bench.a.emin + min(bench.b.emax, 40) - 1 - bits
+    pair: dict[int, Exact | tuple[Exact, Exact]] = {ks[0]: (normal / 2, by), ks[1]: (normal / 2, -by)}
+    rows = [Row(pair, power(last))] if of_c else []
+    copies = ks[2:]
     if copies:
         n = 1 << (len(copies).bit_length() - 1)
-        rows.append(Row({**pair, **dict.fromkeys(copies[:n], power(place))}))
+        rows.append(Row({**pair, **dict.fromkeys(copies[:n], power(last))}))
     for row in rows:
-        left = row.c if row.c else power(place) * (len(row.products) - 2)
-        if exact_code(left, bench.output) is None:
+        expected = row.c if row.c else power(last) * (len(row.products) - 2)
+        if exact_code(expected, bench.output) is None:
             continue
-        found = bench.numbers([row])
-        if found is not None:
-            return found[0] == left
+        results = bench.values([row])
+        if results is not None:
+            return results[0] == expected
     return None
 
 
 # -- D -----------------------------------------------------------------------------------------------------------------
 
 
-def kept_of_d(bench: Bench, k: int) -> int | None:
-    """How many bits below its leading one D has: of c = 11...1 and a product 2, whose sum is 10...01."""
+def measure_output_bits(bench: Bench, k: int) -> int | None:
+    """Return how many bits D keeps below its leading bit, from c = 11...1 and a product 2 with the sum 10...01."""
     start = min(0, bench.highest - 1)
     unit = power(start)
     most = bench.output.precision
     rows = [Row({k: 2 * unit}, (power(p) - 1) * unit) for p in range(1, most + 1)]
-    found = bench.numbers(rows)
-    if found is None:
+    results = bench.values(rows)
+    if results is None:
         return None
-    kept = [d == (power(p) + 1) * unit for p, d in enumerate(found, 1)]
+    kept = [d == (power(p) + 1) * unit for p, d in enumerate(results, 1)]
     return (kept.index(False) or None) if False in kept else most
 
 
 _TIES: Mapping[tuple[int, ...], Rounding] = {
-    # what is left of 1, 3, -1 and -3 beyond a power of two, where even numbers can be held
+    # the distances of the rounded sums from a power of two, for the exact distances 1, 3, -1 and -3
     (0, 4, 0, -4): Rounding.TIES_TO_EVEN,
     (2, 4, -2, -4): Rounding.TIES_TO_AWAY,
     (0, 2, 0, -2): Rounding.TOWARD_ZERO,
@@ -501,56 +509,56 @@ _TIES: Mapping[tuple[int, ...], Rounding] = {
 }
 
 
-def rounding_of_d(bench: Bench, at: Sequence[int], trailing: int, with_c: bool) -> Rounding | None:
-    """How a sum is rounded to D: of c = 11...1, or products that come to it, and 2 or 4."""
+def measure_output_rounding(bench: Bench, ks: Sequence[int], trailing: int, with_c: bool) -> Rounding | None:
+    """Return how a sum is rounded to D, from c = 11...1 (or products with this sum) and a product 2 or 4."""
     unit = power(0 if with_c else max(bench.lowest, bench.last_place))
     start, carried = power(trailing + 1) - 1, power(trailing + 1)
     rows = []
     for sign in (1, -1):
-        for more in (2, 4):
+        for added in (2, 4):
             if with_c:
-                rows.append(Row({at[0]: sign * more * unit}, sign * start * unit))
+                rows.append(Row({ks[0]: sign * added * unit}, sign * start * unit))
             else:
-                products = {at[0]: sign * carried * unit, at[1]: -sign * unit, at[2]: sign * more * unit}
+                products = {ks[0]: sign * carried * unit, ks[1]: -sign * unit, ks[2]: sign * added * unit}
                 rows.append(Row(products))
-    found = bench.numbers(rows)
-    if found is None or any(d is None for d in found):
+    results = bench.values(rows)
+    if results is None or any(d is None for d in results):
         return None
-    beyond = [int((d or 0) / unit - sign * carried) for d, sign in zip(found, (1, 1, -1, -1), strict=True)]
+    beyond = [int((d or 0) / unit - sign * carried) for d, sign in zip(results, (1, 1, -1, -1), strict=True)]
     return _TIES.get(tuple(beyond))
 
 
-def sticky_bits(bench: Bench, at: Sequence[int], trailing: int) -> int | None:
-    """How far below its leading bit a sum's smallest part still decides a tie; None where that cannot be seen."""
+def measure_sticky_bits(bench: Bench, ks: Sequence[int], trailing: int) -> int | None:
+    """Return how far below a sum's leading bit its smallest part still decides a tie; None if D cannot show it."""
     start, carried = power(trailing + 1) - 1, power(trailing + 1)
-    found = bench.reach(
-        lambda s: Row({at[0]: Fraction(2), at[1]: power(-s)}, start), lambda _, d: d == carried + 2, _MOST
+    results = bench.last_survivor(
+        lambda s: Row({ks[0]: Fraction(2), ks[1]: power(-s)}, start), lambda _, d: d == carried + 2, _MOST
     )  # fmt: skip
-    return None if found is None else found + trailing
+    return None if results is None else results + trailing
 
 
-def carried_whole(bench: Bench, first: int, second: int, trailing: int) -> bool | None:
-    """Whether what one block hands to the next has more bits than D."""
+def measure_block_carry(bench: Bench, first: int, second: int, trailing: int) -> bool | None:
+    """Return whether the value that a block passes to the next has more bits than D."""
     start = power(trailing + 1) - 1
-    found = bench.numbers([Row({first: Fraction(2), second: Fraction(1)}, start)])
-    return None if found is None else found[0] == start + 3
+    results = bench.values([Row({first: Fraction(2), second: Fraction(1)}, start)])
+    return None if results is None else results[0] == start + 3
 
 
 # -- the least exponent ------------------------------------------------------------------------------------------------
 
 
-def least_exponent(bench: Bench, at: Sequence[int], bits: int, rounding: Rounding, lowest: int) -> int | None:
-    """The exponent that is taken where all are smaller: from the last bit that is kept there.
+def measure_least_exponent(bench: Bench, ks: Sequence[int], bits: int, rounding: Rounding, lowest: int) -> int | None:
+    """Return the lower bound of the largest exponent, from the last bit that is kept at it.
 
-    `lowest` is the exponent of D's smallest number. Toward zero, that number less something smaller is zero if the
-    something is kept; to nearest, half of it and something more is not zero.
+    `lowest` is the exponent of D's smallest number. With rounding toward zero, that number minus a smaller one is zero
+    if the smaller one is kept. With rounding to nearest, half of that number plus a smaller one is not zero.
     """
     nearest = rounding is not Rounding.TOWARD_ZERO
     level = lowest - 1 if nearest else lowest
     sign = 1 if nearest else -1
-    spread = max(0, min(4, len(at).bit_length() - 2))  # in 2**spread products, where their range is narrow
+    spread = max(0, min(4, len(ks).bit_length() - 2))  # a sum of 2**spread products extends a narrow range
     for copies in (0, spread):
-        large, others = at[: 1 << copies], at[-1]
+        large, others = ks[: 1 << copies], ks[-1]
 
         def row(s: int, large: Sequence[int] = large, copies: int = copies, other: int = others) -> Row:
             one = power(min(bench.highest, 0) if not bench.scales else 0)
@@ -567,17 +575,17 @@ def least_exponent(bench: Bench, at: Sequence[int], bits: int, rounding: Roundin
                 {**dict.fromkeys(large, each / power(down)), other: sign * small / power(down)}, scale={0: power(down)}
             )  # fmt: skip
 
-        kept = bench.reach(row, lambda _, d: (d != 0) is nearest, _MOST)
+        kept = bench.last_survivor(row, lambda _, d: (d != 0) is nearest, _MOST)
         if kept is not None:
-            found = level - kept + bits
-            return found if found > level - copies else None
+            exponent = level - kept + bits
+            return exponent if exponent > level - copies else None
     return None
 
 
-def group_of(bench: Bench, at: Sequence[int], bits: int) -> int | None:
-    """How many products are summed exactly before anything is cut: two halves of the last place that is kept.
+def measure_group(bench: Bench, ks: Sequence[int], bits: int) -> int | None:
+    """Return how many products are summed exactly before truncation, from two halves of the last kept bit.
 
-    c and a group with the last scales cancel, and set the place.
+    c and a group with the last scales cancel, and set the largest exponent.
     """
     if bench.scale_blocks < 2 or bench.scales is None:
         return None
@@ -585,13 +593,13 @@ def group_of(bench: Bench, at: Sequence[int], bits: int) -> int | None:
     last = power(top - bits)
     scale = {0: 2 * last, bench.scale_blocks - 1: power(top)}
     quarter = Fraction(1, 4)
-    others = [k for k in range(1, bench.scales.every) if k in at]
-    found = bench.numbers(
+    others = [k for k in range(1, bench.scales.every) if k in ks]
+    results = bench.values(
         [Row({0: quarter, k: quarter, bench.k - 1: power(0)}, -power(top), scale=scale) for k in others]
     )
-    if found is None:
+    if results is None:
         return None
-    return 1 + sum(d == last for d in found)
+    return 1 + sum(d == last for d in results)
 
 
 # -- infinities, NaN, zeros --------------------------------------------------------------------------------------------
@@ -599,10 +607,10 @@ def group_of(bench: Bench, at: Sequence[int], bits: int) -> int | None:
 INF, NAN, MINUS_ZERO = float("inf"), float("nan"), -0.0
 
 
-def specials(bench: Bench, at: Sequence[int]) -> dict[str, int]:
-    """The codes of D for infinities, NaN and zeros, of those that the formats have."""
+def measure_specials(bench: Bench, ks: Sequence[int]) -> dict[str, int]:
+    """Return the codes of D for the infinities, NaNs and zeros that the formats have, by the name of the sum."""
     one, zero = Fraction(1), Fraction(0)
-    i, j = at[0], at[-1]
+    i, j = ks[0], ks[-1]
     rows = {
         "NaN in a": Row({i: (NAN, one)}),
         "NaN in b": Row({j: (one, NAN)}),
@@ -613,39 +621,39 @@ def specials(bench: Bench, at: Sequence[int]) -> dict[str, int]:
         "inf": Row({i: (INF, one), j: (INF, one)}),
         "-inf and a number": Row({i: (-INF, one)}, one),
         "c = inf": Row({i: one}, INF),
-        "-0 alone": Row({}, MINUS_ZERO, rest=MINUS_ZERO),
+        "-0 alone": Row({}, MINUS_ZERO, others=MINUS_ZERO),
         "1 - 1": Row({i: one}, -one),
     }
-    found = {}
+    results: dict[str, int] = {}
     for name, row in rows.items():
         codes = bench.run([row])
         if codes is not None:
-            found[name] = codes[0]
-    return found
+            results[name] = codes[0]
+    return results
 
 
-def overflow(bench: Bench, at: Sequence[int]) -> int | None:
-    """D where the sum is too large: of c = max and products of half its last place, twice."""
+def measure_overflow(bench: Bench, ks: Sequence[int]) -> int | None:
+    """Return D of a sum beyond its largest number: c = max, and products of half its last bit, twice."""
     half = power(bench.output.emax - bench.output.trailing_bits - 1)
     codes = bench.run(
-        [Row(dict.fromkeys(at[:2], half) if len(at) > 1 else {at[0]: 2 * half}, Fraction(bench.output.max))]
+        [Row(dict.fromkeys(ks[:2], half) if len(ks) > 1 else {ks[0]: 2 * half}, Fraction(bench.output.max))]
     )
     return None if codes is None else codes[0]
 
 
-def operand_bits(bench: Bench, k: int) -> int | None:
-    """How many bits below the leading one of an operand count; None where D cannot tell."""
+def measure_operand_bits(bench: Bench, k: int) -> int | None:
+    """Return how many bits below its leading bit an operand keeps; None if D has too few bits."""
     most = min(bench.a.trailing_bits, bench.output.trailing_bits)
     rows = [Row({k: (1 + power(-p), Fraction(1))}) for p in range(1, most + 1)]
-    found = bench.numbers(rows)
-    if found is None:
+    results = bench.values(rows)
+    if results is None:
         return None
-    kept = [d != 1 for d in found]
+    kept = [d != 1 for d in results]
     return kept.index(False) if False in kept else bench.a.trailing_bits if most == bench.a.trailing_bits else None
 
 
-def repeats(bench: Bench) -> bool | None:
-    """Whether the same sums have the same results again, alone, in another order, and beside other ones."""
+def measure_repeatability(bench: Bench) -> bool | None:
+    """Return whether the same sums give the same results again: alone, in another order, and beside other sums."""
     last = bench.k - 1
     rows = [
         Row({n % bench.k: Fraction(3), last - n % last if last else 0: Fraction(1, 2)}, power(n % 8)) for n in range(65)
@@ -657,18 +665,18 @@ def repeats(bench: Bench) -> bool | None:
     return codes == backward[::-1] == bench.run(rows) and alone == [[code] for code in codes[:3]]
 
 
-def product_is_exact(bench: Bench, k: int) -> bool | None:
-    """Whether a product enters as it is, and not rounded to D: the fused multiply-add."""
+def measure_product_exactness(bench: Bench, k: int) -> bool | None:
+    """Return whether a product enters the sum exactly, as in a fused multiply-add, and not rounded to D."""
     t = min(bench.a.trailing_bits, bench.b.trailing_bits)
     x = 1 + power(-t)
-    found = bench.numbers([Row({k: (x, x)}, -(1 + power(1 - t)))])
-    return None if found is None else found[0] == power(-2 * t)
+    results = bench.values([Row({k: (x, x)}, -(1 + power(1 - t)))])
+    return None if results is None else results[0] == power(-2 * t)
 
 
 GRIDS = {(fmt.exponent_bits, fmt.trailing_bits): fmt for fmt in (FP64, FP32, FP16, E8M13)}
 
 
-def grid_of(output: FloatFormat, trailing: int) -> FloatFormat:
-    """What has as many bits as are kept: D's own format, or a coarser one within it."""
-    known = GRIDS.get((output.exponent_bits, trailing))
-    return known or FloatFormat.ieee(output.exponent_bits, trailing)
+def grid_format(output: FloatFormat, trailing: int) -> FloatFormat:
+    """Return the format of D with `trailing` trailing bits: D's own format, or a coarser one with its exponents."""
+    named = GRIDS.get((output.exponent_bits, trailing))
+    return named or FloatFormat.ieee(output.exponent_bits, trailing)

@@ -1,4 +1,4 @@
-"""What the experiments say of one instruction, parameter by parameter, or why they say nothing."""
+"""The inference of an instruction's model from experiments, parameter by parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
-from floatsim.hardware.probing import experiments as ask
+from floatsim.hardware.probing import experiments
 from floatsim.hardware.probing.experiments import Bench, C, Leaf, Tree
 
 __all__ = ["Observation", "read_model", "text_of"]
@@ -17,15 +17,15 @@ __all__ = ["Observation", "read_model", "text_of"]
 
 @dataclass(frozen=True)
 class Observation:
-    """One parameter: what was read, or why nothing could be.
+    """One parameter of a model: its measured value, or why it cannot be measured.
 
     Attributes
     ----------
     name : str
     value : object
-        None where it cannot be observed, or does not apply.
+        None if the parameter is not observable, or does not apply.
     why : str
-        Why not; empty where there is a value.
+        The reason; empty if there is a value.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Observation:
 
 
 def text_of(value: Any) -> str:
-    """A value in words.
+    """Return a value as text.
 
     >>> text_of(Rounding.TOWARD_ZERO), text_of(False), text_of(25)
     ('toward zero', 'no', '25')
@@ -48,7 +48,7 @@ def text_of(value: Any) -> str:
 
 
 def read_model(bench: Bench) -> tuple[Observation, ...]:
-    """All that can be read of what multiplies.
+    """Measure all parameters of the model of the callable under test.
 
     >>> import floatsim as fs
     >>> from floatsim.testing.dot_unit import named_unit
@@ -56,78 +56,85 @@ def read_model(bench: Bench) -> tuple[Observation, ...]:
     >>> [str(each) for each in read_model(Bench(unit.dots, fs.FP16, fs.FP16, fs.FP32, 16))[:4]]
     ['repeat', '8', '0-7, 8-15', 'with the first block']
     """
-    reading = _Reading(bench)
+    inference = _Inference(bench)
     parts = (
-        (reading.answers, reading.order, reading.terms, reading.sums, reading.least, reading.operand, reading.specials)
-        if reading.blocks
-        else (reading.answers, reading.tree_alone, reading.sums, reading.specials)
-    )
+        (
+            inference.repeatability, inference.order, inference.terms, inference.sums, inference.least_exponent,
+            inference.operand, inference.specials,
+        )
+        if inference.blocks
+        else (inference.repeatability, inference.tree_only, inference.sums, inference.specials)
+    )  # fmt: skip
     return tuple(
         each if each.value is None else Observation(each.name, each.value) for part in parts for each in part()
     )
 
 
-class _Reading:
-    """An instruction, and what has been found of it so far, which the next experiments need."""
+class _Inference:
+    """The experiments on one instruction, and the measured values that later experiments need."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.tree = ask.tree_of(bench)
-        self.blocks: list[tuple[Leaf, ...]] = ask.blocks_of(self.tree) or []
+        self.tree = experiments.measure_summation_tree(bench)
+        self.blocks: list[tuple[Leaf, ...]] = experiments.chain_blocks(self.tree) or []
 
     @cached_property
     def products(self) -> list[list[int]]:
-        """Which k make up each block."""
+        """The k of each block."""
         blocks = [[k for k in block if isinstance(k, int)] for block in self.blocks]
         return [block for block in blocks if block] or [list(range(self.bench.k))]
 
     @property
-    def at(self) -> list[int]:
-        """The k of the first block, at which experiments are made."""
+    def first_block(self) -> list[int]:
+        """The k of the first block, on which the experiments run."""
         return self.products[0]
 
     @property
-    def joined(self) -> bool:
-        """Whether c enters with the first block; taken to be so where no blocks are seen."""
+    def c_is_in_first_block(self) -> bool:
+        """Whether c is added in the first block; True if no blocks are observable."""
         return not self.blocks or C in self.blocks[0]
 
     @cached_property
-    def bits(self) -> int | None:
-        """Kept of products, below the largest exponent."""
-        enough = len(self.at) > 2 or (len(self.at) > 1 and self.bench.scale_blocks > 1)
-        return ask.bits_of_products(self.bench, self.at) if enough else None
+    def product_bits(self) -> int | None:
+        """The bits of a product that are kept below the largest exponent."""
+        ks = self.first_block
+        enough = len(ks) > 2 or (len(ks) > 1 and self.bench.scale_blocks > 1)
+        return experiments.measure_product_bits(self.bench, ks) if enough else None
 
     @cached_property
-    def bits_of_c(self) -> int | None:
-        """Kept of c, where it enters with products."""
-        return ask.bits_of_c(self.bench, self.at) if self.joined and len(self.at) > 1 else None
+    def accumulator_bits(self) -> int | None:
+        """The bits of c that are kept below the largest exponent, if c is added together with products."""
+        measurable = self.c_is_in_first_block and len(self.first_block) > 1
+        return experiments.measure_accumulator_bits(self.bench, self.first_block) if measurable else None
 
     @property
-    def kept(self) -> int | None:
-        """Kept of terms: read from products or, where these cannot tell, from c."""
-        return self.bits_of_c if self.bits is None else self.bits
+    def term_bits(self) -> int | None:
+        """The bits of a term that are kept: measured with products, or with c if products cannot show them."""
+        return self.accumulator_bits if self.product_bits is None else self.product_bits
 
     @cached_property
-    def trailing(self) -> int | None:
-        """How many bits D has below its leading one."""
-        return ask.kept_of_d(self.bench, self.at[0])
+    def output_bits(self) -> int | None:
+        """The number of bits that D has below its leading bit."""
+        return experiments.measure_output_bits(self.bench, self.first_block[0])
 
     @cached_property
     def rounding(self) -> Rounding | None:
-        """How the sum of the first block is rounded."""
-        if self.trailing is None or (not self.joined and len(self.at) < 3):
+        """The rounding of the first block's sum."""
+        if self.output_bits is None or (not self.c_is_in_first_block and len(self.first_block) < 3):
             return None
-        return ask.rounding_of_d(self.bench, self.at, self.trailing, self.joined)
+        return experiments.measure_output_rounding(
+            self.bench, self.first_block, self.output_bits, self.c_is_in_first_block
+        )
 
-    # -- what is told ------------------------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------------------
 
-    def answers(self) -> Iterator[Observation]:
-        again = ask.repeats(self.bench)
+    def repeatability(self) -> Iterator[Observation]:
+        again = experiments.measure_repeatability(self.bench)
         yield Observation("answers", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
 
-    def tree_alone(self) -> Iterator[Observation]:
-        """Of an order that is no chain of blocks."""
-        yield Observation("order", None if self.tree is None else _order(self.tree), "nothing is seen of it")
+    def tree_only(self) -> Iterator[Observation]:
+        """Yield the order of a tree that is not a chain of blocks."""
+        yield Observation("order", None if self.tree is None else _order(self.tree), "no sum shows the order")
 
     def order(self) -> Iterator[Observation]:
         yield Observation("terms", max(map(len, self.products)))
@@ -137,85 +144,90 @@ class _Reading:
         yield Observation("c", (last | {0: "with the first block"}).get(number, f"with block {number}"))
 
     def terms(self) -> Iterator[Observation]:
-        """How terms are aligned and cut; of blocks of one product, whether that is exact."""
-        bench, at = self.bench, self.at
-        narrow, nothing = "no two numbers of these formats are far enough apart", "nothing is seen to be cut"
+        """Yield how terms are aligned and truncated; of blocks with one product, whether the product is exact."""
+        bench, ks = self.bench, self.first_block
+        narrow, uncut = "no two numbers of these formats are far enough apart", "no truncation is observed"
         small = "products cannot be that small"
-        if len(at) == 1:
-            exact = ask.product_is_exact(bench, at[0])
+        if len(ks) == 1:
+            exact = experiments.measure_product_exactness(bench, ks[0])
             yield Observation("product", None if exact is None else "exact" if exact else "rounded to D", narrow)
             return
-        yield Observation("fraction bits", self.bits, narrow)
-        yield Observation("fraction bits of c", self.bits_of_c, narrow if self.joined else "c is in no block")
-        kept, of_c = self.kept, self.bits_of_c
+        in_block = self.c_is_in_first_block
+        yield Observation("fraction bits", self.product_bits, narrow)
+        yield Observation("fraction bits of c", self.accumulator_bits, narrow if in_block else "c is in no block")
+        kept, of_c = self.term_bits, self.accumulator_bits
         by_scales = False
         if bench.scale_blocks > 1 and kept is not None:
-            lower = ask.bits_of_c(bench, at, lower=2)  # the same below smaller products?
+            lower = experiments.measure_accumulator_bits(bench, ks, lower=2)  # below smaller products
             by_scales = None not in (of_c, lower) and lower != of_c
             yield Observation("exponent of a term", "its scales'" if by_scales else "its product's")
-            yield Observation("group", ask.group_of(bench, at, kept), "D shows nothing of it")
-        cut = None if self.bits is None else ask.cut_of_products(bench, at, self.bits)
-        yield Observation("cut", cut, nothing if self.bits is None else small)
-        cut = None if of_c is None else ask.cut_of_c(bench, at, of_c)
-        yield Observation("cut of c", cut, "c cannot be that small" if of_c else nothing)
-        large = None if kept is None else ask.products_normalised(bench, at, kept, of_c is not None)
-        yield Observation("products are normalised", large, nothing if kept is None else small)
+            yield Observation("group", experiments.measure_group(bench, ks, kept), "D does not show it")
+        bits = self.product_bits
+        cut = None if bits is None else experiments.measure_product_truncation(bench, ks, bits)
+        yield Observation("cut", cut, uncut if bits is None else small)
+        cut = None if of_c is None else experiments.measure_accumulator_truncation(bench, ks, of_c)
+        yield Observation("cut of c", cut, "c cannot be that small" if of_c else uncut)
+        large = None if kept is None else experiments.measure_product_normalisation(bench, ks, kept, of_c is not None)
+        yield Observation("products are normalised", large, uncut if kept is None else small)
         if by_scales or kept is None:
-            why = "a term has its scales' exponent" if by_scales else nothing
+            why = "a term has its scales' exponent" if by_scales else uncut
             yield Observation("subnormals are normalised", None, why)
             return
-        normalised = ask.subnormals_normalised(bench, at, kept, of_c is not None)
+        normalised = experiments.measure_subnormal_normalisation(bench, ks, kept, of_c is not None)
         yield Observation("subnormals are normalised", normalised, "D cannot be that small")
 
     def sums(self) -> Iterator[Observation]:
-        """What becomes of the sum of a block, and where c is added apart."""
-        bench, at, trailing = self.bench, self.at, self.trailing
-        grid = None if trailing is None else ask.grid_of(bench.output, trailing).name
-        yield Observation("D", grid, "not even 1 + 2 is 3")
-        if trailing is None:
+        """Yield how the sum of a block is rounded, and how c is added separately."""
+        bench, ks, bits = self.bench, self.first_block, self.output_bits
+        grid = None if bits is None else experiments.grid_format(bench.output, bits).name
+        yield Observation("D", grid, "1 + 2 is not 3")
+        if bits is None:
             return
-        apart = "products cannot be that far apart"
-        yield Observation("rounding", self.rounding, "no known one" if self.joined else apart)
-        if not self.joined:
-            yield Observation("rounding with c", ask.rounding_of_d(bench, at, trailing, True), "no known one")
-        if self.joined and self.rounding is Rounding.TIES_TO_EVEN and self.kept is not None:
-            sticky = ask.sticky_bits(bench, at, trailing)
+        in_block, unknown = self.c_is_in_first_block, "no known rounding mode"
+        yield Observation("rounding", self.rounding, unknown if in_block else "products cannot be that far apart")
+        if not in_block:
+            yield Observation("rounding with c", experiments.measure_output_rounding(bench, ks, bits, True), unknown)
+        if in_block and self.rounding is Rounding.TIES_TO_EVEN and self.term_bits is not None:
+            sticky = experiments.measure_sticky_bits(bench, ks, bits)
             yield Observation("bits that decide ties", sticky, "products cannot be that small")
-        if self.joined and len(self.products) > 1 and self.kept is not None:
-            whole = ask.carried_whole(bench, self.products[0][0], self.products[1][0], trailing)
+        if in_block and len(self.products) > 1 and self.term_bits is not None:
+            whole = experiments.measure_block_carry(bench, self.products[0][0], self.products[1][0], bits)
             yield Observation("carried between blocks", None if whole is None else "whole" if whole else "rounded to D")
 
-    def least(self) -> Iterator[Observation]:
-        """The exponent that is taken where all are smaller."""
-        if len(self.at) == 1:
+    def least_exponent(self) -> Iterator[Observation]:
+        """Yield the lower bound of the largest exponent."""
+        if len(self.first_block) == 1:
             return
-        found, why = None, "nothing is seen to be cut"
-        if self.kept is not None and self.trailing is not None:
-            grid = ask.grid_of(self.bench.output, self.trailing)
-            how = self.rounding or Rounding.TIES_TO_EVEN
-            found = ask.least_exponent(self.bench, self.at, self.kept, how, grid.emin - grid.trailing_bits)
+        exponent, why = None, "no truncation is observed"
+        if self.term_bits is not None and self.output_bits is not None:
+            grid = experiments.grid_format(self.bench.output, self.output_bits)
+            rounding, lowest = self.rounding or Rounding.TIES_TO_EVEN, grid.emin - grid.trailing_bits
+            exponent = experiments.measure_least_exponent(
+                self.bench, self.first_block, self.term_bits, rounding, lowest
+            )
             why = f"no products are small enough: the smallest is 2^{self.bench.smallest}"
-        yield Observation("least exponent", found, why)
+        yield Observation("least exponent", exponent, why)
 
     def operand(self) -> Iterator[Observation]:
-        yield Observation("operand bits", ask.operand_bits(self.bench, self.at[0]), "D has too few bits")
+        bits = experiments.measure_operand_bits(self.bench, self.first_block[0])
+        yield Observation("operand bits", bits, "D has too few bits")
 
     def specials(self) -> Iterator[Observation]:
-        codes, fmt = ask.specials(self.bench, self.at), self.bench.output
-        none = "no operand has it"
+        codes, fmt = experiments.measure_specials(self.bench, self.first_block), self.bench.output
+        none = "no operand format has it"
         yield Observation("NaN", _listed(_hex(codes[name], fmt) for name in _NANS if name in codes), none)
         infinite = {name: codes[name] for name in _INFINITE if name in codes}
-        right = all(code == ask.exact_code(_INFINITE[name], fmt) for name, code in infinite.items())
-        yield Observation("infinity", None if not infinite else "wins" if right else "is lost", none)
+        correct = all(code == experiments.exact_code(_INFINITE[name], fmt) for name, code in infinite.items())
+        yield Observation("infinity", None if not infinite else "wins" if correct else "is lost", none)
         zeros = {0: "+0", fmt.sign_mask: "-0"}
         yield Observation("zero", _listed(zeros.get(codes[n], _hex(codes[n], fmt)) for n in _ZEROS if n in codes), none)
-        over = ask.overflow(self.bench, self.at)
+        over = experiments.measure_overflow(self.bench, self.first_block)
         text = None if over is None else "infinite" if over == fmt.infinity_code else _hex(over, fmt)
         yield Observation("overflow", text, "no sum of such products is too large for D")
 
 
 _NANS = ("NaN in a", "NaN in b", "NaN in c", "inf * 0", "inf - inf", "inf - inf, c's")
-_INFINITE = {"inf": ask.INF, "-inf and a number": -ask.INF, "c = inf": ask.INF}
+_INFINITE = {"inf": experiments.INF, "-inf and a number": -experiments.INF, "c = inf": experiments.INF}
 _ZEROS = ("-0 alone", "1 - 1")
 
 
@@ -234,7 +246,7 @@ def _order(tree: Tree) -> str:
 
 
 def _runs(block: Sequence[int]) -> str:
-    """A block's k in words.
+    """Return the k of a block as text.
 
     >>> _runs([0, 1, 4, 5, 9])
     '0-1+4-5+9'

@@ -1,12 +1,12 @@
-"""Which model a matrix instruction follows, inferred from what it answers.
+"""Probes: infer the model of a matrix instruction from its results, and compare it with the table.
 
-`probe_dots` takes anything that multiplies: a card, the emulator, a kernel of one's own. It puts the sums of
-`experiments` to it, reads each parameter of the models of `floatsim.tensorcore` from the answers, and says whether the
-row of the table answers alike. What the formats leave no way to see is said to be so.
+`probe_dots` takes any callable that computes dot products: a GPU, the emulator, your own kernel. It runs the sums of
+`experiments`, infers each parameter of the models of `floatsim.tensorcore`, and compares them with the results of the
+table's row. Parameters that the formats cannot show are reported as not observable.
 
-The algorithms know fused blocks, alone and in chains, with block scales and in two halves, chains of fused
-multiply-adds, and exact blocks. Of AMD's other models they see the order, the bits that are kept and the roundings, not
-what is peculiar to them: how c joins late, where even and odd products meet, and what is flushed to zero.
+The experiments recognise fused blocks, alone and in chains, with block scales and in two halves, chains of fused
+multiply-adds, and exact blocks. Of AMD's other models they measure the order, the kept bits and the roundings. They do
+not measure how c is added late, where even and odd products are joined, and what is flushed to zero.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FP16, FP32, FormatLike, as_format
+from floatsim.formats import FP16, FormatLike, as_format
 from floatsim.formats.rounding import Rounding
-from floatsim.hardware.probing.experiments import Bench, wrong_sum
+from floatsim.hardware.probing.experiments import Bench, check_simple_sums
 from floatsim.hardware.probing.inference import Observation, read_model, text_of
 from floatsim.testing.dot_unit import DotProducts, Unit, units
 
@@ -29,18 +29,17 @@ __all__ = ["Observation", "Probe", "probe_dots", "rows_alike"]
 
 @dataclass(frozen=True)
 class Probe:
-    """What was read of an instruction, and what the table's row answers to the same questions. Prints as text.
+    """The measured parameters of an instruction, beside those of the table's row. Prints as text.
 
     Attributes
     ----------
     title : str
     observations : tuple of Observation
-        In the order in which they were made.
+        The parameters in the order of their measurement.
     expected : tuple of Observation, or None
-        Of the row, answered by the emulator; None where no row was named.
+        The parameters of the table's row, measured on the emulator; None without a row.
     alike : tuple of str
-        Of the rows of the table, for all cards, those that answer every question alike; looked for where the card's own
-        row does not.
+        The rows of the table, for all GPUs, with the same parameters. They are listed if the GPU's own row differs.
     """
 
     title: str
@@ -49,7 +48,7 @@ class Probe:
     alike: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
-        """The value that was read; None where it cannot be observed."""
+        """Return the measured value of a parameter; None if it is not observable."""
         return self._by_name()[name].value
 
     def _by_name(self) -> dict[str, Observation]:
@@ -57,7 +56,7 @@ class Probe:
 
     @property
     def different(self) -> tuple[str, ...]:
-        """The names of what differs from the table's row."""
+        """The names of the parameters that differ from the table's row."""
         expected = {each.name: each.value for each in self.expected or ()}
         names = [*self._by_name(), *(name for name in expected if name not in self._by_name())]
         values = {each.name: each.value for each in self.observations}
@@ -65,17 +64,17 @@ class Probe:
 
     @property
     def equal(self) -> bool | None:
-        """Whether the table's row answers alike; None where no row was named."""
+        """Whether the table's row has the same parameters; None without a row."""
         return None if self.expected is None else not self.different
 
     @property
     def unobservable(self) -> tuple[str, ...]:
-        """The names of what cannot be observed in these formats."""
+        """The names of the parameters that are not observable in these formats."""
         return tuple(each.name for each in self.observations if each.value is None)
 
     @property
     def model(self) -> str:
-        """What was read, in the vocabulary of `floatsim.tensorcore.instructions`; "?" is what cannot be observed."""
+        """The measured model as in `floatsim.tensorcore.instructions`. "?" marks parameters that are not observable."""
         return _model(self)
 
     def __str__(self) -> str:
@@ -91,21 +90,21 @@ class Probe:
             line = f"  {each.name:<{width}}  {each}"
             if each.name in self.different:
                 line += (
-                    f"   <- the table has {expected[each.name]}" if each.name in expected else "   <- not the table's"
+                    f"   <- the table has {expected[each.name]}" if each.name in expected else "   <- not in the table"
                 )
             yield line
         yield f"  {'model':<{width}}  {self.model}"
         if self.equal is not None:
-            seen = sum(each.value is not None for each in self.observations)
+            observable = sum(each.value is not None for each in self.observations)
             yield (
-                f"equal to the table's row in all {seen} parameters that can be observed" if self.equal else
+                f"equal to the table's row in all {observable} observable parameters" if self.equal else
                 f"DIFFERENT from the table's row: {', '.join(self.different)}"
             )  # fmt: skip
         if self.alike:
-            yield f"rows that answer alike: {', '.join(self.alike)}"
+            yield f"rows with equal parameters: {', '.join(self.alike)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the probe in JSON types."""
         return {
             "instruction": self.title,
             "model": self.model,
@@ -117,34 +116,33 @@ class Probe:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: numbers and truths stay, roundings are texts."""
+    """Return a value in JSON types: numbers and booleans unchanged, rounding modes as text."""
     return value if value is None or isinstance(value, int) else text_of(value)
 
 
 def probe_dots(
-    dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = FP32,
+    dot: DotProducts, a_format: FormatLike, b_format: FormatLike | None = None, *, k: int, output: FormatLike = "fp32",
     scales: Scales | None = None, against: Unit | None = None, title: str | None = None,
 ) -> Probe:  # fmt: skip
-    """Infer the model of what multiplies.
+    """Infer the model of a callable that computes dot products.
 
     Parameters
     ----------
     dot : callable
-        dot(a, b, c) of codes: a and b (n, k), c (n,), unsigned integers; it returns (n,) codes of D, row by row. With
-        `scales`, it is called as dot(a, b, c, (scales of a, scales of b)), each (n, k / every).
+        dot(a, b, c) takes codes as unsigned integers, a and b (n, k), c (n,), and returns the (n,) codes of D, row by
+        row. With `scales`, it is called as dot(a, b, c, (scales of a, scales of b)), each (n, k / every).
     a_format, b_format : format
-        Of the operands; b's is a's if it is not given.
+        The formats of the operands. Default of `b_format`: `a_format`.
     k : int
-        Products that it takes at a time.
+        The number of products in one call.
     output : format
-        Of c and D.
+        The format of c and D.
     scales : Scales, optional
-        Of block-scaled operands.
+        The block scales of the operands.
     against : Unit, optional
-        A row of the table with its formats: the emulator is asked the same questions. Whatever is answered is then
-        printed, beside the row's answers.
+        A row of the table with its formats. The emulator of this row is probed too, and the result shows both.
     title : str, optional
-        What to call it.
+        The title of the result.
 
     Returns
     -------
@@ -153,8 +151,8 @@ def probe_dots(
     Raises
     ------
     ValueError
-        If `against` takes other formats, or another k; without it, if the sums of one or two ones are wrong, so that
-        there is no sum to be read.
+        If `against` has other formats, or another k. Without it, if the sums of one or two ones are wrong, because such
+        a callable has no model.
 
     Examples
     --------
@@ -175,12 +173,12 @@ def probe_dots(
     taken = (bench.a, bench.b, bench.output, bench.k, bench.scales)
     if against is not None and taken != (against.a, against.b, against.output, against.k, against.scales):
         raise ValueError(
-            f"against={str(against)!r} takes k = {against.k}; asked for are {a} x {b} to {output}, k = {k}"
+            f"against={str(against)!r} takes k = {against.k}; given are {a} x {b} to {bench.output}, k = {k}"
         )
     named = title or (str(against) if against else f"{a} x {b} to {bench.output}, k = {k}")
-    # Beside a row's answers a card that answers nothing is seen; alone, it would be read as a model.
-    if against is None and (wrong := wrong_sum(bench)):
-        raise ValueError(wrong)
+    # With a row, a callable that computes no sums shows as a difference. Alone, it would be read as a model.
+    if against is None and (message := check_simple_sums(bench)):
+        raise ValueError(message)
     expected = None if against is None else read_model(_bench(against))
     return Probe(named, read_model(bench), expected)
 
@@ -190,7 +188,7 @@ def _bench(unit: Unit) -> Bench:
 
 
 def rows_alike(found: Probe, unit: Unit) -> tuple[str, ...]:
-    """The rows of the whole table, for such operands, that answer every question as it was answered."""
+    """Return the rows of the whole table that take such operands and have the same measured parameters."""
     same = (unit.a, unit.b, unit.output, unit.k, unit.scales)
     others = [u for u in units() if (u.a, u.b, u.output, u.k, u.scales) == same]
     models = {u.row.model: read_model(_bench(u)) for u in others}
@@ -198,19 +196,19 @@ def rows_alike(found: Probe, unit: Unit) -> tuple[str, ...]:
     return tuple(f"{u.arch} {u.name}" for u in others if [o.value for o in models[u.row.model]] == values)
 
 
-# -- in the vocabulary of the table ------------------------------------------------------------------------------------
+# -- the model as text -------------------------------------------------------------------------------------------------
 
 
 def _model(found: Probe) -> str:
     values = {each.name: each.value for each in found.observations}
     if "terms" not in values:
-        return f"none of the vocabulary: {values.get('order')}"
+        return f"no model of the table: {values.get('order')}"
     if values["terms"] == 1:
         return "FmaChain()" if values.get("product") == "exact" else "a chain of rounded products"
     bits, of_c = values["fraction bits"], values["fraction bits of c"]
     late = values["c"] != "with the first block"
     if bits is None and of_c is None and not late:
-        return f"ExactBlocks(terms={values['terms']}), or no end of the bits is seen"
+        return f"ExactBlocks(terms={values['terms']}), or more bits than can be observed"
     rounding = values["rounding"]
     fields = {
         "terms": values["terms"], "fraction_bits": of_c if bits is None else bits, "floor": values["least exponent"],
@@ -227,7 +225,7 @@ def _model(found: Probe) -> str:
         return _written("GroupedBlocks", fields | {"group": group})
     block = _written("FusedBlocks", fields)
     if late and (bits is None or values["chain"].count(", ") != 1):
-        return f"none of the vocabulary: {values['chain']}, and c {values['c']}"
+        return f"no model of the table: {values['chain']}, and c {values['c']}"
     return f"TwoHalves({block})" if late else block
 
 

@@ -1,1 +1,1 @@
-"""Tables: PTX instructions, layouts of fragments, compute capabilities, data sheets."""
+"""Tables of PTX instructions, fragment layouts, compute capabilities and data sheets."""

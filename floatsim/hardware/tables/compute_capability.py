@@ -1,6 +1,6 @@
-"""What kernels are compiled for: "sm_80" runs on every later card, "sm_90a" on that one alone.
+"""Compilation targets and compute capabilities: "sm_80" also runs on every later GPU, "sm_90a" only on its own.
 
-From NVIDIA's "CUDA Compiler Driver NVCC", 5 (GPU compilation), and its "PTX ISA", 11.1.2 (.target).
+Sources: NVIDIA, "CUDA Compiler Driver NVCC", 5 (GPU compilation), and "PTX ISA", 11.1.2 (.target).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = [
 Capability: TypeAlias = tuple[int, int]
 
 PLAIN = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-"""The targets that kernels are tested to compile for. A compiler of CUDA 13 has no sm_70, one of CUDA 12 has."""
+"""The targets for which the tests compile kernels. Compilers of CUDA 12 have sm_70, those of CUDA 13 do not."""
 
 _ARCHITECTURES = {
     (7, 0): "volta", (7, 5): "turing", (8, 0): "ampere", (8, 6): "ampere", (8, 9): "ada", (9, 0): "hopper",
@@ -25,24 +25,26 @@ _ARCHITECTURES = {
 
 
 def capability_of(target: str) -> Capability:
-    """The compute capability that a target needs.
+    """Return the compute capability that a target needs.
 
     >>> capability_of("sm_90a"), capability_of("sm_120")
     ((9, 0), (12, 0))
     """
-    found = re.fullmatch(r"sm_(\d+)(\d)a?", target)
-    if found is None:
-        raise ValueError(f"{target!r} is no target; targets are {', '.join(PLAIN)}, and sm_90a and the like")
-    return int(found[1]), int(found[2])
+    match = re.fullmatch(r"sm_(\d+)(\d)a?", target)
+    if match is None:
+        raise ValueError(
+            f"{target!r} is not a target; targets are {', '.join(PLAIN)}, and specific ones such as sm_90a"
+        )
+    return int(match[1]), int(match[2])
 
 
 def is_specific(target: str) -> bool:
-    """Whether it runs on its own card alone: "sm_90a"."""
+    """Return whether a target runs only on its own compute capability: "sm_90a"."""
     return target.endswith("a")
 
 
 def runs_on(target: str, card: Capability) -> bool:
-    """Whether what the target has is on a card of this compute capability.
+    """Return whether code for a target runs on a GPU of this compute capability.
 
     >>> runs_on("sm_80", (9, 0)), runs_on("sm_90a", (12, 0))
     (True, False)
@@ -52,7 +54,7 @@ def runs_on(target: str, card: Capability) -> bool:
 
 
 def needs(targets: Iterable[str]) -> str:
-    """What a card must have for one of them, in words.
+    """Return the compute capability that one of the targets needs, as text.
 
     >>> needs(since("sm_89")), needs(["sm_100a", "sm_120a"])
     ('compute capability 8.9 or newer', 'compute capability 10.0 (sm_100a) or 12.0 (sm_120a)')
@@ -66,7 +68,7 @@ def needs(targets: Iterable[str]) -> str:
 
 
 def since(first: str) -> tuple[str, ...]:
-    """The plain targets from this one on.
+    """Return the targets of `PLAIN` from this one on.
 
     >>> since("sm_90")
     ('sm_90', 'sm_100', 'sm_120')
@@ -75,7 +77,7 @@ def since(first: str) -> tuple[str, ...]:
 
 
 def architecture_of(card: Capability) -> str | None:
-    """The architecture, as `fs.tensorcore` names it, of a card; None where its table has none.
+    """Return the name in `fs.tensorcore` of a compute capability's architecture, or None.
 
     >>> architecture_of((8, 6)), architecture_of((12, 1))
     ('ampere', None)

@@ -1,8 +1,8 @@
-"""What vendors' data sheets promise, as a table: TFLOP/s of each card's matrix units on dense matrices, by format.
+"""The table of vendors' data sheets: TFLOP/s of the matrix units of each GPU on dense matrices, by format.
 
-NVIDIA's data sheets often give the rate with sparsity, or that of eight cards; here it is divided down to one card and
-dense matrices. Rates are at the boost clock, which a card under load need not reach. Not all numbers have been looked
-up a second time: the page "Checking a GPU" of the documentation says which have.
+NVIDIA's data sheets often give the throughput with sparsity, or of eight GPUs. The table gives it for one GPU and dense
+matrices. It refers to the boost clock, which a GPU under load may not reach. The page "Checking a GPU" of the
+documentation lists the numbers that were checked twice.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ __all__ = ["SHEETS", "Sheet", "peak"]
 
 @dataclass(frozen=True)
 class Sheet:
-    """One card, in TFLOP/s; None where the data sheet has no number, or the card no such unit.
+    """The TFLOP/s of one GPU; None if the data sheet has no number, or the GPU no such unit.
 
     Parameters
     ----------
     names : str
-        A regular expression for what the driver calls the card.
+        A regular expression for the name that the driver reports.
     source : str
-        Which data sheet.
+        The name of the data sheet.
     half, half_fp16 : float
-        FP16 and BF16 operands with sums in FP32; FP16 ones with sums in FP16.
+        FP16 and BF16 operands with sums in FP32; FP16 operands with sums in FP16.
     fp64, tf32 : float
+        FP64 and TF32 operands.
     fp8, fp8_fp16 : float
-        FP8 operands, and FP6 and FP4 through the same instructions, with sums in FP32 and in FP16.
+        FP8 operands (also FP6 and FP4 through the same instructions), with sums in FP32 and in FP16.
     fp4 : float
-        FP4 with block scales.
+        FP4 operands with block scales.
     """
 
     names: str
@@ -49,7 +50,7 @@ def _even(
     names: str, source: str, half: float, fp64: float | None = None, tf32: float | None = None,
     fp8: float | None = None, fp4: float | None = None,
 ) -> Sheet:  # fmt: skip
-    """A card that is as fast with sums in FP32 as with sums in FP16."""
+    """Return the row of a GPU with equal throughput for sums in FP32 and in FP16."""
     return Sheet(names, source, half, half, fp64, tf32, fp8, fp8, fp4)
 
 
@@ -89,24 +90,24 @@ SHEETS = (
     Sheet(r"RTX 5090$", "RTX Blackwell white paper", 209.5, 419, None, 104.8, 419, 838, 1676),
     _even(r"RTX PRO 6000 Blackwell Workstation", "RTX PRO Blackwell white paper", 503.8, None, 251.9, 1007.6, 2015.2),
 )
-"""Where several rows fit a name, the first is meant."""
+"""All data sheets. If several rows fit a name, the first is used."""
 
 
 def peak(card: str, operands: FloatFormat, output: FloatFormat, scaled: bool = False) -> tuple[float | None, str]:
-    """What a card's data sheet promises, in TFLOP/s, and which that is; (None, "") where there is nothing.
+    """Return the TFLOP/s of a GPU's data sheet, and its name; (None, "") if the table has none.
 
     Parameters
     ----------
     card : str
-        As the driver names it.
+        The name that the driver reports.
     operands, output : FloatFormat
-        Of A and B; of D.
+        The format of A and B, and the format of D.
     scaled : bool
-        Whether the operands have block scales, and nothing wider can be among them: FP4 at its own rate.
+        Whether the instruction is for block-scaled FP4 only, which has its own throughput.
 
     >>> peak("NVIDIA H100 80GB HBM3", BF16, FP16), peak("NVIDIA GeForce RTX 4090", FP16, FP16)
     ((989.5, 'H100 data sheet'), (330.3, 'Ada white paper'))
-    >>> peak("a card of next year", BF16, FP16)
+    >>> peak("an unknown GPU", BF16, FP16)
     (None, '')
     """
     sheet = next((row for row in SHEETS if re.search(row.names, card)), None)
@@ -115,5 +116,5 @@ def peak(card: str, operands: FloatFormat, output: FloatFormat, scaled: bool = F
     narrow = "fp4" if operands == E2M1 and scaled else "fp8_fp16" if output == FP16 else "fp8"
     half = "half_fp16" if operands == output == FP16 else "half"
     names = {FP64: "fp64", TF32: "tf32", FP16: half, BF16: half}
-    found: float | None = getattr(sheet, names.get(operands, narrow))
-    return found, sheet.source if found is not None else ""
+    tflops: float | None = getattr(sheet, names.get(operands, narrow))
+    return tflops, sheet.source if tflops is not None else ""

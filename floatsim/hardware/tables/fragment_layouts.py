@@ -1,14 +1,15 @@
-"""How the tiles of A, B, C and D lie in the registers of a warp, or in shared memory, for each instruction.
+"""Layouts of the tiles of A, B, C and D in the registers of a warp, or in shared memory, for each instruction.
 
-Every such layout permutes bits: the place of an element (which lane, which register, which part of it) has the bits of
-its row and column in another order. So a layout is written as that order, the lowest bit of the place first:
+Every layout permutes bits. The position of an element (its lane, register, and part of the register) has the bits of
+its row and column in another order. A layout is written as this order, with the lowest bit of the position first:
 
-    "k0 | r3 k3 | k1 k2 r0 r1 r2"     A of mma.m16n8k16: two to a register, four registers, 32 lanes
+    "k0 | r3 k3 | k1 k2 r0 r1 r2"     A of mma.m16n8k16: two elements in a register, four registers, 32 lanes
 
-says that a register's halves differ in the lowest bit of k, registers in r3 (row and row + 8) and k3, and lanes in the
-rest. Bars are for the reader. "-" is a bit that does not matter: several places hold the same element.
+means that the halves of a register differ in the lowest bit of k, registers in r3 (row and row + 8) and k3, and lanes
+in the other bits. Bars separate these groups for the reader. "-" is an unused bit: several positions hold the same
+element.
 
-From NVIDIA's "PTX ISA": 9.7.14.5.1 to .8 (fragments of mma), .14 (block scaling), 9.7.15.5.1 (wgmma: registers, and
+Source: NVIDIA, "PTX ISA", 9.7.14.5.1 to .8 (fragments of mma), .14 (block scaling), 9.7.15.5.1 (wgmma: registers, and
 shared memory without swizzling), 9.7.16.2.3 and .10 (tcgen05: tensor memory, shared memory).
 """
 
@@ -31,12 +32,12 @@ __all__ = ["Layout", "Layouts", "Storage", "layouts", "pack", "unpack"]
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 
-# -- where an element is -----------------------------------------------------------------------------------------------
+# -- positions of elements ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of the bits of an element's place, as in the module's description; `axes` names row and column."""
+    """The order of the bits of an element's position, as the module describes. `axes` names the row and the column."""
 
     bits: str
     axes: str
@@ -46,13 +47,13 @@ class Layout:
         return tuple(bit for bit in self.bits.split() if bit != "|")
 
     @property
-    def places(self) -> int:
-        """How many elements there is room for, copies counted."""
+    def positions(self) -> int:
+        """The number of positions, including copies."""
         return 1 << len(self._order)
 
     @functools.cached_property
     def shape(self) -> tuple[int, int]:
-        """Of the tile.
+        """The shape of the tile.
 
         >>> Layout("k0 | k1 k2 r0 r1 r2", "rk").shape
         (8, 8)
@@ -62,29 +63,29 @@ class Layout:
 
     @functools.cached_property
     def elements(self) -> NDArray[np.int64]:
-        """(places,): which element of the tile, counted by rows, each place holds."""
-        place, found = np.arange(self.places), np.zeros(self.places, np.int64)
+        """The element of the tile, counted by rows, at each position: (positions,)."""
+        position, elements = np.arange(self.positions), np.zeros(self.positions, np.int64)
         width = self.shape[1].bit_length() - 1
         for i, bit in enumerate(self._order):
             if bit != "-":
-                found |= (place >> i & 1) << int(bit[1:]) + (width if bit[0] == self.axes[0] else 0)
-        return found
+                elements |= (position >> i & 1) << int(bit[1:]) + (width if bit[0] == self.axes[0] else 0)
+        return elements
 
     @functools.cached_property
-    def first_places(self) -> NDArray[np.int64]:
-        """(rows * columns,): a place of each element."""
+    def first_positions(self) -> NDArray[np.int64]:
+        """The first position of each element: (rows * columns,)."""
         return np.unique(self.elements, return_index=True)[1]
 
 
-# -- what an element is there ------------------------------------------------------------------------------------------
+# -- storage of elements -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Storage:
-    """How the code of an element is stored: shifted, in `bits` bits; with `group`, so many of them in 16 bytes.
+    """The storage of an element's code: shifted left by `shift`, in `bits` bits; with `group`, that many in 16 bytes.
 
-    Codes of 4 and 6 bits that share registers or memory with wider ones lie in bytes or in 16 bytes of their own,
-    filled up with zeros.
+    Codes of 4 and 6 bits that may be mixed with wider ones are stored in bytes, or in groups of 16 bytes, filled up
+    with zeros.
     """
 
     bits: int
@@ -92,33 +93,36 @@ class Storage:
     group: int = 0
 
 
-def _bytes_of(codes: Codes, how: Storage) -> NDArray[np.uint8]:
-    """(n, places) codes as (n, bytes)."""
-    if how.bits >= 8 and not how.group:
-        return np.ascontiguousarray(codes.astype(f"<u{how.bits // 8}") << how.shift).view(np.uint8)
+def _bytes_of(codes: Codes, storage: Storage) -> NDArray[np.uint8]:
+    """Return (n, positions) codes as (n, bytes)."""
+    if storage.bits >= 8 and not storage.group:
+        return np.ascontiguousarray(codes.astype(f"<u{storage.bits // 8}") << storage.shift).view(np.uint8)
     each = np.ascontiguousarray(codes.astype(np.uint8))[..., np.newaxis]
-    bits = np.unpackbits(each, axis=2, bitorder="little")[:, :, : how.bits]
-    if how.group:
-        bits = bits.reshape(len(codes), -1, how.group * how.bits)
+    bits = np.unpackbits(each, axis=2, bitorder="little")[:, :, : storage.bits]
+    if storage.group:
+        bits = bits.reshape(len(codes), -1, storage.group * storage.bits)
         bits = np.pad(bits, ((0, 0), (0, 0), (0, 128 - bits.shape[2])))
     return np.packbits(bits.reshape(len(codes), -1), axis=1, bitorder="little")
 
 
-def pack(tiles: Codes, layout: Layout, how: Storage, word: Any = np.uint32) -> Codes:
-    """Tiles as they are loaded.
+def pack(tiles: Codes, layout: Layout, storage: Storage, word: Any = np.uint32) -> Codes:
+    """Pack tiles into the words that an instruction loads.
 
     Parameters
     ----------
     tiles : (n, rows, columns)
         Codes of n tiles of the layout's shape.
-    layout, how
+    layout : Layout
+        The positions of the elements.
+    storage : Storage
+        The storage of an element.
     word : dtype
-        Of the result: uint32, or uint64 for FP64.
+        The dtype of the result: uint32, or uint64 for FP64.
 
     Returns
     -------
     (n, words)
-        For fragments: the registers of lane 0, those of lane 1, ...
+        For fragments: the registers of lane 0, then those of lane 1, and so on.
 
     >>> tile = np.arange(64, dtype=np.uint16).reshape(1, 8, 8)
     >>> hex(pack(tile, Layout("k0 | k1 k2 r0 r1 r2", "rk"), Storage(16))[0, 1])
@@ -127,13 +131,13 @@ def pack(tiles: Codes, layout: Layout, how: Storage, word: Any = np.uint32) -> C
     if tiles.shape[1:] != layout.shape:
         raise ValueError(f"tiles must be {layout.shape}, not {tiles.shape[1:]}")
     flat = tiles.reshape(len(tiles), -1)[:, layout.elements]
-    return _bytes_of(flat, how).view(np.dtype(word).newbyteorder("<"))
+    return _bytes_of(flat, storage).view(np.dtype(word).newbyteorder("<"))
 
 
-def unpack(words: Codes, layout: Layout, how: Storage, dtype: Any) -> Codes:
-    """The tiles (n, rows, columns) that were stored, of elements of 16 bits or more; of copies the first counts."""
-    parts = np.ascontiguousarray(words).view(f"<u{how.bits // 8}").reshape(len(words), -1) >> how.shift
-    return parts[:, layout.first_places].astype(dtype).reshape(len(words), *layout.shape)
+def unpack(words: Codes, layout: Layout, storage: Storage, dtype: Any) -> Codes:
+    """Unpack words into tiles (n, rows, columns) of elements of at least 16 bits. Of copies, the first is used."""
+    parts = np.ascontiguousarray(words).view(f"<u{storage.bits // 8}").reshape(len(words), -1) >> storage.shift
+    return parts[:, layout.first_positions].astype(dtype).reshape(len(words), *layout.shape)
 
 
 # -- the layouts of each family ----------------------------------------------------------------------------------------
@@ -141,10 +145,10 @@ def unpack(words: Codes, layout: Layout, how: Storage, dtype: Any) -> Codes:
 
 @dataclass(frozen=True)
 class Layouts:
-    """Those of A, B and D (C lies as D does), each with its storage, and those of scales, which are bytes.
+    """The layouts of A, B and D with their storage, and of scales, which are bytes. C has the layout of D.
 
-    `word` is the dtype of registers, `threads` how many there are for a tile. `copies` is how many tiles an instruction
-    computes, which are all the same one here.
+    `word` is the dtype of registers, `threads` the number of threads for a tile. `copies` is the number of tiles that
+    an instruction computes; floatsim gives it equal tiles.
     """
 
     a: tuple[Layout, Storage]
@@ -156,15 +160,15 @@ class Layouts:
     copies: int = 1
 
     def registers(self, operand: str) -> int:
-        """How many words a thread holds of "a", "b" or "d".
+        """Return how many words of "a", "b" or "d" a thread holds.
 
         >>> from floatsim.formats import FP16
         >>> from floatsim.hardware.tables.ptx_matrix import find
         >>> [layouts(find("mma.m16n8k16", FP16, FP16)).registers(x) for x in "abd"]
         [4, 2, 4]
         """
-        layout, how = getattr(self, operand)
-        return int(layout.places * how.bits // (np.dtype(self.word).itemsize * 8 * self.threads))
+        layout, storage = getattr(self, operand)
+        return int(layout.positions * storage.bits // (np.dtype(self.word).itemsize * 8 * self.threads))
 
 
 def _range(axis: str, start: int, stop: int) -> list[str]:
@@ -176,7 +180,7 @@ def _log2(n: int) -> int:
 
 
 def _operand_storage(fmt: FloatFormat, alone: bool) -> Storage:
-    """In registers: `alone`, FP4 without wider ones, two to a byte; otherwise in bits 5:2 of one."""
+    """Return the storage of an operand in registers. FP4: two in a byte if `alone`, otherwise in bits 5:2 of one."""
     if fmt == TF32:
         return Storage(32, shift=13)
     if fmt == E2M1:
@@ -185,7 +189,7 @@ def _operand_storage(fmt: FloatFormat, alone: bool) -> Storage:
 
 
 def _mma(v: Variant) -> Layouts:
-    """Lanes: four along k, eight along the rows; what is left of k and the rows is in registers."""
+    """Return the layouts of mma: four lanes along k, eight along the rows; registers hold the other bits."""
     m, n, k = v.kernel.shape
     if (m, v.a) == (8, FP16):
         return _volta(v)
@@ -208,7 +212,7 @@ def _mma(v: Variant) -> Layouts:
 
 
 def _scales(v: Variant, lanes: str) -> Layout:
-    """A byte for each block of k, from the lowest; of A they are in lanes 0 and 1 of four, of B in lane 0."""
+    """Return the layout of scales: a byte for each block of k. A's are in lanes 0 and 1 of four, B's in lane 0."""
     assert v.scales is not None
     blocks = _range("k", 0, _log2(v.k // v.scales.every))
     axis = "r" if "r" in lanes else "c"
@@ -217,7 +221,7 @@ def _scales(v: Variant, lanes: str) -> Layout:
 
 
 def _volta(v: Variant) -> Layouts:
-    """Four quad pairs (lanes that agree in bits 2 and 3) each compute a tile of 8 by 8; here all the same one."""
+    """Return the layouts of Volta: four quad pairs (lanes equal in bits 2 and 3) compute equal tiles of 8 by 8."""
     by_output = {16: "c0 | c1 c2 | r0 r1 - - r2", 32: "c0 r1 c2 | r0 c1 - - r2"}
     return Layouts(
         (Layout("k0 | k1 | r0 r1 - - r2", "rk"), Storage(16)), (Layout("k0 | k1 | c0 c1 - - c2", "kc"), Storage(16)),
@@ -226,7 +230,7 @@ def _volta(v: Variant) -> Layouts:
 
 
 def _image(v: Variant, axis: str, size: int, storage: Storage) -> Layout:
-    """Shared memory, K-major, no swizzling: core matrices of 8 rows of 16 bytes, two along k, then the next 8 rows."""
+    """Return the layout of shared memory, K-major, without swizzling: core matrices of 8 rows of 16 bytes, k first."""
     s = _log2(16 if storage.group else 128 // storage.bits)
     order = [
         *_range("k", 0, s),
@@ -240,7 +244,7 @@ def _image(v: Variant, axis: str, size: int, storage: Storage) -> Layout:
 
 
 def _wgmma(v: Variant) -> Layouts:
-    """A and B are images of shared memory; D in the registers of 4 warps, 16 rows each, as mma has it."""
+    """Return the layouts of wgmma: A and B in shared memory, D in the registers of 4 warps, 16 rows each, as in mma."""
     m, n, _ = v.kernel.shape
     a, b = (_operand_storage(fmt, alone=False) for fmt in (v.a, v.b))
     d = Layout("c0 r3 | c1 c2 r0 r1 r2 | r4 r5", "rc")
@@ -248,7 +252,7 @@ def _wgmma(v: Variant) -> Layouts:
 
 
 def _tcgen05(v: Variant) -> Layouts:
-    """A and B are images of shared memory; D is a row of tensor memory for each thread, a column a register."""
+    """Return the layouts of tcgen05: A and B in shared memory, D in tensor memory, a row per thread."""
     m, n, _ = v.kernel.shape
 
     def stored(fmt: FloatFormat) -> Storage:
@@ -272,7 +276,7 @@ _FAMILIES = {"mma": _mma, "mma_scaled": _mma, "wgmma": _wgmma, "tcgen05": _tcgen
 
 @functools.cache
 def layouts(variant: Variant) -> Layouts:
-    """Where the operands of an instruction lie.
+    """Return the layouts of the operands of an instruction.
 
     >>> from floatsim.formats import FP16
     >>> from floatsim.hardware.tables.ptx_matrix import find

@@ -1,7 +1,7 @@
-"""The matrix instructions that can be issued, as a table: what each is called in PTX, and which targets have it.
+"""The table of matrix instructions that floatsim can issue: their PTX names, and the targets that have them.
 
-Names, formats and k are those of `floatsim.tensorcore`, whose rows say what an instruction *computes*. A row here says
-how it is *issued*. From NVIDIA's "PTX ISA": 9.7.14.5 (mma.sync), 9.7.15 (wgmma), 9.7.16 (tcgen05).
+Names, formats and k are those of `floatsim.tensorcore`, whose rows define what an instruction *computes*. The rows here
+define how it is *issued*. Source: NVIDIA, "PTX ISA", 9.7.14.5 (mma.sync), 9.7.15 (wgmma), 9.7.16 (tcgen05).
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ __all__ = ["KERNELS", "MatrixKernel", "Variant", "find", "variants"]
 
 @dataclass(frozen=True)
 class MatrixKernel:
-    """How one instruction is issued: a row of the table.
+    """How an instruction is issued: a row of the table.
 
     Parameters
     ----------
     name : str
-        As in `floatsim.tensorcore`.
+        The name in `floatsim.tensorcore`.
     family : str
-        "mma", "mma_scaled", "wgmma", "tcgen05" or "tcgen05_scaled": the source file, and how operands are laid out.
+        "mma", "mma_scaled", "wgmma", "tcgen05" or "tcgen05_scaled". It selects the source file and the data layout.
     shape : (m, n, k)
-        Of the tile that one instruction computes.
+        The shape of the tile of one instruction.
     inputs : formats
-        Of A and of B.
+        The formats of A and of B.
     outputs : formats
-        Of C and D.
+        The formats of C and D.
     mnemonic : str
-        In PTX, with {a}, {b} and {d} for the types, and {s} for that of scales.
+        The PTX name, with {a}, {b} and {d} for the types, and {s} for the type of scales.
     targets : tuple of str
-        What it is compiled for. It runs on all later cards, too, unless the target is specific ("sm_90a").
+        The compilation targets. The kernel also runs on later GPUs, unless the target is specific ("sm_90a").
     mixes : bool
-        Whether A and B may differ.
+        Whether A and B may have different formats.
     scales : Scales, optional
-        The scales of its operands' blocks.
+        The block scales of the operands.
     cuda : (major, minor)
-        The oldest CUDA whose compiler takes it, where not all that know the targets do.
+        The oldest CUDA whose compiler takes the instruction, if not all compilers with the targets do.
     """
 
     name: str
@@ -57,12 +57,12 @@ class MatrixKernel:
     cuda: tuple[int, int] = (0, 0)
 
     def runs_on(self, card: Capability) -> bool:
-        """Whether a card of this compute capability has it."""
+        """Return whether a GPU of this compute capability has the instruction."""
         return any(runs_on(target, card) for target in self.targets)
 
     @property
     def needs(self) -> str:
-        """What a card must have, in words.
+        """The required compute capability as text.
 
         >>> find("wgmma.k16", FP16, FP16).kernel.needs
         'compute capability 9.0 (sm_90a)'
@@ -74,7 +74,7 @@ class MatrixKernel:
 class Variant:
     """An instruction with the formats of its operands: the unit of comparison with the emulator.
 
-    FP32 operands are those of the .tf32 instructions, which truncate them; TF32 operands hold nothing to truncate.
+    FP32 operands belong to the .tf32 instructions, which truncate them. TF32 operands need no truncation.
 
     >>> v = find("mma.m16n8k32", E4M3, E5M2, FP16)
     >>> str(v), v.k, v.kernel.needs
@@ -88,28 +88,28 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The instruction's, as in `floatsim.tensorcore`."""
+        """The instruction's name in `floatsim.tensorcore`."""
         return self.kernel.name
 
     @property
     def k(self) -> int:
-        """How many products one instruction takes."""
+        """The number of products of one instruction."""
         return self.kernel.shape[2]
 
     @property
     def scales(self) -> Scales | None:
-        """Those of its operands' blocks, if it takes some."""
+        """The block scales of the operands; None without block scaling."""
         return self.kernel.scales
 
     def __str__(self) -> str:
         words = [self.name, self.a, self.b, self.output]
         if self.scales:
             words += [f"{self.scales.format}/{self.scales.every}"]
-        return " ".join(str(word).lower() for word in words)
+        return " ".join(f"{word}".lower() for word in words)
 
     @property
     def mnemonic(self) -> str:
-        """In PTX.
+        """The PTX name.
 
         >>> find("mma.m16n8k16", BF16, BF16).mnemonic
         'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32'
@@ -118,7 +118,7 @@ class Variant:
         return self.kernel.mnemonic.format(a=_operand(self.a), b=_operand(self.b), d=_PTX[self.output], s=scale)
 
     def model(self, card: Capability) -> Instruction | None:
-        """The row of `floatsim.tensorcore` that says what such a card computes; None where it has none.
+        """Return the row of `floatsim.tensorcore` for a GPU of this compute capability, or None.
 
         >>> find("mma.m16n8k16", FP16, FP16).model((9, 0)).block
         16
@@ -166,7 +166,7 @@ def _mma(
 def _scaled(
     k: int, suffix: str, inputs: tuple[FloatFormat, ...], kind: str, scales: Scales, cuda: tuple[int, int] = (0, 0)
 ) -> MatrixKernel:
-    """In PTX a scale_vec says how many scales there are along k."""
+    """Return a block-scaled instruction. `scale_vec` in PTX is the number of scales along k."""
     vector = f"scale_vec::{k // scales.every}X"
     mnemonic = f"mma.sync.aligned.m16n8k{k}.row.col.kind::{kind}.block_scale.{vector}.f32.{{a}}.{{b}}.f32.{{s}}"
     name = f"mma.m16n8k{k}.{suffix}"
@@ -207,7 +207,7 @@ KERNELS = (
     _scaled(32, "mxf8f6f4", _NARROW, "mxf8f6f4", _UE8M0),
     _scaled(64, "mxf4", (E2M1,), "mxf4", _UE8M0),
     _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", _UE4M3),
-    _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", Scales(16, E8M0), cuda=(13, 1)),  # 13.0 refuses it, 13.5 does not
+    _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", Scales(16, E8M0), cuda=(13, 1)),  # CUDA 13.0 rejects it, 13.5 accepts it
     _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", _UE8M0),
     _wgmma(16, (FP16,), _BOTH),
     _wgmma(16, (BF16,), (FP32,)),
@@ -223,12 +223,12 @@ KERNELS = (
     _tcgen05(64, (E2M1,), (FP32,), "mxf4nvf4", ".nvf4", Scales(16, E8M0)),
     _tcgen05(64, (E2M1,), (FP32,), "mxf4nvf4", ".nvf4", _UE8M0),
 )
-"""Every instruction that can be issued. Where several rows fit, the first that the card has is meant."""
+"""All instructions that floatsim can issue. If several rows fit, the first that the GPU has is used."""
 
 
 @functools.cache
 def variants() -> tuple[Variant, ...]:
-    """Every instruction with all the formats it takes, in the table's order.
+    """Return all instructions with all their formats, in the order of the table.
 
     >>> len(variants()) > 100
     True
@@ -247,24 +247,25 @@ def find(
     name: str, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None, scales: Scales | None = None,
     card: Capability | None = None,
 ) -> Variant:  # fmt: skip
-    """The instruction of this name for operands of these formats.
+    """Return the instruction of this name for operands of these formats.
 
     Parameters
     ----------
     name : str
-        As in `floatsim.tensorcore`: "mma.m16n8k16".
+        The name in `floatsim.tensorcore`: "mma.m16n8k16".
     a, b : FloatFormat
+        The formats of the operands.
     output : FloatFormat, optional
-        Of D; default: FP32, or FP64 for FP64 operands.
+        The format of D. Default: FP32, or FP64 for FP64 operands.
     scales : Scales, optional
-        Of block-scaled operands.
+        The block scales of the operands.
     card : (major, minor), optional
-        Where several rows fit, one that such a card has.
+        The compute capability of the GPU, which selects one of several rows.
 
     Raises
     ------
     ValueError
-        Where there is none; the message lists what can be issued under that name, or which names there are.
+        If there is none. The message lists the formats of this instruction, or the names of all instructions.
 
     Examples
     --------
@@ -281,5 +282,5 @@ def find(
         raise ValueError(f"instruction={name!r} cannot be issued; there are {', '.join(names)}")
     listed = ", ".join(dict.fromkeys(str(v).removeprefix(f"{name} ") for v in named))
     given = Variant(named[0].kernel, a, b, wanted)
-    asked = " ".join(str(x).lower() for x in (given.a, given.b, given.output))
+    asked = " ".join(fmt.name.lower() for fmt in (given.a, given.b, given.output))
     raise ValueError(f"{name} cannot be issued for {asked} (A, B, D); there are {listed}")

@@ -1,9 +1,9 @@
-"""What CUDA cores round by one instruction, as a table: arithmetic and conversions, each with one rounding and policy.
+"""Table of PTX instructions that round on CUDA cores: arithmetic and conversions, each with one rounding and policy.
 
-From NVIDIA's "PTX ISA": 9.7.3 and 9.7.4 (arithmetic), 9.7.9.21 (cvt). Arithmetic has the four directed and nearest
-roundings for FP32 and FP64, and only ties to even for FP16 and BF16. Conversions to FP8, FP6 and FP4 saturate, always,
-and are to the nearest, or stochastic on sm_100a. To E8M0 there is none here: cvt reads magnitudes, and makes 2^-127 of
-zero, where a conversion gives NaN for zeros and negative numbers.
+Source: NVIDIA, "PTX ISA", 9.7.3 and 9.7.4 (arithmetic), 9.7.9.21 (cvt). Arithmetic has four rounding modes for FP32 and
+FP64, and only ties to even for FP16 and BF16. Conversions to FP8, FP6 and FP4 always saturate. They round to nearest,
+and on sm_100a also stochastically. Conversions to E8M0 are not in the table: cvt reads magnitudes and returns 2^-127
+for zero, where floatsim returns NaN for zeros and negative numbers.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __all__ = ["SCALARS", "Scalar", "find_scalar", "memory_type"]
 
 @dataclass(frozen=True)
 class Scalar:
-    """One operation as CUDA cores carry it out: a row of the table.
+    """An operation of CUDA cores: a row of the table.
 
     Parameters
     ----------
     operation : str
-        As the emulator calls it: "add", "fma", "convert".
+        The emulator's name: "add", "fma", "convert".
     source, result : FloatFormat
-        Of the operands and of what becomes of them.
+        The formats of the operands and of the result.
     rounding, overflow
-        Where `rounding` is None nothing is rounded.
+        The rounding mode (None for an exact operation), and the overflow policy.
     text : str
-        PTX, with %0 for the result and %1, %2, %3 for the operands, of which those that are missing are zeros.
+        The PTX, with %0 for the result and %1, %2, %3 for the operands. Missing operands are zeros.
     targets : tuple of str
-        What it is compiled for.
+        The targets that have the instruction.
     flushes : tuple of (daz, ftz)
-        For which of these it is the operation exactly.
+        The options with which the instruction equals the operation.
     random_bits : int
-        Of a stochastic rounding: so many are its second operand, as an integer.
+        The number of random bits of a stochastic rounding. They are the second operand, as an integer.
     cuda : (major, minor)
-        The oldest CUDA whose compiler takes it, where not all that know the targets do.
+        The oldest CUDA whose compiler takes the instruction, if not all compilers with the target do.
     """
 
     operation: str
@@ -53,8 +53,8 @@ class Scalar:
     random_bits: int = 0
     cuda: tuple[int, int] = (0, 0)
 
-    def does(self, how: Attributes) -> bool:
-        """Whether it rounds so. What is exact rounds as anything does, but saturates no infinities."""
+    def supports(self, how: Attributes) -> bool:
+        """Return whether the row rounds like this. An exact row fits any rounding, but does not saturate infinities."""
         if (how.daz and self._reads_subnormals, how.ftz) not in self.flushes:
             return False
         if self.rounding is None:
@@ -65,44 +65,44 @@ class Scalar:
 
     @property
     def _reads_subnormals(self) -> bool:
-        """Whether subnormal operands make other results than zeros: not where a conversion rounds them to zeros."""
+        """Whether subnormal operands affect the result. They do not if a conversion rounds all of them to zeros."""
         nearest = self.rounding in (Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY, Rounding.TOWARD_ZERO)
-        vanish = nearest and self.source.smallest_normal <= self.result.smallest_subnormal / 2
-        return self.operation != "convert" or not vanish
+        underflow = nearest and self.source.smallest_normal <= self.result.smallest_subnormal / 2
+        return self.operation != "convert" or not underflow
 
     def runs_on(self, card: Capability) -> bool:
-        """Whether a card of this compute capability has it."""
+        """Return whether a GPU of this compute capability has the instruction."""
         return any(runs_on(target, card) for target in self.targets)
 
     def __str__(self) -> str:
-        how = "exact" if self.rounding is None else self.rounding.name.lower()
-        into = f" to {self.result}" if self.result != self.source else ""
+        rounding = "exact" if self.rounding is None else self.rounding.name.lower()
+        to = f" to {self.result}" if self.result != self.source else ""
         policy = "" if self.overflow is Overflow.INFINITY else f", {self.overflow.name.lower()}"
         bits = f" of {self.random_bits} bits" if self.random_bits else ""
-        return f"{self.operation} {self.source}{into}, {how}{bits}{policy}{self._flush}"
+        return f"{self.operation} {self.source}{to}, {rounding}{bits}{policy}{self._flush}"
 
     @property
     def _flush(self) -> str:
-        """In words, where it is no operation that keeps subnormals."""
+        """The flushing options as text; empty if the row keeps subnormals."""
         names = {(True, True): "daz and ftz", (True, False): "daz", (False, True): "ftz"}
         words = " or ".join(names[each] for each in self.flushes if each != (False, False))
         return f", {words}" if (False, False) not in self.flushes else ""
 
     @property
     def kernel(self) -> str:
-        """The name of its kernel: "add_fp32_fp32_ties_to_even_infinity"."""
+        """The name of the kernel: "add_fp32_fp32_ties_to_even_infinity"."""
         rounding = "exact" if self.rounding is None else self.rounding.name
         words = [self.operation, self.source.name, self.result.name, rounding, self.overflow.name]
         return "_".join([*words, *self._flush.replace(",", "").split()]).lower()
 
     @property
     def to(self) -> _Register:
-        """The register that holds its result."""
+        """The register type of the result."""
         return _REGISTERS[_register_bits(self.result)]
 
     @property
     def line(self) -> str:
-        """Its kernel, as elementwise.cu has it."""
+        """The kernel as a line of elementwise.cu."""
         source = _REGISTERS[_register_bits(self.source)]
         types = f'{self.to.type}, {source.type}, "{self.to.letter}", "{source.letter}"'
         return f'ROW({self.kernel}, "{self.text}", {types}, {memory_type(self.result)}, {memory_type(self.source)})'
@@ -123,7 +123,7 @@ def _register_bits(fmt: FloatFormat) -> int:
 
 
 def memory_type(fmt: FloatFormat) -> str:
-    """The unsigned type of C++ that holds a code in memory."""
+    """Return the unsigned C++ type that holds a code in memory."""
     return "unsigned char" if fmt.code_dtype.itemsize == 1 else _REGISTERS[_register_bits(fmt)].type
 
 
@@ -137,7 +137,7 @@ _NAMES = {FP16: "f16", BF16: "bf16", TF32: "tf32", FP32: "f32", FP64: "f64"}
 _OPERANDS = {"sqrt": "%1", "fma": "%1, %2, %3"}
 _PTX = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "sqrt": "sqrt", "fma": "fma"}
 
-# every card's BF16 is fma: x + y = 1x + y, x - y = -1y + x, and xy = xy - 0, whose zero takes the product's sign
+# BF16 on every GPU is fma: x + y = 1x + y, x - y = -1y + x, and xy = xy - 0, whose zero takes the product's sign.
 _BF16 = {
     "add": "{.reg .b16 one; mov.b16 one, 0x3F80; fma.rn.bf16 %0, %1, one, %2;}",
     "subtract": "{.reg .b16 one; mov.b16 one, 0xBF80; fma.rn.bf16 %0, %2, one, %1;}",
@@ -155,7 +155,7 @@ def _arithmetic() -> list[Scalar]:
         for operation, ptx in _PTX.items():
             for short, rounding in _DIRECTIONS.items():
                 text = f"{ptx}.{short}.{_NAMES[fmt]} %0, {_OPERANDS.get(operation, '%1, %2')};"
-                kept = (_KEEPS, (False, True)) if operation == "sqrt" else (_KEEPS,)  # roots are never subnormal
+                kept = (_KEEPS, (False, True)) if operation == "sqrt" else (_KEEPS,)  # square roots are never subnormal
                 rows.append(Scalar(operation, fmt, fmt, rounding, Overflow.INFINITY, text, since("sm_70"), kept))
     for operation in _BF16:
         text = f"{_PTX[operation]}.rn.f16 %0, {_OPERANDS.get(operation, '%1, %2')};"
@@ -165,9 +165,10 @@ def _arithmetic() -> list[Scalar]:
     return rows
 
 
-# .ftz reads subnormals as zeros and returns zeros for them. It is daz and ftz together where all agree on what is tiny:
-# in sums, which are exact there, and toward zero. To the nearest a product just below the smallest normal number may
-# round up to it, and PTX does not say whether that is tiny. Directed roundings away from zero are alike.
+# .ftz reads subnormals as zeros and returns zeros for them. It equals daz and ftz together where all definitions of
+# tiny agree: in sums, which are exact there, and toward zero. With rounding to nearest, a product just below the
+# smallest normal number may round up to it, and PTX does not define whether it is tiny. The same holds for directed
+# roundings away from zero.
 _FLUSHES = {
     "add": ("rn", "rz", "rp", "rm"), "subtract": ("rn", "rz", "rp", "rm"), "multiply": ("rz",), "divide": ("rz",),
     "fma": ("rz",),
@@ -211,11 +212,11 @@ def _cvt(source: FloatFormat, result: FloatFormat, directions: str, targets: tup
     ]  # fmt: skip
 
 
-_NEWER = (13, 1)  # PTX 9.1: 13.0 refuses it, 13.5 does not
+_NEWER = (13, 1)  # PTX 9.1: the compiler of CUDA 13.0 rejects it, 13.5 accepts it
 
 
 def _narrow(result: FloatFormat, targets: tuple[str, ...]) -> list[Scalar]:
-    """To FP8, FP6 and FP4, two at a time: what comes from the second operand is the lower."""
+    """Return the conversions to FP8, FP6 and FP4, two at a time. The second operand gives the lower result."""
     name = result.name.lower()
     small = "{.reg .b8 x; %s cvt.u16.u8 %%0, x;}" if result == E2M1 else "{%s}"
     to = "x" if result == E2M1 else "%0"
@@ -231,7 +232,7 @@ def _narrow(result: FloatFormat, targets: tuple[str, ...]) -> list[Scalar]:
 
 
 def _stochastic() -> list[Scalar]:
-    """From FP32, with the random bits that PTX says are used; where they may be in several places, in all of them."""
+    """Return the conversions from FP32 with random bits. Bits that PTX may read at several places are copied to all."""
     rows = []
     pair = "{{.reg .b32 d, z; .reg .b16 h; mov.b32 z, 0; cvt.rs{sat}.{to}x2.f32 d, z, %1, %2; mov.b32 {{%0, h}}, d;}}"
     for fmt, bits in ((FP16, 13), (BF16, 16)):
@@ -261,7 +262,7 @@ def _exact(
 
 
 def _unpacked(fmt: FloatFormat, targets: tuple[str, ...]) -> list[Scalar]:
-    """From FP8, FP6 and FP4 to FP16 and BF16, two at a time."""
+    """Return the conversions from FP8, FP6 and FP4 to FP16 and BF16, two at a time."""
     operand = "z" if fmt == E2M1 else "%1"
     narrowed = ".reg .b8 z; cvt.u8.u16 z, %1; " if fmt == E2M1 else ""
 
@@ -272,7 +273,7 @@ def _unpacked(fmt: FloatFormat, targets: tuple[str, ...]) -> list[Scalar]:
     return [_exact(fmt, FP16, text("f16x2"), targets), _exact(fmt, BF16, text("bf16x2"), _SPECIFIC, _NEWER)]
 
 
-_FROM_TF32 = "shr.b32 %0, %0, 13;"  # a TF32 is the upper 19 bits of a register
+_FROM_TF32 = "shr.b32 %0, %0, 13;"  # TF32 is in the upper 19 bits of a register
 
 
 def _conversions() -> list[Scalar]:
@@ -306,38 +307,54 @@ def _conversions() -> list[Scalar]:
 
 
 SCALARS = (*_arithmetic(), *_flushing(), *_conversions())
-"""Every operation that a card can carry out by one instruction of its CUDA cores."""
+"""All operations that CUDA cores compute with one instruction."""
 
 
 @functools.lru_cache(maxsize=1024)
 def find_scalar(operation: str, source: FloatFormat, result: FloatFormat, how: Attributes, card: Capability) -> Scalar:
-    """The row for an operation on a card of this compute capability.
+    """Return the row of the table for an operation on a GPU of this compute capability.
 
-    Raises ValueError where there is none: the message says what the operation can be had with, and on which cards.
+    Parameters
+    ----------
+    operation : str
+        The emulator's name: "add", "fma", "convert".
+    source, result : FloatFormat
+        The formats of the operands and of the result.
+    how : Attributes
+        The rounding attributes.
+    card : (int, int)
+        The compute capability.
 
+    Raises
+    ------
+    ValueError
+        If there is none. The message lists the supported roundings, and the compute capability that they need.
+
+    Examples
+    --------
     >>> find_scalar("convert", FP32, E4M3, Attributes(overflow=Overflow.SATURATE_FINITE), (9, 0)).text
     '{cvt.rn.satfinite.e4m3x2.f32 %0, %2, %1;}'
     """
     rows = [row for row in SCALARS if (row.operation, row.source, row.result) == (operation, source, result)]
     what = f"{operation} of {source}" + (f" to {result}" if operation == "convert" else "")
     if not rows:
-        there = dict.fromkeys(f"{r.source} to {r.result}" if operation == "convert" else str(r.source)
+        there = dict.fromkeys(f"{r.source} to {r.result}" if operation == "convert" else r.source.name
                               for r in SCALARS if r.operation == operation)  # fmt: skip
         raise ValueError(
-            f"no card has {what} as an instruction; there is {operation} of {', '.join(there) or 'nothing'}"
+            f"no GPU has {what} as an instruction; there is {operation} of {', '.join(there) or 'nothing'}"
         )
-    fitting = [row for row in rows if row.does(how)]
+    fitting = [row for row in rows if row.supports(how)]
     if not fitting:
-        raise ValueError(f"no card has {what} with {_asked(how)}; there is {'; '.join(map(str, rows))}")
-    on_card = [row for row in fitting if row.runs_on(card)]
-    if not on_card:
-        what_it_needs = needs(target for row in fitting for target in row.targets)
-        raise ValueError(f"{fitting[0]} needs {what_it_needs}; this card has {card[0]}.{card[1]}")
-    return on_card[0]
+        raise ValueError(f"no GPU has {what} with {_keywords(how)}; there is {'; '.join(map(str, rows))}")
+    usable = [row for row in fitting if row.runs_on(card)]
+    if not usable:
+        required = needs(target for row in fitting for target in row.targets)
+        raise ValueError(f"{fitting[0]} needs {required}; this GPU has {card[0]}.{card[1]}")
+    return usable[0]
 
 
-def _asked(how: Attributes) -> str:
-    """As keywords: the rounding and the overflow, and what is not the default."""
+def _keywords(how: Attributes) -> str:
+    """Return rounding attributes as keywords: the rounding, the overflow, and options that are not the default."""
     words = [f"rounding={how.rounding.name.lower()!r}"]
     words += [f"random_bits={how.random_bits}"] if how.rounding is Rounding.STOCHASTIC else []
     words += [f"{name}=True" for name in ("daz", "ftz") if getattr(how, name)]

@@ -1,18 +1,18 @@
-// mma.sync: D = A * B + C on tiles of 16 by 8 or 8 by 8, a warp each.
+// mma.sync: D = A * B + C on tiles of 16 by 8 or 8 by 8, one warp for each tile.
 //
-// Operands come as fragments, packed on the host: the registers of lane 0, of lane 1, ... Registers are bits here,
-// whatever their type. Defined when compiled:
+// Operands are fragments, packed on the host: the registers of lane 0, of lane 1, ... Registers are unsigned integers,
+// whatever their type. Defined by the compiler's options:
 //   MNEMONIC                              the instruction, as "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-//   D_REGISTERS A_REGISTERS B_REGISTERS   how many a lane holds
-//   WIDE                                  1 if they are of 64 bits
+//   D_REGISTERS A_REGISTERS B_REGISTERS   the number of registers of a lane
+//   WIDE                                  1 if they have 64 bits
 // and for block-scaled kinds, whose lanes hold a register of scales for A and one for B:
 //   SCALED                                1
 // and for the kernel `rate`:
-//   THREADS CHAINS                        of a block; accumulators of a warp
+//   THREADS CHAINS                        threads of a block; accumulators of a warp
 //
-// The order of sums in `gemm` is that of fs.TensorCore: K in steps of one instruction, ascending, D of one being C of
-// the next; with `every`, as fs.Blocked(TensorCore, every * k, fs.Sequential(FP32)): a new accumulator after so many
-// steps, added to the total by CUDA cores. (Of FP64, an FP64 total.)
+// The order of sums in `gemm` is that of fs.TensorCore: K in steps of one instruction, ascending; the D of one step is
+// the C of the next. With `every` it is that of fs.Blocked(TensorCore, every * k, fs.Sequential(FP32)): after `every`
+// steps the CUDA cores add the accumulator to the total and a new one starts. (For FP64 the total is FP64.)
 
 #if WIDE
 typedef unsigned long long word;
@@ -39,7 +39,7 @@ typedef unsigned int word;
 // acc = a * b + acc
 __device__ __forceinline__ void execute(word* acc, const word* a, const word* b, const word* scales) {
 #if SCALED
-    // of the scales, those from byte 0 of the registers of lanes 0 and 1 of every four (A), of lane 0 (B)
+    // scales come from byte 0 of the registers of lanes 0 and 1 of every four (A), and of lane 0 (B)
     asm volatile(MNEMONIC " " D4 ", {%4,%5,%6,%7}, {%8,%9}, " D4 ", {%10}, {0,0}, {%11}, {0,0};"
                  : OUT4(acc, 0) : IN4(a, 0), IN2(b, 0), IN2(scales, 0));
 #elif D_REGISTERS == 2 && A_REGISTERS == 1 && B_REGISTERS == 1
@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_scales(word* both, const word* of_a, const 
 #endif
 }
 
-// One instruction on each of gridDim.x tiles. Fragments (tiles, 32, registers); of scales one register.
+// One instruction on each of gridDim.x tiles. Fragments (tiles, 32, registers); one register of scales.
 extern "C" __global__ void single(const word* a, const word* b, const word* scales_a, const word* scales_b,
                                   const word* c, word* d) {
     word acc[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS], scales[2] = {0, 0};
@@ -92,8 +92,8 @@ extern "C" __global__ void single(const word* a, const word* b, const word* scal
     store(d, acc, tile);
 }
 
-// A product of matrices, blockIdx.x counting its tiles by rows of `columns`. Fragments (rows, steps, 32, registers) of
-// a and its scales, (columns, steps, 32, registers) of b and its scales, (rows, columns, 32, registers) of c and d.
+// A matrix product; blockIdx.x counts its tiles by rows of `columns` tiles. Fragments: a and its scales (rows, steps,
+// 32, registers), b and its scales (columns, steps, 32, registers), c and d (rows, columns, 32, registers).
 extern "C" __global__ void gemm(const word* a, const word* b, const word* scales_a, const word* scales_b,
                                 const word* c, word* d, int columns, int steps, int every) {
     word acc[D_REGISTERS], total[D_REGISTERS], left[A_REGISTERS], right[B_REGISTERS], scales[2] = {0, 0};
@@ -116,10 +116,10 @@ extern "C" __global__ void gemm(const word* a, const word* b, const word* scales
     store(d, total, blockIdx.x);
 }
 
-// How fast the unit is: steps of CHAINS instructions from registers, on accumulators of which none waits for another.
-// Every warp has the same operands, a tile of a and CHAINS tiles of b, (32, registers) each; what comes out, `out` of
-// all threads, is looked at by nobody. `zero` is 0, which the compiler does not know: where an instruction is a sequence
-// of others, as FP8 is on some cards, it would compute once what it sees to be the same in every step.
+// Throughput: `steps` times CHAINS instructions from registers, on independent accumulators. Every warp has the same
+// operands, a tile of a and CHAINS tiles of b, (32, registers) each. `out`, from all threads, is not read. `zero` is 0,
+// but the compiler does not know that. On devices where an instruction is a sequence of others, such as FP8 on some,
+// the compiler would otherwise compute the parts that are equal in all steps only once.
 extern "C" __global__ void __launch_bounds__(THREADS)
 rate(const word* a, const word* b, const word* scales_a, const word* scales_b, word* out, int steps, word zero) {
     word acc[CHAINS][D_REGISTERS], left[A_REGISTERS], right[CHAINS][B_REGISTERS], scales[2] = {0, 0}, all = 0;

@@ -1,8 +1,9 @@
-// Sums by the CUDA cores, one thread for each sum: every order is the description's, every rounding an instruction's.
+// Sums by the CUDA cores, one thread for each sum. The order is that of the accumulation, and each rounding is that of
+// one instruction.
 //
-// The terms are products a[i, k] * b[k, j] of (rows, depth) and (depth, columns) matrices, or, where a is null, the
-// values b[k, j]. Ranges of k, (count, 3) of start, stop and step, are summed each by itself: results (count, rows,
-// columns). Codes are bits here, whatever their type. Defined when compiled:
+// The terms are products a[i, k] * b[k, j] of (rows, depth) and (depth, columns) matrices, or the values b[k, j] if a
+// is null. Ranges of k, (count, 3) of start, stop and step, are summed separately: results (count, rows, columns).
+// Codes are unsigned integers, whatever their type. Defined by the compiler's options:
 //   WORD LETTER      the unsigned type of a code, and its letter in inline assembly: "h" 16 bits, "r" 32, "l" 64
 //   ADD MULTIPLY     PTX of x + y and x * y, rounded: "add.rn.f32 %0, %1, %2;"
 //   FMA              PTX of x * y + z, rounded once: "fma.rn.f32 %0, %1, %2, %3;"
@@ -36,7 +37,7 @@ struct Terms {
     __device__ word operator[](long long k) const { return a ? multiply(left(k), right(k)) : right(k); }
 };
 
-// Which sum a thread has: false if none. Threads are counted over ranges, rows and columns.
+// The sum of a thread; false if it has none. Threads are counted over ranges, rows and columns.
 __device__ bool place(long long& sum, int& range, Terms& terms, int count, long long rows) {
     const long long cells = rows * terms.columns;
     sum = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -46,7 +47,7 @@ __device__ bool place(long long& sum, int& range, Terms& terms, int count, long 
     return range < count;
 }
 
-// acc = +0, or what `out` holds; k ascending: acc = acc + a * b, with two roundings, or with one where `fused`.
+// acc = +0, or the value in `out`; k ascending: acc = acc + a * b, rounded twice, or once if `fused`.
 extern "C" __global__ void sequential(const word* a, const word* b, const long long* ranges, word* out, int count,
                                       long long rows, long long depth, long long columns, int fused) {
     long long sum;
@@ -62,8 +63,8 @@ extern "C" __global__ void sequential(const word* a, const word* b, const long l
     out[sum] = acc;
 }
 
-// A tree of adds as a program for a stack: the n-th step pushes the term order[n] of its range and then adds the upper
-// two merges[n] times. ranges has a fourth column here: where the program of each range starts.
+// A tree of additions as a program for a stack: step n pushes the term order[n] of its range, and then adds the upper
+// two values merges[n] times. The fourth column of `ranges` is the start of the range's program.
 extern "C" __global__ void tree(const word* a, const word* b, const long long* ranges, word* out, int count,
                                 long long rows, long long depth, long long columns, const int* order, const char* merges) {
     long long sum;

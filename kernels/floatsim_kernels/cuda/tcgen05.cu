@@ -1,14 +1,14 @@
-// tcgen05.mma (sm_100a): D = A * B + C on tiles of 128 by 16, A and B from shared memory, C and D in tensor memory.
+// tcgen05.mma (sm_100a): D = A * B + C on tiles of 128 by 16, A and B in shared memory, C and D in tensor memory.
 //
-// A and B come as images of shared memory, packed on the host: K-major without swizzling, 32 bytes of a row in two
-// core matrices of 8 rows by 16 bytes (PTX ISA, 9.7.16.4.1). C and D come as 16 words for thread 0, thread 1, ...:
-// a thread for each row. Defined when compiled:
+// A and B are images of shared memory, packed on the host: K-major without swizzling, 32 bytes of a row in two core
+// matrices of 8 rows by 16 bytes (PTX ISA, 9.7.16.4.1). C and D are 16 words for thread 0, thread 1, ...: each thread
+// has a row. Defined by the compiler's options:
 //   MNEMONIC       the instruction, as "tcgen05.mma.cta_group::1.kind::f16"
-//   DESCRIPTOR     what the instruction descriptor says of types and sizes (PTX ISA, 9.7.16.4.2)
-//   SCALED         1 for block-scaled kinds: 4 words for each thread of scales of A, and of B, a row's in a word; row r
-//                  is the thread's lane + 32 i for word i, and all warps hold the same (PTX ISA, 9.7.16.10.7)
+//   DESCRIPTOR     types and sizes in the instruction descriptor (PTX ISA, 9.7.16.4.2)
+//   SCALED         1 for block-scaled kinds: each thread has 4 words of scales of A and 4 of B, one for a row; the row
+//                  of word i is the thread's lane + 32 i, and all warps hold the same (PTX ISA, 9.7.16.10.7)
 // and for the kernel `rate`, whose tiles are 128 by 256:
-//   RATE_DESCRIPTOR as DESCRIPTOR
+//   RATE_DESCRIPTOR the descriptor of that tile
 //   CHAIN           instructions of a step
 //
 // The order of sums in `gemm` is that of mma.cu.
@@ -19,7 +19,7 @@ typedef unsigned int word;
 #define B_WORDS 128   // 16 columns
 #define COLUMNS 16
 #define RATE_COLUMNS 256
-#define OF_A(columns) (columns)      // the first column of tensor memory with scales of A, after those of D, and of B
+#define OF_A(columns) (columns)      // first columns of the scales of A (after D) and of B in tensor memory
 #define OF_B(columns) (columns + 4)
 #define THREADS 128
 
@@ -39,20 +39,20 @@ struct Shared {
 
 __device__ __forceinline__ word address(const void* x) { return (word)__cvta_generic_to_shared(x); }
 
-// Where an image lies: its address, 128 bytes to the next core matrix along K, 256 to the next 8 rows; in 16s. Bit 46
-// is always set.
+// The descriptor of an image: its address, 128 bytes to the next core matrix along K, 256 bytes to the next 8 rows, in
+// units of 16 bytes. Bit 46 is always set.
 __device__ __forceinline__ unsigned long long descriptor(const word* image) {
     return (unsigned long long)((address(image) & 0x3FFFF) >> 4) | (128ULL >> 4) << 16 | (256ULL >> 4) << 32 | 1ULL << 46;
 }
 
-// What was done by threads, or by the unit on tensor memory, is seen by all.
+// A fence: all threads see the writes of other threads, and of the unit to tensor memory.
 __device__ __forceinline__ void meet() {
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
     __syncthreads();
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-// With so many columns of tensor memory: a power of two, from 32 on.
+// Allocate this many columns of tensor memory: a power of two, at least 32.
 template <int allocated> __device__ __forceinline__ void begin(Shared& s) {
     if (threadIdx.x < 32) {
         asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address(&s.memory)), "n"(allocated) : "memory");
@@ -72,7 +72,7 @@ template <int allocated> __device__ __forceinline__ void end(Shared& s) {
     }
 }
 
-// A warp's part of the tensor memory: 32 rows, which are in the upper half of an address.
+// A warp's part of tensor memory: 32 rows. The upper half of an address is the row.
 __device__ __forceinline__ word rows(const Shared& s) { return s.memory + ((threadIdx.x / 32 * 32) << 16); }
 
 __device__ __forceinline__ void put(const Shared& s, const word* x) {
@@ -100,26 +100,26 @@ __device__ __forceinline__ void put_scales(const Shared& s, const word* of_a, co
 #define SCALES
 #endif
 
-// One thread issues D = A * B + D in tensor memory, the images already in shared memory.
+// One thread issues D = A * B + D in tensor memory; the images are already in shared memory.
 template <int columns> __device__ __forceinline__ void issue(const Shared& s, word descriptor_of_both) {
     asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; " MNEMONIC " [%0], %1, %2, %3, " SCALES "p;}"
                  ::"r"(s.memory), "l"(descriptor(s.left)), "l"(descriptor(s.right)), "r"(descriptor_of_both),
                    "r"(s.memory + OF_A(columns)), "r"(s.memory + OF_B(columns)) : "memory");
 }
 
-// All that the thread has issued will arrive at the barrier.
+// The barrier completes after all operations that the thread has issued.
 __device__ __forceinline__ void commit(Shared& s) {
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address(&s.barrier)) : "memory");
 }
 
-// All threads wait for it; `phase` is 0, 1, 0, 1, ...
+// Wait for the barrier in all threads; `phase` is 0, 1, 0, 1, ...
 __device__ __forceinline__ void wait(Shared& s, int phase) {
     asm volatile("{.reg .pred done; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra AGAIN;}"
                  ::"r"(address(&s.barrier)), "r"(phase) : "memory");
     meet();
 }
 
-// What threads wrote into shared memory is seen by the unit.
+// A fence: the unit sees the writes of threads to shared memory.
 __device__ __forceinline__ void publish() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     meet();
@@ -186,9 +186,9 @@ gemm(const word* a, const word* b, const word* scales_a, const word* scales_b, c
     end<32>(s);
 }
 
-// How fast the unit is: steps of CHAIN instructions from shared memory on one accumulator in tensor memory, and no
-// waiting but at the end. Images of one tile of a and of 16 columns of b, of which there are 16 copies; scales are all
-// the same. `out` is a word of each thread, so that something comes out.
+// Throughput: `steps` times CHAIN instructions from shared memory on one accumulator in tensor memory, with one wait at
+// the end. Images of one tile of a and of 16 columns of b, which is copied 16 times; all scales are equal. `out` takes
+// a word of each thread, so that the compiler keeps the instructions.
 extern "C" __global__ void __launch_bounds__(THREADS)
 rate(const word* a, const word* b, const word* scales_a, const word* scales_b, word* out, int steps, word) {
     __shared__ Shared s;

@@ -1,15 +1,15 @@
-// wgmma.mma_async (sm_90a): D = A * B + C on tiles of 64 by 8, four warps each, A and B from shared memory.
+// wgmma.mma_async (sm_90a): D = A * B + C on tiles of 64 by 8, four warps for each tile, A and B in shared memory.
 //
-// A and B come as images of shared memory, packed on the host: K-major without swizzling, 32 bytes of a row in two
-// core matrices of 8 rows by 16 bytes (PTX ISA, 9.7.15.5.1). C and D come as the registers of thread 0, thread 1, ...
-// Defined when compiled:
+// A and B are images of shared memory, packed on the host: K-major without swizzling, 32 bytes of a row in two core
+// matrices of 8 rows by 16 bytes (PTX ISA, 9.7.15.5.1). C and D are the registers of thread 0, thread 1, ... Defined by
+// the compiler's options:
 //   MNEMONIC       the instruction, as "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
-//   D_REGISTERS    4, or 2 for FP16, whose registers hold two
-//   TRANSPOSABLE   1 for 16-bit operands, whose instruction says that they are not transposed
+//   D_REGISTERS    4; 2 for FP16, where a register holds two numbers
+//   TRANSPOSABLE   1 for 16-bit operands, whose instruction states that they are not transposed
 // and for the kernel `rate`, whose tiles are 64 by 256:
 //   RATE_MNEMONIC RATE_OPERANDS   its instruction, and the numbers of its registers and descriptors
-//   RATE_REGISTERS                128, or 64 for FP16
-//   RATE_THREADS CHAIN            of a block; instructions in a row before they are waited for
+//   RATE_REGISTERS                128; 64 for FP16
+//   RATE_THREADS CHAIN            threads of a block; instructions between two waits
 //
 // The order of sums in `gemm` is that of mma.cu.
 
@@ -24,17 +24,18 @@ typedef unsigned int word;
 #else
 #define TAIL "p, 1, 1;}"
 #endif
-#define BEGIN "{.reg .pred p; setp.ne.b32 p, 1, 0; "  // scale-d is 1: C counts
+#define BEGIN "{.reg .pred p; setp.ne.b32 p, 1, 0; "  // scale-d is 1: C is added
 
-// Where an image lies: its address, 128 bytes to the next core matrix along K, 256 to the next 8 rows; in 16s.
+// The descriptor of an image: its address, 128 bytes to the next core matrix along K, 256 to the next 8 rows, in 16
+// bytes.
 __device__ __forceinline__ unsigned long long descriptor(const word* image) {
     const unsigned int address = (unsigned int)__cvta_generic_to_shared(image);
     return (unsigned long long)((address & 0x3FFFF) >> 4) | (128ULL >> 4) << 16 | (256ULL >> 4) << 32;
 }
 
-// acc = a * b + acc, the images already in shared memory
+// acc = a * b + acc; the images are already in shared memory
 __device__ __forceinline__ void execute(word* acc, const word* a, const word* b) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // what threads wrote is seen by the unit
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the unit sees the writes of threads
     __syncthreads();
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #if D_REGISTERS == 4
@@ -103,8 +104,8 @@ gemm(const word* a, const word* b, const word*, const word*, const word* c, word
 #define ACCUMULATOR(x) ADD64(x, 0)
 #endif
 
-// How fast the unit is: steps of CHAIN instructions from shared memory, each group of four warps on an accumulator of
-// its own. Images of one tile of a and of 8 columns of b, of which there are 32 copies; `out` is of all threads.
+// Throughput: `steps` times CHAIN instructions from shared memory; each group of four warps has its own accumulator.
+// Images of one tile of a and of 8 columns of b, which is copied 32 times. `out` takes a word of each thread.
 extern "C" __global__ void __launch_bounds__(RATE_THREADS)
 rate(const word* a, const word* b, const word*, const word*, word* out, int steps, word) {
     __shared__ __align__(256) word left[A_WORDS], right[32 * B_WORDS];

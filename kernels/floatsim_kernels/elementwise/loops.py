@@ -1,12 +1,12 @@
-"""The loops over arrays of codes: any format, any rounding, with events, one element after the other.
+"""Loops over arrays of codes: any format, any rounding, with events, one element after the other.
 
-All arrays are one-dimensional, contiguous and of equal length. Codes are unsigned integers, `events` uint8. `draws`
-holds (seed, offset) as uint64: element i draws for index offset + i.
+All arrays are one-dimensional, contiguous and of equal length. Codes are unsigned integers, `events` is uint8. `draws`
+holds (seed, offset) as uint64: element i takes the draw of index offset + i.
 """
 
 import numpy as np
 
-from ..rounding.integer import RANDOM_BITS, ROUNDING, STOCHASTIC, U0, format_row, manner_row
+from ..rounding.integer import RANDOM_BITS, ROUNDING, STOCHASTIC, U0, format_fields, rounding_fields
 from ..rounding.random import draw
 from ..runtime.jit import inline, kernel
 from . import scalar_ops as op
@@ -16,14 +16,15 @@ SITE = np.uint64(0)
 
 @inline
 def random_of(m, draws, i):
+    """The random bits of element i, 0 for deterministic rounding modes."""
     if m[ROUNDING] == STOCHASTIC:
         return draw(draws[0], SITE, draws[1] + np.uint64(i), m[RANDOM_BITS])
     return U0
 
 
 @kernel
-def add(a, fa, b, fb, negate, out, f, manner, draws, events):
-    fa, fb, f, m = format_row(fa), format_row(fb), format_row(f), manner_row(manner)
+def add(a, fa, b, fb, negate, out, f, rounding_params, draws, events):
+    fa, fb, f, m = format_fields(fa), format_fields(fb), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.add(a[i], fa, b[i], fb, negate, f, m, random_of(m, draws, i))
         out[i] = code
@@ -31,8 +32,8 @@ def add(a, fa, b, fb, negate, out, f, manner, draws, events):
 
 
 @kernel
-def multiply(a, fa, b, fb, out, f, manner, draws, events):
-    fa, fb, f, m = format_row(fa), format_row(fb), format_row(f), manner_row(manner)
+def multiply(a, fa, b, fb, out, f, rounding_params, draws, events):
+    fa, fb, f, m = format_fields(fa), format_fields(fb), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.multiply(a[i], fa, b[i], fb, f, m, random_of(m, draws, i))
         out[i] = code
@@ -40,8 +41,8 @@ def multiply(a, fa, b, fb, out, f, manner, draws, events):
 
 
 @kernel
-def divide(a, fa, b, fb, out, f, manner, draws, events):
-    fa, fb, f, m = format_row(fa), format_row(fb), format_row(f), manner_row(manner)
+def divide(a, fa, b, fb, out, f, rounding_params, draws, events):
+    fa, fb, f, m = format_fields(fa), format_fields(fb), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.divide(a[i], fa, b[i], fb, f, m, random_of(m, draws, i))
         out[i] = code
@@ -49,8 +50,8 @@ def divide(a, fa, b, fb, out, f, manner, draws, events):
 
 
 @kernel
-def sqrt(a, fa, out, f, manner, draws, events):
-    fa, f, m = format_row(fa), format_row(f), manner_row(manner)
+def sqrt(a, fa, out, f, rounding_params, draws, events):
+    fa, f, m = format_fields(fa), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.sqrt(a[i], fa, f, m, random_of(m, draws, i))
         out[i] = code
@@ -58,8 +59,14 @@ def sqrt(a, fa, out, f, manner, draws, events):
 
 
 @kernel
-def fma(a, fa, b, fb, c, fc, out, f, manner, draws, events):
-    fa, fb, fc, f, m = format_row(fa), format_row(fb), format_row(fc), format_row(f), manner_row(manner)
+def fma(a, fa, b, fb, c, fc, out, f, rounding_params, draws, events):
+    fa, fb, fc, f, m = (
+        format_fields(fa),
+        format_fields(fb),
+        format_fields(fc),
+        format_fields(f),
+        rounding_fields(rounding_params),
+    )
     for i in range(out.size):
         code, happened = op.fma(a[i], fa, b[i], fb, c[i], fc, f, m, random_of(m, draws, i))
         out[i] = code
@@ -67,8 +74,8 @@ def fma(a, fa, b, fb, c, fc, out, f, manner, draws, events):
 
 
 @kernel
-def remainder(a, fa, b, fb, to_nearest, out, f, manner, draws, events):
-    fa, fb, f, m = format_row(fa), format_row(fb), format_row(f), manner_row(manner)
+def remainder(a, fa, b, fb, to_nearest, out, f, rounding_params, draws, events):
+    fa, fb, f, m = format_fields(fa), format_fields(fb), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.remainder(a[i], fa, b[i], fb, to_nearest, f, m, random_of(m, draws, i))
         out[i] = code
@@ -76,8 +83,8 @@ def remainder(a, fa, b, fb, to_nearest, out, f, manner, draws, events):
 
 
 @kernel
-def extremum(a, fa, b, fb, larger, number, out, f, manner, draws, events):
-    fa, fb, f, m = format_row(fa), format_row(fb), format_row(f), manner_row(manner)
+def extremum(a, fa, b, fb, larger, number, out, f, rounding_params, draws, events):
+    fa, fb, f, m = format_fields(fa), format_fields(fb), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.extremum(a[i], fa, b[i], fb, larger, number, f, m, random_of(m, draws, i))
         out[i] = code
@@ -85,8 +92,8 @@ def extremum(a, fa, b, fb, larger, number, out, f, manner, draws, events):
 
 
 @kernel
-def convert(a, fa, out, f, manner, draws, events):
-    fa, f, m = format_row(fa), format_row(f), manner_row(manner)
+def convert(a, fa, out, f, rounding_params, draws, events):
+    fa, f, m = format_fields(fa), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.convert(a[i], fa, f, m, random_of(m, draws, i))
         out[i] = code
@@ -94,8 +101,8 @@ def convert(a, fa, out, f, manner, draws, events):
 
 
 @kernel
-def rint(a, fa, rounding, exact, out, f, manner, draws, events):
-    fa, f, m = format_row(fa), format_row(f), manner_row(manner)
+def rint(a, fa, rounding, exact, out, f, rounding_params, draws, events):
+    fa, f, m = format_fields(fa), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.rint(a[i], fa, rounding, exact, f, m, random_of(m, draws, i))
         out[i] = code
@@ -103,8 +110,8 @@ def rint(a, fa, rounding, exact, out, f, manner, draws, events):
 
 
 @kernel
-def scalb(a, fa, n, out, f, manner, draws, events):
-    fa, f, m = format_row(fa), format_row(f), manner_row(manner)
+def scalb(a, fa, n, out, f, rounding_params, draws, events):
+    fa, f, m = format_fields(fa), format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.scalb(a[i], fa, n[i], f, m, random_of(m, draws, i))
         out[i] = code
@@ -112,9 +119,9 @@ def scalb(a, fa, n, out, f, manner, draws, events):
 
 
 @kernel
-def to_integer(a, fa, low, high, out, manner, draws, events):
-    """out: uint64, the integers in two's complement; low, high: magnitudes of the range's ends."""
-    fa, m = format_row(fa), manner_row(manner)
+def to_integer(a, fa, low, high, out, rounding_params, draws, events):
+    """out: uint64, integers in two's complement; low, high: magnitudes of the ends of the range."""
+    fa, m = format_fields(fa), rounding_fields(rounding_params)
     for i in range(out.size):
         value, happened = op.to_integer(a[i], fa, low, high, m, random_of(m, draws, i))
         out[i] = value
@@ -122,9 +129,9 @@ def to_integer(a, fa, low, high, out, manner, draws, events):
 
 
 @kernel
-def from_integer(negative, magnitude, out, f, manner, draws, events):
+def from_integer(negative, magnitude, out, f, rounding_params, draws, events):
     """negative: uint8, magnitude: uint64."""
-    f, m = format_row(f), manner_row(manner)
+    f, m = format_fields(f), rounding_fields(rounding_params)
     for i in range(out.size):
         code, happened = op.from_integer(np.int64(negative[i]), magnitude[i], f, m, random_of(m, draws, i))
         out[i] = code
@@ -134,14 +141,14 @@ def from_integer(negative, magnitude, out, f, manner, draws, events):
 @kernel
 def compare(a, fa, b, fb, daz, signaling, out, events):
     """out: uint8, LESS, EQUAL, GREATER or UNORDERED."""
-    fa, fb = format_row(fa), format_row(fb)
+    fa, fb = format_fields(fa), format_fields(fb)
     for i in range(out.size):
         out[i], events[i] = op.compare(a[i], fa, b[i], fb, daz, signaling)
 
 
 @kernel
 def neighbour(a, f, daz, up, out, events):
-    f = format_row(f)
+    f = format_fields(f)
     for i in range(out.size):
         code, happened = op.neighbour(a[i], f, daz, up)
         out[i] = code
@@ -150,14 +157,14 @@ def neighbour(a, f, daz, up, out, events):
 
 @kernel
 def classify(a, f, out):
-    f = format_row(f)
+    f = format_fields(f)
     for i in range(out.size):
         out[i] = op.classify(a[i], f)
 
 
 @kernel
 def total_order(a, b, f, out):
-    f = format_row(f)
+    f = format_fields(f)
     for i in range(out.size):
         out[i] = op.order_place(a[i], f) <= op.order_place(b[i], f)
 
@@ -165,6 +172,6 @@ def total_order(a, b, f, out):
 @kernel
 def logb(a, f, daz, out, events):
     """out: int32."""
-    f = format_row(f)
+    f = format_fields(f)
     for i in range(out.size):
         out[i], events[i] = op.logb(a[i], f, daz)

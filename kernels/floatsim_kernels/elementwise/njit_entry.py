@@ -1,14 +1,15 @@
-"""One number at a time: the operations as users' own jitted code calls them (see floatsim/njit.py).
+"""Operations on one number: the kernels that users' own jitted code calls (see floatsim/njit.py).
 
-All have one shape. Operands are codes of a *carrier*, float64 or float32, each with its format row, and perhaps some
-integers; then come the row f of the result's format, the row c of the carrier that the result is widened to, the
-manner m, all of these as tuples of int64, `draws` (NO_SEED, SEEDED or NEGATIVE; seed; index) as uint64, and `want`.
-They return (bits, events). Everything is inlined, so that what is constant at the call is folded away, but for the
-general operations on codes, which are compiled once.
+All have one shape. Operands are codes of a *carrier*, float64 or float32, each with its format parameters; integers may
+follow. Then come the parameters f of the result's format, c of the result's carrier and m of the rounding, all tuples
+of int64; `draws` (NO_SEED, SEEDED or NEGATIVE; seed; index) as uint64; and `want`. They return (bits, events).
+Everything is inlined, so that constants of the call are folded, except for the general operations on codes, which are
+compiled once.
 
-With want = 0 no events are wanted, and some operations first try the quick way: the exact result, if it is a float64,
-by hardware, then rounded to the format's grid on its code. The quick way proves each time that what the hardware gave
-is exact and normal, which holds in any floating-point environment; the rest goes the general way.
+With want = 0 no events are wanted, and some operations first try a fast path: the hardware computes the exact result if
+it is a float64, and the code of that is rounded to the format. Each time the fast path proves that the result of the
+hardware is exact and normal, which does not depend on the floating-point environment. Otherwise the general path
+follows.
 """
 
 import numpy as np
@@ -43,6 +44,7 @@ from ..rounding.integer import (
 from ..rounding.random import draw
 from ..runtime.intrinsics import bits_from_double, double_from_bits, float_from_bits
 from ..runtime.jit import inline, kernel
+from ..runtime.numba_compat import force_inline
 from . import scalar_ops as op
 
 NO_SEED, SEEDED, NEGATIVE = np.uint64(0), np.uint64(1), np.uint64(2)
@@ -52,18 +54,18 @@ _LOW = np.uint64((1 << 27) - 1)
 
 
 def entry(function):
-    """A kernel that is inlined where users' jitted code calls it."""
+    """Compile a kernel that is inlined where users' jitted code calls it."""
     dispatcher = kernel(function)
-    dispatcher.targetoptions["forceinline"] = True
+    force_inline(dispatcher)
     return dispatcher
 
 
-# -- what all share ----------------------------------------------------------------------------------------------------
+# -- common parts ------------------------------------------------------------------------------------------------------
 
 
 @inline
 def check(f, c):
-    """A format that is known at run time only may be one for which a compiled call has no meaning."""
+    """Raise an error if a format known only at run time has no meaning in this call."""
     if f[SCALE]:
         raise TypeError("a scale format has no arithmetic")
     check_holds(f, c)
@@ -71,6 +73,7 @@ def check(f, c):
 
 @inline
 def check_holds(f, c):
+    """Raise an error if the carrier does not hold every number of the format."""
     t = f[P] - 1
     if f[P] > c[P] or f[EMIN] - t < c[EMIN] - c[P] + 1 or (f[MAX] >> t) + f[EMIN] > (c[MAX] >> (c[P] - 1)) + c[EMIN]:
         raise TypeError("float32 cannot hold all values of the format; use float64")
@@ -78,6 +81,7 @@ def check_holds(f, c):
 
 @inline
 def random_of(m, draws):
+    """The random bits of a rounding, 0 for deterministic rounding modes."""
     if m[ROUNDING] != STOCHASTIC:
         return U0
     if draws[0] == NO_SEED:
@@ -88,8 +92,8 @@ def random_of(m, draws):
 
 
 @inline
-def widened(code, f, c):
-    """The code in the carrier c of a code in f: exact."""
+def to_carrier(code, f, c):
+    """The code in the carrier c of a code of format f; exact."""
     k, s, e, h = unpack(code, f, np.int64(0))
     t = c[P] - 1
     if k == FINITE:
@@ -106,11 +110,12 @@ def widened(code, f, c):
     return magnitude | left(np.uint64(s), c[SIGN])
 
 
-# -- the quick way -----------------------------------------------------------------------------------------------------
+# -- the fast path -----------------------------------------------------------------------------------------------------
 
 
 @inline
 def double_of(code, c):
+    """The float64 number of a code of the carrier c."""
     if c[P] == 53:
         return double_from_bits(code)
     return np.float64(float_from_bits(np.uint32(code)))
@@ -118,7 +123,7 @@ def double_of(code, c):
 
 @inline
 def is_normal(x):
-    """Whether a float64 is finite and not subnormal or zero."""
+    """Whether a float64 is normal: not zero, subnormal or infinite, and not NaN."""
     e = (bits_from_double(x) & _MAGNITUDE) >> np.uint64(52)
     return e - U1 < np.uint64(2046)
 
@@ -127,7 +132,7 @@ def is_normal(x):
 def exact_sum(x, y):
     """(whether x + y is normal and exact, x + y), for normal x and y.
 
-    If the difference from the larger operand is the smaller one, it is: in whatever direction the hardware rounds.
+    It is exact if the sum less each operand is the other operand, in every rounding direction of the hardware.
     """
     s = x + y
     return is_normal(s) and s - x == y and s - y == x, s
@@ -138,13 +143,13 @@ def exact_product(x, y):
     """(whether x * y is normal and exact, x * y), for normal x and y of at most 26 significant bits."""
     p = x * y
     short = ((bits_from_double(x) | bits_from_double(y)) & _LOW) == U0
-    size = np.abs(p)  # far from where it might have been brought back into range
+    size = np.abs(p)  # far from overflow and underflow
     return short and size >= 2.0**-1000 and size <= 2.0**1000, p
 
 
 @inline
-def rounded(x, f, c, m, random):
-    """(whether it could be done, the carrier's code) of a normal float64 rounded to f."""
+def fast_rounded(x, f, c, m, random):
+    """(whether the fast path applies, the code in the carrier) of a normal float64 rounded to f."""
     u = bits_from_double(x)
     sign, magnitude = u & _SIGN, u & _MAGNITUDE
     e, t, emin = np.int64(magnitude >> np.uint64(52)), f[P] - 1, f[EMIN] + 1023
@@ -155,8 +160,8 @@ def rounded(x, f, c, m, random):
     if drop < 1 or drop > 51 or f[SCALE] or (tiny and m[FTZ]):
         return False, U0
     below = left(U1, drop) - U1
-    rest = magnitude & below
-    kept = magnitude - rest
+    discarded = magnitude & below
+    kept = magnitude - discarded
     rounding = m[ROUNDING]
     if rounding == TIES_TO_EVEN:
         r = (magnitude + (below >> U1) + (right(magnitude, drop) & U1)) & ~below
@@ -167,10 +172,10 @@ def rounded(x, f, c, m, random):
     elif rounding == TOWARD_NEGATIVE:
         r = (magnitude + below) & ~below if sign != U0 else kept
     elif rounding == TO_ODD:
-        r = kept | (below + U1) if rest != U0 else kept
+        r = kept | (below + U1) if discarded != U0 else kept
     elif rounding == STOCHASTIC:
         spare = np.uint64(64 - m[RANDOM_BITS])
-        fraction = (left(rest, 64 - drop) >> spare) << spare
+        fraction = (left(discarded, 64 - drop) >> spare) << spare
         r = kept + (below + U1) if fraction + (random << spare) < fraction else kept
     else:
         r = kept
@@ -183,7 +188,7 @@ def rounded(x, f, c, m, random):
     return r >= smallest, (sign >> np.uint64(32)) | ((r - smallest + np.uint64(1 << 52)) >> np.uint64(29))
 
 
-# -- the general way ---------------------------------------------------------------------------------------------------
+# -- the general path --------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -245,11 +250,11 @@ def quantize(a, fa, f, c, m, draws, want):
     random = random_of(m, draws)
     x = double_of(a, fa)
     if not want and not m[DAZ] and is_normal(x):
-        done, code = rounded(x, f, c, m, random)
+        done, code = fast_rounded(x, f, c, m, random)
         if done:
             return code, np.int64(0)
     code, events = general_convert(a, fa, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -260,11 +265,11 @@ def add(a, fa, b, fb, negate, f, c, m, draws, want):
     if not want and not m[DAZ] and is_normal(x) and is_normal(y):
         exact, s = exact_sum(x, -y if negate else y)
         if exact:
-            done, code = rounded(s, f, c, m, random)
+            done, code = fast_rounded(s, f, c, m, random)
             if done:
                 return code, np.int64(0)
     code, events = general_add(a, fa, b, fb, negate, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -275,11 +280,11 @@ def multiply(a, fa, b, fb, f, c, m, draws, want):
     if not want and not m[DAZ] and is_normal(x) and is_normal(y):
         exact, p = exact_product(x, y)
         if exact:
-            done, code = rounded(p, f, c, m, random)
+            done, code = fast_rounded(p, f, c, m, random)
             if done:
                 return code, np.int64(0)
     code, events = general_multiply(a, fa, b, fb, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -292,39 +297,39 @@ def fma(a, fa, b, fb, addend, fc, f, c, m, draws, want):
         if exact:
             exact, s = exact_sum(p, z)
             if exact:
-                done, code = rounded(s, f, c, m, random)
+                done, code = fast_rounded(s, f, c, m, random)
                 if done:
                     return code, np.int64(0)
     code, events = general_fma(a, fa, b, fb, addend, fc, f, m, random)
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def divide(a, fa, b, fb, f, c, m, draws, want):
     check(f, c)
     code, events = general_divide(a, fa, b, fb, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def remainder(a, fa, b, fb, to_nearest, f, c, m, draws, want):
     check(f, c)
     code, events = general_remainder(a, fa, b, fb, to_nearest, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def extremum(a, fa, b, fb, larger, number, f, c, m, draws, want):
     check(f, c)
     code, events = general_extremum(a, fa, b, fb, larger, number, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
 def sqrt(a, fa, f, c, m, draws, want):
     check(f, c)
     code, events = general_sqrt(a, fa, f, m, random_of(m, draws))
-    return widened(code, f, c), events
+    return to_carrier(code, f, c), events
 
 
 @entry
@@ -338,7 +343,7 @@ def decode(code, f, c, m, draws, want):
     bits = f[SIGN] + (f[SCALE] == 0)
     if bits < 64 and right(np.uint64(code), bits) != U0:
         raise ValueError("codes do not fit the format")
-    return widened(np.uint64(code), f, c), np.int64(0)
+    return to_carrier(np.uint64(code), f, c), np.int64(0)
 
 
 # -- in the operand's own format ---------------------------------------------------------------------------------------
@@ -351,7 +356,7 @@ def rint(a, fa, f, c, m, draws, want):
 
 @entry
 def rint_toward(a, fa, rounding, f, c, m, draws, want):
-    """floor, ceil and trunc."""
+    """Return floor, ceil or trunc."""
     return general_rint(a, fa, rounding, np.int64(0), f, m, random_of(m, draws))
 
 
@@ -380,7 +385,7 @@ def copysign(a, fa, b, fb, f, c, m, draws, want):
     return (a & ~left(U1, fa[SIGN])) | left(right(b, fb[SIGN]), fa[SIGN]), np.int64(0)
 
 
-# -- not floats: (the bits of an integer, events) ----------------------------------------------------------------------
+# -- integer results: (the bits, events) -------------------------------------------------------------------------------
 
 
 @entry
@@ -424,7 +429,7 @@ def total_order(a, fa, b, fb, f, c, m, draws, want):
 
 @entry
 def draw_checked(seed, index, random_bits, site):
-    """A draw for user's integers of any type."""
+    """A draw for integers of any type."""
     if seed < 0 or index < 0 or site < 0:
         raise ValueError("seed, index and site must be 0 to 2**64 - 1")
     if random_bits < 1 or random_bits > 64:

@@ -1,6 +1,7 @@
-"""Scalar operations on unpacked numbers, exact but for a sticky bit, then rounded once by `round_pack`.
+"""Scalar operations on unpacked numbers: exact except for a sticky bit, then rounded once by `round_pack`.
 
-Each takes codes with their format rows and returns (code, events), as floatsim/reference/scalar.py does.
+Each operation takes codes with the parameters of their formats and returns (code, events), as
+floatsim/reference/scalar.py does.
 """
 
 import math
@@ -77,7 +78,7 @@ def add_signed(sa, a, sb, b):
 @inline
 def exact_sum(sa, ea, ha, la, sb, eb, hb, lb):
     """(sign, e, hi, lo) of a sum of two finite numbers that are exact; hi = 0 when it is zero."""
-    e = max(ea, eb) + 1  # a bit of room
+    e = max(ea, eb) + 1  # room for a carry
     ha, la = shift_right_jam(ha, la, e - ea)
     hb, lb = shift_right_jam(hb, lb, e - eb)
     s, hi, lo = add_signed_wide(sa, ha, la, sb, hb, lb)
@@ -87,7 +88,7 @@ def exact_sum(sa, ea, ha, la, sb, eb, hb, lb):
 
 @inline
 def narrow_sum(sa, ea, a, sb, eb, b):
-    """(sign, e, hi) as `exact_sum`, of numbers of at most 55 bits, if the random bits of no rounding look at more."""
+    """(sign, e, hi) of `exact_sum` for numbers of at most 55 bits, where no random bits read further bits."""
     e = max(ea, eb) + 1
     s, hi = add_signed(sa, jam(a, e - ea), sb, jam(b, e - eb))
     shift = leading_zeros(hi) - 1
@@ -108,7 +109,7 @@ def negative(x):
 
 @inline
 def same(x, y):
-    """Whether two finite numbers are equal, as either zero equals the other."""
+    """Whether two finite numbers are equal; zeros of both signs are equal."""
     return x[0] == y[0] and (
         x[0] == ZERO or (x[0] == FINITE and x[1] == y[1] and x[2] == y[2] and x[3] == y[3] and x[4] == y[4])
     )
@@ -116,7 +117,7 @@ def same(x, y):
 
 @inline
 def product(x, y):
-    """x * y, as a number. inf * 0 is a signalling NaN: INVALID comes up where it is used."""
+    """x * y, unpacked. inf * 0 is a signaling NaN: its use raises INVALID."""
     kx, ky, sign = x[0], y[0], x[1] ^ y[1]
     if kx > FINITE or ky > FINITE:
         kind = np.int64(max(kx, ky))
@@ -124,18 +125,19 @@ def product(x, y):
             kind = np.int64(SIGNALING_NAN)
         return kind, sign, x[2], U0, U0
     hi, lo = multiply_high(x[3], y[3]), x[3] * y[3]
-    s = leading_zeros(hi) - 1  # 1 or 2, or 63 of a zero
+    s = leading_zeros(hi) - 1  # 1 or 2; 63 for a zero
     return np.int64(min(kx, ky)), sign, x[2] + y[2] + 2 - s, left(hi, s) | right(lo, 64 - s), left(lo, s)
 
 
 @inline
 def nan_events(ka, kb):
+    """INVALID if an operand is a signaling NaN."""
     return np.int64(INVALID if ka == SIGNALING_NAN or kb == SIGNALING_NAN else 0)
 
 
 @inline
 def rounded_sum(x, y, f, m, random):
-    """(code, events) of x + y, numbers that are exact; nothing is counted as absorbed."""
+    """(code, events) of x + y, exact numbers, rounded; absorption is not counted."""
     if x[0] > FINITE or y[0] > FINITE:
         if x[0] >= QUIET_NAN or y[0] >= QUIET_NAN:
             return nan_code(f, nan_events(x[0], y[0]))
@@ -200,21 +202,21 @@ def divide(a, fa, b, fb, f, m, random):
         return infinity_code(sign, f), np.int64(DIVIDE_BY_ZERO)
     if kb == INFINITE or ka == ZERO:
         return zero_code(sign, f), np.int64(0)
-    # long division, as many bits a step as fit: the remainder stays below the divisor's width
+    # long division with as many bits a step as fit: the remainder has at most the width of the divisor
     width = max(fa[P], fb[P])
-    rest, divisor = right(ha, 63 - width), right(hb, 63 - width)
-    hi, lo = U0, np.uint64(rest >= divisor)
-    if rest >= divisor:
-        rest -= divisor
+    residue, divisor = right(ha, 63 - width), right(hb, 63 - width)
+    hi, lo = U0, np.uint64(residue >= divisor)
+    if residue >= divisor:
+        residue -= divisor
     done, needed = np.int64(0), working_bits(f, m)
     while done < needed:
         step = min(64 - width, 126 - done)
-        digit = left(rest, step) // divisor
-        rest = left(rest, step) - digit * divisor
+        digit = left(residue, step) // divisor
+        residue = left(residue, step) - digit * divisor
         hi, lo = left(hi, step) | right(lo, 64 - step), left(lo, step) | digit
         done += step
     hi, lo, e = normalize(hi, lo, ea - eb + 126 - done)
-    return round_pack(sign, e, hi, lo | np.uint64(rest != U0), f, m, random)
+    return round_pack(sign, e, hi, lo | np.uint64(residue != U0), f, m, random)
 
 
 @inline
@@ -242,12 +244,12 @@ def sqrt(a, fa, f, m, random):
     radicand = left(h, e & 1)
     needed = working_bits(f, m)
     if needed <= 62:
-        root, rest = root_of_64_bits(radicand)
-        hi, lo, inexact = left(root, 31), U0, rest != U0
+        root, residue = root_of_64_bits(radicand)
+        hi, lo, inexact = left(root, 31), U0, residue != U0
         if needed > 31 and inexact:
             # 32 more bits from the remainder: q = rest * 2**32 / (2 * root), at most a little too large
-            q = left(rest, 31) // root
-            u = left(rest, 31) - q * root
+            q = left(residue, 31) // root
+            u = left(residue, 31) - q * root
             while right(q, 32) != U0 or (right(u, 31) == U0 and left(u, 33) < q * q):
                 q -= U1
                 u += root
@@ -255,19 +257,19 @@ def sqrt(a, fa, f, m, random):
             hi, lo, inexact = right(full, 1), left(full, 63), right(u, 31) != U0 or left(u, 33) != q * q
         e >>= 1
     else:
-        # bit by bit: rest and trial stay below 2**122
-        root_hi, root_lo, rest_hi, rest_lo = U0, U0, U0, U0
+        # bit by bit: residue and trial stay below 2**122
+        root_hi, root_lo, residue_hi, residue_lo = U0, U0, U0, U0
         for i in range(needed):
             two = right(radicand, 62 - 2 * i) & np.uint64(3) if i < 32 else U0
-            rest_hi, rest_lo = left(rest_hi, 2) | right(rest_lo, 62), left(rest_lo, 2) | two
+            residue_hi, residue_lo = left(residue_hi, 2) | right(residue_lo, 62), left(residue_lo, 2) | two
             trial_hi, trial_lo = left(root_hi, 2) | right(root_lo, 62), left(root_lo, 2) | U1
             root_hi, root_lo = left(root_hi, 1) | right(root_lo, 63), left(root_lo, 1)
-            if rest_hi > trial_hi or (rest_hi == trial_hi and rest_lo >= trial_lo):
-                rest_hi = rest_hi - trial_hi - np.uint64(rest_lo < trial_lo)
-                rest_lo -= trial_lo
+            if residue_hi > trial_hi or (residue_hi == trial_hi and residue_lo >= trial_lo):
+                residue_hi = residue_hi - trial_hi - np.uint64(residue_lo < trial_lo)
+                residue_lo -= trial_lo
                 root_lo |= U1
         hi, lo, e = normalize(root_hi, root_lo, (e >> 1) + 127 - needed)
-        inexact = rest_hi != U0 or rest_lo != U0
+        inexact = residue_hi != U0 or residue_lo != U0
     return round_pack(s, e, hi, lo | np.uint64(inexact), f, m, random)
 
 
@@ -299,27 +301,27 @@ def remainder(a, fa, b, fb, to_nearest, f, m, random):
     else:
         width = max(fa[P], fb[P])
         x, y = right(ha, 63 - width), right(hb, 63 - width)
-        scale = eb - width + 1  # of one unit in y
-        if d == -1:  # b/2 < a < b, so n = 1 and the rest is negative
-            rest, scale, sa = left(y, 1) - x, scale - 1, sa ^ 1
+        scale = eb - width + 1  # the exponent of a unit of y
+        if d == -1:  # b/2 < a < b, so n = 1 and the residue is negative
+            residue, scale, sa = left(y, 1) - x, scale - 1, sa ^ 1
         else:
-            quotient, rest = x // y, x % y
+            quotient, residue = x // y, x % y
             while d > 0:
                 step = min(64 - width, d)
-                quotient, rest = left(rest, step) // y, left(rest, step) % y
+                quotient, residue = left(residue, step) // y, left(residue, step) % y
                 d -= step
-            twice = left(rest, 1)
+            twice = left(residue, 1)
             if to_nearest and (twice > y or (twice == y and quotient & U1 != U0)):
-                rest, sa = y - rest, sa ^ 1
-            if rest == U0:
+                residue, sa = y - residue, sa ^ 1
+            if residue == U0:
                 return zero_code(sa, f), np.int64(0)
-        hi, _, e = normalize(rest, U0, scale + 62)
+        hi, _, e = normalize(residue, U0, scale + 62)
     return round_pack(sa, e, hi, U0, f, m, random)
 
 
 @inline
 def convert(a, fa, f, m, random):
-    """Conversion from one format to another; here alone SATURATE_FINITE clamps infinities."""
+    """Conversion between formats; only here SATURATE_FINITE clamps infinities."""
     k, s, e, h = unpack(a, fa, m[DAZ])
     if k >= QUIET_NAN:
         return nan_code(f, nan_events(k, k))
@@ -453,8 +455,8 @@ def extremum(a, fa, b, fb, larger, number, f, m, random):
         return infinity_code(s, f), events
     if k == ZERO:
         return zero_code(s, f), events
-    code, more = round_pack(s, e, h, U0, f, m, random)
-    return code, more | events
+    code, rounding_events = round_pack(s, e, h, U0, f, m, random)
+    return code, rounding_events | events
 
 
 @inline
@@ -504,7 +506,7 @@ def classify(a, f):
 @inline
 def order_place(a, f):
     """An int64 that sorts codes as totalOrder does (754-2019, 5.10)."""
-    if not f[SIGNED_ZERO] and not f[SCALE] and np.int64(a) == f[NAN]:  # FNUZ's NaN stands above everything
+    if not f[SIGNED_ZERO] and not f[SCALE] and np.int64(a) == f[NAN]:  # the NaN of FNUZ formats is above everything
         return f[NAN]
     if f[SCALE]:
         return np.int64(a)

@@ -1,21 +1,22 @@
-"""Exact sums of products, each rounded once, in float64.
+"""Exact sums of products in float64, each rounded once.
 
-The terms of a sum are cut into levels (after Rump, Ogita and Oishi's ExtractVector, "Accurate floating-point summation
-part I", SIAM J. Sci. Comput. 31(1), 2008): level l takes of each term the nearest multiple of its unit 2**u(l) and
-leaves the rest, at most half a unit, to the next. Units are 2**W apart, W so small that each level's sum stays below
-2**51 units: every addition is exact. With C = 1.5 * 2**52 units in an accumulator, this is
+The terms of a sum are split into levels (ExtractVector of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point
+summation part I", SIAM J. Sci. Comput. 31(1), 2008). Level l takes the nearest multiple of its unit 2**u(l) from each
+term, and leaves the remainder, at most half a unit, to the next level. Units are 2**W apart. W is so small that the sum
+of a level stays below 2**51 units, so that every addition is exact. With C = 1.5 * 2**52 units in an accumulator, a
+level takes its part of the term p by
 
     t = acc + p;  p = p - (t - acc);  acc = t
 
-for the term p, and acc + p in the last level, of whose unit every rest is a multiple. The products of a number of a and
-a row of b span but few levels, which their exponents tell; the others are passed by.
+The last level takes acc + p, because every remainder is a multiple of its unit. The products of a number of a and a row
+of b span only a few levels. The kernel reads these from the exponents and skips the others.
 
-At the end the levels carry into each other, as above, and are added to odd, from the last to the first: that gives 51
-bits at least, from which every rounding to 49 or fewer is right, as in float64.py. Or the levels are given back,
-for the integers of sums.py.
+In the end the levels carry into each other, in the same way, and are added to odd, from the last to the first. That
+gives at least 51 bits, from which every rounding to at most 49 bits is correct, as in float64.py. Or the kernel returns
+the levels, for the integer kernel of gemm/integer.py.
 
-Needs `machine.environment_is_default()`. Arrays are as in float64.py, but what `out` holds on entry is not looked
-at.
+The kernel needs `cpu.environment_is_default()`. Arrays are as in float64.py, but the values of `out` on entry are not
+read.
 """
 
 import math
@@ -27,7 +28,7 @@ from ..runtime.intrinsics import bits_from_double, double_from_bits
 from ..runtime.jit import CHECKED, inline, kernel_of
 from ..runtime.simd import (
     SIGN,
-    Doubles,
+    F64x8,
     choose,
     copy_columns,
     largest_code,
@@ -35,6 +36,7 @@ from ..runtime.simd import (
     multiply_add,
     multiply_add_odd,
     row_pass,
+    row_pass_of,
 )
 from .float64 import (
     COMMON,
@@ -46,9 +48,9 @@ from .float64 import (
     WORK,
     array,
     draws_of,
+    fields_of,
     fill_row,
     greater,
-    grid_row,
     key_of,
     length_of,
     lesser,
@@ -56,31 +58,32 @@ from .float64 import (
     product_pass,
 )
 
-_AT_ONCE = 3
-"""Levels that a pass does which leaves a rest."""
+_MOST_LEVELS = 3
+"""Levels of a pass that leaves a remainder."""
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
 
 
-def _levels(count, leaves_rest, columns, rows, values, words):
-    """Add x * work[row] to `count` levels; the last one takes the whole rest, or leaves it in work[rest]."""
-    (first, row, rest), (x,) = rows, values
+def _levels(count, leaves_remainder, columns, rows, values, words):
+    """Add x * work[row] to `count` levels. The last level takes the whole remainder, or leaves it in
+    work[remainder]."""
+    (first, row, remainder), (x,) = rows, values
     accumulators = [columns.below(first, i) for i in range(count)]
     y = columns.load(row)
     p = x * y
     for i, at in enumerate(accumulators):
         acc = columns.load(at)
         total = multiply_add(x, y, acc) if i == 0 else acc + p
-        if leaves_rest or at is not accumulators[-1]:
+        if leaves_remainder or at is not accumulators[-1]:
             p = p - (total - acc)
         columns.store(at, total)
-    if leaves_rest:
-        columns.store(rest, p)
+    if leaves_remainder:
+        columns.store(remainder, p)
 
 
 def _carry(kind, checked, columns, rows, values, words):
-    """Carry what a level has too much to the level above, and take C off."""
+    """Carry the excess of a level to the level above, and subtract C."""
     (upper, lower), (c,) = rows, values
     acc, p = columns.load(upper), columns.load(lower) - c
     total = acc + p
@@ -91,21 +94,21 @@ def _carry(kind, checked, columns, rows, values, words):
 def _join(kind, checked, columns, rows, values, words):
     """work[to] = work[to] + (work[row] - c), to odd."""
     (to, row), (c,) = rows, values
-    one = Doubles.spread(columns.builder, 1.0)
+    one = F64x8.spread(columns.builder, 1.0)
     columns.store(to, multiply_add_odd(one, columns.load(row) - c, columns.load(to)))
 
 
 def _classify(kind, checked, columns, rows, values, words):
-    """work[to] += x * work[row], finite numbers of work[row] replaced by 0 or their sign."""
+    """work[to] += x * work[row], with 0 or the sign in place of each finite number of work[row]."""
     (to, row), (x,) = rows, values
     y = columns.load(row)
-    sign = ((y.bits & SIGN) | 1023 << 52).doubles
+    sign = ((y.bits & SIGN) | 1023 << 52).as_f64
     y = choose((abs(y) > 0.0) & (abs(y) < np.inf), sign, y)
     columns.store(to, x * y + columns.load(to))
 
 
 def _split(kind, checked, columns, rows, values, words):
-    """The products x * work[row] as two numbers each, the second being the rounding error of the first."""
+    """The products x * work[row] as two numbers each: the rounded product and its rounding error."""
     (to, row), (x,) = rows, values
     y = columns.load(row)
     p = x * y
@@ -114,33 +117,27 @@ def _split(kind, checked, columns, rows, values, words):
 
 
 def _clean(kind, checked, columns, rows, values, words):
-    """Zeros for infinities and NaN."""
+    """Replace infinities and NaNs by zeros."""
     y = columns.load(rows[0])
     columns.store(rows[0], choose(abs(y) < np.inf, y, 0.0))
 
 
-_levels_by, _carry_by, _join_by = row_pass(_levels), row_pass(_carry), row_pass(_join)
+_levels_by = row_pass_of(_levels, {1: (False,), 2: (False,), 3: (False, True), 4: (False,)})
+_carry_by, _join_by = row_pass(_carry), row_pass(_join)
 _classify_by, _split_by, _clean_by = row_pass(_classify), row_pass(_split), row_pass(_clean)
 
 
 @inline
 def add_to_levels(work, width, first, count, row, x):
     """Add x * work[row] to `count` levels from row `first` on."""
-    rest = np.int64(TERM)
-    while count > _AT_ONCE + 1:
-        _levels_by(_AT_ONCE, True, work, width, (first, row, rest), (x,), ())
-        first, count, row, x = first + _AT_ONCE, count - _AT_ONCE, rest, 1.0
-    if count == 1:
-        _levels_by(1, False, work, width, (first, row, rest), (x,), ())
-    elif count == 2:
-        _levels_by(2, False, work, width, (first, row, rest), (x,), ())
-    elif count == 3:
-        _levels_by(3, False, work, width, (first, row, rest), (x,), ())
-    else:
-        _levels_by(4, False, work, width, (first, row, rest), (x,), ())
+    remainder = np.int64(TERM)
+    while count > _MOST_LEVELS + 1:
+        _levels_by(_MOST_LEVELS, True, work, width, (first, row, remainder), (x,), ())
+        first, count, row, x = first + _MOST_LEVELS, count - _MOST_LEVELS, remainder, 1.0
+    _levels_by(count, False, work, width, (first, row, remainder), (x,), ())
 
 
-# -- the end of a sum --------------------------------------------------------------------------------------------------
+# -- rounding the sum --------------------------------------------------------------------------------------------------
 
 _MAGNITUDE, _INFINITY = np.uint64((1 << 63) - 1), np.uint64(0x7FF << 52)
 _T, _ONE = np.uint64(52), np.uint64(1)
@@ -148,24 +145,29 @@ _T, _ONE = np.uint64(52), np.uint64(1)
 
 @inline
 def exponent(magnitude):
+    """The exponent of the power of two in a code of a magnitude."""
     return np.int64(magnitude >> _T) - 1023
 
 
 @inline
 def offset_of(unit, width, level, levels):
-    """C of a level; an only one needs none."""
+    """C of a level; 0 if there is only one level."""
     return 1.5 * double_from_bits(np.uint64(52 + unit - level * width + 1023) << _T) if levels > 1 else 0.0
 
 
 @inline
 def class_of(x):
-    """A factor for `_classify`."""
+    """The factor that `_classify` takes for x: 0, a special value, or the sign."""
     return x if x == 0.0 or not abs(x) < np.inf else math.copysign(1.0, x)
 
 
 @inline
 def zero_of(a, b, i, j, start, stop, step, zero_negative):
-    """The zero that an exact sum is: of the sign that all terms have if they are zeros, else positive, or negative."""
+    """The zero of an exact sum whose terms cancel.
+
+    It has the common sign of the terms if they are all zeros of one sign; otherwise it is positive, or negative if
+    `zero_negative` is set.
+    """
     for k in range(start, stop, step):
         x, y = a[i, k], b[k, j]
         sign = bits_from_double(x) ^ bits_from_double(y)
@@ -178,19 +180,21 @@ _ROWS, _DEPTH = 16, 16
 _TOTAL = STATE
 _HIGH, _LOW = _TOTAL + 1, _TOTAL + 2
 _PANEL = _LOW + 1
-_KINDS = _PANEL + 2 * _DEPTH
-_ACCUMULATORS = _KINDS + _ROWS
-"""Rows of work: a rest or a result; the sum; two parts of products; terms of b, with zeros for infinities and NaN, and
-as they are; of what kind a row's special values are; levels."""
+_SPECIALS = _PANEL + 2 * _DEPTH
+_ACCUMULATORS = _SPECIALS + _ROWS
+"""Rows of work: a remainder or a result; the sum; two parts of products; the panel of b, with zeros for infinities and
+NaNs, and unchanged; the class of the special values of each row of the result; the levels."""
 
 
 def rows_of_work(levels):
+    """The rows of work for a number of levels."""
     return _ACCUMULATORS + _ROWS * levels
 
 
 _FIRST, _LAST, _LARGEST, _LEAST, _RAW_ROW = range(5)
-"""What is noted: the levels that a row of the result uses, the exponents of a row of b, and where that is as it is."""
-NOTES = 5, max(_ROWS, _DEPTH)
+"""Rows of `bounds`: the levels that a row of the result uses, first and last; the largest and the least exponent of a
+row of b; the row of work that holds it unchanged."""
+BOUNDS_SHAPE = 5, max(_ROWS, _DEPTH)
 
 
 @kernel_of(
@@ -200,85 +204,85 @@ NOTES = 5, max(_ROWS, _DEPTH)
     )
 )  # fmt: skip
 def exact(
-    a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative, rules,
-    sign, grid, notes, work,
+    a, b, out, ranges, index, seeds, digits, precisions, split, lowest, levels, unit, width, high, zero_negative,
+    rounding_rules, negate, params, bounds, work,
 ):  # fmt: skip
-    """Exact sums, rounded once by a rule of gemm_doubles; or, if `digits` (ranges * M * levels, N) has room for them,
-    as float64 numbers whose sums they are. Step 0, r = 1.
+    """Exact sums, rounded once by a rule of gemm/float64.py. If `digits` (ranges * M * levels, N) is not empty, it
+    takes the levels of each sum instead, as float64 numbers. Step 0, r = 1.
 
-    Terms have at most `precisions` bits, are multiples of 2**lowest and below 2**high. `split` is 1 if float64 does not
-    hold them: they are cut in two, which takes `passes.HAS_MULTIPLY_ADD`. `unit` is the exponent of the first level's,
-    and `width` is W. `zero_negative`: zero sums of other numbers are negative.
+    Terms have at most `precisions` bits, are multiples of 2**lowest and are below 2**high. `split` is 1 if float64 does
+    not hold them: each is split into two numbers, which needs `cpu.has_fma()`. `unit` is the exponent of the first
+    level's unit, and `width` is W. `zero_negative`: sums of cancelling terms are -0.
     """
-    g = grid_row(grid)
+    g = fields_of(params)
     rows, columns = a.shape[0], b.shape[1]
-    inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for the n that occur
+    inverse = ((1 << 24) + width - 1) // width  # n // width = n * inverse >> 24 for 0 <= n < 2**24 / width
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
-        wide = lesser(WIDTH, columns - j0)
-        whole = padded(wide)
+        block_width = lesser(WIDTH, columns - j0)
+        whole = padded(block_width)
         for part in range(ranges.shape[0]):
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             terms = length_of(start, stop, step)
             for i0 in range(0, rows, _ROWS):
-                some = lesser(_ROWS, rows - i0)
-                for i in range(some):
-                    notes[_FIRST, i], notes[_LAST, i] = levels, levels - 1
-                    fill_row(0, True, work, whole, (_KINDS + i,), (0.0,), ())
+                height = lesser(_ROWS, rows - i0)
+                for i in range(height):
+                    bounds[_FIRST, i], bounds[_LAST, i] = levels, levels - 1
+                    fill_row(0, True, work, whole, (_SPECIALS + i,), (0.0,), ())
                 for k0 in range(0, terms, _DEPTH):
                     depth = lesser(_DEPTH, terms - k0)
                     for d in range(depth):
                         row = _PANEL + d
-                        copy_columns(work, row, 0, b, start + (k0 + d) * step, j0, wide)
-                        notes[_RAW_ROW, d] = row
+                        copy_columns(work, row, 0, b, start + (k0 + d) * step, j0, block_width)
+                        bounds[_RAW_ROW, d] = row
                         if largest_code(work, whole, row) >= _INFINITY:
-                            notes[_RAW_ROW, d] = row + _DEPTH
+                            bounds[_RAW_ROW, d] = row + _DEPTH
                             copy_columns(work, row + _DEPTH, 0, work, row, 0, whole)
                             _clean_by(0, True, work, whole, (row,), (), ())
-                        notes[_LARGEST, d] = exponent(largest_code(work, whole, row))
-                        notes[_LEAST, d] = exponent(least_code_less_1(work, whole, row) + _ONE)
-                    for i in range(some):
+                        bounds[_LARGEST, d] = exponent(largest_code(work, whole, row))
+                        bounds[_LEAST, d] = exponent(least_code_less_1(work, whole, row) + _ONE)
+                    for i in range(height):
                         base = _ACCUMULATORS + i * levels
                         for d in range(depth):
                             x, row = a[i0 + i, start + (k0 + d) * step], _PANEL + d
-                            if notes[_RAW_ROW, d] != row or not abs(x) < np.inf:
-                                use = (_KINDS + i, notes[_RAW_ROW, d])
+                            if bounds[_RAW_ROW, d] != row or not abs(x) < np.inf:
+                                use = (_SPECIALS + i, bounds[_RAW_ROW, d])
                                 _classify_by(0, True, work, whole, use, (class_of(x),), ())
-                            if x == 0.0 or not abs(x) < np.inf or notes[_LARGEST, d] < -1022:
+                            if x == 0.0 or not abs(x) < np.inf or bounds[_LARGEST, d] < -1022:
                                 continue
-                            # the products are below 2**above, and multiples of 2**under
+                            # the products are below 2**above and multiples of 2**under
                             e = exponent(bits_from_double(x) & _MAGNITUDE) + 2
-                            above, under = e + notes[_LARGEST, d], e + notes[_LEAST, d] - precisions
+                            above, under = e + bounds[_LARGEST, d], e + bounds[_LEAST, d] - precisions
                             if split:
                                 _split_by(0, True, work, whole, (np.int64(_HIGH), row), (x,), ())
                                 x = 1.0
                             for half in range(1 + split):
-                                begin = end = 0
+                                first_level = last_level = 0
                                 if levels > 1:
-                                    begin = ((high - above) * inverse) >> 24
-                                    if begin >= levels:
-                                        continue  # rounding errors below half of 2**lowest: all are 0
-                                    least = greater(e + notes[_LEAST, d] - 54 if split > half else under, lowest)
-                                    end = (greater(unit - least + width - 1, 0) * inverse) >> 24
-                                    end = greater(begin, lesser(end, levels - 1))
-                                if CHECKED and not 0 <= begin <= end < levels:
+                                    first_level = ((high - above) * inverse) >> 24
+                                    if first_level >= levels:
+                                        continue  # rounding errors below half of 2**lowest are all 0
+                                    least = greater(e + bounds[_LEAST, d] - 54 if split > half else under, lowest)
+                                    last_level = (greater(unit - least + width - 1, 0) * inverse) >> 24
+                                    last_level = greater(first_level, lesser(last_level, levels - 1))
+                                if CHECKED and not 0 <= first_level <= last_level < levels:
                                     raise IndexError("a level is out of bounds")
-                                if notes[_FIRST, i] == levels:
-                                    notes[_FIRST, i], notes[_LAST, i] = begin, begin - 1
-                                while notes[_FIRST, i] > begin:
-                                    notes[_FIRST, i] -= 1
-                                    c = offset_of(unit, width, notes[_FIRST, i], levels)
-                                    fill_row(0, True, work, whole, (base + notes[_FIRST, i],), (c,), ())
-                                while notes[_LAST, i] < end:
-                                    notes[_LAST, i] += 1
-                                    c = offset_of(unit, width, notes[_LAST, i], levels)
-                                    fill_row(0, True, work, whole, (base + notes[_LAST, i],), (c,), ())
+                                if bounds[_FIRST, i] == levels:
+                                    bounds[_FIRST, i], bounds[_LAST, i] = first_level, first_level - 1
+                                while bounds[_FIRST, i] > first_level:
+                                    bounds[_FIRST, i] -= 1
+                                    c = offset_of(unit, width, bounds[_FIRST, i], levels)
+                                    fill_row(0, True, work, whole, (base + bounds[_FIRST, i],), (c,), ())
+                                while bounds[_LAST, i] < last_level:
+                                    bounds[_LAST, i] += 1
+                                    c = offset_of(unit, width, bounds[_LAST, i], levels)
+                                    fill_row(0, True, work, whole, (base + bounds[_LAST, i],), (c,), ())
                                 use = _HIGH + half if split else row
-                                add_to_levels(work, whole, base + begin, end - begin + 1, use, x)
+                                add_to_levels(work, whole, base + first_level, last_level - first_level + 1, use, x)
                                 above -= 53
-                for i in range(some):
+                for i in range(height):
                     base, at = _ACCUMULATORS + i * levels, part * rows + i0 + i
-                    from_level, last = notes[_FIRST, i], notes[_LAST, i]
+                    from_level, last = bounds[_FIRST, i], bounds[_LAST, i]
                     c = offset_of(unit, width, from_level, levels)
                     for level in range(last, from_level, -1):
                         off = (offset_of(unit, width, level, levels),)
@@ -292,15 +296,15 @@ def exact(
                         if from_level <= level <= last:
                             off = (c if level == from_level else 0.0,)
                             _join_by(0, True, work, whole, (np.int64(TERM), base + level), off, ())
-                        copy_columns(digits, at * levels + level, j0, work, TERM, 0, wide)
+                        copy_columns(digits, at * levels + level, j0, work, TERM, 0, block_width)
                     if digits.size == 0:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], 0, 1), g, first)
+                        draws = draws_of(key_of(rounding_rules[SUM_RULE], seeds[part], 0, 1), g, first)
                         use = (np.int64(TERM), np.int64(_TOTAL))
-                        product_pass(rules[SUM_RULE], True, work, whole, use, 1.0, sign, g, draws)
-                        copy_columns(out, at, j0, work, TERM, 0, wide)
-                    for j in range(wide):
-                        v = work[_KINDS + i, j]
+                        product_pass(rounding_rules[SUM_RULE], True, work, whole, use, 1.0, negate, g, draws)
+                        copy_columns(out, at, j0, work, TERM, 0, block_width)
+                    for j in range(block_width):
+                        v = work[_SPECIALS + i, j]
                         if abs(v) < np.inf:
                             if work[_TOTAL, j] != 0.0:
                                 continue

@@ -1,18 +1,20 @@
-"""Matrix products in float32 and float64, sums in order, each rounded to the accumulator's grid.
+"""Matrix products in float32 and float64: sequential, compensated and pairwise sums, rounded to the accumulator's
+format.
 
-A kernel sums the terms a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j]. Sums in order
-begin with what is there on entry, or, if they are `fresh`, with +0. a (M, K), b (K, N) and out are C-contiguous float32
-*values* on their formats' grids (float64 for an FP64 accumulator). How a step is rounded, and the `grid` that it is
-rounded to, is rounding/float32.py's matter.
+A kernel sums the products a[i, k] * b[k, j] over each range (start, stop, step) of k into out[range, i, j]. Sequential
+sums start at the values in `out` on entry, or, if they are `fresh`, at +0. a (M, K), b (K, N) and out are C-contiguous
+float32 *values* of their formats (float64 for an FP64 accumulator). rounding/float32.py defines the roundings of a step
+and the layouts of `params`.
 
-The loops run i, k, j with j innermost, so that each element sums its terms in the order of k while the columns fill the
-lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out, and
-some rows of b. Their rows start on cache lines (vectors across two of them cost twice), and stay in the caches. They
-may be longer than the tile's: what is computed behind its columns, from zeros or from another tile, is not used.
+The loops run over i, k, j with j innermost. So each element sums its products in the order of k, and the columns fill
+the lanes of a vector register. `acc` and `panel` are scratch: the accumulators of a tile of rows and columns of out,
+and a panel of rows of b. Their rows start on cache lines, because vectors across two lines cost twice, and they stay in
+the caches. Scratch rows may be longer than the tile. Values computed behind the tile's columns, from zeros or from
+another tile, are not used.
 
-The quick styles leave alone the rows that they cannot do, and mark them in `failed` (range, row, column tile), zero on
-entry. PLAIN sums may also be in FP16, in scratch of float16 codes, where `machine.has_half_arithmetic()`. Needs
-`machine.environment_is_default()`, and exact terms that the carrier does not hold need `machine.has_fma()`.
+The fast styles bail out of the rows that they cannot compute. They mark them in `bailed_out` (range, row, column tile),
+zero on entry. NATIVE sums may also be in FP16, in scratch of float16 codes, where `cpu.has_half_arithmetic()`. The
+kernels need `cpu.environment_is_default()`. Exact products that the carrier does not hold need `cpu.has_fma()`.
 """
 
 import functools
@@ -23,54 +25,54 @@ import numpy as np
 from ..rounding.float32 import (
     B_SCALE,
     B_SHIFT,
+    BAILED_OUT,
+    CLAMP_FACTOR,
+    DIRECTED_MONOTONE,
+    EMPTY_RANGE,
     EXACT,
     EXPONENT,
     FACTOR,
-    LEFT,
-    MORE,
-    MOST,
-    NEAREST,
+    HIGHEST,
+    NATIVE,
     NONE,
-    NOTHING,
-    PLAIN,
-    RISING,
+    RNE,
+    ROUNDED_WIDE_RANGE,
     SCALE,
     SIGN,
     TIES_TO_EVEN,
     UP_SHIFT,
-    WIDE,
     ZERO,
-    ZEROS_LEFT,
-    alone,
-    clamped,
+    ZERO_SIGNS_UNKNOWN,
+    add_product,
+    bail_out_of_rows,
+    epilogue,
     exponent_of,
-    extent,
-    finish,
-    fits,
-    keeps_signs,
-    must_look,
+    extended_range,
+    fields_of,
+    in_range,
+    keeps_zero_signs,
+    magnitude_range,
+    needs_range_check,
     normalized,
     power,
-    refuse,
+    round_clamped,
+    rounded_add,
+    rounded_add_product,
     rounded_product,
-    row_of,
-    sum_of,
-    sum_with_term,
-    to_even,
-    upward,
-    wider,
-    with_term,
+    rounded_term,
+    rounded_upward,
+    veltkamp_rne,
 )
 from ..runtime.intrinsics import (
     add_floats,
     and32,
     bits_from_float,
+    converted,
     float_from_bits,
     is_finite,
     magnitude_of,
     multiply_add,
     multiply_floats,
-    resized,
     right32,
     set_rounding,
     subtract_floats,
@@ -80,436 +82,447 @@ from ..runtime.intrinsics import (
 from ..runtime.jit import inline, kernel_of
 
 HALF, SINGLE, DOUBLE = numba.uint16, numba.float32, numba.float64
-"""What sums are computed in: codes of float16, float32, float64."""
+"""The type that sums are computed in: float16 codes, float32 or float64."""
 
 
-def arguments(scratch, more=(numba.boolean,)):
+def arguments(scratch, extra=(numba.boolean,)):
     """The types of a kernel's arguments."""
     carrier = SINGLE if scratch == HALF else scratch
     scratch = numba.types.Array(scratch, 2, "C")
-    failed = numba.types.Array(numba.boolean, 3, "C")
+    bailed_out = numba.types.Array(numba.boolean, 3, "C")
     matrix = numba.types.Array(carrier, 2, "C", readonly=True)
     out = numba.types.Array(carrier, 3, "C")
     integers = {n: numba.types.Array(numba.int64, n, "C", readonly=True) for n in (1, 2)}
-    seeds, grid = (numba.types.Array(x, 1, "C", readonly=True) for x in (numba.uint64, numba.uint32))
-    common = scratch, scratch, failed, matrix, matrix, out, integers[2], integers[1], seeds
-    return *common, *more, numba.int64, grid
+    seeds, params = (numba.types.Array(x, 1, "C", readonly=True) for x in (numba.uint64, numba.uint32))
+    common = scratch, scratch, bailed_out, matrix, matrix, out, integers[2], integers[1], seeds
+    return *common, *extra, numba.int64, params
 
 
 PROGRAMS = *(numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, numba.int8)), numba.int64
 
 
 @inline
-def tiles(most_rows, width, out):
-    """How many tiles of so many rows and columns there are."""
+def tiles(tile_rows, width, out):
+    """The number of tiles of at most `most_rows` rows and `width` columns of the result."""
     if out.size == 0:
         return 0
-    return out.shape[0] * (-(-out.shape[1] // most_rows)) * (-(-out.shape[2] // width))
+    return out.shape[0] * (-(-out.shape[1] // tile_rows)) * (-(-out.shape[2] // width))
 
 
 @inline
-def tile(n, most_rows, width, out):
-    """(range, first row, rows, tile of columns, first column, columns) of the n-th tile."""
-    down, across = -(-out.shape[1] // most_rows), -(-out.shape[2] // width)
-    i, c = n // across % down * most_rows, n % across
-    return n // (down * across), i, min(most_rows, out.shape[1] - i), c, c * width, min(width, out.shape[2] - c * width)
+def tile(n, tile_rows, width, out):
+    """(range, first row, rows, column tile, first column, columns) of the n-th tile."""
+    down, across = -(-out.shape[1] // tile_rows), -(-out.shape[2] // width)
+    i, c = n // across % down * tile_rows, n % across
+    return n // (down * across), i, min(tile_rows, out.shape[1] - i), c, c * width, min(width, out.shape[2] - c * width)
 
 
 @inline
 def copy(source, target):
-    """To numbers of another size."""
+    """Copy numbers to an array of another size of number."""
     for j in range(source.size):
-        target[j] = resized(source[j], target[0])
+        target[j] = converted(source[j], target[0])
 
 
 @inline
 def copy_scaled(source, scale, target):
+    """Copy numbers times a scale."""
     for j in range(source.size):
         target[j] = source[j] * scale
 
 
 @inline
-def begin(quick, fresh, start, scale, row):
-    """Set sums to their start values."""
+def load_accumulators(fast, fresh, start, scale, row):
+    """Set a row of sums to their start values."""
     if fresh:
-        row[:] = np.float32(0) * scale if quick else 0
-    elif quick:
+        row[:] = np.float32(0) * scale if fast else 0
+    elif fast:
         copy_scaled(start, scale, row)
     else:
         copy(start, row)
 
 
 @inline
-def take(b, k, step, depth, j0, columns, panel):
-    """Some terms of b."""
+def pack_panel(b, k, step, depth, j0, columns, panel):
+    """Copy `depth` rows of b to the panel."""
     for d in range(depth):
         copy(b[k + d * step, j0 : j0 + columns], panel[d])
 
 
 @inline
-def take_looking(b, k, step, depth, j0, columns, panel, found):
-    """`take`, and the extent of the terms and of what was found before."""
+def pack_panel_and_range(b, k, step, depth, j0, columns, panel, panel_range):
+    """Copy as `pack_panel` does; return the magnitude range of the rows and of earlier panels."""
     wide_vectors()
     for d in range(depth):
         row, target = b[k + d * step, j0 : j0 + columns], panel[d]
         for j in range(row.size):
             target[j] = row[j]
-            found = wider(found, row[j])
-    return found
+            panel_range = extended_range(panel_range, row[j])
+    return panel_range
 
 
 @inline
-def add_wide(row, x, ys, scale, g):
-    """Add a row of products to sums that are scaled."""
-    wide_vectors()  # LLVM vectorises loops of inlined functions before it inlines them
-    factor, more = float_from_bits(g[FACTOR]), float_from_bits(g[MORE])
+def add_wide_range(row, x, ys, scale, g):
+    """Add a row of ROUNDED_WIDE_RANGE products to scaled sums."""
+    wide_vectors()  # LLVM vectorises the loops of a function before it inlines it
+    factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
     m, e = normalized(x)
     emin = bits_from_float(power(max(-126, -126 - e + B_SHIFT)))
     down = e - B_SHIFT + np.int64(right32(bits_from_float(scale), np.uint32(23))) - 127
     if down >= -126:
         unscale = power(down)
         for j in range(row.size):
-            row[j] = to_even(multiply_add(clamped(m * ys[j], emin, more), unscale, row[j]), factor)
+            row[j] = veltkamp_rne(multiply_add(round_clamped(m * ys[j], emin, clamp_factor), unscale, row[j]), factor)
     else:
         unscale, half_way = power(down + UP_SHIFT), power(-UP_SHIFT)
         for j in range(row.size):
-            row[j] = to_even(multiply_add(clamped(m * ys[j], emin, more) * half_way, unscale, row[j]), factor)
+            row[j] = veltkamp_rne(
+                multiply_add(round_clamped(m * ys[j], emin, clamp_factor) * half_way, unscale, row[j]), factor
+            )
 
 
 @inline
-def only_negative_zeros(style, terms, a, b, i, j, start, stop, step, scale, g):
-    """Whether all terms of an element are, or are rounded to, -0."""
+def only_negative_zeros(style, products, a, b, i, j, start, stop, step, scale, g):
+    """Whether all products of an element are -0, or are rounded to -0."""
     for k in range(start, stop, step):
         x, y = a[i, k] * scale, b[k, j]
         if x * y > 0 or bits_from_float(x * y) == NONE:
             return False
-        if (x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)) != 0:
+        if (x * y if products >= EXACT else rounded_product(style, products, x, y, g)) != 0:
             return False
     return True
 
 
 @functools.cache
-def in_order(style, terms, scratch=SINGLE):
-    """The kernel for terms one after the other: acc = round(acc + term)."""
-    quick, looks = style >= NEAREST, must_look(style, terms)
+def in_order(style, products, scratch=SINGLE):
+    """Return the kernel of sequential sums: acc = round(acc + product)."""
+    fast, scans_range = style >= RNE, needs_range_check(style, products)
 
     @kernel_of(arguments(scratch))
-    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
+    def kernel(acc, panel, bailed_out, a, b, out, ranges, index, seeds, fresh, direction, params):
         wide_vectors()
-        if style != PLAIN:
-            g = row_of(grid)
-        scale = float_from_bits(grid[SCALE])
-        unit = scale if quick else np.float32(1)
-        if looks:
-            extents = np.empty((a.shape[0], 2), np.uint32)
+        if style != NATIVE:
+            g = fields_of(params)
+        scale = float_from_bits(params[SCALE])
+        unit = scale if fast else np.float32(1)
+        if scans_range:
+            ranges_a = np.empty((a.shape[0], 2), np.uint32)
             for i in range(a.shape[0]):
-                extents[i, 0], extents[i, 1] = extent(a[i : i + 1])
+                ranges_a[i, 0], ranges_a[i, 1] = magnitude_range(a[i : i + 1])
         set_rounding(np.int32(direction))
         for n in range(tiles(*acc.shape, out)):
             part, i0, rows, c, j0, columns = tile(n, *acc.shape, out)
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
-            begins, ends, found = True, False, NOTHING
-            while not ends:  # few terms begin and end while their sums are in the nearest cache
+            is_first_panel, is_last_panel, panel_range = True, False, EMPTY_RANGE
+            while not is_last_panel:  # a sum of few terms stays in the first-level cache from its start to its end
                 depth = max(min(panel.shape[0], (stop - start + step - 1) // step), 0)
-                ends = start + depth * step >= stop
-                if terms == WIDE:
+                is_last_panel = start + depth * step >= stop
+                if products == ROUNDED_WIDE_RANGE:
                     for d in range(depth):
                         copy_scaled(b[start + d * step, j0 : j0 + columns], B_SCALE, panel[d])
-                elif looks:
-                    found = take_looking(b, start, step, depth, j0, columns, panel, found)
+                elif scans_range:
+                    panel_range = pack_panel_and_range(b, start, step, depth, j0, columns, panel, panel_range)
                 else:
-                    take(b, start, step, depth, j0, columns, panel)
+                    pack_panel(b, start, step, depth, j0, columns, panel)
                 for i in range(rows):
-                    if looks and not fits(style, terms, extents[i0 + i], found, grid):
-                        failed[part, i0 + i, c] = True
-                    if failed[part, i0 + i, c]:
+                    if scans_range and not in_range(style, products, ranges_a[i0 + i], panel_range, params):
+                        bailed_out[part, i0 + i, c] = True
+                    if bailed_out[part, i0 + i, c]:
                         continue
                     row, target = acc[i], out[part, i0 + i, j0 : j0 + columns]
-                    if begins:
-                        begin(quick, fresh, target, scale, row)
+                    if is_first_panel:
+                        load_accumulators(fast, fresh, target, scale, row)
                     for d in range(depth):
                         ys = panel[d]
-                        if terms == WIDE:
-                            add_wide(row, a[i0 + i, start + d * step], ys, scale, g)
-                        elif style == PLAIN:
-                            x = resized(a[i0 + i, start + d * step], row[0])
+                        if products == ROUNDED_WIDE_RANGE:
+                            add_wide_range(row, a[i0 + i, start + d * step], ys, scale, g)
+                        elif style == NATIVE:
+                            x = converted(a[i0 + i, start + d * step], row[0])
                             for j in range(row.size):
-                                if terms >= EXACT:
+                                if products >= EXACT:
                                     row[j] = multiply_add(x, ys[j], row[j])
                                 else:
                                     row[j] = add_floats(row[j], multiply_floats(x, ys[j]))
-                        elif style == RISING:
+                        elif style == DIRECTED_MONOTONE:
                             x, top = a[i0 + i, start + d * step] * unit, NONE
                             for j in range(row.size):
-                                s = sum_with_term(style, terms, row[j], x, ys[j], g)
+                                s = add_product(style, products, row[j], x, ys[j], g)
                                 top = max(top, exponent_of(s))
-                                row[j] = upward(terms, s, g)
-                            if top >= and32(g[MOST], EXPONENT):  # there may be sums beyond the largest number
-                                failed[part, i0 + i, c] = True
+                                row[j] = rounded_upward(products, s, g)
+                            if top >= and32(g[HIGHEST], EXPONENT):  # a sum may be beyond the largest number
+                                bailed_out[part, i0 + i, c] = True
                                 break
                         else:
                             x = a[i0 + i, start + d * step] * unit
                             for j in range(row.size):
-                                row[j] = with_term(style, terms, row[j], x, ys[j], g)
-                    if not ends:
+                                row[j] = rounded_add_product(style, products, row[j], x, ys[j], g)
+                    if not is_last_panel:
                         continue
-                    if not quick:
+                    if not fast:
                         copy(row[:columns], target)
-                    elif not failed[part, i0 + i, c]:
-                        done = finish(row, target, grid, keeps_signs(style, terms), True, fresh)
-                        failed[part, i0 + i, c] = done == LEFT
-                        for j in range(columns if done == ZEROS_LEFT else 0):
-                            if target[j] == 0 and bits_from_float(target[j]) != grid[ZERO]:
+                    elif not bailed_out[part, i0 + i, c]:
+                        status = epilogue(row, target, params, keeps_zero_signs(style, products), True, fresh)
+                        bailed_out[part, i0 + i, c] = status == BAILED_OUT
+                        for j in range(columns if status == ZERO_SIGNS_UNKNOWN else 0):
+                            if target[j] == 0 and bits_from_float(target[j]) != params[ZERO]:
                                 first = ranges[part, 0]
                                 if not only_negative_zeros(
-                                    style, terms, a, b, i0 + i, j0 + j, first, stop, step, scale, g
+                                    style, products, a, b, i0 + i, j0 + j, first, stop, step, scale, g
                                 ):
-                                    target[j] = float_from_bits(grid[ZERO])
-                start, begins = start + depth * step, False
+                                    target[j] = float_from_bits(params[ZERO])
+                start, is_first_panel = start + depth * step, False
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
 
 
 @inline
-def kahan_step(style, terms, x, y, s, c, g):
-    """(sum, its compensation) after one more term."""
+def kahan_step(style, products, x, y, s, c, g):
+    """(sum, compensation) after one more product."""
     factor = float_from_bits(g[FACTOR])
-    p = x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)
-    z = to_even(p - c, factor)
-    t = to_even(s + z, factor)
-    return t, to_even(to_even(t - s, factor) - z, factor)
+    p = x * y if products >= EXACT else rounded_product(style, products, x, y, g)
+    z = veltkamp_rne(p - c, factor)
+    t = veltkamp_rne(s + z, factor)
+    return t, veltkamp_rne(veltkamp_rne(t - s, factor) - z, factor)
 
 
 @inline
-def neumaier_step(style, terms, x, y, s, c, g):
+def neumaier_step(style, products, x, y, s, c, g):
+    """(sum, compensation) after one more product."""
     factor = float_from_bits(g[FACTOR])
-    p = x * y if terms >= EXACT else rounded_product(style, terms, x, y, g)
-    t = to_even(s + p, factor)
-    keeps = abs(s) >= abs(p)
-    large, small = s if keeps else p, p if keeps else s
-    return t, to_even(c + to_even(to_even(large - t, factor) + small, factor), factor)
+    p = x * y if products >= EXACT else rounded_product(style, products, x, y, g)
+    t = veltkamp_rne(s + p, factor)
+    s_is_larger = abs(s) >= abs(p)
+    large, small = s if s_is_larger else p, p if s_is_larger else s
+    return t, veltkamp_rne(c + veltkamp_rne(veltkamp_rne(large - t, factor) + small, factor), factor)
 
 
 @inline
-def plain_kahan_step(x, y, s, c):
+def native_kahan_step(x, y, s, c):
+    """(sum, compensation) after one more product, in the carrier's own format."""
     z = subtract_floats(multiply_floats(x, y), c)
     t = add_floats(s, z)
-    lost = subtract_floats(subtract_floats(t, s), z)
-    return t, lost if is_finite(t) else resized(np.float32(0), c)
+    compensation = subtract_floats(subtract_floats(t, s), z)
+    return t, compensation if is_finite(t) else converted(np.float32(0), c)
 
 
 @inline
-def plain_neumaier_step(x, y, s, c):
+def native_neumaier_step(x, y, s, c):
+    """(sum, compensation) after one more product, in the carrier's own format."""
     p = multiply_floats(x, y)
     t = add_floats(s, p)
-    keeps = magnitude_of(s) >= magnitude_of(p)
-    large, small = s if keeps else p, p if keeps else s
-    more = add_floats(c, add_floats(subtract_floats(large, t), small))
-    return t, more if is_finite(t) else c
+    s_is_larger = magnitude_of(s) >= magnitude_of(p)
+    large, small = s if s_is_larger else p, p if s_is_larger else s
+    compensation = add_floats(c, add_floats(subtract_floats(large, t), small))
+    return t, compensation if is_finite(t) else c
 
 
 @functools.cache
-def compensated(style, terms, scratch=SINGLE, neumaier=False):
-    """The kernel of Kahan's sum, or of Neumaier's. Exact terms are numbers of the format. The compensations of a tile's
-    rows lie behind the sums. Of the quick styles, NEAREST alone: infinities and NaN stay there, too."""
-    quick, looks = style >= NEAREST, must_look(style, terms)
+def compensated(style, products, scratch=SINGLE, neumaier=False):
+    """Return the kernel of Kahan's or Neumaier's sum. Exact products are numbers of the format.
+
+    The compensations of a tile's rows follow the sums in `acc`. RNE is the only fast style: with it, infinities and
+    NaNs stay in the sums.
+    """
+    fast, scans_range = style >= RNE, needs_range_check(style, products)
 
     @kernel_of(arguments(scratch))
-    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
+    def kernel(acc, panel, bailed_out, a, b, out, ranges, index, seeds, fresh, direction, params):
         wide_vectors()
-        if looks:
-            refuse(style, terms, a, b, grid, failed)
-        if style != PLAIN:
-            g = row_of(grid)
-        scale = float_from_bits(grid[SCALE])
-        most_rows = acc.shape[0] // 2
+        if scans_range:
+            bail_out_of_rows(style, products, a, b, params, bailed_out)
+        if style != NATIVE:
+            g = fields_of(params)
+        scale = float_from_bits(params[SCALE])
+        tile_rows = acc.shape[0] // 2
         set_rounding(np.int32(direction))
-        for n in range(tiles(most_rows, acc.shape[1], out)):
-            part, i0, rows, c, j0, columns = tile(n, most_rows, acc.shape[1], out)
+        for n in range(tiles(tile_rows, acc.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, tile_rows, acc.shape[1], out)
             for i in range(rows):
-                begin(quick, fresh, out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
-                acc[most_rows + i] = 0
+                load_accumulators(fast, fresh, out[part, i0 + i, j0 : j0 + columns], scale, acc[i])
+                acc[tile_rows + i] = 0
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             adds = neumaier and start < stop
             while start < stop:
                 depth = min(panel.shape[0], (stop - start + step - 1) // step)
-                take(b, start, step, depth, j0, columns, panel)
+                pack_panel(b, start, step, depth, j0, columns, panel)
                 for i in range(rows):
-                    if failed[part, i0 + i, c]:
+                    if bailed_out[part, i0 + i, c]:
                         continue
-                    s, r = acc[i], acc[most_rows + i]
+                    s, r = acc[i], acc[tile_rows + i]
                     for d in range(depth):
                         ys = panel[d]
-                        if style == PLAIN:
-                            x = resized(a[i0 + i, start + d * step], s[0])
+                        if style == NATIVE:
+                            x = converted(a[i0 + i, start + d * step], s[0])
                             for j in range(s.size):
                                 if neumaier:
-                                    s[j], r[j] = plain_neumaier_step(x, ys[j], s[j], r[j])
+                                    s[j], r[j] = native_neumaier_step(x, ys[j], s[j], r[j])
                                 else:
-                                    s[j], r[j] = plain_kahan_step(x, ys[j], s[j], r[j])
+                                    s[j], r[j] = native_kahan_step(x, ys[j], s[j], r[j])
                         else:
                             x = a[i0 + i, start + d * step] * scale
                             for j in range(s.size):
                                 if neumaier:
-                                    s[j], r[j] = neumaier_step(style, terms, x, ys[j], s[j], r[j], g)
+                                    s[j], r[j] = neumaier_step(style, products, x, ys[j], s[j], r[j], g)
                                 else:
-                                    s[j], r[j] = kahan_step(style, terms, x, ys[j], s[j], r[j], g)
+                                    s[j], r[j] = kahan_step(style, products, x, ys[j], s[j], r[j], g)
                 start += depth * step
             for i in range(rows):
-                s, r, target = acc[i], acc[most_rows + i], out[part, i0 + i, j0 : j0 + columns]
+                s, r, target = acc[i], acc[tile_rows + i], out[part, i0 + i, j0 : j0 + columns]
                 if adds:
                     for j in range(s.size):
-                        if style == PLAIN:
+                        if style == NATIVE:
                             s[j] = add_floats(s[j], r[j])
                         else:
-                            s[j] = to_even(s[j] + r[j], float_from_bits(g[FACTOR]))
-                if not quick:
+                            s[j] = veltkamp_rne(s[j] + r[j], float_from_bits(g[FACTOR]))
+                if not fast:
                     copy(s[:columns], target)
-                elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = finish(s, target, grid, False, False, fresh) == LEFT
+                elif not bailed_out[part, i0 + i, c]:
+                    bailed_out[part, i0 + i, c] = epilogue(s, target, params, False, False, fresh) == BAILED_OUT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
 
 
 @inline
-def plain_pair(terms, x0, y0, x1, y1):
+def native_pair(products, x0, y0, x1, y1):
+    """The sum of two products in the carrier's own format."""
     p = multiply_floats(x0, y0)
-    return multiply_add(x1, y1, p) if terms >= EXACT else add_floats(p, multiply_floats(x1, y1))
+    return multiply_add(x1, y1, p) if products >= EXACT else add_floats(p, multiply_floats(x1, y1))
 
 
 @inline
-def pair(style, terms, x0, y0, x1, y1, g):
-    p = x0 * y0 if terms >= EXACT else rounded_product(style, terms, x0, y0, g)
-    return with_term(style, terms, p, x1, y1, g)
+def pair_sum(style, products, x0, y0, x1, y1, g):
+    """The rounded sum of two products."""
+    p = x0 * y0 if products >= EXACT else rounded_product(style, products, x0, y0, g)
+    return rounded_add_product(style, products, p, x1, y1, g)
 
 
 @functools.cache
-def in_tree(style, terms, scratch=SINGLE):
-    """The kernel for sums along trees: programs of accumulation/trees.py, which need at most `depth` values at a time.
+def in_tree(style, products, scratch=SINGLE):
+    """Return the kernel of sums along trees: programs of accumulation/trees.py, which hold at most `depth` values.
 
-    A range's fourth number says where its program begins in `orders` and `merges`. `stack` holds the values of some
-    rows, one after the other, times depth. Terms are added as they come: to the topmost value, in pairs, or in pairs of
-    pairs.
+    The fourth number of a range is the start of its program in `orders` and `merges`. `stack` holds the values of a
+    tile's rows, one row after the other, for each depth. Products are added as they come: to the topmost value, in
+    pairs, or in pairs of pairs.
     """
-    quick, looks = style >= NEAREST, must_look(style, terms)
+    fast, scans_range = style >= RNE, needs_range_check(style, products)
 
     @kernel_of(arguments(scratch, PROGRAMS))
-    def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
+    def kernel(stack, panel, bailed_out, a, b, out, ranges, index, seeds, orders, merges, depth, direction, params):
         wide_vectors()
-        if looks:
-            refuse(style, terms, a, b, grid, failed)
-        if style != PLAIN:
-            g = row_of(grid)
-        scale = float_from_bits(grid[SCALE])
-        unit = scale if quick else np.float32(1)
-        most_rows = stack.shape[0] // depth
-        ks, ends = np.zeros(4, np.int64), np.empty(4, np.int64)
+        if scans_range:
+            bail_out_of_rows(style, products, a, b, params, bailed_out)
+        if style != NATIVE:
+            g = fields_of(params)
+        scale = float_from_bits(params[SCALE])
+        unit = scale if fast else np.float32(1)
+        tile_rows = stack.shape[0] // depth
+        ks, merged = np.zeros(4, np.int64), np.empty(4, np.int64)
         set_rounding(np.int32(direction))
-        for n in range(tiles(most_rows, stack.shape[1], out)):
-            part, i0, rows, c, j0, columns = tile(n, most_rows, stack.shape[1], out)
+        for n in range(tiles(tile_rows, stack.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, tile_rows, stack.shape[1], out)
             start, stop, step = ranges[part, 0], ranges[part, 1], ranges[part, 2]
             length, program = max((stop - start + step - 1) // step, 0), ranges[part, 3]
-            at, top = 0, -most_rows
+            at, top = 0, -tile_rows
             while at < length:
-                few = min(length - at, 4)
-                for d in range(few):
+                count = min(length - at, 4)
+                for d in range(count):
                     ks[d] = start + orders[program + at + d] * step
-                    ends[d] = merges[program + at + d]
-                if few == 4 and ends[0] == 0 and ends[1] == 1 and ends[2] == 0 and ends[3] > 1:
-                    few, adds = 4, ends[3] - 2
-                elif few > 1 and ends[0] == 0 and ends[1] > 0:
-                    few, adds = 2, ends[1] - 1
+                    merged[d] = merges[program + at + d]
+                if count == 4 and merged[0] == 0 and merged[1] == 1 and merged[2] == 0 and merged[3] > 1:
+                    count, adds = 4, merged[3] - 2
+                elif count > 1 and merged[0] == 0 and merged[1] > 0:
+                    count, adds = 2, merged[1] - 1
                 else:
-                    few, adds = 1, max(ends[0] - 1, 0)
-                at += few
+                    count, adds = 1, max(merged[0] - 1, 0)
+                at += count
                 y0, y1, y2, y3 = panel[0], panel[1], panel[2], panel[3]
-                if rows == 1 and scratch != HALF:  # not worth a copy
+                if rows == 1 and scratch != HALF:  # a copy costs more than it saves
                     y0, y1 = b[ks[0], j0 : j0 + columns], b[ks[1], j0 : j0 + columns]
                     y2, y3 = b[ks[2], j0 : j0 + columns], b[ks[3], j0 : j0 + columns]
                 else:
-                    for d in range(few):
+                    for d in range(count):
                         copy(b[ks[d], j0 : j0 + columns], panel[d])
-                if few == 4:
-                    top += most_rows
+                if count == 4:
+                    top += tile_rows
                     for i in range(rows):
                         u, xs = stack[top + i], a[i0 + i]
-                        if style == PLAIN:
-                            x0, x1 = resized(xs[ks[0]], u[0]), resized(xs[ks[1]], u[0])
-                            x2, x3 = resized(xs[ks[2]], u[0]), resized(xs[ks[3]], u[0])
+                        if style == NATIVE:
+                            x0, x1 = converted(xs[ks[0]], u[0]), converted(xs[ks[1]], u[0])
+                            x2, x3 = converted(xs[ks[2]], u[0]), converted(xs[ks[3]], u[0])
                             for j in range(y0.size):
-                                v = plain_pair(terms, x0, y0[j], x1, y1[j])
-                                u[j] = add_floats(v, plain_pair(terms, x2, y2[j], x3, y3[j]))
+                                v = native_pair(products, x0, y0[j], x1, y1[j])
+                                u[j] = add_floats(v, native_pair(products, x2, y2[j], x3, y3[j]))
                         else:
                             x0, x1, x2, x3 = xs[ks[0]] * unit, xs[ks[1]] * unit, xs[ks[2]] * unit, xs[ks[3]] * unit
                             for j in range(y0.size):
-                                v = pair(style, terms, x0, y0[j], x1, y1[j], g)
-                                w = pair(style, terms, x2, y2[j], x3, y3[j], g)
-                                u[j] = sum_of(style, terms, v, w, g)
-                elif few == 2:
-                    top += most_rows
+                                v = pair_sum(style, products, x0, y0[j], x1, y1[j], g)
+                                w = pair_sum(style, products, x2, y2[j], x3, y3[j], g)
+                                u[j] = rounded_add(style, products, v, w, g)
+                elif count == 2:
+                    top += tile_rows
                     for i in range(rows):
                         u, xs = stack[top + i], a[i0 + i]
-                        if style == PLAIN:
-                            x0, x1 = resized(xs[ks[0]], u[0]), resized(xs[ks[1]], u[0])
+                        if style == NATIVE:
+                            x0, x1 = converted(xs[ks[0]], u[0]), converted(xs[ks[1]], u[0])
                             for j in range(y0.size):
-                                u[j] = plain_pair(terms, x0, y0[j], x1, y1[j])
+                                u[j] = native_pair(products, x0, y0[j], x1, y1[j])
                         else:
                             x0, x1 = xs[ks[0]] * unit, xs[ks[1]] * unit
                             for j in range(y0.size):
-                                u[j] = pair(style, terms, x0, y0[j], x1, y1[j], g)
-                elif ends[0] > 0:
+                                u[j] = pair_sum(style, products, x0, y0[j], x1, y1[j], g)
+                elif merged[0] > 0:
                     for i in range(rows):
                         u = stack[top + i]
-                        if style == PLAIN:
-                            x = resized(a[i0 + i, ks[0]], u[0])
+                        if style == NATIVE:
+                            x = converted(a[i0 + i, ks[0]], u[0])
                             for j in range(y0.size):
-                                if terms >= EXACT:
+                                if products >= EXACT:
                                     u[j] = multiply_add(x, y0[j], u[j])
                                 else:
                                     u[j] = add_floats(u[j], multiply_floats(x, y0[j]))
                         else:
                             x = a[i0 + i, ks[0]] * unit
                             for j in range(y0.size):
-                                u[j] = with_term(style, terms, u[j], x, y0[j], g)
+                                u[j] = rounded_add_product(style, products, u[j], x, y0[j], g)
                 else:
-                    top += most_rows
+                    top += tile_rows
                     for i in range(rows):
                         u = stack[top + i]
-                        if style == PLAIN:
-                            x = resized(a[i0 + i, ks[0]], u[0])
+                        if style == NATIVE:
+                            x = converted(a[i0 + i, ks[0]], u[0])
                             for j in range(y0.size):
                                 u[j] = multiply_floats(x, y0[j])
                         else:
                             x = a[i0 + i, ks[0]] * unit
                             for j in range(y0.size):
-                                v = x * y0[j] if terms >= EXACT else rounded_product(style, terms, x, y0[j], g)
-                                u[j] = alone(style, terms, v, g) if terms >= EXACT and length == 1 else v
+                                v = x * y0[j] if products >= EXACT else rounded_product(style, products, x, y0[j], g)
+                                u[j] = rounded_term(style, products, v, g) if products >= EXACT and length == 1 else v
                 for _ in range(adds):
                     for i in range(rows):
-                        u, v = stack[top - most_rows + i], stack[top + i]
+                        u, v = stack[top - tile_rows + i], stack[top + i]
                         for j in range(u.size):
-                            if style == PLAIN:
+                            if style == NATIVE:
                                 u[j] = add_floats(u[j], v[j])
                             else:
-                                u[j] = sum_of(style, terms, u[j], v[j], g)
-                    top -= most_rows
+                                u[j] = rounded_add(style, products, u[j], v[j], g)
+                    top -= tile_rows
             for i in range(rows):
                 target = out[part, i0 + i, j0 : j0 + columns]
                 if length == 0:
                     target[:] = 0
-                elif not quick:
+                elif not fast:
                     copy(stack[i][:columns], target)
-                elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = finish(stack[i], target, grid, True, False, True) == LEFT
-                    if not keeps_signs(style, terms):
+                elif not bailed_out[part, i0 + i, c]:
+                    bailed_out[part, i0 + i, c] = epilogue(stack[i], target, params, True, False, True) == BAILED_OUT
+                    if not keeps_zero_signs(style, products):
                         for j in range(columns):
                             if target[j] == 0:
                                 negative = only_negative_zeros(
-                                    style, terms, a, b, i0 + i, j0 + j, start, stop, step, scale, g
+                                    style, products, a, b, i0 + i, j0 + j, start, stop, step, scale, g
                                 )
-                                target[j] = float_from_bits(xor32(grid[ZERO], SIGN) if negative else grid[ZERO])
+                                target[j] = float_from_bits(xor32(params[ZERO], SIGN) if negative else params[ZERO])
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel

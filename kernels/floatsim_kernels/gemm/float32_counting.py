@@ -1,20 +1,21 @@
-"""Sequential products in float32 with events: the sums of `gemm_singles`, each product and each sum rounded, ties to
-even, to BF16 or a narrow format; beside each step, what happened in it.
+"""Sequential products in float32 whose events are counted: each product and each sum is rounded, ties to even, to BF16
+or to a format given by parameters.
 
-Operands are finite, and their products exact in float32 where they do not overflow. A rounded sum r of the numbers x
-and y of one format is exact where r - x == y and r - y == x: the difference from the larger one is exact (T. J. Dekker,
-1971). A sum of two numbers of a format is exact where it is tiny, so it neither underflows nor is flushed.
+Operands are finite, and their products are exact in float32 where they do not overflow. A rounded sum r of two numbers
+x and y of one format is exact where r - x == y and r - y == x, because the difference from the larger number is exact
+(T. J. Dekker, 1971). A tiny sum of two numbers of a format is exact, so it neither underflows nor is flushed.
 
-The kernels take steps of whole rows. A step is first taken in the *quick* style of rounding/float32.py, on scaled
-numbers, and counts what is common: what was inexact, and what was absorbed. Where that style may not have been right,
-or another event have happened, because a number of the row is tiny or not finite, the step is taken again on the
-numbers as they are, and writes the event words of the row; these are counted, and places looked for, only where a word
-has such a bit. `tiny_products` tells of underflow alone, without the sums.
+The kernels take steps of whole rows. A step is first taken by the *fast path*: the style RNE of rounding/float32.py, on
+scaled numbers. It counts the common events: inexact products, inexact sums and absorbed products. A row with a tiny or
+a non-finite number may have other events, and the style RNE may be wrong for it. Such a step is repeated by the
+*general path* on unscaled numbers, which writes an event word for each column. The kernel counts the events of these
+words, and looks for their places, only if a word of the row has the event's bit. `tiny_products` counts underflow alone
+and computes no sums.
 
 a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
-grows by the events; `first` (len(PLACES), M, N), int32, takes the least where[k] of each. `grid`: see GRID_FIELDS;
-`quick_grid`: QUICK_FIELDS of rounding/float32.py, or a scale of 0 where that style is not for the format. Needs
-`machine.environment_is_default()`.
+grows by the events. `first` (len(PLACES), M, N), int32, takes the least where[k] of each event. `params`: see
+COUNTING_FIELDS. `fast_params`: FAST_FIELDS of rounding/float32.py, with a scale of 0 where that style is not for the
+format. The kernels need `cpu.environment_is_default()`.
 """
 
 import functools
@@ -27,16 +28,16 @@ from ..rounding.float32 import (
     EXPONENT,
     FACTOR,
     MAGNITUDE,
-    NARROW_GRID_FIELDS,
-    NEAREST,
+    RNE,
+    RNE_FIELDS,
     SCALE,
     SIGN,
     UNSCALE,
-    on_bfloat_grid,
-    on_narrow_grid,
+    fields_of,
     rounded_product,
-    row_of,
-    to_even,
+    rounded_to_bf16,
+    rounded_to_format,
+    veltkamp_rne,
 )
 from ..runtime.intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors
 from ..runtime.jit import inline, kernel_of
@@ -45,7 +46,7 @@ EVENTS = (
     "product inexact", "product underflow", "product overflow", "product flushed", "product subnormal", "product nan",
     "sum inexact", "sum overflow", "sum subnormal", "sum absorbed", "sum invalid", "sum nan",
 )  # fmt: skip
-"""What the bits of an event word stand for."""
+"""The events of the bits of an event word."""
 _P_INEXACT, _P_UNDERFLOW, _P_OVERFLOW, _P_FLUSHED, _P_SUBNORMAL, _P_NAN = (np.uint32(1 << i) for i in range(6))
 _S_INEXACT, _S_OVERFLOW, _S_SUBNORMAL, _S_ABSORBED, _S_INVALID, _S_NAN = (np.uint32(1 << i) for i in range(6, 12))
 _NONE, _1 = np.uint32(0), np.uint32(1)
@@ -56,7 +57,8 @@ _PLACE_BITS = (
     _S_INVALID, np.uint32(_P_NAN | _S_NAN), np.uint32(_P_OVERFLOW | _S_OVERFLOW), _P_UNDERFLOW, _P_FLUSHED, _S_ABSORBED,
 )  # fmt: skip
 
-GRID_FIELDS = (*NARROW_GRID_FIELDS, "tiny", "smallest_normal")
+COUNTING_FIELDS = (*RNE_FIELDS, "tiny", "smallest_normal")
+"""Fields of RNE_FIELDS; then the least magnitude that is not tiny, and 2**emin, as bits of float32."""
 _TINY, _SMALLEST_NORMAL = 5, 6
 _INF, _ZERO, _LATE = np.float32(np.inf), np.float32(0), np.int32(2**31 - 1)
 
@@ -74,12 +76,13 @@ _ARGUMENTS = (
 
 @inline
 def bit(condition, value, word):
+    """The word with the bits of `value` set if the condition holds."""
     return or32(word, value) if condition else word
 
 
 @inline
 def product_events(x, p, g):
-    """Of the exact product x, of finite factors, rounded to p."""
+    """The events of the exact product x of finite factors, rounded to p."""
     size, tiny = abs(x), float_from_bits(g[_TINY])
     over, inexact = not abs(p) < _INF, p != x
     word = bit(inexact | over, _P_INEXACT, _NONE)
@@ -92,7 +95,7 @@ def product_events(x, p, g):
 
 @inline
 def sum_events(acc, p, r, g, word):
-    """Of acc + p, rounded to r, added to the word."""
+    """The events of acc + p, rounded to r, added to the word."""
     finite = (abs(acc) < _INF) & (abs(p) < _INF)
     new = (r != r) & (acc == acc)
     word = bit(finite & ((r - acc != p) | (r - p != acc)), _S_INEXACT, word)
@@ -104,13 +107,13 @@ def sum_events(acc, p, r, g, word):
 
 
 @inline
-def exact_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
-    """The step from `before`, to `row`, with its event words; what bits there were."""
+def general_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
+    """Take the step from `before` to `row`, and write its event words. Return the union of the words."""
     seen = _NONE
     for j in range(row.size):
         acc, exact = before[j] * unscale, x * bs[j]
-        p = on_bfloat_grid(exact) if bfloat else on_narrow_grid(exact, g)
-        r = on_bfloat_grid(acc + p) if bfloat else on_narrow_grid(acc + p, g)
+        p = rounded_to_bf16(exact) if bfloat else rounded_to_format(exact, g)
+        r = rounded_to_bf16(acc + p) if bfloat else rounded_to_format(acc + p, g)
         row[j] = r * scale
         word = and32(sum_events(acc, p, r, g, product_events(exact, p, g)), wanted)
         words[j] = word
@@ -119,33 +122,36 @@ def exact_step(bfloat, x, bs, before, row, words, scale, unscale, g, wanted):
 
 
 @inline
-def quick_step(terms, x, bs, before, row, absorbed, k, g, tally):
-    """The step from `row`, kept in `before`; (least magnitude of products and sums, less 1, largest of sums)."""
+def fast_step(products, x, bs, before, row, absorbed, k, g, tally):
+    """Take the step from `row`, which is kept in `before`.
+
+    Return (least magnitude of products and sums, less 1; largest magnitude of sums), as codes.
+    """
     factor = float_from_bits(g[FACTOR])
     low, high = ALL, _NONE
-    products, sums, lost = np.int32(0), np.int32(0), np.int32(0)
+    inexact_products, inexact_sums, absorbed_sums = np.int32(0), np.int32(0), np.int32(0)
     for j in range(row.size):
         acc, y = row[j], bs[j]
         exact = x * y
-        p = rounded_product(NEAREST, terms, x, y, g)
-        r = to_even(acc + p, factor)
+        p = rounded_product(RNE, products, x, y, g)
+        r = veltkamp_rne(acc + p, factor)
         before[j] = acc
         row[j] = r
-        products += np.int32(exact != p)
-        sums += np.int32((r - acc != p) | (r - p != acc))
+        inexact_products += np.int32(exact != p)
+        inexact_sums += np.int32((r - acc != p) | (r - p != acc))
         m = and32(bits_from_float(r), MAGNITUDE)
-        same = (r == acc) & (p != _ZERO) & (m < EXPONENT)
-        lost += np.int32(same)
-        absorbed[j] = min(absorbed[j], k) if same else absorbed[j]
+        is_absorbed = (r == acc) & (p != _ZERO) & (m < EXPONENT)
+        absorbed_sums += np.int32(is_absorbed)
+        absorbed[j] = min(absorbed[j], k) if is_absorbed else absorbed[j]
         low = min(low, min(add32(and32(bits_from_float(exact), MAGNITUDE), ALL), add32(m, ALL)))
         high = max(high, m)
-    tally[0], tally[1], tally[2] = products, sums, lost
+    tally[0], tally[1], tally[2] = inexact_products, inexact_sums, absorbed_sums
     return low, high
 
 
 @inline
 def count(words, seen, counts):
-    """How often each event happened in a row."""
+    """Add the events of a row's words to `counts`."""
     for event in range(counts.size):
         shift = np.uint32(event)
         if right32(seen, shift) & _1:
@@ -157,7 +163,7 @@ def count(words, seen, counts):
 
 @inline
 def locate(words, seen, k, places):
-    """Keep k where an event of the row had no earlier place."""
+    """Write k to `places` where an event of the row has no earlier place."""
     for event in range(len(_PLACE_BITS)):
         mask = _PLACE_BITS[event]
         if seen & mask:
@@ -168,10 +174,11 @@ def locate(words, seen, k, places):
 
 @inline
 def step_products(bfloat, x, bs, words, g, wanted):
+    """Write the event words of a row of products. Return the union of the words."""
     seen = _NONE
     for j in range(bs.size):
         exact = x * bs[j]
-        p = on_bfloat_grid(exact) if bfloat else on_narrow_grid(exact, g)
+        p = rounded_to_bf16(exact) if bfloat else rounded_to_format(exact, g)
         words[j] = and32(product_events(exact, p, g), wanted)
         seen = or32(seen, words[j])
     return seen
@@ -179,59 +186,63 @@ def step_products(bfloat, x, bs, words, g, wanted):
 
 @inline
 def has_negative_zero(row):
+    """Whether a row contains -0."""
     for x in row:
         if bits_from_float(x) == SIGN:
             return True
     return False
 
 
-_QUICK_EVENTS = tuple(EVENTS.index(name) for name in ("product inexact", "sum inexact", "sum absorbed"))
+_FAST_EVENTS = tuple(EVENTS.index(name) for name in ("product inexact", "sum inexact", "sum absorbed"))
 _ABSORBED = PLACES.index("absorbed")
 
 
 @functools.cache
-def recorded(bfloat, terms):
-    """The kernel for BF16, or for narrow formats; `terms`: CLAMPED, or ROUNDED, for factors and sums in BF16. `wanted`:
-    the event words' bits to look at."""
+def counting(bfloat, products):
+    """Return the kernel for BF16, or for a format given by parameters.
+
+    `products` is ROUNDED, for factors and sums in BF16, or ROUNDED_SUBNORMAL. `wanted` is the mask of the events to
+    count.
+    """
 
     @kernel_of(_ARGUMENTS)
-    def kernel(a, b, out, ranges, where, wanted, counts, first, grid, quick_grid):
+    def kernel(a, b, out, ranges, where, wanted, counts, first, params, fast_params):
         wide_vectors()
-        g = (grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6])
-        quick, scale, unscale = row_of(quick_grid), np.float32(1), np.float32(1)
-        is_quick = float_from_bits(quick_grid[SCALE]) != 0
-        if is_quick:
-            scale, unscale = float_from_bits(quick_grid[SCALE]), float_from_bits(quick_grid[UNSCALE])
+        g = (params[0], params[1], params[2], params[3], params[4], params[5], params[6])
+        fast, scale, unscale = fields_of(fast_params), np.float32(1), np.float32(1)
+        has_fast_path = float_from_bits(fast_params[SCALE]) != 0
+        if has_fast_path:
+            scale, unscale = float_from_bits(fast_params[SCALE]), float_from_bits(fast_params[UNSCALE])
         least = bits_from_float(float_from_bits(g[_SMALLEST_NORMAL]) * scale)
         words = np.empty(out.shape[2], np.uint32)
         before = np.empty(out.shape[2], np.float32)
         places = np.empty((first.shape[0], out.shape[2]), np.int32)
         tally = np.empty(3, np.int32)
-        looks_for_absorbed = (wanted & _S_ABSORBED) != _NONE
+        locates_absorbed = (wanted & _S_ABSORBED) != _NONE
         for part in range(ranges.shape[0]):
             for i in range(out.shape[1]):
                 row = out[part, i]
-                in_doubt = not is_quick or has_negative_zero(row)
+                takes_general_step = not has_fast_path or has_negative_zero(row)
                 for j in range(row.size):
                     row[j] *= scale
                 places[:] = first[:, i]
                 latest = np.int32(-1)
                 for k in range(ranges[part, 0], ranges[part, 1], ranges[part, 2]):
                     latest = max(latest, np.int32(where[k]))
-                    if not in_doubt:
-                        at = latest if looks_for_absorbed else _LATE
-                        low, high = quick_step(
-                            terms, a[i, k] * scale, b[k], before, row, places[_ABSORBED], at, quick, tally
+                    if not takes_general_step:
+                        at = latest if locates_absorbed else _LATE
+                        low, high = fast_step(
+                            products, a[i, k] * scale, b[k], before, row, places[_ABSORBED], at, fast, tally
                         )
                         if low >= least and high < EXPONENT:
                             for n in range(3):
-                                event = _QUICK_EVENTS[n]
+                                event = _FAST_EVENTS[n]
                                 if right32(wanted, np.uint32(event)) & _1:
                                     counts[event] += tally[n]
                             continue
                     else:
                         before[:] = row
-                    seen = exact_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
+                    seen = general_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
                     if seen:
                         count(words, seen, counts)
                         locate(words, seen, latest, places)
@@ -244,15 +255,17 @@ def recorded(bfloat, terms):
 
 @functools.cache
 def tiny_products(bfloat):
-    """The kernel that counts what `recorded` says of products below the normal numbers; it looks at rows of b where
-    there can be one."""
+    """Return the kernel that counts the events of products below the normal numbers.
+
+    It computes only rows of b that can have such a product.
+    """
 
     @kernel_of(_ARGUMENTS[:2] + _ARGUMENTS[3:9])
-    def kernel(a, b, ranges, where, wanted, counts, first, grid):
+    def kernel(a, b, ranges, where, wanted, counts, first, params):
         wide_vectors()
-        g = (grid[0], grid[1], grid[2], grid[3], grid[4], grid[5], grid[6])
+        g = (params[0], params[1], params[2], params[3], params[4], params[5], params[6])
         tiny = np.float64(float_from_bits(g[_TINY]))
-        smallest = np.full(b.shape[0], np.inf)  # of the non-zero magnitudes of each row of b
+        smallest = np.full(b.shape[0], np.inf)  # the least non-zero magnitude of each row of b
         for k in range(b.shape[0]):
             for j in range(b.shape[1]):
                 size = np.float64(abs(b[k, j]))

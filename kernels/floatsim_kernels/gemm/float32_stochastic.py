@@ -1,20 +1,30 @@
-"""Matrix products in float32, sums in order or along trees, products and sums rounded stochastically to BF16.
+"""Matrix products in float32, sequential or along trees; products and sums are rounded stochastically to BF16.
 
-With hardware that rounds toward zero, the code of a float32 sum ends with the first 16 bits of what BF16 discards. The
-first 16 bits of a draw, added to that code, carry into the bits that stay where the sum is to be rounded up. What else
-there is of the sum and of the draw matters only where those 16 bits are all ones after the addition: such sums, one in
-2**16, are found afterwards, and done again in float64, which keeps 45 bits of what BF16 discards. Of products, which
-are exact in float32, BF16 discards 16 bits.
+The hardware rounds toward zero. The low 16 bits of the code of a float32 sum are then the first 16 bits that BF16
+discards. The first 16 bits of a draw, added to that code, carry into the kept bits where the sum is to be rounded up.
+The further bits of the sum and of the draw matter only where those 16 bits are all ones after the addition. Such *tied*
+sums, one in 2**16, are found afterwards and decided in float64, which keeps 45 of the bits that BF16 discards. Products
+are exact in float32: BF16 discards 16 of their bits.
 
-Arguments and tiles are those of float32.py. Of the rows of `acc`, for sums in order, half hold the sums: their
-codes after the addition, which are cut when they are used next. The others hold what the sums were one step before.
+Arguments and tiles are as in float32.py. For sequential sums, the first half of the rows of `acc` holds the codes of
+the sums after the addition, which are cut before the next step. The second half holds the sums one step earlier.
 """
 
 import functools
 
 import numpy as np
 
-from ..rounding.float32 import EXACT, LEFT, MASK, NONE, ODD, TIES_TO_EVEN, TOWARD_ZERO, finish, refuse
+from ..rounding.float32 import (
+    BAILED_OUT,
+    EXACT,
+    NONE,
+    RANDOM_MASK,
+    TIES_TO_EVEN,
+    TO_ODD,
+    TOWARD_ZERO,
+    bail_out_of_rows,
+    epilogue,
+)
 from ..rounding.random import draw_key, draw_word
 from ..runtime.intrinsics import (
     add32,
@@ -28,7 +38,7 @@ from ..runtime.intrinsics import (
     wide_vectors,
 )
 from ..runtime.jit import inline, kernel_of
-from .float32 import PROGRAMS, SINGLE, arguments, begin, copy, take, tile, tiles
+from .float32 import PROGRAMS, SINGLE, arguments, copy, load_accumulators, pack_panel, tile, tiles
 
 _16, _UPPER = np.uint32(16), np.uint32(0xFFFF0000)
 _LOW, _R32, _NO_BLOCK = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0)
@@ -38,29 +48,32 @@ _DISCARDED, _13 = np.uint64((1 << 45) - 1), np.uint64(13)
 
 @inline
 def cut(code):
+    """The BF16 number in the upper half of a code."""
     return float_from_bits(and32(code, _UPPER))
 
 
 @inline
 def with_draw(x, key_low, key_high, index, mask):
-    """The code of x with the first bits of a draw added."""
+    """The code of x plus the first bits of a draw."""
     word = and32(draw_word(key_low, key_high, index), mask)
     return add32(bits_from_float(x), right32(word, _16))
 
 
 @inline
-def term(terms, x, y, key_low, key_high, index, mask):
-    return x * y if terms == EXACT else cut(with_draw(x * y, key_low, key_high, index, mask))
+def term(products, x, y, key_low, key_high, index, mask):
+    """The product x * y, exact or rounded."""
+    return x * y if products == EXACT else cut(with_draw(x * y, key_low, key_high, index, mask))
 
 
 @inline
-def in_doubt(code):
+def is_tied(code):
+    """Whether the low 16 bits of a code are all ones."""
     return left32(code, _16) == _UPPER
 
 
 @inline
-def done_again(u, v, word):
-    """The code of u + v, cut, and raised if the draw says so."""
+def decided_in_float64(u, v, word):
+    """The code of u + v, cut, and one quantum up if the draw `word` carries."""
     wide = bits_from_double(np.float64(u) + np.float64(v))
     code = and32(bits_from_float(u + v), _UPPER)
     if wide & _MAGNITUDE < _LEAST:  # exact
@@ -71,143 +84,144 @@ def done_again(u, v, word):
 
 @inline
 def key_words(seed, step, r):
-    """The key of the draws at site 8*step + r, in two."""
+    """The key of the draws at site 8 * step + r, as two words."""
     key = draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_BLOCK)
     return np.uint32(key & _LOW), np.uint32(key >> _R32)
 
 
 @inline
 def number_columns(numbers, stride):
+    """Write j * stride to numbers[j]."""
     for j in range(numbers.size):
         numbers[j] = np.uint32(j * stride)
 
 
 @functools.cache
-def in_order(terms):
-    """The kernel for terms one after the other: sites 8 * step and 8 * step + 1, of the product and of the sum."""
+def in_order(products):
+    """Return the kernel of sequential sums. Sites: 8 * step of the product, 8 * step + 1 of the sum."""
 
     @kernel_of(arguments(SINGLE))
-    def kernel(acc, panel, failed, a, b, out, ranges, index, seeds, fresh, direction, grid):
+    def kernel(acc, panel, bailed_out, a, b, out, ranges, index, seeds, fresh, direction, params):
         wide_vectors()
-        refuse(ODD, terms, a, b, grid, failed)
-        mask = grid[MASK]
-        most_rows = acc.shape[0] // 2
+        bail_out_of_rows(TO_ODD, products, a, b, params, bailed_out)
+        mask = params[RANDOM_MASK]
+        tile_rows = acc.shape[0] // 2
         keys = np.empty((panel.shape[0], 4), np.uint32)
         numbers = np.empty(acc.shape[1], np.uint32)
         number_columns(numbers, index[2])
         set_rounding(np.int32(TOWARD_ZERO))
-        for n in range(tiles(most_rows, acc.shape[1], out)):
-            part, i0, rows, c, j0, columns = tile(n, most_rows, acc.shape[1], out)
+        for n in range(tiles(tile_rows, acc.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, tile_rows, acc.shape[1], out)
             for i in range(rows):
-                begin(True, fresh, out[part, i0 + i, j0 : j0 + columns], np.float32(1), acc[i])
+                load_accumulators(True, fresh, out[part, i0 + i, j0 : j0 + columns], np.float32(1), acc[i])
             start, stop, step, steps = ranges[part, 0], ranges[part, 1], ranges[part, 2], 0
             while start < stop:
                 depth = min(panel.shape[0], (stop - start + step - 1) // step)
-                take(b, start, step, depth, j0, columns, panel)
+                pack_panel(b, start, step, depth, j0, columns, panel)
                 for d in range(depth):
                     keys[d, 0], keys[d, 1] = key_words(seeds[part], steps + d, 0)
                     keys[d, 2], keys[d, 3] = key_words(seeds[part], steps + d, 1)
                 for i in range(rows):
-                    if failed[part, i0 + i, c]:
+                    if bailed_out[part, i0 + i, c]:
                         continue
-                    sums, before = acc[i], acc[most_rows + i]
+                    sums, before = acc[i], acc[tile_rows + i]
                     first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                     for d in range(depth):
                         ys, x = panel[d], a[i0 + i, start + d * step]
                         k0, k1, k2, k3 = keys[d, 0], keys[d, 1], keys[d, 2], keys[d, 3]
-                        most = NONE
+                        largest_tail = NONE
                         for j in range(sums.size):
                             at = add32(first, numbers[j])
                             u = cut(bits_from_float(sums[j]))
-                            s = u + term(terms, x, ys[j], k0, k1, at, mask)
+                            s = u + term(products, x, ys[j], k0, k1, at, mask)
                             code = with_draw(s, k2, k3, at, mask)
-                            most = max(most, left32(code, _16))
+                            largest_tail = max(largest_tail, left32(code, _16))
                             before[j] = u
                             sums[j] = float_from_bits(code)
-                        if most == _UPPER:
+                        if largest_tail == _UPPER:
                             for j in range(sums.size):
-                                if in_doubt(bits_from_float(sums[j])):
+                                if is_tied(bits_from_float(sums[j])):
                                     at = add32(first, numbers[j])
-                                    v = term(terms, x, ys[j], k0, k1, at, mask)
+                                    v = term(products, x, ys[j], k0, k1, at, mask)
                                     word = and32(draw_word(k2, k3, at), mask)
-                                    sums[j] = float_from_bits(done_again(before[j], v, word))
+                                    sums[j] = float_from_bits(decided_in_float64(before[j], v, word))
                 start, steps = start + depth * step, steps + depth
             for i in range(rows):
                 for j in range(acc.shape[1]):
                     acc[i, j] = cut(bits_from_float(acc[i, j]))
-                if not failed[part, i0 + i, c]:
+                if not bailed_out[part, i0 + i, c]:
                     target = out[part, i0 + i, j0 : j0 + columns]
-                    failed[part, i0 + i, c] = finish(acc[i], target, grid, True, False, fresh) == LEFT
+                    bailed_out[part, i0 + i, c] = epilogue(acc[i], target, params, True, False, fresh) == BAILED_OUT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel
 
 
 @inline
-def join(u, v, codes, key, first, numbers, mask):
+def add_rows(u, v, codes, key, first, numbers, mask):
     """u = round(u + v), by column."""
     wide_vectors()
-    most = NONE
+    largest_tail = NONE
     for j in range(u.size):
         codes[j] = with_draw(u[j] + v[j], key[0], key[1], add32(first, numbers[j]), mask)
-        most = max(most, left32(codes[j], _16))
-    if most == _UPPER:
+        largest_tail = max(largest_tail, left32(codes[j], _16))
+    if largest_tail == _UPPER:
         for j in range(u.size):
-            if in_doubt(codes[j]):
+            if is_tied(codes[j]):
                 word = and32(draw_word(key[0], key[1], add32(first, numbers[j])), mask)
-                codes[j] = done_again(u[j], v[j], word)
+                codes[j] = decided_in_float64(u[j], v[j], word)
     for j in range(u.size):
         u[j] = cut(codes[j])
 
 
 @functools.cache
-def in_tree(terms):
-    """The kernel for trees: sites 8 * step of the product of a term, 8 * n + 1 of the n-th addition."""
+def in_tree(products):
+    """Return the kernel of trees. Sites: 8 * step of the product of a term, 8 * n + 1 of the n-th addition."""
 
     @kernel_of(arguments(SINGLE, PROGRAMS))
-    def kernel(stack, panel, failed, a, b, out, ranges, index, seeds, orders, merges, depth, direction, grid):
+    def kernel(stack, panel, bailed_out, a, b, out, ranges, index, seeds, orders, merges, depth, direction, params):
         wide_vectors()
-        refuse(ODD, terms, a, b, grid, failed)
-        mask = grid[MASK]
-        most_rows = stack.shape[0] // depth
+        bail_out_of_rows(TO_ODD, products, a, b, params, bailed_out)
+        mask = params[RANDOM_MASK]
+        tile_rows = stack.shape[0] // depth
         codes, numbers = np.empty(stack.shape[1], np.uint32), np.empty(stack.shape[1], np.uint32)
         number_columns(numbers, index[2])
         set_rounding(np.int32(TOWARD_ZERO))
-        for n in range(tiles(most_rows, stack.shape[1], out)):
-            part, i0, rows, c, j0, columns = tile(n, most_rows, stack.shape[1], out)
+        for n in range(tiles(tile_rows, stack.shape[1], out)):
+            part, i0, rows, c, j0, columns = tile(n, tile_rows, stack.shape[1], out)
             start, stop, step, program = ranges[part, 0], ranges[part, 1], ranges[part, 2], ranges[part, 3]
             length = max((stop - start + step - 1) // step, 0)
-            top, adds = -most_rows, 0
+            top, adds = -tile_rows, 0
             for at in range(program, program + length):
                 k = start + orders[at] * step
                 copy(b[k, j0 : j0 + columns], panel[0])
                 ys = panel[0]
-                top += most_rows
+                top += tile_rows
                 key = key_words(seeds[part], orders[at], 0)
                 for i in range(rows):
                     first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                     u, x = stack[top + i], a[i0 + i, k]
                     for j in range(u.size):
-                        u[j] = term(terms, x, ys[j], key[0], key[1], add32(first, numbers[j]), mask)
+                        u[j] = term(products, x, ys[j], key[0], key[1], add32(first, numbers[j]), mask)
                 for _ in range(merges[at]):
                     key = key_words(seeds[part], adds, 1)
                     for i in range(rows):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        join(stack[top - most_rows + i], stack[top + i], codes, key, first, numbers, mask)
-                    top -= most_rows
+                        add_rows(stack[top - tile_rows + i], stack[top + i], codes, key, first, numbers, mask)
+                    top -= tile_rows
                     adds += 1
             for i in range(rows):
                 target = out[part, i0 + i, j0 : j0 + columns]
-                if length == 1:  # a term alone is added to a zero of its own sign
+                if length == 1:  # a single term is added to a zero of its own sign
                     zeros = panel[1]
                     first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                     for j in range(zeros.size):
                         zeros[j] = stack[i, j] * np.float32(0)
-                    join(stack[i], zeros, codes, key_words(seeds[part], 0, 1), first, numbers, mask)
+                    add_rows(stack[i], zeros, codes, key_words(seeds[part], 0, 1), first, numbers, mask)
                 if length == 0:
                     target[:] = 0
-                elif not failed[part, i0 + i, c]:
-                    failed[part, i0 + i, c] = finish(stack[i], target, grid, True, False, True) == LEFT
+                elif not bailed_out[part, i0 + i, c]:
+                    bailed_out[part, i0 + i, c] = epilogue(stack[i], target, params, True, False, True) == BAILED_OUT
         set_rounding(np.int32(TIES_TO_EVEN))
 
     return kernel

@@ -1,23 +1,24 @@
-"""Sums of products in float64, in any format that float64 holds with margin, in all roundings.
+"""Sums of products in float64, for formats that float64 holds with margin, in all roundings.
 
-A row of the result is worked on in passes over its columns (runtime/simd.py): a pass rounds products, x * b[k, j], or
-sums, x * b[k, j] + c[j]. Products are exact in float64; a sum is taken in float64 in a way that the second rounding, to
-the format, undoes no harm of:
+A row of the result is computed in passes over its columns (runtime/simd.py). A pass rounds products, x * b[k, j], or
+sums, x * b[k, j] + c[j]. Products are exact in float64. A sum is rounded to float64 in a way that makes the second
+rounding, to the format, innocuous:
 
-- to nearest, where the double rounding is innocuous (floatsim/emulator/proofs.py says where);
-- toward negative and toward zero: the second rounding then has the same direction;
-- to odd in 53 bits, after which every rounding to 51 bits or fewer is that of the exact sum (Boldo and Melquiond,
-  "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
+- to nearest, where double rounding is innocuous (floatsim/emulator/proofs.py lists the cases);
+- toward negative and toward zero, if the second rounding has the same direction;
+- to odd in 53 bits: every rounding of the result to at most 51 bits is the rounding of the exact sum (S. Boldo and G.
+  Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
 
-The second rounding is by addition of C = 1.5 * 2**52 quanta, a quantum being 2**(max(e, emin) - p + 1): (x + C) - C is
-x to nearest, ties to even, or in another direction if the addition rounds so. For magnitudes C is 2**52 quanta.
+The second rounding is an addition of C = 1.5 * 2**52 quanta, where a quantum is 2**(max(e, emin) - p + 1): (x + C) - C
+is x to nearest, ties to even, or in the direction of the addition. For magnitudes C is 2**52 quanta.
 
-Needs `machine.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N), each sum over the
-k of a range (start, stop, step). Sums in order begin with what is there on entry, or, if they are `fresh`, with +0.
-`rules` are those of sums and of products. Toward negative with signs turned is toward positive: `sign` is -1 to turn
-those of all terms and sums, `turn` those of products that are to be rounded. `work` has WIDTH columns, begins at a
-cache line, and holds zeros on entry, except for the row NUMBERS: uint32, n * index[2] for the n-th column of a block;
-of sixteen columns, those of the first eight stand in the even places.
+The kernels need `cpu.environment_is_default()`. Arrays are float64: a (M, K), b (K, N), out (ranges * M, N), each sum
+over the k of a range (start, stop, step). Sequential sums start at the values in `out` on entry, or, if they are
+`fresh`, at +0. `rounding_rules` are the rules of sums and of products. Toward positive is computed as toward negative
+with all signs changed: `negate` is -1 to change the signs of all terms and sums, `negate_products` is -1 to change the
+signs of products before they are rounded; otherwise they are 1. `params` and `product_params` have the layout
+ROUNDING_FIELDS. `work` has WIDTH columns, starts on a cache line, and holds zeros on entry, except for the row NUMBERS:
+uint32, n * index[2] for the n-th column of a block, where of sixteen columns the first eight are in the even places.
 """
 
 import numba
@@ -30,9 +31,9 @@ from ..runtime.simd import (
     EXPONENT,
     LANES,
     SIGN,
-    Doubles,
-    Shorts,
-    Words,
+    F64x8,
+    U32x16,
+    U64x8,
     choose,
     copy_columns,
     far_add_down,
@@ -42,144 +43,179 @@ from ..runtime.simd import (
     minimum,
     multiply_add,
     multiply_add_down,
-    multiply_add_inward,
     multiply_add_odd,
+    multiply_add_toward_zero,
     row_pass,
+    row_pass_of,
 )
 
-EXACT, EVEN, EVEN_FROM_ODD, AWAY, INWARD, DOWN, ODD, STOCHASTIC, STOCHASTIC_SINGLE = range(9)
-"""The rules: no rounding; ties to even, of sums in float64 to nearest or to odd; ties to away; toward zero; toward
-negative; to odd; stochastic; stochastic to FP32, of sums of two of its numbers. Those from STOCHASTIC on draw."""
+(
+    EXACT,
+    TIES_TO_EVEN,
+    TIES_TO_EVEN_FROM_ODD,
+    TIES_TO_AWAY,
+    TOWARD_ZERO,
+    TOWARD_NEGATIVE,
+    TO_ODD,
+    STOCHASTIC,
+    STOCHASTIC_FP32,
+) = range(9)
+"""The rules. EXACT rounds nothing. TIES_TO_EVEN takes sums that are rounded to nearest in float64, and
+TIES_TO_EVEN_FROM_ODD sums that are rounded to odd. STOCHASTIC_FP32 rounds sums of two numbers of FP32 to FP32. The
+rules from STOCHASTIC on draw random numbers."""
 SUM_RULE, PRODUCT_RULE = range(2)
-BOTH_SIGNS = EVEN, EVEN_FROM_ODD, DOWN, ODD
-"""The rules that round x itself; the others round its magnitude."""
+BOTH_SIGNS = TIES_TO_EVEN, TIES_TO_EVEN_FROM_ODD, TOWARD_NEGATIVE, TO_ODD
+"""The rules that round x itself; the other rules round its magnitude."""
 
-GRID_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask", "infinity")
-"""2**emin, times 1.5 for rules of both signs; C / 2**e, for STOCHASTIC such that a quantum is the sum's bit 32; half a
-quantum / 2**e; max; the magnitudes that overflow gives; the mask of the random bits used, of 32; what stands for an
-infinity in the format, which only exact sums ask for."""
-_MAX, _RANDOM_MASK, INFINITY = (GRID_FIELDS.index(name) for name in ("max", "random_mask", "infinity"))
+ROUNDING_FIELDS = ("lowest", "scale", "half", "max", "overflow", "negative_overflow", "random_mask", "infinity")
+"""2**emin, times 1.5 for BOTH_SIGNS; C / 2**e, for STOCHASTIC such that a quantum is bit 32 of the sum; half a quantum
+/ 2**e; max; the results of overflow (+, -), as magnitudes; the mask of the random bits used, of 32; the format's
+stand-in for infinity, which exact sums read."""
+_MAX, _RANDOM_MASK, INFINITY = (ROUNDING_FIELDS.index(name) for name in ("max", "random_mask", "infinity"))
 
 _LARGEST_POWER = 2.0**960
-"""Stands for infinity's."""
+"""Replaces the power of two of an infinity. Times C / 2**e, at most 2**52, it is finite."""
 
 # -- one rounding, in vectors ------------------------------------------------------------------------------------------
 
 
-class _Grid:
-    """The fields of a grid as vectors."""
+class _Rounding:
+    """The fields of the parameters as vectors."""
 
     def __init__(self, values):
         self.lowest, self.scale, self.half, self.max, self.overflow, self.negative_overflow = values[:6]
 
 
-def _finished(rule, checked, r, x, grid):
-    """r under the sign of x, or what overflow gives; infinity and NaN stay. Unchecked, there is no overflow."""
+def _with_sign_and_overflow(rounding_rule, checked, r, x, fields):
+    """r with the sign of x, or the result of overflow; infinities and NaNs stay.
+
+    If it is not `checked`, there is no overflow.
+    """
     sign = x.bits & SIGN
     if not checked:
-        return (r.bits | sign).doubles
-    over = grid.overflow
-    if rule == DOWN:
-        over = choose(sign != 0, grid.negative_overflow, over)
-    r = abs(r) if rule in BOTH_SIGNS else r
-    return (choose((r > grid.max) & (r < np.inf), over, r).bits | sign).doubles
+        return (r.bits | sign).as_f64
+    over = fields.overflow
+    if rounding_rule == TOWARD_NEGATIVE:
+        over = choose(sign != 0, fields.negative_overflow, over)
+    r = abs(r) if rounding_rule in BOTH_SIGNS else r
+    return (choose((r > fields.max) & (r < np.inf), over, r).bits | sign).as_f64
 
 
-def _on_grid(rule, checked, x, grid, random):
+def _rounded(rounding_rule, checked, x, fields, random):
     """x rounded by a rule; STOCHASTIC with random words of 32 bits."""
-    if rule == EXACT:
+    if rounding_rule == EXACT:
         return x
     exponent = x.bits & EXPONENT
-    if rule in BOTH_SIGNS:
-        power = maximum((exponent | 1 << 51).doubles, grid.lowest)  # of infinity and NaN, the lowest
-        add = {DOWN: far_add_down, ODD: far_add_odd}.get(rule, multiply_add)
-        s = add(power, grid.scale, x)
+    if rounding_rule in BOTH_SIGNS:
+        power = maximum((exponent | 1 << 51).as_f64, fields.lowest)  # the lowest for infinity and NaN
+        add = {TOWARD_NEGATIVE: far_add_down, TO_ODD: far_add_odd}.get(rounding_rule, multiply_add)
+        s = add(power, fields.scale, x)
     else:
-        power, v = maximum(exponent.doubles, grid.lowest), abs(x)
+        power, v = maximum(exponent.as_f64, fields.lowest), abs(x)
         power = minimum(power, _LARGEST_POWER) if checked else power
-        if rule == AWAY:
-            v = multiply_add_inward(power, grid.half, v)
-        s = far_add_down(power, grid.scale, v)
-        if rule == STOCHASTIC:
-            if checked:  # a NaN of ones shall not carry
+        if rounding_rule == TIES_TO_AWAY:
+            v = multiply_add_toward_zero(power, fields.half, v)
+        s = far_add_down(power, fields.scale, v)
+        if rounding_rule == STOCHASTIC:
+            if checked:  # a NaN whose bits are all ones must not carry
                 random = choose(v < np.inf, random, 0)
-            s = ((s.bits + random) & ~0xFFFFFFFF).doubles
-    return _finished(rule, checked, multiply_add(power, -grid.scale, s), x, grid)
+            s = ((s.bits + random) & ~0xFFFFFFFF).as_f64
+    return _with_sign_and_overflow(rounding_rule, checked, multiply_add(power, -fields.scale, s), x, fields)
 
 
 _SUMS = {
-    EVEN: multiply_add,
-    EVEN_FROM_ODD: multiply_add_odd,
-    AWAY: multiply_add_inward,
-    INWARD: multiply_add_inward,
-    DOWN: multiply_add_down,
-    ODD: multiply_add_odd,
-    STOCHASTIC: multiply_add_inward,
+    TIES_TO_EVEN: multiply_add,
+    TIES_TO_EVEN_FROM_ODD: multiply_add_odd,
+    TIES_TO_AWAY: multiply_add_toward_zero,
+    TOWARD_ZERO: multiply_add_toward_zero,
+    TOWARD_NEGATIVE: multiply_add_down,
+    TO_ODD: multiply_add_odd,
+    STOCHASTIC: multiply_add_toward_zero,
 }
-"""a * b + c in float64, so that the rule, applied to that, gives what it would of the exact sum."""
+"""For each rule, a * b + c in float64 such that the rule gives the rounding of the exact sum."""
 
 
-def _sum_to_single(checked, x, y, z, grid, random):
-    """x * y + z rounded stochastically to FP32, numbers of which x * y and z are.
+def _sum_to_fp32(checked, x, y, z, fields, random):
+    """x * y + z rounded stochastically to FP32; x * y and z are numbers of FP32.
 
-    What float64 keeps of the sum, toward zero, has 29 bits behind FP32's last, and of those that are lost three more
-    count: a draw has 32. Below 2**-126 all these are zeros. Of the two terms, the larger less the sum is exact.
+    The sum in float64, toward zero, has 29 bits behind the last bit of FP32. A draw has 32 bits, so that three of the
+    lost bits count too. Below 2**-126 they are all zeros. The larger of the two terms less the sum is exact.
     """
-    p, s = x * y, multiply_add_inward(x, y, z)
+    p, s = x * y, multiply_add_toward_zero(x, y, z)
     first = abs(p) >= abs(z)
     lost = abs(choose(first, z, p) - (s - choose(first, p, z)))
-    eighths = (Words.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).doubles  # of the last bit, in one
-    one = Doubles.spread(s.builder, 1.0)
-    three = far_add_down(one, Doubles.spread(s.builder, 2.0**52), lost * eighths).bits & 7
+    # the number of eighths of the last bit in 1
+    eighths = (U64x8.spread(s.builder, 55 + 2046 << 52) - (s.bits & EXPONENT)).as_f64
+    one = F64x8.spread(s.builder, 1.0)
+    three = far_add_down(one, F64x8.spread(s.builder, 2.0**52), lost * eighths).bits & 7
     raised = (random + three) >> 3
-    if checked:  # a NaN of ones shall not carry
+    if checked:  # a NaN whose bits are all ones must not carry
         raised = choose(abs(s) < np.inf, raised, 0)
     r = (s.bits + raised) & ~((1 << 29) - 1)
-    return _finished(STOCHASTIC_SINGLE, checked, abs(r.doubles), s, grid)
+    return _with_sign_and_overflow(STOCHASTIC_FP32, checked, abs(r.as_f64), s, fields)
 
 
-def _lanes(rule):
-    return Shorts.lanes if rule >= STOCHASTIC else LANES
+def _lanes(rounding_rule):
+    """The columns that one step of a pass works on."""
+    return U32x16.lanes if rounding_rule >= STOCHASTIC else LANES
 
 
-def _steps(rule, columns, words, numbers):
-    """The columns that a step of a pass skips for each of its vectors, and the vector's random words."""
-    if _lanes(rule) == LANES:
+def _steps(rounding_rule, columns, words, numbers):
+    """For each vector of a step: the columns to skip, and the random words."""
+    if _lanes(rounding_rule) == LANES:
         return [(0, None)]
-    key_low, key_high, mask = (Shorts.spread(columns.builder, x) for x in words)
-    drawn = draw_words(key_low, key_high, columns.load_shorts(numbers)) & mask
-    return zip((0, LANES), drawn.halves)
+    key_low, key_high, mask = (U32x16.spread(columns.builder, x) for x in words)
+    drawn = draw_words(key_low, key_high, columns.load_u32(numbers)) & mask
+    return zip((0, LANES), drawn.even_and_odd)
 
 
-def _sum(rule, checked, columns, rows, values, words):
-    (to, row, other, numbers), (x, *grid) = rows, values
-    for skip, random in _steps(rule, columns, words, numbers):
+def _sum(rounding_rule, checked, columns, rows, values, words):
+    (to, row, other, numbers), (x, *fields) = rows, values
+    for skip, random in _steps(rounding_rule, columns, words, numbers):
         y, z = columns.load(row, skip), columns.load(other, skip)
-        if rule == STOCHASTIC_SINGLE:
-            s = _sum_to_single(checked, x, y, z, _Grid(grid), random)
+        if rounding_rule == STOCHASTIC_FP32:
+            s = _sum_to_fp32(checked, x, y, z, _Rounding(fields), random)
         else:
-            s = _on_grid(rule, checked, _SUMS[rule](x, y, z), _Grid(grid), random)
+            s = _rounded(rounding_rule, checked, _SUMS[rounding_rule](x, y, z), _Rounding(fields), random)
         columns.store(to, s, skip)
 
 
-def _product(rule, checked, columns, rows, values, words):
-    (to, row, numbers), (x, turn, *grid) = rows, values
-    for skip, random in _steps(rule, columns, words, numbers):
-        p = _on_grid(rule, checked, columns.load(row, skip) * x, _Grid(grid), random)
-        columns.store(to, p * turn if rule == DOWN else p, skip)
+def _product(rounding_rule, checked, columns, rows, values, words):
+    (to, row, numbers), (x, negate_products, *fields) = rows, values
+    for skip, random in _steps(rounding_rule, columns, words, numbers):
+        p = _rounded(rounding_rule, checked, columns.load(row, skip) * x, _Rounding(fields), random)
+        columns.store(to, p * negate_products if rounding_rule == TOWARD_NEGATIVE else p, skip)
 
 
-def _pair(rule, checked, columns, rows, values, words):
-    (to, row, other), (x, y, *grid) = rows, values
-    s = _SUMS[rule](y, columns.load(other), x * columns.load(row))
-    columns.store(to, _on_grid(rule, checked, s, _Grid(grid), None))
+def _pair(rounding_rule, checked, columns, rows, values, words):
+    (to, row, other), (x, y, *fields) = rows, values
+    s = _SUMS[rounding_rule](y, columns.load(other), x * columns.load(row))
+    columns.store(to, _rounded(rounding_rule, checked, s, _Rounding(fields), None))
 
 
-_sum_by, _product_by, _pair_by = row_pass(_sum, _lanes), row_pass(_product, _lanes), row_pass(_pair)
+_BOTH, _CHECKED = (False, True), (True,)
+_DETERMINISTIC = {
+    TIES_TO_EVEN: _BOTH,
+    TIES_TO_EVEN_FROM_ODD: _BOTH,
+    TIES_TO_AWAY: _CHECKED,
+    TOWARD_ZERO: _CHECKED,
+    TOWARD_NEGATIVE: _CHECKED,
+    TO_ODD: _CHECKED,
+}
+"""The rules and the loops compiled for them: with a check for overflow only, or also without. The loops without a check
+are for rules that are common, because each loop costs compile time."""
+_pair_by = row_pass_of(_pair, _DETERMINISTIC)
+_sum_by = row_pass_of(_sum, _DETERMINISTIC | {STOCHASTIC: _BOTH, STOCHASTIC_FP32: _CHECKED}, _lanes)
+_product_by = row_pass_of(
+    _product,
+    {EXACT: _CHECKED, STOCHASTIC: _BOTH}
+    | {rule: loops for rule, loops in _DETERMINISTIC.items() if rule != TIES_TO_EVEN_FROM_ODD},
+    _lanes,
+)  # fmt: skip
 
 
-def _order(rule, checked, columns, rows, values, words):
-    """The larger and the smaller in magnitude, a number being larger than NaN."""
+def _order(rounding_rule, checked, columns, rows, values, words):
+    """The larger and the smaller in magnitude; a number is larger than NaN."""
     larger, smaller, x, y = rows
     v, w = columns.load(x), columns.load(y)
     first = abs(v) >= abs(w)
@@ -187,7 +223,7 @@ def _order(rule, checked, columns, rows, values, words):
     columns.store(smaller, choose(first, w, v))
 
 
-def _end_step(rule, checked, columns, rows, values, words):
+def _end_step(rounding_rule, checked, columns, rows, values, words):
     """s = t; comp is the new one where t is finite, else the old one, or zero."""
     s, t, comp, new, otherwise = rows
     v = columns.load(t)
@@ -195,16 +231,18 @@ def _end_step(rule, checked, columns, rows, values, words):
     columns.store(comp, choose(abs(v) < np.inf, columns.load(new), columns.load(otherwise)))
 
 
-def _scale(rule, checked, columns, rows, values, words):
+def _scale(rounding_rule, checked, columns, rows, values, words):
+    """A row times a number."""
     columns.store(rows[0], columns.load(rows[0]) * values[0])
 
 
-def _zero(rule, checked, columns, rows, values, words):
+def _zero(rounding_rule, checked, columns, rows, values, words):
     """Zeros with the signs of another row."""
-    columns.store(rows[0], (columns.load(rows[1]).bits & SIGN).doubles)
+    columns.store(rows[0], (columns.load(rows[1]).bits & SIGN).as_f64)
 
 
-def _fill(rule, checked, columns, rows, values, words):
+def _fill(rounding_rule, checked, columns, rows, values, words):
+    """A number in every column."""
     columns.store(rows[0], values[0])
 
 
@@ -212,84 +250,37 @@ _order_rows, _end, _zero_like = row_pass(_order), row_pass(_end_step), row_pass(
 scale_row, fill_row = row_pass(_scale), row_pass(_fill)
 
 TERM, NUMBERS, STATE = range(3)
-"""Rows of work: a term; the columns' numbers; the first of what a kernel keeps."""
+"""Rows of work: a term; the columns' numbers; the first row of a kernel's own state."""
 
 # -- passes over a row -------------------------------------------------------------------------------------------------
 
 
 @inline
-def sum_pass(rule, checked, work, width, rows, x, g, draws):
-    """work[to] = round(x * work[row] + work[other]), rows being (to, row, other)."""
+def sum_pass(rounding_rule, checked, work, width, rows, x, g, draws):
+    """work[to] = round(x * work[row] + work[other]); `rows` is (to, row, other)."""
     rows, values = (rows[0], rows[1], rows[2], np.int64(NUMBERS)), (x, g[0], g[1], g[2], g[3], g[4], g[5])
-    if rule == EVEN and not checked:
-        _sum_by(EVEN, False, work, width, rows, values, draws)
-    elif rule == EVEN:
-        _sum_by(EVEN, True, work, width, rows, values, draws)
-    elif rule == EVEN_FROM_ODD and not checked:
-        _sum_by(EVEN_FROM_ODD, False, work, width, rows, values, draws)
-    elif rule == EVEN_FROM_ODD:
-        _sum_by(EVEN_FROM_ODD, True, work, width, rows, values, draws)
-    elif rule == AWAY:
-        _sum_by(AWAY, True, work, width, rows, values, draws)
-    elif rule == INWARD:
-        _sum_by(INWARD, True, work, width, rows, values, draws)
-    elif rule == DOWN:
-        _sum_by(DOWN, True, work, width, rows, values, draws)
-    elif rule == ODD:
-        _sum_by(ODD, True, work, width, rows, values, draws)
-    elif rule == STOCHASTIC_SINGLE:
-        _sum_by(STOCHASTIC_SINGLE, True, work, width, rows, values, draws)
-    elif not checked:
-        _sum_by(STOCHASTIC, False, work, width, rows, values, draws)
-    else:
-        _sum_by(STOCHASTIC, True, work, width, rows, values, draws)
+    _sum_by(rounding_rule, checked, work, width, rows, values, draws)
 
 
 @inline
-def product_pass(rule, checked, work, width, rows, x, turn, g, draws):
-    """work[to] = round(x * work[row]), rows being (to, row); the rule DOWN rounds `turn` times the product, and turns
-    it back."""
-    rows, values = (rows[0], rows[1], np.int64(NUMBERS)), (x * turn, turn, g[0], g[1], g[2], g[3], g[4], g[5])
-    if rule == EXACT:
-        _product_by(EXACT, False, work, width, rows, values, draws)
-    elif (rule == EVEN or rule == EVEN_FROM_ODD) and not checked:
-        _product_by(EVEN, False, work, width, rows, values, draws)
-    elif rule == EVEN or rule == EVEN_FROM_ODD:
-        _product_by(EVEN, True, work, width, rows, values, draws)
-    elif rule == AWAY:
-        _product_by(AWAY, True, work, width, rows, values, draws)
-    elif rule == INWARD:
-        _product_by(INWARD, True, work, width, rows, values, draws)
-    elif rule == DOWN:
-        _product_by(DOWN, True, work, width, rows, values, draws)
-    elif rule == ODD:
-        _product_by(ODD, True, work, width, rows, values, draws)
-    elif not checked:
-        _product_by(STOCHASTIC, False, work, width, rows, values, draws)
-    else:
-        _product_by(STOCHASTIC, True, work, width, rows, values, draws)
+def product_pass(rounding_rule, checked, work, width, rows, x, negate_products, g, draws):
+    """work[to] = round(x * work[row]); `rows` is (to, row).
+
+    The rule TOWARD_NEGATIVE rounds `negate_products` times the product, and changes the sign back.
+    """
+    rows, values = (
+        (rows[0], rows[1], np.int64(NUMBERS)),
+        (x * negate_products, negate_products, g[0], g[1], g[2], g[3], g[4], g[5]),
+    )
+    rounding_rule = np.int64(TIES_TO_EVEN) if rounding_rule == TIES_TO_EVEN_FROM_ODD else rounding_rule
+    rounding_rule = np.int64(STOCHASTIC) if rounding_rule == STOCHASTIC_FP32 else rounding_rule
+    _product_by(rounding_rule, checked, work, width, rows, values, draws)
 
 
 @inline
-def pair_pass(rule, checked, work, width, rows, x, y, g):
-    """work[to] = round(x * work[row] + y * work[other]), rows being (to, row, other); not STOCHASTIC."""
-    values = (x, y, g[0], g[1], g[2], g[3], g[4], g[5])
-    if rule == EVEN and not checked:
-        _pair_by(EVEN, False, work, width, rows, values, ())
-    elif rule == EVEN:
-        _pair_by(EVEN, True, work, width, rows, values, ())
-    elif rule == EVEN_FROM_ODD and not checked:
-        _pair_by(EVEN_FROM_ODD, False, work, width, rows, values, ())
-    elif rule == EVEN_FROM_ODD:
-        _pair_by(EVEN_FROM_ODD, True, work, width, rows, values, ())
-    elif rule == AWAY:
-        _pair_by(AWAY, True, work, width, rows, values, ())
-    elif rule == INWARD:
-        _pair_by(INWARD, True, work, width, rows, values, ())
-    elif rule == DOWN:
-        _pair_by(DOWN, True, work, width, rows, values, ())
-    else:
-        _pair_by(ODD, True, work, width, rows, values, ())
+def pair_pass(rounding_rule, checked, work, width, rows, x, y, g):
+    """work[to] = round(x * work[row] + y * work[other]); `rows` is (to, row, other); no rule that draws."""
+    _pair_by(rounding_rule, checked, work, width, rows, (x, y, g[0], g[1], g[2], g[3], g[4], g[5]), ())
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -299,27 +290,28 @@ _LOW, _R32, _NO_KEY, _0 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(0), np
 WIDTH = 512
 """Columns of a block."""
 _ROWS, DEPTH = 32, 16
-"""Rows of the result, and of b, of a block."""
+"""Rows of a block of the result, and rows of b in a panel: 48 rows of 512 float64 are 192 KiB, for the L2 cache."""
 
 
 @inline
-def turn_row(work, width, row, sign):
-    if sign != 1.0:
-        scale_row(0, True, work, width, (row,), (sign,), ())
+def negate_row(work, width, row, negate):
+    """Change the signs of a row if `negate` is -1."""
+    if negate != 1.0:
+        scale_row(0, True, work, width, (row,), (negate,), ())
 
 
 @inline
-def begin(work, whole, row, sign, fresh, out, i, j0, width):
+def load_accumulators(work, whole, row, negate, fresh, out, i, j0, width):
     """Set work[row] to the start values in out[i, j0 : j0 + width]."""
     if fresh:
         fill_row(0, True, work, whole, (row,), (0.0,), ())
     else:
         copy_columns(work, row, 0, out, i, j0, width)
-    turn_row(work, whole, row, sign)
+    negate_row(work, whole, row, negate)
 
 
 @inline
-def grid_row(g):
+def fields_of(g):
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
 
 
@@ -335,25 +327,28 @@ def greater(x, y):
 
 @inline
 def padded(width):
-    """How many columns the passes work on. Those beyond `width` hold zeros: blocks are done from the last, which alone
-    has such, to the first."""
+    """The number of columns that the passes work on, a multiple of two vectors.
+
+    Columns beyond `width` hold zeros: only the last block has such columns, and it is computed first.
+    """
     return (width + 2 * LANES - 1) & -(2 * LANES)
 
 
 @inline
 def length_of(start, stop, step):
+    """The number of k in a range."""
     return (stop - start + step - 1) // step
 
 
 @inline
-def key_of(rule, seed, step, r):
-    """The key of the draws at site 8*step + r."""
-    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rule >= STOCHASTIC else _NO_KEY
+def key_of(rounding_rule, seed, step, r):
+    """The key of the draws at site 8 * step + r."""
+    return draw_key(seed, np.uint64(2 * (8 * step + r)), _NO_KEY) if rounding_rule >= STOCHASTIC else _NO_KEY
 
 
 @inline
 def draws_of(key, g, first):
-    """What a pass needs to know for its draws, from the index `first` on."""
+    """The words that a pass needs for its draws, from the index `first` on."""
     return add32(np.uint32(key & _LOW), first), np.uint32(key >> _R32), np.uint32(np.int64(g[_RANDOM_MASK]))
 
 
@@ -376,14 +371,29 @@ SEQUENTIAL_ROWS = _S + _ROWS + DEPTH
 
 @kernel_of(numba.void(*COMMON, numba.boolean, *_ROUNDINGS))
 def sequential(
-    a, b, out, ranges, index, seeds, fresh, rules, sign, turn, grid, product_grid, growth, slack, keys, work
+    a,
+    b,
+    out,
+    ranges,
+    index,
+    seeds,
+    fresh,
+    rounding_rules,
+    negate,
+    negate_products,
+    params,
+    product_params,
+    rel_growth,
+    abs_error,
+    keys,
+    work,
 ):
-    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. SEQUENTIAL_ROWS of work.
+    """acc = round(acc + round(a * b)), k ascending; r: 0 product, 1 sum. Needs SEQUENTIAL_ROWS of work.
 
-    Where a row cannot overflow within a block of k, overflow is not looked for. The roundings of a block make of a sum
-    of magnitudes at most (sum + slack) * growth.
+    A row that cannot overflow within a block of k is computed without checks for overflow. The roundings of a block
+    turn a sum of magnitudes into at most (sum + abs_error) * rel_growth.
     """
-    g, gp = grid_row(grid), grid_row(product_grid)
+    g, gp = fields_of(params), fields_of(product_params)
     limit = lesser(g[_MAX], gp[_MAX])
     rows, columns = a.shape[0], b.shape[1]
     for block in range((columns - 1) // WIDTH, -1, -1):
@@ -394,70 +404,82 @@ def sequential(
             start, step = ranges[part, 0], ranges[part, 2]
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
-                some = lesser(_ROWS, rows - i0)
-                for k0 in range(0, greater(terms, 1), DEPTH):  # few terms begin and end in the nearest cache
+                height = lesser(_ROWS, rows - i0)
+                for k0 in range(0, greater(terms, 1), DEPTH):  # a sum of few terms stays in the first-level cache
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, _S + _ROWS + d, 0, b, start + (k0 + d) * step, j0, width)
                         work[BOUNDS, d] = double_from_bits(largest_code(work, whole, _S + _ROWS + d))
-                        keys[d, 0] = key_of(rules[PRODUCT_RULE], seeds[part], k0 + d, 0)
-                        keys[d, 1] = key_of(rules[SUM_RULE], seeds[part], k0 + d, 1)
-                    for i in range(some):
+                        keys[d, 0] = key_of(rounding_rules[PRODUCT_RULE], seeds[part], k0 + d, 0)
+                        keys[d, 1] = key_of(rounding_rules[SUM_RULE], seeds[part], k0 + d, 1)
+                    for i in range(height):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         to = _S + i
                         if k0 == 0:
-                            begin(work, whole, to, sign, fresh, out, part * rows + i0 + i, j0, width)
-                        bound = slack
+                            load_accumulators(work, whole, to, negate, fresh, out, part * rows + i0 + i, j0, width)
+                        bound = abs_error
                         if k0 > 0 or not fresh:
                             bound += double_from_bits(largest_code(work, whole, to))
                         for d in range(depth):
                             bound += abs(a[i0 + i, start + (k0 + d) * step]) * work[BOUNDS, d]
-                        checked = not bound * growth < limit
+                        checked = not bound * rel_growth < limit
                         for d in range(depth):
-                            x, row = sign * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
-                            if rules[PRODUCT_RULE] != EXACT:
+                            x, row = negate * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
+                            if rounding_rules[PRODUCT_RULE] != EXACT:
                                 draws = draws_of(keys[d, 0], gp, first)
-                                product_pass(rules[PRODUCT_RULE], checked, work, whole, (TERM, row), x, turn, gp, draws)
+                                product_pass(
+                                    rounding_rules[PRODUCT_RULE],
+                                    checked,
+                                    work,
+                                    whole,
+                                    (TERM, row),
+                                    x,
+                                    negate_products,
+                                    gp,
+                                    draws,
+                                )
                                 x, row = 1.0, np.int64(TERM)
                             draws = draws_of(keys[d, 1], g, first)
-                            sum_pass(rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
+                            sum_pass(rounding_rules[SUM_RULE], checked, work, whole, (to, row, to), x, g, draws)
                         if k0 + DEPTH >= terms:
-                            turn_row(work, whole, to, sign)
+                            negate_row(work, whole, to, negate)
                             copy_columns(out, part * rows + i0 + i, j0, work, to, 0, width)
 
 
-FIRST, T, REST, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
+FIRST, T, ERROR, LARGER, SMALLER, NEW, ZERO, _PAIRS = range(STATE, STATE + 8)
 COMPENSATED_ROWS = _PAIRS + 2 * _ROWS + DEPTH
-S, COMP = -1, -2  # each row's own
+S, COMP = -1, -2  # stand for rows of each row of the result
 
 _PASSES = np.array(
     [
-        # row, whether it is subtracted, the other row, where the sum goes
-        [(COMP, 1, TERM, FIRST), (FIRST, 0, S, T), (S, 1, T, REST), (FIRST, 1, REST, NEW)],
-        [(TERM, 0, S, T), (T, 1, LARGER, REST), (SMALLER, 0, REST, REST), (REST, 0, COMP, NEW)],
+        # row, 1 if it is subtracted, other row, row of the result
+        [(COMP, 1, TERM, FIRST), (FIRST, 0, S, T), (S, 1, T, ERROR), (FIRST, 1, ERROR, NEW)],
+        [(TERM, 0, S, T), (T, 1, LARGER, ERROR), (SMALLER, 0, ERROR, ERROR), (ERROR, 0, COMP, NEW)],
     ]
 )
 
 
 @inline
-def row_of(row, s):
+def state_row(row, s):
+    """The row of work that a pass of compensated sums means: s and comp belong to each row of the result."""
     return s if row == S else s + 1 if row == COMP else row
 
 
 @kernel_of(numba.void(*COMMON, numba.boolean, numba.int64, *_ROUNDINGS))
 def compensated(
-    a, b, out, ranges, index, seeds, fresh, neumaier, rules, sign, turn, grid, product_grid, growth, slack, keys, work
+    a, b, out, ranges, index, seeds, fresh, neumaier, rounding_rules, negate, negate_products, params, product_params,
+    rel_growth, abs_error, keys, work,
 ):  # fmt: skip
     """Kahan's sum: y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), 0 after an infinite t; s = t.
 
-    Neumaier's: t = round(s + x); comp = round(comp + round(round(s - t) + x)), with x and s exchanged if |s| < |x|;
-    s = t; at last round(s + comp). An infinite t leaves comp alone. r: 0 product, 1 to 4; of the last 1, at one step
-    more. COMPENSATED_ROWS of work.
+    Neumaier's sum: t = round(s + x); comp = round(comp + round(round(s - t) + x)), with x and s exchanged if |s| < |x|;
+    s = t; in the end round(s + comp). After an infinite t, comp stays. r: 0 product, 1 to 4 the passes; the last sum
+    has r = 1 at one step more. Needs COMPENSATED_ROWS of work.
     """
-    g, gp = grid_row(grid), grid_row(product_grid)
+    g, gp = fields_of(params), fields_of(product_params)
     rows, columns = a.shape[0], b.shape[1]
     panel = _PAIRS + 2 * _ROWS
-    turn_row(work, WIDTH, np.int64(ZERO), sign)
+    negate_row(work, WIDTH, np.int64(ZERO), negate)
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -466,68 +488,70 @@ def compensated(
             start, step = ranges[part, 0], ranges[part, 2]
             terms = length_of(start, ranges[part, 1], step)
             for i0 in range(0, rows, _ROWS):
-                some = lesser(_ROWS, rows - i0)
-                for i in range(some):
-                    begin(work, whole, _PAIRS + 2 * i, sign, fresh, out, part * rows + i0 + i, j0, width)
+                height = lesser(_ROWS, rows - i0)
+                for i in range(height):
+                    load_accumulators(work, whole, _PAIRS + 2 * i, negate, fresh, out, part * rows + i0 + i, j0, width)
                     copy_columns(work, _PAIRS + 2 * i + 1, 0, work, ZERO, 0, whole)
                 for k0 in range(0, terms, DEPTH):
                     depth = lesser(DEPTH, terms - k0)
                     for d in range(depth):
                         copy_columns(work, panel + d, 0, b, start + (k0 + d) * step, j0, width)
                         for r in range(5):
-                            keys[d, r] = key_of(rules[SUM_RULE if r else PRODUCT_RULE], seeds[part], k0 + d, r)
-                    for i in range(some):
+                            keys[d, r] = key_of(rounding_rules[SUM_RULE if r else PRODUCT_RULE], seeds[part], k0 + d, r)
+                    for i in range(height):
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
                         s = _PAIRS + 2 * i
                         for d in range(depth):
-                            x, use = sign * a[i0 + i, start + (k0 + d) * step], (np.int64(TERM), panel + d)
+                            x, use = negate * a[i0 + i, start + (k0 + d) * step], (np.int64(TERM), panel + d)
                             draws = draws_of(keys[d, 0], gp, first)
-                            product_pass(rules[PRODUCT_RULE], True, work, whole, use, x, turn, gp, draws)
+                            product_pass(
+                                rounding_rules[PRODUCT_RULE], True, work, whole, use, x, negate_products, gp, draws
+                            )
                             if neumaier:
                                 _order_rows(0, True, work, whole, (LARGER, SMALLER, s, np.int64(TERM)), (), ())
                             for r in range(4):
                                 add = _PASSES[neumaier, r]
-                                used = (add[3], row_of(add[0], s), row_of(add[2], s))
+                                used = (add[3], state_row(add[0], s), state_row(add[2], s))
                                 draws = draws_of(keys[d, r + 1], g, first)
                                 x = -1.0 if add[1] else 1.0
-                                sum_pass(rules[SUM_RULE], True, work, whole, used, x, g, draws)
+                                sum_pass(rounding_rules[SUM_RULE], True, work, whole, used, x, g, draws)
                             otherwise = s + 1 if neumaier else np.int64(ZERO)
                             _end(0, True, work, whole, (s, np.int64(T), s + 1, np.int64(NEW), otherwise), (), ())
-                for i in range(some):
+                for i in range(height):
                     s = _PAIRS + 2 * i
                     if neumaier and terms:
                         first = np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2])
-                        draws = draws_of(key_of(rules[SUM_RULE], seeds[part], terms, 1), g, first)
-                        sum_pass(rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
-                    turn_row(work, whole, s, sign)
+                        draws = draws_of(key_of(rounding_rules[SUM_RULE], seeds[part], terms, 1), g, first)
+                        sum_pass(rounding_rules[SUM_RULE], True, work, whole, (s, s + 1, s), 1.0, g, draws)
+                    negate_row(work, whole, s, negate)
                     copy_columns(out, part * rows + i0 + i, j0, work, s, 0, width)
 
 
-_TREE_ROWS, _WORTH_A_LOOK = 16, 4
+_TREE_ROWS, _WORTH_A_SCAN = 16, 4  # rows of a tile; rows from which on a scan of b for its largest magnitude is cheap
 _OTHER_TERM, _STACK = STATE, STATE + 1
 
 
 def rows_of_tree(depth):
-    """How many rows of work a tree needs whose program holds at most `depth` values at a time."""
+    """The rows of work of a tree whose program holds at most `depth` values at a time."""
     return _STACK + _TREE_ROWS * (depth + 1)
 
 
 @kernel_of(numba.void(*COMMON, array(numba.int32, 1), array(numba.int8, 1), numba.int64, *_ROUNDINGS))
 def tree(
-    a, b, out, ranges, index, seeds, orders, merges, depth, rules, sign, turn, grid, product_grid, growth, slack, keys,
-    work,
+    a, b, out, ranges, index, seeds, orders, merges, depth, rounding_rules, negate, negate_products, params,
+    product_params, rel_growth, abs_error, keys, work,
 ):  # fmt: skip
-    """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
-    floatsim/accumulation/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step;
-    1 of the n-th add at step n; a term alone is rounded as the add 0. What `out` holds on entry is not looked at.
+    """Sums along a tree. The fourth number of a range is the start of its program in `orders` and `merges` (see
+    floatsim/accumulation/trees.py), which holds at most `depth` values at a time. r: 0 of a product at its own step, 1
+    of the n-th addition at step n. A single term is rounded as addition 0. The values of `out` on entry are not read.
 
-    The sums of a tree are at most (sum of magnitudes + slack * terms) * growth. The stack holds rows of results, one
-    after the other, times depth, and before them as many that a term alone is added to.
+    The sums of a tree are at most (sum of magnitudes + abs_error * terms) * rel_growth. The stack holds rows of
+    results, one after the other, for each depth. Before them are as many rows, to which a single term is added.
     """
-    g, gp = grid_row(grid), grid_row(product_grid)
-    rows, columns, rule = a.shape[0], b.shape[1], rules[SUM_RULE]
+    g, gp = fields_of(params), fields_of(product_params)
+    rows, columns, rounding_rule = a.shape[0], b.shape[1], rounding_rules[SUM_RULE]
     limit = lesser(g[_MAX], gp[_MAX])
-    in_pairs = rules[PRODUCT_RULE] == EXACT and rule < STOCHASTIC
+    in_pairs = rounding_rules[PRODUCT_RULE] == EXACT and rounding_rule < STOCHASTIC
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
         width = lesser(WIDTH, columns - j0)
@@ -535,20 +559,20 @@ def tree(
         for part in range(ranges.shape[0]):
             start, stop, step, program = ranges[part, 0], ranges[part, 1], ranges[part, 2], ranges[part, 3]
             terms = length_of(start, stop, step)
-            looks, largest = rows >= _WORTH_A_LOOK, np.uint64(0)
-            for k in range(start, stop if looks else start, step):
+            scans_range, largest = rows >= _WORTH_A_SCAN, np.uint64(0)
+            for k in range(start, stop if scans_range else start, step):
                 copy_columns(work, TERM, 0, b, k, j0, width)
                 code = largest_code(work, whole, np.int64(TERM))
                 largest = code if code > largest else largest
             for i0 in range(0, rows, _TREE_ROWS):
-                some = lesser(_TREE_ROWS, rows - i0)
-                checked = not looks
-                for i in range(some if looks else 0):
+                height = lesser(_TREE_ROWS, rows - i0)
+                checked = not scans_range
+                for i in range(height if scans_range else 0):
                     total = 0.0
                     for k in range(start, stop, step):
                         total += abs(a[i0 + i, k])
-                    bound = total * double_from_bits(largest) + slack * terms
-                    checked = checked or not bound * growth < limit
+                    bound = total * double_from_bits(largest) + abs_error * terms
+                    checked = checked or not bound * rel_growth < limit
                 top, adds, n = np.int64(_STACK), 0, 0
                 while n < terms:
                     paired = in_pairs and n + 1 < terms and merges[program + n] == 0 and merges[program + n + 1] > 0
@@ -560,37 +584,48 @@ def tree(
                     if not fused:
                         top += _TREE_ROWS
                     if fused:
-                        for i in range(some):
+                        for i in range(height):
                             use = (top + i, np.int64(TERM), top + i)
-                            sum_pass(rule, checked, work, whole, use, sign * a[i0 + i, k0], g, draws_of(_NO_KEY, g, _0))
+                            sum_pass(
+                                rounding_rule,
+                                checked,
+                                work,
+                                whole,
+                                use,
+                                negate * a[i0 + i, k0],
+                                g,
+                                draws_of(_NO_KEY, g, _0),
+                            )
                         adds += 1
                     elif paired:
                         k1 = start + orders[program + n - 1] * step
                         copy_columns(work, _OTHER_TERM, 0, b, k1, j0, width)
-                        for i in range(some):
-                            x, y = sign * a[i0 + i, k0], sign * a[i0 + i, k1]
+                        for i in range(height):
+                            x, y = negate * a[i0 + i, k0], negate * a[i0 + i, k1]
                             use = (top + i, np.int64(TERM), np.int64(_OTHER_TERM))
-                            pair_pass(rule, checked, work, whole, use, x, y, g)
+                            pair_pass(rounding_rule, checked, work, whole, use, x, y, g)
                         adds += 1
                     else:
-                        key = key_of(rules[PRODUCT_RULE], seeds[part], site, 0)
-                        for i in range(some):
+                        key = key_of(rounding_rules[PRODUCT_RULE], seeds[part], site, 0)
+                        for i in range(height):
                             draws = draws_of(key, gp, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
-                            x, use = sign * a[i0 + i, k0], (top + i, np.int64(TERM))
-                            product_pass(rules[PRODUCT_RULE], checked, work, whole, use, x, turn, gp, draws)
+                            x, use = negate * a[i0 + i, k0], (top + i, np.int64(TERM))
+                            product_pass(
+                                rounding_rules[PRODUCT_RULE], checked, work, whole, use, x, negate_products, gp, draws
+                            )
                     for _ in range(1 if terms == 1 else merges[program + n - 1] - (fused or paired)):
-                        key = key_of(rule, seeds[part], adds, 1)
-                        for i in range(some):
+                        key = key_of(rounding_rule, seeds[part], adds, 1)
+                        for i in range(height):
                             draws = draws_of(key, g, np.uint32(index[0] + (i0 + i) * index[1] + j0 * index[2]))
                             other, last = top - _TREE_ROWS + i, top + i
-                            if terms == 1:  # a term alone is added to a zero of its own sign
+                            if terms == 1:  # a single term is added to a zero of its own sign
                                 _zero_like(0, True, work, whole, (other, last), (), ())
-                            sum_pass(rule, checked, work, whole, (other, last, other), 1.0, g, draws)
+                            sum_pass(rounding_rule, checked, work, whole, (other, last, other), 1.0, g, draws)
                         top -= _TREE_ROWS
                         adds += 1
-                for i in range(some):
+                for i in range(height):
                     result = top + i
                     if terms == 0:
-                        fill_row(0, True, work, whole, (result,), (sign * 0.0,), ())
-                    turn_row(work, whole, result, sign)
+                        fill_row(0, True, work, whole, (result,), (negate * 0.0,), ())
+                    negate_row(work, whole, result, negate)
                     copy_columns(out, part * rows + i0 + i, j0, work, result, 0, width)

@@ -1,20 +1,22 @@
-"""Sums of products on codes, for every format and manner of rounding: terms one after the other, compensated, along a
-tree, and exact. They record events, and their results do not depend on the floating-point environment.
+"""Sums of products on codes, in integers: sequential, compensated, along a tree, and exact, for every format and
+rounding.
 
-Every kernel sums the terms a[n, i, k] * b[n, k, j], a (batch, M, K) and b (batch, K, N), over each of some ranges
-(start, stop, step) of k, into out (ranges, batch, M, N). Codes are uint64, formats and manners are rows.
+The kernels count events, and their results do not depend on the floating-point environment. Every kernel sums the
+products a[n, i, k] * b[n, k, j], a (batch, M, K) and b (batch, K, N), over ranges (start, stop, step) of k, into out
+(ranges, batch, M, N). Codes are uint64. Formats and roundings are parameter vectors, FORMAT_FIELDS and ROUNDING_FIELDS
+of rounding/integer.py.
 
-- `fp` is the format that products are rounded to, in manner `mp`; with precision 0 they enter the sums exactly.
-- `out` has the start values on entry, codes of format f (not looked at by `tree` and `exact`).
-- The draw of a rounding belongs to `seeds[range]`, to the site 8*step + r, and to the element's index:
-  index[0] + n*index[1] + i*index[2] + j*index[3]. `step` is the position within the range; each function tells its r.
-- `where[k]` is the largest original index under term k. An event's place is the largest one that the rounded value
-  holds, and `first` (events of FIRST, batch, M, N) takes the least place of each; or it is empty.
-- `counts` (2, 256) counts event bytes, those of products and those of all other roundings apart.
+- `fp` is the format that products are rounded to, with rounding `mp`; with precision 0 products enter exactly.
+- `out` holds the start values on entry, codes of format f; `tree` and `exact` do not read them.
+- The draw of a rounding is keyed by `seeds[range]`, the site 8 * step + r, and the element's index index[0] + n *
+  index[1] + i * index[2] + j * index[3]. `step` is the position within the range; each kernel defines r.
+- `where[k]` is the largest original index under term k. The place of an event is the largest original index that the
+  rounded value contains. `first` (events of FIRST, batch, M, N) takes the least place of each event, or is empty.
+- `counts` (2, 256) counts event bytes, of products and of all other roundings.
 
-A row of `out` is worked on in passes, one for each rounding of a step. In every column a pass adds two numbers; a lone
-one is rounded as its sum with a zero of its own sign. So each kernel has one rounding in its code, and the additions of
-a row, which do not wait for each other, overlap.
+A row of `out` is computed in passes, one for each rounding of a step. A pass adds two numbers in every column; a single
+number is rounded as its sum with a zero of its own sign. So each kernel has one rounding in its code, and the additions
+of a row overlap, because they do not depend on each other.
 """
 
 import numba
@@ -44,10 +46,10 @@ from ..rounding.integer import (
     UNDERFLOW,
     ZERO,
     P,
-    format_row,
+    format_fields,
     left,
-    manner_row,
     right,
+    rounding_fields,
 )
 from ..rounding.random import draw_key, draw_of_keys
 from ..runtime.intrinsics import leading_zeros
@@ -56,7 +58,7 @@ from ..runtime.jit import inline, kernel_of
 PRODUCT, SUM = 0, 1
 
 NEW_NAN = 8
-"""A NaN from an accumulator that was none. Sums cannot divide by zero, whose bit this is."""
+"""A NaN from an accumulator that was not NaN. It has the bit of the division by zero, which sums cannot have."""
 
 FIRST = (INVALID, NEW_NAN, OVERFLOWED, UNDERFLOW, FLUSHED, ABSORBED)
 """The events whose first place is kept."""
@@ -67,12 +69,13 @@ ONE = (np.int64(FINITE), np.int64(0), np.int64(0), np.uint64(1 << 62), U0)
 
 @inline
 def zero_like(x):
+    """A zero with the sign of x."""
     return np.int64(ZERO), x[1], np.int64(0), U0, U0
 
 
 @inline
 def place(first, n, i, j, events, k):
-    """Keep k as the place of the events if none came earlier."""
+    """Keep k as the place of the events that have no earlier place."""
     if events & _PLACED and first.shape[0]:
         for event in range(len(FIRST)):
             if events & FIRST[event]:
@@ -81,19 +84,21 @@ def place(first, n, i, j, events, k):
 
 @inline
 def length_of(start, stop, step):
+    """The number of k in a range."""
     return (stop - start + step - 1) // step
 
 
 @inline
 def keys_of(m, seed, step, r, block):
-    """The keys of the draws at site 8*step + r for indices of this block of 2**32."""
+    """The keys of the draws at site 8 * step + r, for indices of one block of 2**32."""
     site = np.uint64(2 * (8 * step + r))
-    more = draw_key(seed, site + U1, block) if m[RANDOM_BITS] > 32 else U0
-    return draw_key(seed, site, block), more
+    second_key = draw_key(seed, site + U1, block) if m[RANDOM_BITS] > 32 else U0
+    return draw_key(seed, site, block), second_key
 
 
 @inline
 def magnitude_of(code, f):
+    """The magnitude bits of a code."""
     return np.int64(code & (left(U1, f[SIGN]) - U1))
 
 
@@ -104,15 +109,15 @@ def is_finite(code, f):
 
 @inline
 def absorbed(code, x, y, f):
-    """ABSORBED if the inexact sum of two finite numbers has still x's value, though y is not zero."""
+    """ABSORBED if the inexact sum of two finite numbers has the value of x, though y is not zero."""
     if y[0] == FINITE and same(unpack_wide(code, f, np.int64(0)), x):
         return np.int64(ABSORBED)
     return np.int64(0)
 
 
 @inline
-def keeps(before, x, after, f):
-    """Whether the code `after` has still the value of x, a finite number whose code is `before`."""
+def keeps_value(before, x, after, f):
+    """Whether the code `after` has the value of x, a finite number with the code `before`."""
     if x[0] == ZERO:
         return magnitude_of(after, f) == 0 and np.int64(after) != f[NAN]
     return before == after
@@ -120,7 +125,7 @@ def keeps(before, x, after, f):
 
 @inline
 def at_least(x, y):
-    """|x| >= |y|, false for a NaN."""
+    """Whether |x| >= |y|; false for NaNs."""
     if x[0] != FINITE or y[0] != FINITE:
         return x[0] >= y[0] and x[0] <= INFINITE
     if x[2] != y[2]:
@@ -129,7 +134,8 @@ def at_least(x, y):
 
 
 @inline
-def row_of(array, row):
+def pass_of(array, row):
+    """A pass as a tuple."""
     return array[row, 0], array[row, 1], array[row, 2], array[row, 3]
 
 
@@ -141,38 +147,48 @@ _OPERANDS = (_CODES, _FIXED[1], _CODES, _FIXED[1], numba.types.Array(numba.uint6
 _PRODUCTS = (_FIXED[1], _FIXED[1])
 _PLACES = (_FIXED[2], _SEEDS, _FIXED[1], _FIXED[1], _INTS[2], _INTS[4])
 
-# rows of numbers: the rounded product, Kahan's y, t, what a step lost, comp, s
-TERM, FIRST_OF_STEP, T, REST, COMP, S = range(6)
-# the larger and the smaller one in magnitude of s and the term; and no second number
+# rows of state: the rounded product, Kahan's y, t, the error of a step, comp, s
+TERM, FIRST_OF_STEP, T, ERROR, COMP, S = range(6)
+# of s and the term, the larger and the smaller in magnitude; and no second number
 LARGER, SMALLER, NOTHING = range(6, 9)
 
 
 def _passes(*rows):
-    """Each as (x, y, whether it is x - y, where that goes)."""
+    """A table of passes (x, y, 1 for x - y, row of the result)."""
     return np.array(rows, np.int64).reshape(-1, 4)
 
 
 _NO_PASSES = _passes()
-_SEQUENTIAL = _passes((S, TERM, 0, S))
-_KAHAN = _passes(
-    (TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, REST), (REST, FIRST_OF_STEP, 1, COMP)
+SEQUENTIAL = _passes((S, TERM, 0, S))
+KAHAN = _passes(
+    (TERM, COMP, 1, FIRST_OF_STEP), (S, FIRST_OF_STEP, 0, T), (T, S, 1, ERROR), (ERROR, FIRST_OF_STEP, 1, COMP)
 )
-_NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, REST), (REST, SMALLER, 0, REST), (COMP, REST, 0, COMP))
+NEUMAIER = _passes((S, TERM, 0, T), (LARGER, T, 1, ERROR), (ERROR, SMALLER, 0, ERROR), (COMP, ERROR, 0, COMP))
 _NEUMAIER_END = _passes((S, COMP, 0, S))
+
+
+@inline
+def chosen(row, s_is_larger):
+    """The row of state that a pass reads: LARGER and SMALLER are s or the term."""
+    if row == LARGER:
+        return S if s_is_larger else TERM
+    if row == SMALLER:
+        return TERM if s_is_larger else S
+    return row
 
 
 @kernel_of(numba.void(_FIXED[2], _FIXED[2], numba.int64, *_OPERANDS, *_PRODUCTS, *_PLACES))
 def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, first):
-    """Terms one after the other, k ascending. r: 0 of the product, then from 1 on the number of the pass.
+    """Sequential sums, k ascending. r: 0 of the product, then the number of the pass, from 1 on.
 
-    `passes` are those of every term; `closing` are made at the step after the last term, if there is one. Those that
-    follow t are left out where t is infinite or NaN; then, with `clears`, comp becomes zero.
+    `passes` run for every term; `closing` runs at the step after the last term, if there is a term. The passes after t
+    do not run where t is infinite or NaN; with `clears`, comp then becomes zero.
     """
-    fa, f_sum = format_row(fa), format_row(f)
+    fa, f_sum = format_fields(fa), format_fields(f)
     daz, rounds = m[DAZ], fp[P] != 0
     columns = b.shape[2]
     state = np.zeros((S + 1, columns), np.uint64)
-    bigger = np.zeros(columns, np.bool_)
+    s_is_larger = np.zeros(columns, np.bool_)
     for part in range(ranges.shape[0]):
         steps = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
         for n in range(a.shape[0]):
@@ -191,23 +207,19 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
                     for r in range(0 if rounds and not closes else 1, table.shape[0] + 1):
                         x_row, y_row, minus, to = TERM, NOTHING, np.int64(0), TERM
                         if r:
-                            x_row, y_row, minus, to = row_of(table, r - 1)
-                        fr, mr = format_row(f if r else fp), manner_row(m if r else mp)
+                            x_row, y_row, minus, to = pass_of(table, r - 1)
+                        fr, mr = format_fields(f if r else fp), rounding_fields(m if r else mp)
                         adds, after_t = x_row == S and y_row != COMP, x_row != S and x_row != TERM
                         site, k_event = np.int64(r > 0), latest if r else where[k]
-                        # a rounded product is one times its code
+                        # a rounded product is read as 1 times its code
                         stored = rounds and r
                         left_factor = ONE if stored else factor
-                        f_right = format_row(fp if stored else fb)
-                        block, key, more = np.int64(-1), U0, U0
+                        f_right = format_fields(fp if stored else fb)
+                        block, key, second_key = np.int64(-1), U0, U0
                         for j in range(columns):
                             if after_t and not is_finite(state[T, j], f_sum):
                                 continue
-                            x_from, y_from = x_row, y_row
-                            if x_row == LARGER:
-                                x_from = S if bigger[j] else TERM
-                            if y_row == SMALLER:
-                                y_from = TERM if bigger[j] else S
+                            x_from, y_from = chosen(x_row, s_is_larger[j]), chosen(y_row, s_is_larger[j])
                             term = ONE
                             if x_from == TERM or y_from == TERM:
                                 code = state[TERM, j] if stored else b[n, k, j]
@@ -227,12 +239,12 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
                                 element = base + j * index[3]
                                 if element >> 32 != block:
                                     block = element >> 32
-                                    key, more = keys_of(mr, seeds[part], step, r, np.uint64(block))
-                                random = draw_of_keys(key, more, np.uint64(element), mr[RANDOM_BITS])
+                                    key, second_key = keys_of(mr, seeds[part], step, r, np.uint64(block))
+                                random = draw_of_keys(key, second_key, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
                             if adds:
-                                bigger[j] = at_least(x, y)
-                                if events & INEXACT and y[0] == FINITE and keeps(state[S, j], x, code, f_sum):
+                                s_is_larger[j] = at_least(x, y)
+                                if events & INEXACT and y[0] == FINITE and keeps_value(state[S, j], x, code, f_sum):
                                     events |= ABSORBED
                                 if clears and not is_finite(code, f_sum):
                                     state[COMP, j] = U0
@@ -250,18 +262,20 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
 
 def sequential(*arguments):
     """s = round(s + x)."""
-    in_order(_SEQUENTIAL, _NO_PASSES, 0, *arguments)
+    in_order(SEQUENTIAL, _NO_PASSES, 0, *arguments)
 
 
 def kahan(*arguments):
     """y = round(x - comp); t = round(s + y); comp = round(round(t - s) - y), or 0 if t is infinite or NaN; s = t."""
-    in_order(_KAHAN, _NO_PASSES, 1, *arguments)
+    in_order(KAHAN, _NO_PASSES, 1, *arguments)
 
 
 def neumaier(*arguments):
-    """t = round(s + x); unless t is infinite or NaN: comp = round(comp + round(round(s - t) + x)) if |s| >= |x|, else
-    with s and x exchanged; s = t. At last round(s + comp)."""
-    in_order(_NEUMAIER, _NEUMAIER_END, 0, *arguments)
+    """t = round(s + x); comp = round(comp + round(round(s - t) + x)) if |s| >= |x|, else with s and x exchanged; s = t.
+
+    If t is infinite or NaN, comp stays. In the end s = round(s + comp).
+    """
+    in_order(NEUMAIER, _NEUMAIER_END, 0, *arguments)
 
 
 _PROGRAMS = tuple(numba.types.Array(dtype, 1, "C", readonly=True) for dtype in (numba.int32, numba.int8))
@@ -269,14 +283,14 @@ _PROGRAMS = tuple(numba.types.Array(dtype, 1, "C", readonly=True) for dtype in (
 
 @kernel_of(numba.void(*_OPERANDS, *_PRODUCTS, *_PLACES, *_PROGRAMS, numba.int64))
 def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, first, orders, merges, depth):
-    """Adds along a tree. A range's fourth number says where its program begins in `orders` and `merges` (see
-    floatsim/accumulation/trees.py), which needs at most `depth` values at a time. r: 0 of the product at its own step;
-    1 of the n-th add at step n; a term alone is rounded as the add 0.
+    """Sums along a tree. The fourth number of a range is the start of its program in `orders` and `merges` (see
+    floatsim/accumulation/trees.py), which holds at most `depth` values at a time. r: 0 of a product at its own step, 1
+    of the n-th addition at step n. A single term is rounded as addition 0.
     """
-    fa, daz, rounds = format_row(fa), m[DAZ], fp[P] != 0
+    fa, daz, rounds = format_fields(fa), m[DAZ], fp[P] != 0
     columns = b.shape[2]
     stack = np.zeros((depth, columns), np.uint64)
-    leaf = np.zeros(depth, np.int64)  # the term's k plus 1, or 0 for a sum
+    leaf = np.zeros(depth, np.int64)  # k + 1 of a term, 0 for a sum
     latest = np.zeros(depth, np.int64)
     for part in range(ranges.shape[0]):
         terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
@@ -289,26 +303,26 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                     k = ranges[part, 0] + step * ranges[part, 2]
                     top += 1
                     leaf[top], latest[top] = k + 1, where[k]
-                    # pass 0 rounds the product, passes from 1 on add; an only term is added to nothing
+                    # pass 0 rounds the product, the others add; a single term is added to a zero
                     additions = max(np.int64(merges[ranges[part, 3] + t]), np.int64(terms == 1))
                     for r in range(0 if rounds else 1, 1 + additions):
-                        alone = r == 0 or terms == 1
-                        to = top if alone else top - 1
+                        single_operand = r == 0 or terms == 1
+                        to = top if single_operand else top - 1
                         k_x, k_y = leaf[to], leaf[top]
-                        # what is stored, a sum or a rounded product, is one times its code
+                        # a stored sum or rounded product is read as 1 times its code
                         x_product, y_product = k_x and not (rounds and r), k_y and not (rounds and r)
                         left_x = unpack_wide(a[n, i, k_x - 1], fa, daz) if x_product else ONE
                         left_y = unpack_wide(a[n, i, k_y - 1], fa, daz) if y_product else ONE
-                        f_x = format_row(fb if x_product else (fp if k_x else f))
-                        f_y = format_row(fb if y_product else (fp if k_y else f))
-                        fr, mr = format_row(f if r else fp), manner_row(m if r else mp)
+                        f_x = format_fields(fb if x_product else (fp if k_x else f))
+                        f_y = format_fields(fb if y_product else (fp if k_y else f))
+                        fr, mr = format_fields(f if r else fp), rounding_fields(m if r else mp)
                         k_event = max(latest[to], latest[top])
-                        block, key, more = np.int64(-1), U0, U0
+                        block, key, second_key = np.int64(-1), U0, U0
                         for j in range(columns):
                             code = b[n, k_x - 1, j] if x_product else stack[to, j]
                             x = product(left_x, unpack_wide(code, f_x, daz))
                             y = zero_like(x)
-                            if not alone:
+                            if not single_operand:
                                 code = b[n, k_y - 1, j] if y_product else stack[top, j]
                                 y = product(left_y, unpack_wide(code, f_y, daz))
                             random = U0
@@ -317,10 +331,10 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                                 if element >> 32 != block:
                                     block = element >> 32
                                     site_step = adds if r else step
-                                    key, more = keys_of(mr, seeds[part], site_step, min(r, 1), np.uint64(block))
-                                random = draw_of_keys(key, more, np.uint64(element), mr[RANDOM_BITS])
+                                    key, second_key = keys_of(mr, seeds[part], site_step, min(r, 1), np.uint64(block))
+                                random = draw_of_keys(key, second_key, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
-                            if not alone and events & INEXACT:
+                            if not single_operand and events & INEXACT:
                                 events |= absorbed(code, x, y, fr) | absorbed(code, y, x, fr)
                             if np.int64(code) == fr[NAN]:
                                 known = (k_x == 0 and x[0] >= QUIET_NAN) or (k_y == 0 and y[0] >= QUIET_NAN)
@@ -342,7 +356,7 @@ _LIMB = np.uint64(0xFFFFFFFF)
 
 @inline
 def add_to_limbs(limbs, position, sign, hi, lo):
-    """Add (hi * 2**64 + lo) * 2**position, or subtract it, in limbs of 32 bits; carries wait."""
+    """Add (hi * 2**64 + lo) * 2**position to limbs of 32 bits, or subtract it; carries are not propagated."""
     at, off = position >> 5, position & 31
     w4 = right(hi, 64 - off) if off else U0
     w23 = left(hi, off) | (right(lo, 64 - off) if off else U0)
@@ -355,19 +369,19 @@ def add_to_limbs(limbs, position, sign, hi, lo):
 @inline
 def carry(limbs):
     """Bring every limb to 0 .. 2**32 - 1 by carrying upward; the top limb keeps the sign."""
-    rest = np.int64(0)
+    carried = np.int64(0)
     for i in range(limbs.size):
-        rest += limbs[i]
+        carried += limbs[i]
         if i + 1 < limbs.size:
-            limbs[i] = rest & 0xFFFFFFFF
-            rest >>= 32
+            limbs[i] = carried & 0xFFFFFFFF
+            carried >>= 32
         else:
-            limbs[i] = rest
+            limbs[i] = carried
 
 
 @inline
 def total_of_limbs(limbs, weight):
-    """The sum in the limbs, in units of 2**weight, as an unpacked number; limbs are used up."""
+    """The sum in the limbs, in units of 2**weight, as an unpacked number. The limbs are overwritten."""
     carry(limbs)
     sign = np.int64(limbs[limbs.size - 1] < 0)
     if sign:
@@ -379,7 +393,7 @@ def total_of_limbs(limbs, weight):
         top -= 1
     if top < 0:
         return np.int64(ZERO), np.int64(0), np.int64(0), U0, U0
-    # five limbs from the top one, which may have one bit only: 129 bits at least
+    # five limbs from the top one, which may have only one bit: at least 129 bits
     hi = left(np.uint64(limbs[top]), 32) | np.uint64(limbs[top - 1])
     lo = left(np.uint64(limbs[top - 2]), 32) | np.uint64(limbs[top - 3])
     below = left(np.uint64(limbs[top - 4]), 32)
@@ -387,7 +401,7 @@ def total_of_limbs(limbs, weight):
     sticky = U0
     for i in range(top - 4):
         sticky |= np.uint64(limbs[i])
-    # bit 62 of hi is to be the leading one
+    # shift until bit 62 of hi is the leading one
     s = leading_zeros(hi) - 1
     if s < 0:
         sticky |= (lo & U1) | below
@@ -402,12 +416,12 @@ def total_of_limbs(limbs, weight):
 
 @kernel_of(numba.void(*_OPERANDS, *_PLACES, _INTS[1], numba.int64, _CODES, _FIXED[1]))
 def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, limbs, weight, c, fc):
-    """The exact sum of the exact products, and of c (batch, M, N), of format fc, if it is not empty, rounded once.
+    """The exact sum of the exact products and of c (batch, M, N) of format fc, unless that is empty, rounded once.
 
-    `limbs` is scratch for every sum of fewer than 2**31 terms, 32 bits each, in units of 2**weight: at least four limbs
-    below any term's last bit. Step 0, r = 1.
+    `limbs` is scratch for every sum of fewer than 2**31 terms, 32 bits each, in units of 2**weight. It has at least
+    four limbs below the last bit of any term. Step 0, r = 1.
     """
-    fa, f, m = format_row(fa), format_row(f), manner_row(m)
+    fa, f, m = format_fields(fa), format_fields(f), rounding_fields(m)
     daz, has_c = m[DAZ], np.int64(c.size > 0)
     for part in range(ranges.shape[0]):
         terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
@@ -420,7 +434,7 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     limbs[:] = 0
                     nan, invalid, infinite, zeros, finite = False, False, 0, 0, False
                     for with_c in range(1 + has_c):
-                        f_right = format_row(fc if with_c else fb)
+                        f_right = format_fields(fc if with_c else fb)
                         for step in range(1 if with_c else terms):
                             if with_c:
                                 x, code = ONE, c[n, i, j]
@@ -439,7 +453,7 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                             else:
                                 finite = True
                                 add_to_limbs(limbs, e - 126 - weight, sign, hi, lo)
-                    # the sum as x + y, so that it is rounded as any other
+                    # the sum as x + y, to be rounded as all others
                     x = total_of_limbs(limbs, weight)
                     y = zero_like(x)
                     if nan or invalid or infinite == 3:
@@ -455,8 +469,8 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     random = U0
                     if m[ROUNDING] == STOCHASTIC:
                         element = index[0] + n * index[1] + i * index[2] + j * index[3]
-                        key, more = keys_of(m, seeds[part], 0, 1, np.uint64(element >> 32))
-                        random = draw_of_keys(key, more, np.uint64(element), m[RANDOM_BITS])
+                        key, second_key = keys_of(m, seeds[part], 0, 1, np.uint64(element >> 32))
+                        random = draw_of_keys(key, second_key, np.uint64(element), m[RANDOM_BITS])
                     code, events = rounded_sum(x, y, f, m, random)
                     if np.int64(code) == f[NAN]:
                         events |= NEW_NAN

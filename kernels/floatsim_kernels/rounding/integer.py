@@ -1,10 +1,10 @@
-"""Unpacking and the one rounding, on integers alone: the same on every machine, whatever the floating-point mode.
+"""Unpacking and the one rounding, on integers alone: the same on every machine and in every floating-point mode.
 
-A format arrives as a *row* of int64 (see `FORMAT_FIELDS`), the manner of rounding as another (`MANNER_FIELDS`), both
-made by floatsim/emulator/params.py. A finite non-zero number is unpacked to (sign, e, hi, lo): its magnitude is
-(hi * 2**64 + lo) * 2**(e - 126) with bit 62 of hi set, so that 2**e <= magnitude < 2**(e+1); the last bit of lo may
-stand for "and something below" (sticky). 126 bits hold every exact intermediate of two operands of at most 53 bits
-well enough to round them to at most 53 bits, stochastically with up to 64 random bits too.
+A format is a vector of int64 (FORMAT_FIELDS), and a rounding is another (ROUNDING_FIELDS); floatsim/emulator/params.py
+makes both. A finite non-zero number is unpacked to (sign, e, hi, lo): its magnitude is (hi * 2**64 + lo) * 2**(e - 126)
+with bit 62 of hi set, so that 2**e <= magnitude < 2**(e + 1). The last bit of lo may be a sticky bit. 126 bits hold
+every exact intermediate result of two operands of at most 53 bits well enough to round it to at most 53 bits, also
+stochastically with up to 64 random bits.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ FORMAT_FIELDS = (
 )
 P, EMIN, MAX, INF, NAN, SIGN, QUIET, SIGNED_ZERO, SCALE = range(9)
 
-MANNER_FIELDS = ("rounding", "overflow", "daz", "ftz", "tiny_before", "random_bits")
+ROUNDING_FIELDS = ("rounding", "overflow", "daz", "ftz", "tiny_before", "random_bits")
 ROUNDING, OVERFLOW, DAZ, FTZ, TINY_BEFORE, RANDOM_BITS = range(6)
 
 TIES_TO_EVEN, TIES_TO_AWAY, TOWARD_ZERO, TOWARD_POSITIVE, TOWARD_NEGATIVE, TO_ODD, STOCHASTIC = range(7)
@@ -37,17 +37,19 @@ INEXACT, UNDERFLOW, OVERFLOWED, DIVIDE_BY_ZERO, INVALID, FLUSHED, SUBNORMAL, ABS
 ZERO, FINITE, INFINITE, QUIET_NAN, SIGNALING_NAN = range(5)
 
 U0, U1, TOP, ALL = np.uint64(0), np.uint64(1), np.uint64(1 << 63), np.uint64((1 << 64) - 1)
-NO_EXPONENT = np.int64(-(1 << 20))  # a zero's, below every other
-_FAR = 4000  # beyond every exponent field, and 4000 << 52 still fits 64 bits
+NO_EXPONENT = np.int64(-(1 << 20))  # the exponent of a zero, below every other
+_LARGE_FIELD = 4000  # beyond every exponent field of at most 11 bits; 4000 << 52 fits 64 bits
 
 
 @inline
-def format_row(f):
+def format_fields(f):
+    """The format parameters as a tuple."""
     return f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8]
 
 
 @inline
-def manner_row(m):
+def rounding_fields(m):
+    """The rounding parameters as a tuple."""
     return m[0], m[1], m[2], m[3], m[4], m[5]
 
 
@@ -92,11 +94,13 @@ def unpack(code, f, daz):
 
 @inline
 def signed_code(sign, magnitude, f):
+    """The code of a sign and a magnitude code."""
     return np.uint64(magnitude) | left(np.uint64(sign), f[SIGN])
 
 
 @inline
 def zero_code(sign, f):
+    """The code of a zero."""
     if f[SIGNED_ZERO]:
         return left(np.uint64(sign), f[SIGN])
     return U0
@@ -104,7 +108,7 @@ def zero_code(sign, f):
 
 @inline
 def infinity_code(sign, f):
-    """The code of an exact infinity, or what stands for it in a format without one."""
+    """The code of an exact infinity, or its stand-in in a format without infinity."""
     if f[INF] >= 0:
         return signed_code(sign, f[INF], f)
     if f[NAN] >= 0:
@@ -114,7 +118,7 @@ def infinity_code(sign, f):
 
 @inline
 def nan_code(f, events):
-    """(canonical NaN, events); in a format without NaN (+max, INVALID)."""
+    """(canonical NaN, events); (max, INVALID) in a format without NaN."""
     if f[NAN] >= 0:
         return np.uint64(f[NAN]), events
     return np.uint64(f[MAX]), INVALID
@@ -122,6 +126,7 @@ def nan_code(f, events):
 
 @inline
 def overflowed_code(sign, f, m):
+    """The code of an overflow."""
     rounding = m[ROUNDING]
     stays = rounding == TOWARD_ZERO or rounding == TO_ODD
     stays |= (rounding == TOWARD_POSITIVE and sign == 1) or (rounding == TOWARD_NEGATIVE and sign == 0)
@@ -132,9 +137,9 @@ def overflowed_code(sign, f, m):
 
 @inline
 def round_at(sign, hi, lo, shift, rounding, random_bits, random):
-    """hi and lo without the `shift` low bits of hi (1 or more), rounded; and whether that was inexact.
+    """Drop the `shift` low bits of hi (at least 1) and all of lo, rounded; return (result, whether it is inexact).
 
-    The magnitude goes up where the discarded fraction, in units of 2**-64 ulp, and a bias add up to 2**64 or more.
+    The magnitude is rounded up where the discarded fraction, in units of 2**-64 ulp, plus a bias is at least 2**64.
     """
     if shift < 64:
         kept, fraction, sticky = right(hi, shift), left(hi, 64 - shift) | right(lo, shift), left(lo, 64 - shift)
@@ -161,7 +166,7 @@ def round_at(sign, hi, lo, shift, rounding, random_bits, random):
 
 @inline
 def round_pack(sign, e, hi, lo, f, m, random):
-    """The one place that rounds: a finite non-zero magnitude to (code, events)."""
+    """Round a finite non-zero magnitude to (code, events). This is the only rounding of the integer kernels."""
     p, t, emin = f[P], f[P] - 1, f[EMIN]
     tiny = e < emin
     shift = 63 - p
@@ -180,7 +185,7 @@ def round_pack(sign, e, hi, lo, f, m, random):
                 events |= UNDERFLOW
         field = np.int64(0)
     else:
-        field = min(e - emin, _FAR)
+        field = min(e - emin, _LARGE_FIELD)
     magnitude = left(np.uint64(field), t) + kept
     if magnitude > np.uint64(f[MAX]):
         return overflowed_code(sign, f, m), np.int64(OVERFLOWED | INEXACT)

@@ -1,8 +1,10 @@
-"""The counter generator of stochastic rounding: a draw depends on (seed, site, element index) and on nothing else.
+"""The counter-based generator of stochastic rounding: a draw depends on (seed, site, element index) and on nothing
+else.
 
-The key of 2**32 consecutive elements comes from SplitMix64's mixing function (Steele, Lea and Flood 2014); an
-element's 32 bits from Wellons' "triple32" integer hash of its index, the key added before two of its rounds.
-32-bit multiplications only, so that it runs at memory speed in vector registers.
+The key of 2**32 consecutive elements comes from the mixing function of SplitMix64 (G. L. Steele, D. Lea and C. H.
+Flood, "Fast splittable pseudorandom number generators", 2014). The 32 bits of an element come from C. Wellons'
+"triple32" integer hash of its index; the key is added before two of its rounds. The multiplications have 32 bits, so
+that the hash runs at memory speed in vector registers.
 """
 
 import numpy as np
@@ -20,6 +22,7 @@ _S17, _S11, _S15, _S14 = np.uint32(17), np.uint32(11), np.uint32(15), np.uint32(
 
 @inline
 def mix64(z):
+    """The mixing function of SplitMix64."""
     z = (z ^ (z >> _R30)) * _MIX1
     z = (z ^ (z >> _R27)) * _MIX2
     return z ^ (z >> _R31)
@@ -42,7 +45,7 @@ def draw_word(key_low, key_high, index):
 
 
 def draw_words(key_low, key_high, index):
-    """`draw_word` for vectors that emit what is done with them (`vectors.Shorts`)."""
+    """Emit `draw_word` on LLVM vectors (`simd.U32x16`)."""
     x = index + key_low
     x = (x ^ (x >> _S17)) * _H1
     x = ((x ^ (x >> _S11)) + key_high) * _H2
@@ -51,20 +54,20 @@ def draw_words(key_low, key_high, index):
 
 
 @inline
-def draw_of_keys(key, more_key, index, bits):
-    """A `bits`-bit draw (1 to 64) for one element, as uint64; the second key is looked at for more than 32 bits."""
+def draw_of_keys(key, second_key, index, bits):
+    """A draw of `bits` bits (1 to 64) for one element, as uint64. More than 32 bits need the second key."""
     low = np.uint32(index & _LOW)
     word = np.uint64(draw_word(np.uint32(key & _LOW), np.uint32(key >> _R32), low))
     if bits <= 32:
         return word >> np.uint64(32 - bits)
-    more = np.uint64(draw_word(np.uint32(more_key & _LOW), np.uint32(more_key >> _R32), low))
-    return ((word << _R32) | more) >> np.uint64(64 - bits)
+    second_word = np.uint64(draw_word(np.uint32(second_key & _LOW), np.uint32(second_key >> _R32), low))
+    return ((word << _R32) | second_word) >> np.uint64(64 - bits)
 
 
 @inline
 def draw(seed, site, index, bits):
-    """The draw of element `index`. `site` tells the roundings of one element apart."""
+    """The draw of element `index`. `site` distinguishes the roundings of one element."""
     block = index >> _R32
     key = draw_key(seed, site + site, block)
-    more_key = draw_key(seed, site + site + np.uint64(1), block) if bits > 32 else key
-    return draw_of_keys(key, more_key, index, bits)
+    second_key = draw_key(seed, site + site + np.uint64(1), block) if bits > 32 else key
+    return draw_of_keys(key, second_key, index, bits)

@@ -1,1 +1,1 @@
-"""What kernels are built on: compilation, CPU features, intrinsics, wide integers, vectors."""
+"""The base of the kernels: compilation, CPU features, intrinsics, 128-bit integers, vectors."""

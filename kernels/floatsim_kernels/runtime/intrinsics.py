@@ -1,10 +1,11 @@
-"""Machine operations that Numba has no name for, as portable LLVM instructions."""
+"""Machine operations without a name in Numba, as portable LLVM instructions."""
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from .cpu import has_fma
+from .numba_compat import prefer_wide_vectors
 
 _I64, _I128 = ir.IntType(64), ir.IntType(128)
 
@@ -34,7 +35,7 @@ multiply_high = _multiply_high
 
 
 def _on_32_bits(name, instruction):
-    """A two-operand instruction on uint32. Numba computes with 64 bits, which halves the lanes of a vector register."""
+    """A two-operand instruction on uint32. Numba would compute with 64 bits, which halves the lanes of a vector."""
 
     def codegen(context, builder, signature, args):
         return getattr(builder, instruction)(*args)
@@ -83,8 +84,33 @@ bits_from_double = _bitcast("bits_from_double", types.float64, types.uint64, ir.
 
 
 @intrinsic
+def as_float(typingctx, code):
+    """The number of a code: float32 of a uint32, float64 of a uint64."""
+    if code not in (types.uint32, types.uint64):
+        return None
+    number, kind = {32: (types.float32, ir.FloatType()), 64: (types.float64, ir.DoubleType())}[code.bitwidth]
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], kind)
+
+    return number(code), codegen
+
+
+@intrinsic
+def as_bits(typingctx, x):
+    """The code of a number: uint32 of a float32, uint64 of a float64."""
+    if x not in (types.float32, types.float64):
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(x.bitwidth))
+
+    return types.Integer.from_bitwidth(x.bitwidth, False)(x), codegen
+
+
+@intrinsic
 def half_from_float(typingctx, x):
-    """Code of the float16 nearest to a float32 (ties to even). Only where `machine.has_f16c()`: else it crashes."""
+    """The code of the float16 nearest to a float32, ties to even. Needs `cpu.has_f16c()`: else it crashes."""
 
     def codegen(context, builder, signature, args):
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
@@ -94,7 +120,7 @@ def half_from_float(typingctx, x):
 
 @intrinsic
 def float_from_half(typingctx, x):
-    """The float32 value of a float16 code. Only where `machine.has_f16c()`: else it crashes."""
+    """The float32 value of a float16 code. Needs `cpu.has_f16c()`: else it crashes."""
 
     def codegen(context, builder, signature, args):
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
@@ -102,8 +128,8 @@ def float_from_half(typingctx, x):
     return types.float32(types.uint16), codegen
 
 
-# -- arithmetic on floats, and on float16 codes as such ----------------------------------------------------------------
-# On float16 codes it is the processor's own where `machine.has_half_arithmetic()`, else LLVM makes it from float32's.
+# -- arithmetic on floats and on float16 codes -------------------------------------------------------------------------
+# On float16 codes it uses the processor's instructions where `cpu.has_half_arithmetic()`; else LLVM uses float32.
 
 
 def _as_floats(builder, args):
@@ -135,11 +161,11 @@ add_floats = _on_floats("add_floats", lambda builder, a, b: builder.fadd(a, b), 
 subtract_floats = _on_floats("subtract_floats", lambda builder, a, b: builder.fsub(a, b), 2)
 multiply_floats = _on_floats("multiply_floats", lambda builder, a, b: builder.fmul(a, b), 2)
 multiply_add = _on_floats("multiply_add", _emit_multiply_add, 3)
-"""a * b + c, rounded once where `machine.has_fma()` (float16: `has_half_arithmetic`); else the product is, too."""
+"""a * b + c, rounded once where `cpu.has_fma()` (float16: `has_half_arithmetic`); else the product is rounded too."""
 
 
 def _on_codes(name, result, emit):
-    """A look at the code of a float32, a float64, or a float16 (uint16)."""
+    """A test or function of the code of a float32, a float64 or a float16 (uint16)."""
 
     def typer(typingctx, x):
         size = {types.uint16: 16, types.float32: 32, types.float64: 64}[x]
@@ -164,8 +190,8 @@ is_finite = _on_codes(
 
 
 @intrinsic
-def resized(typingctx, x, like):
-    """x, a float or a float16 code, as a number of the type of `like`; to float16 rounded."""
+def converted(typingctx, x, like):
+    """x, a float or a float16 code, as a number of the type of `like`; to float16 with rounding."""
 
     def codegen(context, builder, signature, args):
         (value,), target = _as_floats(builder, args[:1]), ir.HalfType() if like == types.uint16 else args[1].type
@@ -179,16 +205,15 @@ def resized(typingctx, x, like):
     return like(x, like), codegen
 
 
-# -- how a function is compiled, and what it runs in -------------------------------------------------------------------
+# -- compilation and the rounding direction ----------------------------------------------------------------------------
 
 
 @intrinsic
 def wide_vectors(typingctx):
-    """Let LLVM use the widest vector registers in the calling function: for Intel's 512 bits it takes half of them."""
+    """Let LLVM use the widest vector registers in the calling function; for Intel's 512 bits it prefers 256."""
 
     def codegen(context, builder, signature, args):
-        # llvmlite knows the plain attributes only, and prints what is in the set
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        prefer_wide_vectors(builder)
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -196,11 +221,11 @@ def wide_vectors(typingctx):
 
 @intrinsic
 def set_rounding(typingctx, direction):
-    """This thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
+    """Set this thread's hardware rounding: 0 toward zero, 1 ties to even, 2 toward positive, 3 toward negative.
 
-    LLVM assumes ties to even. It may do arithmetic on constants by itself, and on what is in registers before or after
-    this; but loads and stores stay on their side. So arithmetic in a direction takes its operands from arrays and
-    leaves its results in arrays, and ties to even are set again before anything can raise.
+    LLVM assumes ties to even. It may fold arithmetic on constants, and move arithmetic on registers across this call,
+    but loads and stores stay on their side. So code that computes in a direction takes its operands from arrays and
+    leaves its results in arrays. It allocates before this call, and sets ties to even again before anything can raise.
     """
 
     def codegen(context, builder, signature, args):

@@ -1,21 +1,20 @@
-"""The two decorators of this package: `kernel` for loops called from Python, `inline` for scalars called from loops.
+"""The decorators of this package: `kernel` for loops called from Python, `inline` for scalars called from loops.
 
-Numba's on-disk cache looks only at the file of the cached function: a kernel keeps the old bits when a function that
-it calls from *another* file has changed. The cache key of our kernels therefore holds a hash of all our sources.
+Numba's on-disk cache depends only on the file of the cached function. A function that it calls from *another* file may
+change, and the kernel keeps the old bits. The cache key of our kernels therefore holds a hash of all our sources.
 
 With the environment variable FLOATSIM_CHECKED=1 the kernels are compiled with bounds checks: Numba checks every array
-index, and `check` the accesses through raw pointers. An access outside an array raises IndexError and names the kernel.
-The cache key holds this flag too.
+index, and `check` checks the accesses through raw pointers. An access outside an array raises IndexError and names the
+kernel. The cache key holds this flag too.
 """
 
 import hashlib
 import os
-import threading
 from pathlib import Path
 
 import numba
-from numba.core.caching import FunctionCache
-from numba.core.registry import CPUDispatcher
+
+from .numba_compat import CPUDispatcher, cache_on_disk, compile_for_one_signature, raise_index_error_if
 
 CHECKED = os.environ.get("FLOATSIM_CHECKED", "0") not in ("", "0")
 """Whether kernels check every access to memory."""
@@ -31,7 +30,7 @@ if numba.config.DISABLE_JIT:
 
 
 def source_hash():
-    """A hash of every source file of this package."""
+    """Return a hash of every source file of this package."""
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
@@ -39,11 +38,6 @@ def source_hash():
 
 
 SOURCE_HASH = source_hash()
-
-
-class _SourceHashedCache(FunctionCache):
-    def _index_key(self, sig, codegen):
-        return (*super()._index_key(sig, codegen), SOURCE_HASH, CHECKED)
 
 
 class _Naming(CPUDispatcher):
@@ -62,33 +56,24 @@ class _Naming(CPUDispatcher):
 def kernel(function):
     """Compile a loop over arrays: cached on disk under the package's source hash, without the GIL, never fastmath."""
     dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
-    dispatcher._cache = _SourceHashedCache(dispatcher.py_func)
+    cache_on_disk(dispatcher, SOURCE_HASH, CHECKED)
     if CHECKED:
         dispatcher.__class__ = _Naming
     return dispatcher
 
 
 def kernel_of(signature):
-    """As `kernel`, but compiled on its first call for this one signature, which then takes every layout it can hold."""
+    """Compile as `kernel` does, but on the first call, for one signature, which then takes every layout it can hold."""
 
     def decorate(function):
         dispatcher = kernel(function)
-        lock = threading.Lock()
-
-        def compile_once(*args, **kws):
-            with lock:
-                if not dispatcher.signatures:
-                    dispatcher.compile(signature)
-                    dispatcher.disable_compile()
-            return dispatcher  # what Numba is to call now
-
-        dispatcher._compile_for_args = compile_once
+        compile_for_one_signature(dispatcher, signature)
         return dispatcher
 
     return decorate
 
 
-# no wrappers for callers outside Numba: nobody calls these, and the wrappers are a good part of the compile time
+# no wrappers for callers outside Numba: there are none, and the wrappers are a large part of the compile time
 inline = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
 
 
@@ -100,5 +85,4 @@ def check(context, builder, what, *pairs):
     if not CHECKED:
         return
     for x, y in pairs:
-        with builder.if_then(builder.icmp_unsigned(">", x, y), likely=False):
-            context.call_conv.return_user_exc(builder, IndexError, (f"{what} is outside its array",))
+        raise_index_error_if(context, builder, builder.icmp_unsigned(">", x, y), f"{what} is outside its array")

@@ -1,15 +1,14 @@
-"""Passes over rows of float64, eight at a time: Python functions that run once, when a kernel is compiled, on objects
-that stand for vectors and emit LLVM's vector instructions.
+"""Passes over rows of float64, eight columns at a time: Python functions that run once, when a kernel is compiled.
 
-Loops that LLVM is left to vectorise use half the width of the registers where these have 512 bits, and cannot be told
-to round in a direction. Here one operation is one instruction there, two where registers have 256 bits, and so on: LLVM
-cuts vectors to what the processor has.
+They work on objects that stand for LLVM vectors, and emit vector instructions. Loops that LLVM vectorises by itself use
+half the width of 512-bit registers, and cannot be told to round in a direction. Here one operation is one instruction
+with 512-bit registers, two with 256 bits, and so on: LLVM splits vectors to the width of the processor.
 
-`Doubles` are eight float64, `Words` their bits, `Marks` the results of comparisons, `Shorts` sixteen uint32, for random
+`F64x8` is eight float64, `U64x8` their bits, `Mask` the results of comparisons, and `U32x16` sixteen uint32, for random
 numbers. The right operand of an operator may be a Python number.
 
-The `multiply_add`s are for products that are exact in float64: one rounding, of the sum, in a direction of its own.
-With AVX-512 that is one instruction, elsewhere a TwoSum (Knuth) and the sign of its error.
+The functions `multiply_add...` take products that are exact in float64: the sum is rounded once, in a direction of its
+own. With AVX-512 that is one instruction, elsewhere a TwoSum (D. E. Knuth) and the sign of its error.
 """
 
 from typing import NamedTuple
@@ -17,10 +16,11 @@ from typing import NamedTuple
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from .cpu import has_directed_fma, has_fma
 from .jit import check
+from .numba_compat import disable_unrolling
 
 LANES = 8
 
@@ -28,7 +28,7 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 class Vector:
-    """An LLVM vector, and the builder that emits what is done with it."""
+    """An LLVM vector, and the builder that emits operations on it."""
 
     def __init__(self, builder, value):
         self.builder, self.value = builder, value
@@ -39,7 +39,7 @@ class Vector:
 
     @classmethod
     def spread(cls, builder, x):
-        """A vector as it is; a Python number or an LLVM scalar in every lane."""
+        """A vector unchanged; a Python number or an LLVM scalar in every lane."""
         if isinstance(x, Vector):
             return x
         if not isinstance(x, ir.Value):
@@ -57,10 +57,12 @@ class Vector:
 
     def _compare(self, instruction, how, other):
         emit = getattr(self.builder, instruction)
-        return Marks(self.builder, emit(how, self.value, self.spread(self.builder, other).value))
+        return Mask(self.builder, emit(how, self.value, self.spread(self.builder, other).value))
 
 
-class Marks(Vector):
+class Mask(Vector):
+    """Eight booleans."""
+
     element, lanes = ir.IntType(1), LANES
 
     def __and__(self, other):
@@ -70,7 +72,9 @@ class Marks(Vector):
         return self._emit("or_", other)
 
 
-class Words(Vector):
+class U64x8(Vector):
+    """Eight uint64."""
+
     element, lanes = _I64, LANES
 
     def __add__(self, other):
@@ -101,12 +105,12 @@ class Words(Vector):
         return self._compare("icmp_unsigned", "!=", other)
 
     @property
-    def doubles(self):
-        return Doubles(self.builder, self.builder.bitcast(self.value, Doubles.llvm()))
+    def as_f64(self):
+        return F64x8(self.builder, self.builder.bitcast(self.value, F64x8.llvm()))
 
 
-class Doubles(Vector):
-    """Comparisons are false for NaN."""
+class F64x8(Vector):
+    """Eight float64. Comparisons are false for NaN."""
 
     element, lanes = ir.DoubleType(), LANES
 
@@ -120,10 +124,10 @@ class Doubles(Vector):
         return self._emit("fmul", other)
 
     def __neg__(self):
-        return (self.bits ^ SIGN).doubles
+        return (self.bits ^ SIGN).as_f64
 
     def __abs__(self):
-        return (self.bits & MAGNITUDE).doubles
+        return (self.bits & MAGNITUDE).as_f64
 
     def __gt__(self, other):
         return self._compare("fcmp_ordered", ">", other)
@@ -142,10 +146,12 @@ class Doubles(Vector):
 
     @property
     def bits(self):
-        return Words(self.builder, self.builder.bitcast(self.value, Words.llvm()))
+        return U64x8(self.builder, self.builder.bitcast(self.value, U64x8.llvm()))
 
 
-class Shorts(Vector):
+class U32x16(Vector):
+    """Sixteen uint32."""
+
     element, lanes = _I32, 2 * LANES
 
     def __add__(self, other):
@@ -164,21 +170,21 @@ class Shorts(Vector):
         return self._emit("lshr", other)
 
     @property
-    def halves(self):
-        """The even lanes, and the odd ones, as Words."""
-        both = Words(self.builder, self.builder.bitcast(self.value, Words.llvm()))
+    def even_and_odd(self):
+        """The even lanes and the odd lanes, as U64x8."""
+        both = U64x8(self.builder, self.builder.bitcast(self.value, U64x8.llvm()))
         return both & 0xFFFFFFFF, both >> 32
 
 
 SIGN, MAGNITUDE, EXPONENT = 1 << 63, (1 << 63) - 1, 0x7FF << 52
 
 
-def choose(marks, x, y):
-    """x where marked, else y; one of them may be a Python number."""
+def choose(mask, x, y):
+    """x where the mask is set, else y; one of them may be a Python number."""
     kind = type(x) if isinstance(x, Vector) else type(y)
-    builder = marks.builder
+    builder = mask.builder
     x, y = kind.spread(builder, x), kind.spread(builder, y)
-    return kind(builder, builder.select(marks.value, x.value, y.value))
+    return kind(builder, builder.select(mask.value, x.value, y.value))
 
 
 def maximum(x, y):
@@ -193,32 +199,26 @@ def minimum(x, y):
 
 # -- sums of exact products --------------------------------------------------------------------------------------------
 
-_TRIPLE, _, _FEATURES = cpu_target.target_context.codegen().magic_tuple()
-
-HAS_MULTIPLY_ADD = _TRIPLE.startswith(("aarch64", "arm64")) or "+fma" in _FEATURES.split(",")
-"""Whether there is an instruction for a product and a sum with one rounding."""
-HAS_DIRECTIONS = "+avx512f" in _FEATURES.split(",")
-"""Whether instructions carry rounding directions of their own."""
-
-_DOWN, _UP, _INWARD = (8 | direction for direction in (1, 2, 3))
-"""AVX-512's immediates of directions, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
+_DOWN, _UP, _TOWARD_ZERO = (8 | direction for direction in (1, 2, 3))
+"""The directions as immediates of AVX-512, without exceptions (Intel's manual, volume 2A, 2.7.4)."""
 
 
 def _call(name, *args):
-    """A call of an LLVM intrinsic that returns Doubles."""
+    """A call of an LLVM intrinsic that returns F64x8."""
     builder = args[0].builder
     values = [x.value if isinstance(x, Vector) else ir.Constant(_I32, x) for x in args]
-    kind = ir.FunctionType(Doubles.llvm(), [x.type for x in values])
+    kind = ir.FunctionType(F64x8.llvm(), [x.type for x in values])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    return Doubles(builder, builder.call(function, values))
+    return F64x8(builder, builder.call(function, values))
 
 
 def multiply_add(a, b, c):
     """a * b + c, to nearest."""
-    return _call("llvm.fma.v8f64", a, b, c) if HAS_MULTIPLY_ADD else a * b + c
+    return _call(f"llvm.fma.v{LANES}f64", a, b, c) if has_fma() else a * b + c
 
 
 def _directed(a, b, c, direction):
+    """a * b + c in a direction; only where `cpu.has_directed_fma()`."""
     return _call("llvm.x86.avx512.vfmadd.pd.512", a, b, c, direction)
 
 
@@ -230,57 +230,57 @@ def _two_sum(a, b, c):
     return p, s, (p - (s - z)) + (c - z)
 
 
-def _inward_bits(s, error):
-    """The bits of s one nearer to zero where it is beyond the exact sum, and where that was not exact."""
+def _toward_zero_bits(s, error):
+    """(The bits of the exact sum toward zero, whether it is inexact), from the sum to nearest and its error."""
     inexact = (error < 0.0) | (error > 0.0)
     return s.bits - choose(inexact, (s.bits ^ error.bits) >> 63, 0), inexact
 
 
 def multiply_add_down(a, b, c):
     """a * b + c, toward negative."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return _directed(a, b, c, _DOWN)
     p, s, error = _two_sum(a, b, c)
-    one_down = Words.spread(s.builder, 1) - ((s.bits >> 63) << 1)  # a negative number's bits grow
+    one_down = U64x8.spread(s.builder, 1) - ((s.bits >> 63) << 1)  # a negative number's bits grow
     below = s.bits - choose(error < 0.0, one_down, 0)
     # an exact zero is negative unless both terms are positive zeros
-    return choose(s == 0.0, s.bits | ((p.bits | c.bits) & SIGN), below).doubles
+    return choose(s == 0.0, s.bits | ((p.bits | c.bits) & SIGN), below).as_f64
 
 
-def multiply_add_inward(a, b, c):
+def multiply_add_toward_zero(a, b, c):
     """a * b + c, toward zero."""
-    if HAS_DIRECTIONS:
-        return _directed(a, b, c, _INWARD)
+    if has_directed_fma():
+        return _directed(a, b, c, _TOWARD_ZERO)
     _, s, error = _two_sum(a, b, c)
-    return _inward_bits(s, error)[0].doubles
+    return _toward_zero_bits(s, error)[0].as_f64
 
 
 def multiply_add_odd(a, b, c):
-    """a * b + c, to odd: of its two neighbours, if it is not exact, the one whose last bit is 1."""
-    if HAS_DIRECTIONS:
+    """a * b + c, to odd: if it is inexact, the one of its two neighbours whose last bit is 1."""
+    if has_directed_fma():
         down = _directed(a, b, c, _DOWN)
         return choose((down.bits & 1) != 0, down, _directed(a, b, c, _UP))
     _, s, error = _two_sum(a, b, c)
-    inward, inexact = _inward_bits(s, error)
-    return (inward | choose(inexact, Words.spread(s.builder, 1), 0)).doubles
+    toward_zero, inexact = _toward_zero_bits(s, error)
+    return (toward_zero | choose(inexact, U64x8.spread(s.builder, 1), 0)).as_f64
 
 
 def far_add_down(a, b, c):
     """a * b + c, toward negative, where |c| <= a * b."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return _directed(a, b, c, _DOWN)
     s = multiply_add(a, b, c)
     above = multiply_add(a, -b, s) > c
-    return (s.bits - choose(above, Words.spread(s.builder, 1), 0)).doubles
+    return (s.bits - choose(above, U64x8.spread(s.builder, 1), 0)).as_f64
 
 
 def far_add_odd(a, b, c):
     """a * b + c, to odd, where |c| <= a * b."""
-    if HAS_DIRECTIONS:
+    if has_directed_fma():
         return multiply_add_odd(a, b, c)
     s = multiply_add(a, b, c)
-    back, one = multiply_add(a, -b, s), Words.spread(s.builder, 1)
-    return ((s.bits - choose(back > c, one, 0)) | choose((back > c) | (back < c), one, 0)).doubles
+    back, one = multiply_add(a, -b, s), U64x8.spread(s.builder, 1)
+    return ((s.bits - choose(back > c, one, 0)) | choose((back > c) | (back < c), one, 0)).as_f64
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class Row(NamedTuple):
     start: ir.Value
 
     def check(self, what, column, count, per_element=1):
-        """In the checked build: `count` values from a column on lie in the row, with `per_element` in an element."""
+        """In the checked build: `count` values from a column on are in the row, with `per_element` in an element."""
         matrix = self.matrix
         builder, integer = matrix.builder, self.number.type
         last = builder.sub(matrix.height, integer(1))
@@ -317,7 +317,7 @@ class Row(NamedTuple):
 
 
 class Columns:
-    """Where a pass is: it reads and writes columns of rows from here."""
+    """The position of a pass: it reads and writes columns of rows from here."""
 
     def __init__(self, builder, column):
         self.builder, self.column = builder, column
@@ -332,25 +332,25 @@ class Columns:
     def _place(self, what, row, skip):
         column = self.builder.add(self.column, ir.Constant(_I64, skip)) if skip else self.column
         row.check(what, column, ir.Constant(_I64, LANES))
-        return self.builder.bitcast(self.builder.gep(row.start, [column]), ir.PointerType(Doubles.llvm()))
+        return self.builder.bitcast(self.builder.gep(row.start, [column]), ir.PointerType(F64x8.llvm()))
 
     def load(self, row, skip=0):
-        return Doubles(self.builder, self.builder.load(self._place("a row that a pass reads", row, skip), align=8))
+        return F64x8(self.builder, self.builder.load(self._place("a row that a pass reads", row, skip), align=8))
 
     def store(self, row, x, skip=0):
         self.builder.store(x.value, self._place("a row that a pass writes", row, skip), align=8)
 
-    def load_shorts(self, row):
-        """Sixteen uint32 of a row that holds those."""
+    def load_u32(self, row):
+        """Sixteen uint32 of a row of uint32."""
         builder = self.builder
-        row.check("a row of uint32 that a pass reads", self.column, ir.Constant(_I64, Shorts.lanes), 2)
+        row.check("a row of uint32 that a pass reads", self.column, ir.Constant(_I64, U32x16.lanes), 2)
         place = builder.bitcast(row.start, ir.PointerType(_I32))
-        place = builder.bitcast(builder.gep(place, [self.column]), ir.PointerType(Shorts.llvm()))
-        return Shorts(builder, builder.load(place, align=8))
+        place = builder.bitcast(builder.gep(place, [self.column]), ir.PointerType(U32x16.llvm()))
+        return U32x16(builder, builder.load(place, align=8))
 
 
 def _loop(builder, stop, step, emit):
-    """Run `emit(j)` for j = 0, step, 2 * step, ... below `stop`; not unrolled, which is slow to compile."""
+    """Run `emit(j)` for j = 0, step, 2 * step, ... below `stop`, not unrolled: unrolling is slow to compile."""
     integer = stop.type
     before = builder.block
     again, after = builder.append_basic_block("columns"), builder.append_basic_block("done")
@@ -360,22 +360,29 @@ def _loop(builder, stop, step, emit):
     j.add_incoming(integer(0), before)
     emit(j)
     following = builder.add(j, integer(step))
-    j.add_incoming(following, builder.block)  # `emit` may have begun other blocks
+    j.add_incoming(following, builder.block)  # `emit` may have started other blocks
     branch = builder.cbranch(builder.icmp_signed("<", following, stop), again, after)
-    # a loop's metadata begin with themselves (LLVM's language reference, "llvm.loop")
-    setting = builder.module.add_metadata(["llvm.loop.unroll.disable"])
-    loop = builder.module.add_metadata([f"{builder.function.name} {again.name}", setting])
-    loop.operands = (loop, setting)
-    branch.set_metadata("llvm.loop", loop)
+    disable_unrolling(builder, branch, again)
     builder.position_at_end(after)
 
 
-def row_pass(body, lanes=lambda kind: LANES):
-    """A function for kernels, f(kind, checked, work, width, rows, values, words): a loop over columns below `width`.
+def _emit_loop(body, kind, checked, lanes, context, builder, matrix_type, args):
+    """Emit the loop of a pass; `args`: work, width, rows, values, words, as LLVM values."""
+    work, width, *tuples = args
+    numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in tuples)
+    matrix = Matrix(context, builder, matrix_type, work)
+    rows = [matrix.row(number) for number in numbers]
+    values = [F64x8.spread(builder, x) for x in values]
+    _loop(builder, width, lanes, lambda j: body(kind, checked, Columns(builder, j), rows, values, words))
 
-    `kind` and `checked` are constants, `work` a C-contiguous float64 matrix, `rows` a tuple of row numbers, `values`
-    one of float64 and `words` one of uint32. `body` gets kind, checked, Columns, the rows, the values as Doubles and
-    the words as LLVM's scalars; it does `lanes(kind)` columns.
+
+def row_pass(body, lanes=lambda kind: LANES):
+    """Return a function for kernels, f(kind, checked, work, width, rows, values, words): a loop over columns below
+    `width`.
+
+    `kind` and `checked` are constants, `work` is a C-contiguous float64 matrix, `rows` a tuple of row numbers, `values`
+    one of float64 and `words` one of uint32. `body` gets kind, checked, Columns, the rows, the values as F64x8 and the
+    words as LLVM scalars; it processes `lanes(kind)` columns.
     """
 
     def typer(typingctx, kind, checked, work, width, rows, values, words):
@@ -383,16 +390,8 @@ def row_pass(body, lanes=lambda kind: LANES):
             return None
 
         def codegen(context, builder, sig, args):
-            numbers, values, words = (cgutils.unpack_tuple(builder, x) for x in args[4:])
-            matrix = Matrix(context, builder, sig.args[2], args[2])
-            rows = [matrix.row(number) for number in numbers]
-            values = [Doubles.spread(builder, x) for x in values]
-
-            def step(j):
-                columns = Columns(builder, j)
-                body(kind.literal_value, checked.literal_value, columns, rows, values, words)
-
-            _loop(builder, args[3], lanes(kind.literal_value), step)
+            constants = kind.literal_value, checked.literal_value, lanes(kind.literal_value)
+            _emit_loop(body, *constants, context, builder, sig.args[2], args[2:])
             return context.get_dummy_value()
 
         return types.none(kind, checked, work, types.int64, rows, values, words), codegen
@@ -401,25 +400,61 @@ def row_pass(body, lanes=lambda kind: LANES):
     return intrinsic(prefer_literal=True)(typer)
 
 
+def row_pass_of(body, variants, lanes=lambda kind: LANES):
+    """Return a function like that of `row_pass`, with `kind` and `checked` known at run time: it branches to a loop.
+
+    `variants` maps each kind to the values of `checked` it has loops for: (False,), (True,) or (False, True). A kind
+    with one loop always takes that. For any other kind the function does nothing.
+    """
+
+    def typer(typingctx, kind, checked, work, width, rows, values, words):
+        def codegen(context, builder, sig, args):
+            def emit(constant, flag):
+                _emit_loop(body, constant, flag, lanes(constant), context, builder, sig.args[2], args[2:])
+
+            end = builder.append_basic_block("after passes")
+            switch = builder.switch(args[0], end)
+            for constant, flags in variants.items():
+                block = builder.append_basic_block("pass")
+                switch.add_case(args[0].type(constant), block)
+                builder.position_at_end(block)
+                if len(flags) == 1:
+                    emit(constant, flags[0])
+                else:
+                    with builder.if_else(args[1]) as (then, otherwise):
+                        with then:
+                            emit(constant, True)
+                        with otherwise:
+                            emit(constant, False)
+                builder.branch(end)
+            builder.position_at_end(end)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, types.boolean, work, types.int64, rows, values, words), codegen
+
+    typer.__name__ = body.__name__
+    return intrinsic(typer)
+
+
 def row_extreme(name, body, reduce, neutral):
-    """A function for kernels, f(work, width, row): the extreme of the uint64 that `body` makes of a row's columns."""
+    """Return a function for kernels, f(work, width, row): the extreme of the uint64 that `body` makes of a row."""
     instruction = {"umax": ">", "umin": "<"}[reduce]
 
     def typer(typingctx, work, width, row):
         def codegen(context, builder, sig, args):
             place = Matrix(context, builder, sig.args[0], args[0]).row(args[2])
-            start = ir.Constant(Words.llvm(), [neutral] * LANES)
-            found = cgutils.alloca_once_value(builder, start)
+            start = ir.Constant(U64x8.llvm(), [neutral] * LANES)
+            extreme = cgutils.alloca_once_value(builder, start)
 
             def step(j):
-                x, y = body(Columns(builder, j).load(place)), Words(builder, builder.load(found))
-                builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, found)
+                x, y = body(Columns(builder, j).load(place)), U64x8(builder, builder.load(extreme))
+                builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, extreme)
 
             _loop(builder, args[1], LANES, step)
-            kind = ir.FunctionType(_I64, [Words.llvm()])
+            kind = ir.FunctionType(_I64, [U64x8.llvm()])
             intrinsic_name = f"llvm.vector.reduce.{reduce}.v{LANES}i64"
             function = builder.module.globals.get(intrinsic_name) or ir.Function(builder.module, kind, intrinsic_name)
-            return builder.call(function, [builder.load(found)])
+            return builder.call(function, [builder.load(extreme)])
 
         return types.uint64(work, types.int64, types.int64), codegen
 
@@ -428,9 +463,9 @@ def row_extreme(name, body, reduce, neutral):
 
 
 largest_code = row_extreme("largest_code", lambda x: x.bits & MAGNITUDE, "umax", 0)
-"""The code of a row's largest magnitude, or of a NaN."""
+"""The code of the largest magnitude of a row, or of a NaN."""
 least_code_less_1 = row_extreme("least_code_less_1", lambda x: (x.bits & MAGNITUDE) - 1, "umin", (1 << 64) - 1)
-"""The code of a row's least magnitude, but zeros, less 1: of zeros alone, all bits."""
+"""The code of the least non-zero magnitude of a row, less 1; all bits set if all are zeros."""
 
 
 @intrinsic

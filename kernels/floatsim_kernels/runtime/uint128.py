@@ -1,4 +1,4 @@
-"""Numbers of 128 bits as pairs (hi, lo) of uint64: without the branches that the same would take on 64 bits."""
+"""128-bit integers as pairs (hi, lo) of uint64, without the branches that code on 64 bits would need."""
 
 from llvmlite import ir
 from numba import types
@@ -17,7 +17,7 @@ def _halves(builder, x):
 
 
 def _count(builder, n):
-    """A shift count; 127 stands for all above, and for the negative."""
+    """A shift count, at most 127; negative counts become 127 too."""
     most = ir.Constant(_I64, 127)
     return builder.zext(builder.select(builder.icmp_unsigned("<", n, most), n, most), _I128)
 
@@ -42,7 +42,7 @@ def leading_zeros_wide(typingctx, hi, lo):
 
 @intrinsic
 def shift_left(typingctx, hi, lo, n):
-    """(hi, lo) << n, n not negative; of a number below 2 all bits are gone from 127 on."""
+    """(hi, lo) << n for n >= 0; for n of at least 127 a number below 2 loses all its bits."""
 
     def codegen(context, builder, signature, args):
         hi, lo, n = args
@@ -68,8 +68,10 @@ def shift_right_jam(typingctx, hi, lo, n):
 
 @intrinsic
 def split(typingctx, hi, lo, n):
-    """Cut n low bits off hi, n not negative and hi below 2**63: (what is left of hi; the 64 bits below that; 1 if any
-    bit below those is set, else 0)."""
+    """Cut n low bits off hi, for n >= 0 and hi below 2**63.
+
+    Return (remaining bits of hi, the 64 bits below, 1 if any bit below those is set, else 0).
+    """
     triple = types.UniTuple(types.uint64, 3)
 
     def codegen(context, builder, signature, args):

@@ -1,14 +1,16 @@
-"""Fused blocks of matrix units in float32 and int32, sixteen columns at a time: the finite sums of ordinary size.
+"""Fused blocks of matrix instructions in float32 and int32, sixteen columns at a time, for finite sums of ordinary
+size.
 
-What a block computes is said in floatsim/reference/tensorcore/nvidia.py. Here products a * b are exact in float32; the
-exponents by which they are aligned are sums of int16, prepared once for every operand. With e the largest of a block, a
-product times 2**(F - e) is cut to an int32, as the conversion of floats to integers does. Half of the products are
-added to one int32 and half, with c, to another, which cannot overflow; their sum is carried as a sign and a uint32. It
-is cut to 24 bits and scaled back, and that is D in FP32. For FP16 the last of these bits stands for what was cut off,
-too, which makes the rounding to FP16 the only one.
+floatsim/reference/tensorcore/nvidia.py defines the blocks. Here products a * b are exact in float32. The exponents by
+which they are aligned are sums of int16, prepared once for every operand. With e the largest exponent of a block, a
+product times 2**(F - e) is truncated to an int32 by the conversion of floats to integers. Half of the products are
+added to one int32, and half, with c, to another, so that neither overflows; their sum is carried as a sign and a
+uint32. It is truncated to 24 bits and scaled back: that is D in FP32. For FP16 the last of these bits is a sticky bit,
+so that the rounding to FP16 is the only one.
 
-Left to the integer kernels are the rows, in groups of WIDTH columns, in which something is infinite or NaN, c gets near
-float32's largest number, or all products of a block are tiny (below 2**-100) or one is huge: `fused` tells which.
+The kernel bails out of rows, in groups of WIDTH columns, that contain infinities or NaNs, in which c comes near the
+largest number of float32, or in which all products of a block are tiny (below 2**-100) or one is huge. `fused` reports
+these rows, and the integer kernels compute them.
 """
 
 import numba
@@ -21,9 +23,10 @@ from numba.extending import intrinsic
 from ..runtime.cpu import has_f16c
 from ..runtime.intrinsics import bits_from_float, float_from_bits
 from ..runtime.jit import check, inline, kernel_of
+from ..runtime.numba_compat import prefer_wide_vectors
 
 WIDTH = 32
-"""Columns that are worked on together."""
+"""Columns of a tile."""
 _LANES, _UNROLL = 16, 4
 
 TO_FP32, TO_FP16 = range(2)
@@ -33,9 +36,10 @@ _FLOATS, _INTS = ir.VectorType(_FLOAT, _LANES), ir.VectorType(_I32, _LANES)
 _SHORTS = ir.VectorType(_I16, WIDTH)
 
 NONE = -16000
-"""The exponent of a zero. Exponents are biased by 127: those of products that are not zero by 254, so not negative."""
-_BIAS, _LOWEST, _HIGHEST = 254, 154, 379
-_NEAR_MAX = 254  # the exponent field of float32 from where on c may overflow
+"""The exponent of a zero. Exponents of operands are biased by 127, those of non-zero products by 254, so that they are
+not negative."""
+_BIAS, _LOWEST, _HIGHEST = 254, 154, 379  # of products; the least and the largest are 2**-100 and 2**125
+_NEAR_MAX = 254  # the exponent field of float32 from which on c may overflow
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
@@ -62,7 +66,7 @@ def _larger(builder, x, y):
 
 
 def _half_of(builder, x, part):
-    """Sixteen of thirty-two, as int32."""
+    """Sixteen of thirty-two lanes, as int32."""
     lanes = ir.Constant(ir.VectorType(_I32, _LANES), [part * _LANES + i for i in range(_LANES)])
     return builder.sext(builder.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), lanes), _INTS)
 
@@ -81,9 +85,9 @@ class _Variable:
         self._builder.store(x, self._place)
 
 
-# -- blocks of some rows -----------------------------------------------------------------------------------------------
+# -- blocks of two rows ------------------------------------------------------------------------------------------------
 
-_ROWS = 2  # at a time: what one waits for, the other does not
+_ROWS = 2  # at a time: the latencies of two rows overlap
 
 
 class _Row:
@@ -97,11 +101,11 @@ class _Row:
         return _load(self.builder, self.acc, ir.Constant(_I64, part * _LANES), _FLOATS)
 
     def _start(self, part):
-        """c, or zero where that is added in the end."""
+        """c, or zero where c is added in the end."""
         return self.builder.select(self.shared.apart, _constant(_FLOATS, 0.0), self._held(part))
 
     def emit(self, base):
-        """The block of the terms from `base` on."""
+        """Emit the block of the terms from `base` on."""
         shared, builder = self.shared, self.builder
         exponent = _Variable(builder, _spread(builder, shared.floor, _SHORTS))
 
@@ -113,8 +117,8 @@ class _Row:
 
         shared.each(ir.Constant(_I64, 0), shared.fours, align)
         e = exponent.get()
-        shared.see(e)
-        ends = [_Tail(shared, _half_of(builder, e, part), self.c[part].get()) for part in (0, 1)]
+        shared.observe(e)
+        ends = [_BlockEnd(shared, _half_of(builder, e, part), self.c[part].get()) for part in (0, 1)]
         sums = [[_Variable(builder, _constant(_INTS, 0)) for _ in (0, 1)] for _ in (0, 1)]
 
         def add_to(side):
@@ -133,23 +137,23 @@ class _Row:
         shared.each(ir.Constant(_I64, 0), shared.first_half, add_to(0))
         shared.each(shared.first_half, shared.fours, add_to(1))
         for part in (0, 1):
-            shared.see_field(ends[part].field)
+            shared.observe_field(ends[part].field)
             self.c[part].set(ends[part].result(sums[0][part].get(), sums[1][part].get()))
 
-    def finish(self):
+    def epilogue(self):
         for part in (0, 1):
             c = self.c[part].get()
             total = self.builder.fadd(self._held(part), c)
-            if self.shared.output == TO_FP16:  # 24 bits are twice 11 and two more: to float32 first does no harm
+            if self.shared.output == TO_FP16:  # 24 >= 2 * 11 + 2: the rounding to float32 is innocuous
                 total = _through_halves(self.builder, total)
             c = self.builder.select(self.shared.apart, total, c)
             place = self.builder.gep(self.acc, [ir.Constant(_I64, part * _LANES)])
             self.builder.store(c, self.builder.bitcast(place, ir.PointerType(_FLOATS)), align=4)
-            self.shared.see_field(_field(self.builder, self.builder.bitcast(c, _INTS)))
+            self.shared.observe_field(_field(self.builder, self.builder.bitcast(c, _INTS)))
 
 
 class _Blocks:
-    """What the rows have in common, and what is seen of their exponents."""
+    """The parameters that the rows share, and the extremes of their exponents."""
 
     def __init__(self, builder, output, vb, xb, terms, fraction_bits, floor, kept, apart):
         self.builder, self.output, self.vb, self.xb, self.terms = builder, output, vb, xb, terms
@@ -163,38 +167,38 @@ class _Blocks:
         self._largest = _Variable(builder, _constant(_INTS, 0))
 
     def each(self, start, stop, body):
-        """body(k) for the terms k of some fours."""
+        """Emit body(k) for the terms k of some groups of four."""
         builder = self.builder
         with cgutils.for_range_slice(builder, start, stop, ir.Constant(_I64, 1), inc=True) as (four, _):
             first = builder.mul(four, ir.Constant(_I64, _UNROLL))
             for n in range(_UNROLL):
                 body(builder.add(first, ir.Constant(_I64, n)))
 
-    def see(self, e):
+    def observe(self, e):
         builder, low = self.builder, self._lowest.get()
         self._highest.set(_larger(builder, self._highest.get(), e))
         self._lowest.set(builder.select(builder.icmp_unsigned("<", e, low), e, low))
 
-    def see_field(self, field):
+    def observe_field(self, field):
         self._largest.set(_larger(self.builder, self._largest.get(), field))
 
-    def fit(self):
-        """Whether nothing was seen that the sums could not do."""
+    def in_range(self):
+        """Whether all exponents were in the range of the kernel."""
         builder = self.builder
-        doubts = (
+        violations = (
             builder.icmp_signed(">=", self._largest.get(), _constant(_INTS, _NEAR_MAX)),
             builder.icmp_unsigned("<", self._lowest.get(), _constant(_SHORTS, _LOWEST)),
             builder.icmp_signed(">", self._highest.get(), _constant(_SHORTS, _HIGHEST)),
         )
         total = ir.Constant(_I32, 0)
-        for marks in doubts:
-            word = builder.bitcast(marks, ir.IntType(marks.type.count))
-            total = builder.or_(total, builder.zext(word, _I32) if marks.type.count < 32 else word)
+        for mask in violations:
+            word = builder.bitcast(mask, ir.IntType(mask.type.count))
+            total = builder.or_(total, builder.zext(word, _I32) if mask.type.count < 32 else word)
         return builder.icmp_unsigned("==", total, ir.Constant(_I32, 0))
 
 
 def _through_halves(builder, x):
-    """Float16, ties to even."""
+    """x rounded to float16, ties to even, as float32."""
     return builder.fpext(builder.fptrunc(x, ir.VectorType(ir.HalfType(), _LANES)), _FLOATS)
 
 
@@ -202,8 +206,8 @@ def _field(builder, bits):
     return builder.and_(builder.lshr(bits, _constant(_INTS, 23)), _constant(_INTS, 0xFF))
 
 
-class _Tail:
-    """The end of a block in sixteen columns: c and what the products' sum becomes."""
+class _BlockEnd:
+    """The end of a block in sixteen columns: adds c and rounds the sum."""
 
     def __init__(self, blocks, products, c):
         builder = self.builder = blocks.builder
@@ -211,7 +215,7 @@ class _Tail:
         bits = self.bits = builder.bitcast(c, _INTS)
         self.field = _field(builder, bits)
         e = builder.sub(products, _constant(_INTS, 127))
-        if blocks.output == TO_FP16:  # c's exponent is that of FP16's subnormals, or none
+        if blocks.output == TO_FP16:  # the exponent of c is at least that of FP16's subnormals
             is_zero = builder.icmp_signed("==", self.field, _constant(_INTS, 0))
             own = _larger(builder, self.field, _constant(_INTS, 127 - 14))
             e = builder.select(is_zero, e, _larger(builder, own, e))
@@ -227,7 +231,7 @@ class _Tail:
         builder = self.builder
         second = builder.add(second, builder.fptosi(builder.fmul(self.c, self.scale), _INTS))
         total = builder.add(first, second)
-        # where that overflowed, its sign is wrong
+        # the sign of an overflowed sum is wrong
         overflowed = builder.and_(builder.xor(first, total), builder.xor(second, total))
         sign = builder.ashr(builder.xor(total, overflowed), _constant(_INTS, 31))
         magnitude = builder.sub(builder.xor(total, sign), sign)
@@ -237,12 +241,12 @@ class _Tail:
         cut = builder.bitcast(builder.add(builder.bitcast(nearest, _INTS), one_less), _FLOATS)
         if self.blocks.output == TO_FP16:
             return self._to_half(cut, builder.icmp_unsigned("!=", back, magnitude), sign)
-        # if no product is left, c stays
+        # without products, c stays
         value = builder.bitcast(builder.fmul(cut, self.unscale), _INTS)
         value = builder.or_(value, builder.and_(sign, _constant(_INTS, -(1 << 31))))
         nothing = builder.icmp_signed("<", self.products, _constant(_INTS, 0))
         value = builder.and_(builder.select(nothing, self.bits, value), self.blocks.kept)
-        # a zero is positive, also where all bits of a tiny c are cut
+        # a zero is positive, also if all bits of a tiny c are truncated
         is_zero = builder.icmp_unsigned("==", builder.and_(value, _constant(_INTS, (1 << 31) - 1)), _constant(_INTS, 0))
         return builder.bitcast(builder.select(is_zero, _constant(_INTS, 0), value), _FLOATS)
 
@@ -258,10 +262,13 @@ class _Tail:
 
 
 @intrinsic
-def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
-    """Blocks of rows i and i + 1 of va, xa (rows, K) from their term `first` on, and of vb, xb (K, WIDTH), into acc
-    (rows, WIDTH); whether acc can be trusted. `row` is (terms, fraction bits, floor, kept, apart): with `apart` blocks
-    start from zero, and c is added in the end, to nearest."""
+def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, params):
+    """Compute blocks of rows i and i + 1 of va, xa (rows, K), from term `first` on, with vb, xb (K, WIDTH), into acc
+    (rows, WIDTH). Return whether acc is correct.
+
+    `params` is (terms, fraction bits, floor, kept, apart): with `apart`, blocks start from zero, and c is added in the
+    end, to nearest.
+    """
     if not isinstance(output, types.Literal):
         return None
 
@@ -269,8 +276,7 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
         kind = output.literal_value
         if kind == TO_FP16 and not has_f16c():
             return ir.Constant(_I1, 0)
-        # llvmlite knows the plain attributes only, and prints what is in the set
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        prefer_wide_vectors(builder)
         arrays = [context.make_array(sig.args[n])(context, builder, args[n]) for n in range(1, 6)]
         shapes = [cgutils.unpack_tuple(builder, x.shape) for x in arrays]
         length = shapes[0][1]
@@ -298,34 +304,35 @@ def _blocks(typingctx, output, va, xa, vb, xb, acc, i, first, blocks, row):
             for each in rows:
                 each.emit(builder.mul(block, terms))
         for each in rows:
-            each.finish()
-        return context.cast(builder, shared.fit(), types.boolean, types.boolean)
+            each.epilogue()
+        return context.cast(builder, shared.in_range(), types.boolean, types.boolean)
 
-    wanted = types.boolean(output, va, xa, vb, xb, acc, *[types.int64] * 3, row)
+    wanted = types.boolean(output, va, xa, vb, xb, acc, *[types.int64] * 3, params)
     return wanted, codegen
 
 
 # -- tiles -------------------------------------------------------------------------------------------------------------
 
-ROW_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
+BLOCK_FIELDS = ("terms", "k", "fraction_bits", "floor", "kept", "emin_a", "emin_b", "read", "halves", "every")
 TERMS, K, FRACTION, FLOOR, KEPT, EMIN_A, EMIN_B, READ, HALVES, EVERY = range(10)
-"""Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; a mask of float32's bits that D
-has; emin of the operands' formats; a mask of the bits of operands that are read; whether an instruction is one of two
-halves, to which c is added; log2 of how many elements share a scale."""
+"""Terms of a block and of an instruction; F; the least exponent, biased, or NO_FLOOR; the mask of the bits of float32
+that D has; emin of the operands' formats; the mask of the bits of operands that are read; whether an instruction is one
+of two halves, to which c is added; log2 of the number of elements that share a scale."""
 NO_FLOOR = 2 * NONE
 
 DEPTH = 128
-"""Terms at a time, that those of b stay in the cache: a multiple of every k."""
+"""Terms of a panel of b, a multiple of every k. A panel has 128 * 32 * (4 + 2) bytes = 24 KiB, for the first-level
+cache."""
 
 _SCALED = 60
-"""The largest scale that is taken, 2**60, and its inverse: operands of eight bits stay far within float32 then."""
+"""The largest exponent of a scale: operands of eight bits times 2**60 or 2**-60 stay in the range of float32."""
 
 _MAGNITUDE, _TRAILING = np.uint32(0x7FFFFFFF), np.uint32(23)
 
 
 @inline
 def source_of(position, k, halves):
-    """Which term stands at a position: two halves of an instruction lie one after the other."""
+    """The term at a position: the two halves of an instruction are stored one after the other."""
     if not halves:
         return position
     q, half = position % k, k // 2
@@ -334,12 +341,13 @@ def source_of(position, k, halves):
 
 @inline
 def masked(x, read):
+    """x with the bits of a mask."""
     return float_from_bits(np.uint32(bits_from_float(x) & read))
 
 
 @inline
 def exponent_of(x, emin):
-    """The biased exponent of an operand, NONE for a zero; beyond all others for what is not finite."""
+    """The biased exponent of an operand; NONE for a zero; for infinities and NaNs above all others."""
     u = np.uint32(bits_from_float(x) & _MAGNITUDE)
     e = max(np.int32(u >> _TRAILING), np.int32(emin))
     return e if u else np.int32(NONE)
@@ -347,17 +355,20 @@ def exponent_of(x, emin):
 
 @inline
 def power(n):
-    """2**n of a normal number."""
+    """2**n, a normal number."""
     return float_from_bits(np.uint32((n + 127) << 23))
 
 
 @inline
-def prepare_row(x, start, stop, row, scales, values, exponents):
-    """A row of a, zeros behind; whether all is finite. An exponent stands in both halves of an int32."""
-    most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_A] + 127
-    if row[HALVES]:
+def prepare_row(x, start, stop, params, scales, values, exponents):
+    """Prepare a row of a, with zeros behind it; return whether all numbers are finite.
+
+    Each exponent is stored in both halves of an int32.
+    """
+    most, read, emin = np.int32(0), np.uint32(params[READ]), params[EMIN_A] + 127
+    if params[HALVES]:
         for p in range(values.size):
-            k = start + source_of(p, row[K], row[HALVES])
+            k = start + source_of(p, params[K], params[HALVES])
             values[p] = x[k] if k < stop else np.float32(0)
     else:
         terms = x[start:stop]
@@ -372,7 +383,7 @@ def prepare_row(x, start, stop, row, scales, values, exponents):
         exponents[p] = (e << 16) | (e & 0xFFFF)
     if scales.size:
         for p in range(min(values.size, stop - start)):
-            s = np.int32(scales[(start + p) >> row[EVERY]])
+            s = np.int32(scales[(start + p) >> params[EVERY]])
             most = max(most, abs(s) - _SCALED + 255)
             values[p] *= power(max(-_SCALED, min(s, _SCALED)))
             e = (exponents[p] >> 16) + s
@@ -381,14 +392,14 @@ def prepare_row(x, start, stop, row, scales, values, exponents):
 
 
 @inline
-def prepare_panel(b, start, stop, first, depth, j0, columns, row, scales, values, exponents):
-    """Some terms of WIDTH columns of b, zeros behind and beside; whether all is finite."""
-    most, read, emin = np.int32(0), np.uint32(row[READ]), row[EMIN_B] + 127
+def prepare_panel(b, start, stop, first, depth, j0, columns, params, scales, values, exponents):
+    """Prepare a panel of WIDTH columns of b, filled with zeros; return whether all numbers are finite."""
+    most, read, emin = np.int32(0), np.uint32(params[READ]), params[EMIN_B] + 127
     for p in range(depth):
-        k = start + source_of(first + p, row[K], row[HALVES])
+        k = start + source_of(first + p, params[K], params[HALVES])
         source, target = b[min(k, stop - 1), j0 : j0 + columns], values[p]
         here = columns if k < stop else 0
-        for j in range(here):  # nothing but this: LLVM makes it a copy of memory
+        for j in range(here):  # LLVM compiles this loop to a copy of memory
             target[j] = source[j]
         for j in range(here, WIDTH):
             target[j] = 0
@@ -401,9 +412,9 @@ def prepare_panel(b, start, stop, first, depth, j0, columns, row, scales, values
             target[j] = np.int16(e)
     if scales.shape[1]:
         for p in range(min(depth, stop - start - first)):
-            target, shorts, of_row = values[p], exponents[p], scales[(start + first + p) >> row[EVERY]]
+            target, shorts, scales_of_term = values[p], exponents[p], scales[(start + first + p) >> params[EVERY]]
             for j in range(columns):
-                s = np.int32(of_row[j0 + j])
+                s = np.int32(scales_of_term[j0 + j])
                 most = max(most, abs(s) - _SCALED + 255)
                 target[j] *= power(max(-_SCALED, min(s, _SCALED)))
                 shorts[j] = np.int16(shorts[j] + s)
@@ -422,30 +433,30 @@ def _matrix(scalar, readonly=False):
         _matrix(numba.float32), _matrix(numba.int16), _matrix(numba.float32), _matrix(numba.boolean),
     )
 )  # fmt: skip
-def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb, xb, acc, fits):
-    """Sums over each range (start, stop) into out (ranges, M, N), values of D's format, c on entry.
+def fused(output, a, b, out, ranges, params, bailed_out, scales_a, scales_b, va, xa, vb, xb, acc, rows_in_range):
+    """Sums over each range (start, stop) into out (ranges, M, N), numbers of D's format, c on entry.
 
-    `failed` (ranges, M, groups of WIDTH columns) says what is left as it was. Scales are exponents of powers of two,
-    scales_a (M, parts) and scales_b (parts, N), or have no columns. The rest is scratch: va, xa (M even, all terms,
-    filled up), vb, xb (DEPTH, WIDTH), acc (M even, WIDTH), fits (2, M even).
+    `bailed_out` (ranges, M, groups of WIDTH columns) marks the rows that are unchanged. Scales are exponents of powers
+    of two, scales_a (M, parts) and scales_b (parts, N), or have no columns. The other arguments are scratch: va, xa (M
+    even, all terms, filled up), vb, xb (DEPTH, WIDTH), acc (M even, WIDTH), rows_in_range (2, M even).
     """
     rows, columns = out.shape[1], out.shape[2]
     even = acc.shape[0]
-    model = row[TERMS], row[FRACTION], row[FLOOR], row[KEPT], row[HALVES]
-    step = row[K] if row[HALVES] else np.int64(DEPTH)
+    model = params[TERMS], params[FRACTION], params[FLOOR], params[KEPT], params[HALVES]
+    step = params[K] if params[HALVES] else np.int64(DEPTH)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
-        length = -(-(stop - start) // row[K]) * row[K]
+        length = -(-(stop - start) // params[K]) * params[K]
         if length <= 0:
             continue
         for i in range(even):
             n = min(i, rows - 1)
-            fits[0, i] = prepare_row(a[n], start, stop, row, scales_a[n], va[i, :length], xa[i, :length])
-        for group in range(failed.shape[2]):
+            rows_in_range[0, i] = prepare_row(a[n], start, stop, params, scales_a[n], va[i, :length], xa[i, :length])
+        for group in range(bailed_out.shape[2]):
             j0 = group * WIDTH
             width = min(WIDTH, columns - j0)
             for i in range(even):
-                fits[1, i] = fits[0, i]
+                rows_in_range[1, i] = rows_in_range[0, i]
                 for j in range(WIDTH):
                     acc[i, j] = 0
                 if i < rows:
@@ -453,16 +464,16 @@ def fused(output, a, b, out, ranges, row, failed, scales_a, scales_b, va, xa, vb
                         acc[i, j] = out[part, i, j0 + j] + np.float32(0)  # -0 is +0
             for first in range(0, length, step):
                 depth = min(step, length - first)
-                finite = prepare_panel(b, start, stop, first, depth, j0, width, row, scales_b, vb, xb)
+                finite = prepare_panel(b, start, stop, first, depth, j0, width, params, scales_b, vb, xb)
                 for i in range(0, even, _ROWS):
                     if output == TO_FP32:
-                        fit = _blocks(TO_FP32, va, xa, vb, xb, acc, i, first, depth // row[TERMS], model)
+                        in_range = _blocks(TO_FP32, va, xa, vb, xb, acc, i, first, depth // params[TERMS], model)
                     else:
-                        fit = _blocks(TO_FP16, va, xa, vb, xb, acc, i, first, depth // row[TERMS], model)
-                    fits[1, i] &= fit and finite
-                    fits[1, i + 1] &= fit and finite
+                        in_range = _blocks(TO_FP16, va, xa, vb, xb, acc, i, first, depth // params[TERMS], model)
+                    rows_in_range[1, i] &= in_range and finite
+                    rows_in_range[1, i + 1] &= in_range and finite
             for i in range(rows):
-                failed[part, i, group] = not fits[1, i]
-                if fits[1, i]:
+                bailed_out[part, i, group] = not rows_in_range[1, i]
+                if rows_in_range[1, i]:
                     for j in range(width):
                         out[part, i, j0 + j] = acc[i, j]

@@ -1,10 +1,10 @@
-"""Blocks of matrix units in float64, which holds every sum in them exactly: groups of FP4, and AMD's; and chains of
-fused multiply-adds.
+"""Blocks of matrix instructions in float64, which holds every sum in them exactly: groups of FP4, the models of AMD,
+and chains of fused multiply-adds.
 
-What the blocks compute is said in floatsim/reference/tensorcore/nvidia.py and amd.py. The loops run over columns; a
-row's results are written unless something in it is infinite or NaN, on entry or on the way, which is left to the
-integer kernels: `failed` (ranges, M, groups of WIDTH columns) says where. out (ranges, M, N) holds float32 values, c on
-entry.
+floatsim/reference/tensorcore/nvidia.py and amd.py define the blocks. The loops run over columns. A row's results are
+written unless it contains infinities or NaNs, on entry or on the way: then the kernel bails out, `bailed_out` (ranges,
+M, groups of WIDTH columns) marks the row, and the integer kernels compute it. out (ranges, M, N) holds float32 numbers,
+c on entry.
 """
 
 import numba
@@ -25,7 +25,7 @@ from ..runtime.jit import inline, kernel_of
 from .integer import INFINITE, NONE
 
 WIDTH = 256
-"""Columns that are worked on together."""
+"""Columns of a tile."""
 
 _FIELD32, _SIGN32, _TRAILING = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(23)
 _TRAILING_BITS = np.uint32(0x7FFFFF)
@@ -35,7 +35,7 @@ _BEYOND = 2.0**128
 
 @intrinsic
 def toward_zero(typingctx, x):
-    """np.trunc, as one instruction."""
+    """np.trunc as one instruction."""
 
     def codegen(context, builder, signature, args):
         kind, name = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()]), "llvm.trunc.f64"
@@ -47,13 +47,13 @@ def toward_zero(typingctx, x):
 
 @inline
 def power(n):
-    """2**n of a normal number."""
+    """2**n, a normal number."""
     return double_from_bits(np.uint64(np.int64(n) + 1023) << _SHIFT)
 
 
 @inline
 def exponent_of_c(x):
-    """By which c is aligned: -126 for subnormal numbers, NONE for a zero."""
+    """The exponent by which c is aligned: -126 for subnormal numbers, NONE for a zero."""
     u = np.uint32(bits_from_float(x) & np.uint32(0x7FFFFFFF))
     e = max(np.int32(u >> _TRAILING), np.int32(1)) - np.int32(127)
     return e if u else np.int32(NONE)
@@ -61,12 +61,13 @@ def exponent_of_c(x):
 
 @inline
 def field_of(x):
-    """The exponent's bits: those of what is not finite are beyond all others."""
+    """The exponent field; infinities and NaNs have the largest."""
     return np.uint32(bits_from_float(x) & _FIELD32)
 
 
 @inline
 def largest_field(row):
+    """The largest exponent field of a row."""
     most = np.uint32(0)
     for j in range(row.size):
         most = max(most, field_of(row[j]))
@@ -75,7 +76,7 @@ def largest_field(row):
 
 @inline
 def cut_to_float(x):
-    """Toward zero; from 2**128 on infinite; a zero is positive."""
+    """x in float32, toward zero; infinite from 2**128 on; a zero is positive."""
     near = np.float32(x)
     u = bits_from_float(near)
     away = abs(np.float64(near)) > abs(x) and abs(x) < _BEYOND
@@ -92,9 +93,8 @@ _RANGES, _FAILED = _array(numba.int64, 2), _array(numba.boolean, 3, False)
 
 @kernel_of((_FLOATS, numba.int64, numba.int64, _array(numba.float64, 2, False), _array(numba.int64, 2, False)))
 def prepare(x, emin, read, values, exponents):
-    """Values, 0 for what is not finite, and the exponents by which they are aligned: NONE of a zero, INFINITE.
-
-    `read` is a mask of the bits that the instruction reads.
+    """Write the values of operands, 0 for infinities and NaNs, and the exponents by which they are aligned: NONE for a
+    zero, INFINITE for infinities and NaNs. `read` is the mask of the bits that the instruction reads.
     """
     wide_vectors()
     mask = np.uint32(read)
@@ -116,12 +116,12 @@ def prepare(x, emin, read, values, exponents):
     )
 )  # fmt: skip
 def grouped(
-    a, b, scales_a, scales_b, exponents_a, exponents_b, marks_a, marks_b, out, ranges, group, groups, fraction, floor,
-    failed,
+    a, b, scales_a, scales_b, exponents_a, exponents_b, nonzero_a, nonzero_b, out, ranges, group, groups,
+    fraction, floor, bailed_out,
 ):  # fmt: skip
-    """Blocks of a few groups of FP4, with scales a group each: (M, groups of K) and (groups of K, N).
+    """Blocks of a few groups of FP4, with a scale for each group: (M, groups of K) and (groups of K, N).
 
-    A bit of the marks stands for an element of the group that is not zero. Exponents of scales are NONE for a zero.
+    The bits of nonzero_a and nonzero_b mark the non-zero elements of a group. Exponents of zero scales are NONE.
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
@@ -129,7 +129,7 @@ def grouped(
     acc, total, up = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
-        for tile in range(failed.shape[2]):
+        for tile in range(bailed_out.shape[2]):
             j0 = tile * WIDTH
             n = min(WIDTH, columns - j0)
             for i in range(rows):
@@ -144,7 +144,7 @@ def grouped(
                     for g in range(here):
                         k0 = first + g * group
                         at = k0 // group
-                        into, mark, own = sums[g], marks_a[i, at], exponents_a[i, at]
+                        into, nonzero_group, own = sums[g], nonzero_a[i, at], exponents_a[i, at]
                         for j in range(n):
                             into[j] = 0
                         k1 = min(k0 + group, stop)
@@ -158,9 +158,9 @@ def grouped(
                             x, ys = a[i, k], b[k, j0 : j0 + n]
                             for j in range(n):
                                 into[j] += x * ys[j]
-                        marks, others = marks_b[at, j0 : j0 + n], exponents_b[at, j0 : j0 + n]
+                        nonzero, others = nonzero_b[at, j0 : j0 + n], exponents_b[at, j0 : j0 + n]
                         for j in range(n):
-                            counts = (mark & marks[j]) != 0
+                            counts = (nonzero_group & nonzero[j]) != 0
                             e[j] = max(e[j], own + others[j] if counts else np.int32(NONE))
                     for j in range(n):
                         up[j] = power(fraction - e[j])
@@ -173,7 +173,7 @@ def grouped(
                     for j in range(n):
                         acc[j] = cut_to_float(total[j] * power(e[j] - fraction))
                     most = max(most, largest_field(acc[:n]))
-                failed[part, i, tile] = most == _FIELD32
+                bailed_out[part, i, tile] = most == _FIELD32
                 if most != _FIELD32:
                     for j in range(n):
                         row[j] = acc[j]
@@ -182,12 +182,14 @@ def grouped(
 # -- AMD ---------------------------------------------------------------------------------------------------------------
 
 _LEAST, _LARGE = -300, 125
-"""Less than the exponent of every product; the largest of a block of products that are all below 2**128."""
+"""A number below the exponent of every product; the largest exponent of a block whose products are all below 2**128."""
 
 
 @inline
 def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total, up):
-    """Every `step`-th product from k0 on, aligned, cut toward zero to `fraction` bits, added; the largest exponent."""
+    """Align every `step`-th product from k0 on, truncate it to `fraction` bits, and add it to `total`; return the
+    largest exponent.
+    """
     for j in range(n):
         top[j], total[j] = np.int64(_LEAST), 0.0
     fours = k0 + max(k1 - k0, 0) // (4 * step) * (4 * step)
@@ -227,8 +229,10 @@ def cut_products(a, e_a, b, e_b, k0, k1, step, j0, n, fraction, top, total, up):
         numba.int64, numba.int64, numba.int64, _FAILED,
     )
 )  # fmt: skip
-def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bits, apart, failed):
-    """Blocks whose c comes late; `apart`: even and odd products are added apart. Exponents of zeros are NONE."""
+def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bits, apart, bailed_out):
+    """Blocks that add c after the products. `apart`: even and odd products are summed apart. Exponents of zeros are
+    NONE.
+    """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, c = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
@@ -238,7 +242,7 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = start - (start - stop) // k_of_instruction * k_of_instruction
-        for tile in range(failed.shape[2]):
+        for tile in range(bailed_out.shape[2]):
             j0 = tile * WIDTH
             n = min(WIDTH, columns - j0)
             for i in range(rows):
@@ -248,11 +252,13 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
                     acc[j] = row[j]
                 for k0 in range(start, filled, terms):
                     k1 = max(k0, min(k0 + terms, stop))
-                    more = cut_products(a[i], e_a[i], b, e_b, k0, k1, step, j0, n, fraction, top, total, up)
-                    large = max(large, more)
+                    largest = cut_products(a[i], e_a[i], b, e_b, k0, k1, step, j0, n, fraction, top, total, up)
+                    large = max(large, largest)
                     if apart:
-                        more = cut_products(a[i], e_a[i], b, e_b, k0 + 1, k1, step, j0, n, fraction, top_odd, odd, up)
-                        large = max(large, more)
+                        largest = cut_products(
+                            a[i], e_a[i], b, e_b, k0 + 1, k1, step, j0, n, fraction, top_odd, odd, up
+                        )
+                        large = max(large, largest)
                         for j in range(n):
                             both = max(top[j], top_odd[j])
                             finer, back = power(fraction - both), power(both - fraction)
@@ -272,16 +278,16 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
                         x = np.floor(c[j] * power(-drop)) * power(drop + top[j])
                         acc[j] = np.float32(x + 0.0)  # a sum of zero is +0
                     most = max(most, largest_field(acc[:n]))
-                fine = most != _FIELD32 and large <= _LARGE
-                failed[part, i, tile] = not fine
-                if fine:
+                in_range = most != _FIELD32 and large <= _LARGE
+                bailed_out[part, i, tile] = not in_range
+                if in_range:
                     for j in range(n):
                         row[j] = acc[j]
 
 
 @kernel_of((_FLOATS, _array(numba.int64, 2, False)))
-def extents(x, out):
-    """Of each row (low, high): its finite elements are multiples of 2**low and less than 2**high."""
+def magnitude_ranges(x, out):
+    """Write (low, high) for each row: its finite elements are multiples of 2**low and less than 2**high."""
     wide_vectors()
     for i in range(x.shape[0]):
         row = x[i]
@@ -300,6 +306,7 @@ def extents(x, out):
 
 @inline
 def two_sum(x, y):
+    """(x + y, its rounding error)."""
     s = x + y
     z = s - x
     return s, (x - (s - z)) + (y - z)
@@ -311,34 +318,34 @@ def exponent_of_double(x):
 
 
 @inline
-def with_term(s, rest, p):
-    """The sum of three, as two: s + p and what that lost, with rest."""
-    s, error = two_sum(s, p)
-    return s, rest + error
+def add_term(s, error, p):
+    """The sum of s, error and p as two numbers: s + p, and `error` plus the rounding error of that."""
+    s, lost = two_sum(s, p)
+    return s, error + lost
 
 
 @inline
-def to_float(s, rest):
-    """s + rest rounded once; a sum of zero is +0."""
-    x, error = two_sum(s + 0.0, rest)
-    # to odd: an even x that is not all of the sum makes way for its neighbour on that side
+def to_float(s, error):
+    """s plus its error, rounded once to float32; a zero is positive."""
+    x, lost = two_sum(s + 0.0, error)
+    # to odd: an even x with an error is replaced by its neighbour in the direction of the error
     u = bits_from_double(x)
-    even = np.uint64(1) - (u & np.uint64(1)) if error != 0 else np.uint64(0)
-    inward = (error < 0) != (x < 0)
+    even = np.uint64(1) - (u & np.uint64(1)) if lost != 0 else np.uint64(0)
+    inward = (lost < 0) != (x < 0)
     return np.float32(double_from_bits(u - even if inward else u + even))
 
 
-_EXACT, _IN_TWO = 52, 104  # binades that float64 holds, and a sum of a few errors of sums in float64
+_EXACT, _IN_TWO = 52, 104  # binades that one float64 holds, and that a sum and its summed errors hold
 
 
 @kernel_of(
     (_DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED)
 )
-def exact(a, b, extent_a, extent_b, out, ranges, terms, k_of_instruction, failed):
+def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, bailed_out):
     """Exact sums of two or four products and c, rounded to float32.
 
-    extent_a (M, 2) and extent_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in
-    two float64, of which the second tells which way the first is rounded.
+    range_a (M, 2) and range_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in two
+    float64 numbers; the second decides how the first is rounded.
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
@@ -348,23 +355,23 @@ def exact(a, b, extent_a, extent_b, out, ranges, terms, k_of_instruction, failed
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = start - (start - stop) // k_of_instruction * k_of_instruction
         room = exponent_of_double(np.float64(max(stop - start, 1))) + 2
-        for tile in range(failed.shape[2]):
+        for tile in range(bailed_out.shape[2]):
             j0 = tile * WIDTH
             n = min(WIDTH, columns - j0)
-            low_b, high_b = extent_b[j0, 0], extent_b[j0, 1]
+            low_b, high_b = range_b[j0, 0], range_b[j0, 1]
             for j in range(1, n):
-                low_b, high_b = min(low_b, extent_b[j0 + j, 0]), max(high_b, extent_b[j0 + j, 1])
+                low_b, high_b = min(low_b, range_b[j0 + j, 0]), max(high_b, range_b[j0 + j, 1])
             for i in range(rows):
                 row = out[part, i, j0 : j0 + n]
                 most = largest_field(row)
-                low, high = extent_a[i, 0] + low_b, extent_a[i, 1] + high_b + room
+                low, high = range_a[i, 0] + low_b, range_a[i, 1] + high_b + room
                 for j in range(n):
                     acc[j] = row[j]
                     if row[j] != 0:
                         e = np.int64(exponent_of_c(row[j]))
                         low, high = min(low, e - 23), max(high, e + room)
-                fits = high - low <= _IN_TWO and most != _FIELD32
-                for k0 in range(start, filled if fits else start, terms):
+                in_float64_pair = high - low <= _IN_TWO and most != _FIELD32
+                for k0 in range(start, filled if in_float64_pair else start, terms):
                     for t in range(terms):
                         xs[t] = a[i, k0 + t] if k0 + t < stop else 0.0
                     x0, x1, x2, x3 = xs[0], xs[1], xs[2], xs[3]
@@ -376,34 +383,34 @@ def exact(a, b, extent_a, extent_b, out, ranges, terms, k_of_instruction, failed
                             acc[j] = np.float32(s + x2 * y2[j] + x3 * y3[j] + 0.0)  # a sum of zero is +0
                     elif terms == 2:
                         for j in range(n):
-                            s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
-                            s, rest = with_term(s, rest, x1 * y1[j])
-                            acc[j] = to_float(s, rest)
+                            s, error = two_sum(np.float64(acc[j]), x0 * y0[j])
+                            s, error = add_term(s, error, x1 * y1[j])
+                            acc[j] = to_float(s, error)
                     else:
                         for j in range(n):
-                            s, rest = two_sum(np.float64(acc[j]), x0 * y0[j])
-                            s, rest = with_term(s, rest, x1 * y1[j])
-                            s, rest = with_term(s, rest, x2 * y2[j])
-                            s, rest = with_term(s, rest, x3 * y3[j])
-                            acc[j] = to_float(s, rest)
+                            s, error = two_sum(np.float64(acc[j]), x0 * y0[j])
+                            s, error = add_term(s, error, x1 * y1[j])
+                            s, error = add_term(s, error, x2 * y2[j])
+                            s, error = add_term(s, error, x3 * y3[j])
+                            acc[j] = to_float(s, error)
                 most = max(most, largest_field(acc[:n]))
-                fine = fits and most != _FIELD32
-                failed[part, i, tile] = not fine
-                if fine:
+                in_range = in_float64_pair and most != _FIELD32
+                bailed_out[part, i, tile] = not in_range
+                if in_range:
                     for j in range(n):
                         row[j] = acc[j]
 
 
 @inline
 def flushed(x):
-    """Subnormal numbers are zeros of their sign."""
+    """x, with subnormal numbers replaced by zeros of their sign."""
     u = bits_from_float(x)
     return float_from_bits(np.uint32(u & _SIGN32)) if field_of(x) == 0 else x
 
 
 @kernel_of((_FLOATS, _FLOATS, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED))
-def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
-    """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 already."""
+def flushed_tree(a, b, out, ranges, terms, k_of_instruction, bailed_out):
+    """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 on entry."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
@@ -411,7 +418,7 @@ def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = start - (start - stop) // k_of_instruction * k_of_instruction
-        for tile in range(failed.shape[2]):
+        for tile in range(bailed_out.shape[2]):
             j0 = tile * WIDTH
             n = min(WIDTH, columns - j0)
             for i in range(rows):
@@ -439,21 +446,21 @@ def flushed_tree(a, b, out, ranges, terms, k_of_instruction, failed):
                     for j in range(n):
                         acc[j] = flushed((flushed(acc[j]) + zero) + first[j])
                     most = max(most, largest_field(acc[:n]))
-                failed[part, i, tile] = most == _FIELD32
+                bailed_out[part, i, tile] = most == _FIELD32
                 if most != _FIELD32:
                     for j in range(n):
                         row[j] = acc[j]
 
 
-def chain_loop(a, b, out, ranges, k_of_instruction, failed):
-    """acc = fma(a, b, acc), in out's own format, zeros behind. Only `machine.has_fma()`."""
+def chain_loop(a, b, out, ranges, k_of_instruction, bailed_out):
+    """acc = fma(a, b, acc), in the format of `out`, with zeros behind the last term. Needs `cpu.has_fma()`."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, zero = np.zeros(WIDTH, out.dtype), out.dtype.type(0)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = (stop - start) % k_of_instruction != 0
-        for tile in range(failed.shape[2]):
+        for tile in range(bailed_out.shape[2]):
             j0 = tile * WIDTH
             n = min(WIDTH, columns - j0)
             for i in range(rows):
@@ -467,7 +474,7 @@ def chain_loop(a, b, out, ranges, k_of_instruction, failed):
                 nans = 0
                 for j in range(n):
                     nans += acc[j] != acc[j]
-                failed[part, i, tile] = nans > 0
+                bailed_out[part, i, tile] = nans > 0
                 if nans == 0:
                     for j in range(n):
                         row[j] = acc[j] + zero if filled else acc[j]

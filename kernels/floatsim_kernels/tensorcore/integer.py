@@ -1,11 +1,10 @@
-"""Sums as matrix units carry them out, on integers: every model, every number, and all events.
+"""Sums of matrix instructions on integers: every model, every number, and all events.
 
-The models are those of floatsim/reference/tensorcore/nvidia.py and amd.py, which say what is computed, and why.
-
-Operands arrive as signed significands and the exponents by which they are aligned, int64 each: a (batch, M, K) and b
-(batch, K, N), from `significands`. What is no finite number has an exponent beyond every other: NONE, the zeros, and
-INFINITE, QUIET, SIGNALING. `out` (ranges, batch, M, N) has codes of D's format, c on entry. Every rounding of D counts
-one event byte in counts[SUM]; where, counts and first are as in sums.py.
+floatsim/reference/tensorcore/nvidia.py and amd.py define the models. Operands arrive as signed significands and the
+exponents by which they are aligned, int64 each: a (batch, M, K) and b (batch, K, N), from `significands`. Zeros,
+infinities and NaNs have exponents outside the range of the others: NONE, INFINITE, QUIET and SIGNALING. `out` (ranges,
+batch, M, N) holds codes of D's format, and c on entry. Every rounding of D counts one event byte in counts[SUM];
+`where`, `counts` and `first` are as in gemm/integer.py.
 """
 
 import numba
@@ -30,12 +29,12 @@ from ..rounding.integer import (
     UNDERFLOW,
     ZERO,
     P,
-    format_row,
+    format_fields,
     infinity_code,
     left,
-    manner_row,
     right,
     round_pack,
+    rounding_fields,
     unpack,
 )
 from ..rounding.integer import (
@@ -51,9 +50,9 @@ MODEL_FIELDS = (
     "terms", "k", "fraction_bits", "floor", "factor_bits", "scale_bits", "widened", "group", "halves", "apart",
 )  # fmt: skip
 TERMS, K, FRACTION, FLOOR, FACTOR, SCALE, WIDENED, GROUP, HALVES, APART = range(10)
-"""Terms of a block and of an instruction; fraction bits that are kept; the least exponent; fraction bits of a product's
-significand and of a scale's; bits by which the grid's codes are shorter than D's; terms of a group, or 0; whether D is
-made of two halves; whether even and odd products are added apart."""
+"""Terms of a block and of an instruction; fraction bits that are kept; the least exponent; fraction bits of the
+significand of a product and of a scale; bits by which the codes of the block's grid are shorter than D's; terms of a
+group, or 0; whether D is computed in two halves; whether even and odd products are summed apart."""
 
 
 @inline
@@ -78,7 +77,8 @@ def significand(code, f):
     )
 )  # fmt: skip
 def significands(codes, f, significand_out, exponent_out):
-    f = format_row(f)
+    """Write the signed significands and the exponents of codes."""
+    f = format_fields(f)
     for n in range(codes.shape[0]):
         for i in range(codes.shape[1]):
             for k in range(codes.shape[2]):
@@ -86,14 +86,14 @@ def significands(codes, f, significand_out, exponent_out):
                 significand_out[n, i, k], exponent_out[n, i, k] = s, e
 
 
-# -- what infinities and NaNs make of a sum ----------------------------------------------------------------------------
+# -- infinities and NaNs -----------------------------------------------------------------------------------------------
 
 _PLUS, _MINUS, _QUIET, _SIGNALING = 1, 2, 4, 8
 
 
 @inline
 def special_product(sa, ea, sb, eb):
-    """A bit for what a product with an infinity or a NaN in it is."""
+    """The bit of a product that contains an infinity or a NaN."""
     if ea == SIGNALING or eb == SIGNALING:
         return _SIGNALING
     if ea == QUIET or eb == QUIET:
@@ -105,18 +105,19 @@ def special_product(sa, ea, sb, eb):
 
 @inline
 def special_term(s, e):
+    """The bit of a term that is an infinity or a NaN."""
     if e == INFINITE:
         return _MINUS if s < 0 else _PLUS
     return _SIGNALING if e == SIGNALING else _QUIET
 
 
 @inline
-def special_result(seen, f, nan):
-    """(code, events) of a sum in which something is not finite."""
-    if seen & (_QUIET | _SIGNALING) or seen == _PLUS | _MINUS:
-        quiet = seen & _QUIET and not seen & _SIGNALING
+def special_result(specials, f, nan):
+    """(code, events) of a sum that contains infinities or NaNs; `specials` is the union of their bits."""
+    if specials & (_QUIET | _SIGNALING) or specials == _PLUS | _MINUS:
+        quiet = specials & _QUIET and not specials & _SIGNALING
         return nan, np.int64(0 if quiet else INVALID)
-    return infinity_code(np.int64(seen == _MINUS), f), np.int64(0)
+    return infinity_code(np.int64(specials == _MINUS), f), np.int64(0)
 
 
 # -- cutting and rounding ----------------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def special_result(seen, f, nan):
 
 @inline
 def cut(s, shift):
-    """(s * 2**shift cut toward zero, events)."""
+    """(s * 2**shift truncated toward zero, events)."""
     if shift >= 0 or s == 0:
         return s << max(shift, 0), np.int64(0)
     n = min(-shift, 63)
@@ -138,7 +139,7 @@ def cut(s, shift):
 
 @inline
 def cut_down(s, shift):
-    """s * 2**shift toward negative."""
+    """s * 2**shift, rounded toward negative."""
     return s << shift if shift >= 0 else s >> min(-shift, 63)
 
 
@@ -151,8 +152,8 @@ def rounded(total, quantum, f, m):
 
 
 @inline
-def note(code, events, c, nan, f, n, i, j, k, counts, first):
-    """Count one rounding of D, `c` being the accumulator before it."""
+def count_event(code, events, c, nan, f, n, i, j, k, counts, first):
+    """Count one rounding of D; `c` is the accumulator before it."""
     magnitude = left(U1, f[SIGN]) - U1
     if (code & magnitude) > np.uint64(f[INF]) and (c & magnitude) <= np.uint64(f[INF]):
         events |= NEW_NAN
@@ -162,7 +163,7 @@ def note(code, events, c, nan, f, n, i, j, k, counts, first):
 
 @inline
 def last_of(where, start, first, stop):
-    """The largest original index in a block, or if it is filled up with zeros, in its instruction."""
+    """The largest original index in a block; if zeros fill the block, in its instruction."""
     latest = np.int64(0)
     for k in range(start, stop):
         if k <= max(first, start):
@@ -173,46 +174,46 @@ def last_of(where, start, first, stop):
 # -- NVIDIA ------------------------------------------------------------------------------------------------------------
 
 _OPERAND = numba.types.Array(numba.int64, 3, "C", readonly=True)
-_ROW = numba.types.Array(numba.int64, 1, "C", readonly=True)
+_PARAMS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 _OUT = numba.types.Array(numba.uint64, 4, "C")
 _TAIL = (
-    numba.types.Array(numba.int64, 2, "C", readonly=True), _ROW, numba.types.Array(numba.int64, 2, "C"),
+    numba.types.Array(numba.int64, 2, "C", readonly=True), _PARAMS, numba.types.Array(numba.int64, 2, "C"),
     numba.types.Array(numba.int64, 4, "C"),
 )  # fmt: skip
 
 
 @inline
-def block(ts, te, size, seen, term_bits, c, model, grid, m, fd, nan):
-    """(code, events) of one block: terms ts * 2**(te - term_bits) and c, whose code it is."""
+def block(ts, te, size, specials, term_bits, c, model, grid_format, m, fd, nan):
+    """(code, events) of one block: terms ts * 2**(te - term_bits) and the code c."""
     cs, ce = significand(c, fd)
     if ce > _BEYOND:
-        seen |= special_term(cs, ce)
-    if seen:
-        return special_result(seen, fd, nan)
+        specials |= special_term(cs, ce)
+    if specials:
+        return special_result(specials, fd, nan)
     top = max(model[FLOOR], ce)
     for t in range(size):
         top = max(top, te[t])
     total, events = cut(cs, model[FRACTION] - (fd[P] - 1) + ce - top)
-    left_over = total != 0
+    any_kept = total != 0
     for t in range(size):
         kept, lost = cut(ts[t], model[FRACTION] - term_bits + te[t] - top)
         total += kept
         events |= lost
-        left_over |= kept != 0
-    if events & ABSORBED and not left_over:
+        any_kept |= kept != 0
+    if events & ABSORBED and not any_kept:
         return U0, events | FLUSHED | UNDERFLOW
     if total == 0:
         return U0, events
-    code, more = rounded(total, top - model[FRACTION], grid, m)
-    if more & OVERFLOWED:
-        code = infinity_code(np.int64(total < 0), grid)
-    if code & (left(U1, grid[SIGN]) - U1) == U0:
+    code, rounding_events = rounded(total, top - model[FRACTION], grid_format, m)
+    if rounding_events & OVERFLOWED:
+        code = infinity_code(np.int64(total < 0), grid_format)
+    if code & (left(U1, grid_format[SIGN]) - U1) == U0:
         code = U0
-    return left(code, model[WIDENED]), events | more
+    return left(code, model[WIDENED]), events | rounding_events
 
 
 @inline
-def enter(sa, ea, sb, eb):
+def product_term(sa, ea, sb, eb):
     """(significand, exponent, special bits) of a product."""
     if ea > _BEYOND or eb > _BEYOND:
         return np.int64(0), np.int64(NONE), np.int64(special_product(sa, ea, sb, eb))
@@ -221,16 +222,21 @@ def enter(sa, ea, sb, eb):
     return sa * sb, ea + eb, np.int64(0)
 
 
-@kernel_of(numba.void(*[_OPERAND] * 8, _OUT, *[_ROW] * 5, *_TAIL))
+@kernel_of(numba.void(*[_OPERAND] * 8, _OUT, *[_PARAMS] * 5, *_TAIL))
 def fused(
-    sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, out, model, grid, fd, manner, to_even, ranges, where,
-    counts, first,
+    sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, out, model, grid_format, fd, rounding_params, to_even,
+    ranges, where, counts, first,
 ):  # fmt: skip
-    """Fused blocks, of groups, or in two halves.
+    """Fused blocks, grouped blocks, or blocks in two halves.
 
-    Scales are one for each group; or one for each block, in whose products they are already, but for NaNs.
+    There is one scale for each group; or one for each block, which is already in its products, except for NaNs.
     """
-    grid, fd, m, even = format_row(grid), format_row(fd), manner_row(manner), manner_row(to_even)
+    grid_format, fd, m, even = (
+        format_fields(grid_format),
+        format_fields(fd),
+        rounding_fields(rounding_params),
+        rounding_fields(to_even),
+    )
     model = (
         model[0], model[1], model[2], model[3], model[4], model[5], model[6], model[7], model[8], model[9],
     )  # fmt: skip
@@ -238,16 +244,16 @@ def fused(
     ts, te = np.zeros(64, np.int64), np.zeros(64, np.int64)
     bits = model[FACTOR] + model[SCALE]
     for part in range(ranges.shape[0]):
-        begin, end = ranges[part, 0], ranges[part, 1]
+        range_start, range_stop = ranges[part, 0], ranges[part, 1]
         for n in range(sa.shape[0]):
             for i in range(sa.shape[1]):
                 for j in range(sb.shape[2]):
                     c = out[part, n, i, j]
-                    for start in range(begin, end, model[K]):
-                        stop = min(start + model[K], end)
+                    for start in range(range_start, range_stop, model[K]):
+                        stop = min(start + model[K], range_stop)
                         code = U0 if model[HALVES] else c
                         for at in range(0, model[K], model[TERMS]):
-                            seen, size = np.int64(0), np.int64(0)
+                            specials, size = np.int64(0), np.int64(0)
                             k0 = start if model[HALVES] else start + at
                             k1 = stop if model[HALVES] else min(k0 + model[TERMS], stop)
                             if model[GROUP]:
@@ -256,24 +262,24 @@ def fused(
                                         sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, n, i, j, g,
                                         min(g + model[GROUP], k1), model[GROUP],
                                     )  # fmt: skip
-                                    seen |= special
+                                    specials |= special
                                     size += 1
                             else:
                                 for k in range(k0, k1):
                                     if model[HALVES] and ((k - start) % 4 < 2) != (at == 0):
                                         continue
-                                    p = enter(sa[n, i, k], ea[n, i, k], sb[n, k, j], eb[n, k, j])
+                                    p = product_term(sa[n, i, k], ea[n, i, k], sb[n, k, j], eb[n, k, j])
                                     ts[size], te[size] = p[0], p[1]
-                                    seen |= p[2]
+                                    specials |= p[2]
                                     size += 1
                                 if scale_ea.size:
                                     scale = max(scale_ea[n, i, k0 // model[TERMS]], scale_eb[n, k0 // model[TERMS], j])
                                     if scale > _BEYOND:
-                                        seen |= special_term(np.int64(0), scale)
+                                        specials |= special_term(np.int64(0), scale)
                             old = code
-                            code, events = block(ts, te, size, seen, bits, old, model, grid, m, fd, nan)
+                            code, events = block(ts, te, size, specials, bits, old, model, grid_format, m, fd, nan)
                             latest = last_of(where, start, stop - 1 if model[HALVES] else k0 + model[TERMS] - 1, stop)
-                            note(code, events, old, nan, fd, n, i, j, latest, counts, first)
+                            count_event(code, events, old, nan, fd, n, i, j, latest, counts, first)
                         if model[HALVES]:
                             x, y = unpack_wide(code, fd, np.int64(0)), unpack_wide(c, fd, np.int64(0))
                             old = code
@@ -281,25 +287,27 @@ def fused(
                             events |= absorbed(code, x, y, fd) | absorbed(code, y, x, fd)
                             if code & nan > np.uint64(fd[INF]):
                                 code = nan
-                            note(code, events, old, nan, fd, n, i, j, last_of(where, start, stop, stop), counts, first)
+                            count_event(
+                                code, events, old, nan, fd, n, i, j, last_of(where, start, stop, stop), counts, first
+                            )
                         c = code
                     out[part, n, i, j] = c
 
 
 @inline
 def group_term(sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, n, i, j, start, stop, group):
-    """(significand, exponent, special bits) of a group: the sum of its products, times its scales."""
+    """(significand, exponent, special bits) of a group: the sum of its products times its scales."""
     g = start // group
     es, et = scale_ea[n, i, g], scale_eb[n, g, j]
     if es > _BEYOND or et > _BEYOND:
         return np.int64(0), np.int64(NONE), np.int64(_SIGNALING if es == SIGNALING or et == SIGNALING else _QUIET)
-    total, some = np.int64(0), False
+    total, any_product = np.int64(0), False
     for k in range(start, stop):
         e = ea[n, i, k] + eb[n, k, j]
         if e > _BELOW:
-            total += (sa[n, i, k] * sb[n, k, j]) << e  # exponents of FP4 are not negative
-            some = True
-    if not some or es < _BELOW or et < _BELOW:
+            total += (sa[n, i, k] * sb[n, k, j]) << e  # exponents of FP4 products are not negative
+            any_product = True
+    if not any_product or es < _BELOW or et < _BELOW:
         return np.int64(0), np.int64(NONE), np.int64(0)
     return total * scale_sa[n, i, g] * scale_sb[n, g, j], es + et, np.int64(0)
 
@@ -309,24 +317,25 @@ def group_term(sa, ea, sb, eb, scale_sa, scale_ea, scale_sb, scale_eb, n, i, j, 
 
 @inline
 def late_sum(ts, te, size, first, step, bits, keeps):
-    """(sum, exponent, events) of every `step`-th term from the first, cut to `keeps` fraction bits."""
+    """(sum, exponent, events) of every `step`-th term from `first` on, truncated to `keeps` fraction bits."""
     top = np.int64(NONE)
     for t in range(first, size, step):
         top = max(top, te[t])
-    total, events, left_over = np.int64(0), np.int64(0), False
+    total, events, any_kept = np.int64(0), np.int64(0), False
     for t in range(first, size, step):
         kept, lost = cut(ts[t], keeps - bits + te[t] - top)
         total += kept
         events |= lost
-        left_over |= kept != 0
-    if events & ABSORBED and not left_over:
+        any_kept |= kept != 0
+    if events & ABSORBED and not any_kept:
         events |= FLUSHED | UNDERFLOW
     return total, top, events
 
 
 @inline
 def join(total, top, cs, ce, bits, model, fd, m):
-    """(code, events) of the products' sum, total * 2**(top - fraction bits), and c, both cut downward."""
+    """(code, events) of c plus the products' sum, total * 2**(top - fraction bits); both are rounded toward
+    negative."""
     at = max(ce, fd[EMIN])
     e = max(top, at)
     keeps, sum_bits = model[FRACTION], model[FLOOR]
@@ -345,52 +354,54 @@ def join(total, top, cs, ce, bits, model, fd, m):
     return rounded(kept, lowest, fd, m)
 
 
-@kernel_of(numba.void(*[_OPERAND] * 4, _OUT, *[_ROW] * 3, *_TAIL))
-def late(sa, ea, sb, eb, out, model, fd, manner, ranges, where, counts, first):
-    """Blocks whose c comes late. FLOOR has the fraction bits of the normalised sum."""
-    fd, m = format_row(fd), manner_row(manner)
+@kernel_of(numba.void(*[_OPERAND] * 4, _OUT, *[_PARAMS] * 3, *_TAIL))
+def late(sa, ea, sb, eb, out, model, fd, rounding_params, ranges, where, counts, first):
+    """Blocks that add c after the products. FLOOR holds the fraction bits of the normalized sum."""
+    fd, m = format_fields(fd), rounding_fields(rounding_params)
     nan = np.uint64(fd[INF]) | left(U1, fd[P] - 2)
     size = model[TERMS]
     ts, te = np.zeros(size, np.int64), np.zeros(size, np.int64)
     for part in range(ranges.shape[0]):
-        begin, end = ranges[part, 0], ranges[part, 1]
+        range_start, range_stop = ranges[part, 0], ranges[part, 1]
         for n in range(sa.shape[0]):
             for i in range(sa.shape[1]):
                 for j in range(sb.shape[2]):
                     c = out[part, n, i, j]
-                    for start in range(begin, end, model[K]):
-                        stop = min(start + model[K], end)
+                    for start in range(range_start, range_stop, model[K]):
+                        stop = min(start + model[K], range_stop)
                         for k0 in range(start, start + model[K], size):
-                            seen = np.int64(0)
+                            specials = np.int64(0)
                             for t in range(size):
                                 ts[t], te[t] = 0, NONE
                                 if k0 + t < stop:
                                     k = k0 + t
-                                    s, e, special = enter(sa[n, i, k], ea[n, i, k], sb[n, k, j], eb[n, k, j])
+                                    s, e, special = product_term(sa[n, i, k], ea[n, i, k], sb[n, k, j], eb[n, k, j])
                                     if s != 0 and e - model[FACTOR] + 64 - leading_zeros(np.uint64(abs(s))) > 128:
                                         special = np.int64(_MINUS if s < 0 else _PLUS)
                                         s, e = np.int64(0), np.int64(NONE)
                                     ts[t], te[t] = s, e
-                                    seen |= special
+                                    specials |= special
                             cs, ce = significand(c, fd)
                             if ce > _BEYOND:
-                                seen |= special_term(cs, ce)
+                                specials |= special_term(cs, ce)
                             old = c
-                            if seen:
-                                c, events = special_result(seen, fd, nan)
+                            if specials:
+                                c, events = special_result(specials, fd, nan)
                             else:
                                 total, top, events = late_sum(
                                     ts, te, size, 0, 2 if model[APART] else 1, model[FACTOR], model[FRACTION]
                                 )
                                 if model[APART]:
-                                    odd, top_odd, more = late_sum(ts, te, size, 1, 2, model[FACTOR], model[FRACTION])
+                                    odd, top_odd, other_events = late_sum(
+                                        ts, te, size, 1, 2, model[FACTOR], model[FRACTION]
+                                    )
                                     both = max(top, top_odd)
                                     total = cut_down(total, top - both) + cut_down(odd, top_odd - both)
-                                    top, events = both, events | more
-                                c, more = join(total, top, cs, ce, model[FACTOR], model, fd, m)
-                                events |= more
+                                    top, events = both, events | other_events
+                                c, other_events = join(total, top, cs, ce, model[FACTOR], model, fd, m)
+                                events |= other_events
                             latest = last_of(where, start, k0 + size - 1, stop)
-                            note(c, events, old, nan, fd, n, i, j, latest, counts, first)
+                            count_event(c, events, old, nan, fd, n, i, j, latest, counts, first)
                     out[part, n, i, j] = c
 
 
@@ -398,7 +409,7 @@ _CODES = numba.types.Array(numba.uint64, 3, "A", readonly=True)
 
 CHAIN, EXACT, FLUSHED_TREE = range(3)
 
-_FAR_APART = 100  # binades; two numbers of 24 bits that are nearer fill at most 126 bits
+_FAR_APART = 100  # binades: two numbers of 24 bits that are closer fill at most 126 bits
 
 
 @inline
@@ -408,7 +419,7 @@ def zero_term():
 
 @inline
 def unpacked_sum(x, y):
-    """x + y exactly, but for a sticky bit; a zero is positive."""
+    """x + y, exact except for a sticky bit; a zero is positive."""
     if x[0] == ZERO:
         return y
     if y[0] == ZERO:
@@ -421,7 +432,7 @@ def unpacked_sum(x, y):
 
 @inline
 def flushed_operand(code, f):
-    """Subnormal numbers and zeros of either sign are +0."""
+    """An operand whose subnormal numbers and zeros of both signs are +0."""
     x = unpack_wide(code, f, np.int64(1))
     return zero_term() if x[0] == ZERO else x
 
@@ -433,20 +444,20 @@ def sum_of_flushed(x, y, f, m):
     return unpack_wide(code, f, np.int64(0)), events | x_left | y_left
 
 
-@kernel_of(numba.void(numba.int64, _CODES, _ROW, _CODES, _ROW, _OUT, *[_ROW] * 3, *_TAIL))
-def ieee(kind, a, fa, b, fb, out, model, fd, manner, ranges, where, counts, first):
-    """What is made of IEEE operations, on codes: chains of fused multiply-adds, exact blocks, trees that flush."""
-    fa, fb, fd, m = format_row(fa), format_row(fb), format_row(fd), manner_row(manner)
+@kernel_of(numba.void(numba.int64, _CODES, _PARAMS, _CODES, _PARAMS, _OUT, *[_PARAMS] * 3, *_TAIL))
+def ieee(kind, a, fa, b, fb, out, model, fd, rounding_params, ranges, where, counts, first):
+    """Models of IEEE operations, on codes: chains of fused multiply-adds, exact blocks, trees that flush."""
+    fa, fb, fd, m = format_fields(fa), format_fields(fb), format_fields(fd), rounding_fields(rounding_params)
     nan = np.uint64(fd[INF]) | left(U1, fd[P] - 2)
     size = model[TERMS]
     for part in range(ranges.shape[0]):
-        begin, end = ranges[part, 0], ranges[part, 1]
+        range_start, range_stop = ranges[part, 0], ranges[part, 1]
         for n in range(a.shape[0]):
             for i in range(a.shape[1]):
                 for j in range(b.shape[2]):
                     c = out[part, n, i, j]
-                    for start in range(begin, end, model[K]):
-                        stop = min(start + model[K], end)
+                    for start in range(range_start, range_stop, model[K]):
+                        stop = min(start + model[K], range_stop)
                         for k0 in range(start, start + model[K], size):
                             old, events = c, np.int64(0)
                             if kind == FLUSHED_TREE:
@@ -461,22 +472,22 @@ def ieee(kind, a, fa, b, fb, out, model, fd, manner, ranges, where, counts, firs
                                             u, v = flushed_operand(a[n, i, k], fa), flushed_operand(b[n, k, j], fb)
                                             p = product(u, v)
                                         p = p[0], p[1], p[2], p[3], p[4]
-                                        # rounded by itself, as its sum with a zero of its own sign
+                                        # a single product is rounded as its sum with a zero of its own sign
                                         like = np.int64(ZERO), p[1], np.int64(0), U0, U0
-                                        code, more = rounded_sum(p, like, fd, m, U0)
-                                        events |= more
+                                        code, other_events = rounded_sum(p, like, fd, m, U0)
+                                        events |= other_events
                                         if t:
                                             y = unpack_wide(code, fd, np.int64(0))
                                         else:
                                             x = unpack_wide(code, fd, np.int64(0))
-                                    even, more = sum_of_flushed(x, y, fd, m)
-                                    events |= more
+                                    even, other_events = sum_of_flushed(x, y, fd, m)
+                                    events |= other_events
                                 if size == 4:
-                                    even, more = sum_of_flushed(odd, even, fd, m)
-                                    events |= more
+                                    even, other_events = sum_of_flushed(odd, even, fd, m)
+                                    events |= other_events
                                 x = flushed_operand(c, fd)
-                                c, more = rounded_sum(x, even, fd, m, U0)
-                                events |= more | absorbed(c, x, even, fd) | absorbed(c, even, x, fd)
+                                c, other_events = rounded_sum(x, even, fd, m, U0)
+                                events |= other_events | absorbed(c, x, even, fd) | absorbed(c, even, x, fd)
                             elif kind == CHAIN:
                                 x, p = unpack_wide(c, fd, np.int64(0)), zero_term()
                                 if k0 < stop:
@@ -489,16 +500,16 @@ def ieee(kind, a, fa, b, fb, out, model, fd, manner, ranges, where, counts, firs
                             else:
                                 c, events = exact_block(a, fa, b, fb, c, fd, m, n, i, j, k0, min(k0 + size, stop), nan)
                             latest = last_of(where, start, k0 + size - 1, stop)
-                            note(c, events, old, nan, fd, n, i, j, latest, counts, first)
+                            count_event(c, events, old, nan, fd, n, i, j, latest, counts, first)
                     out[part, n, i, j] = c
 
 
 @inline
 def exact_block(a, fa, b, fb, c, fd, m, n, i, j, start, stop, nan):
-    """The exact sum of four products of FP16 or two of BF16, and c, rounded once; a zero is positive.
+    """The exact sum of c and four products of FP16 or two of BF16, rounded once; a zero is positive.
 
-    126 bits hold the former. Of the latter and c, the two that are largest are added first: what may go to the sticky
-    bit then is too small to meet anything that could cancel.
+    126 bits hold four products of FP16 and c. Of two products of BF16 and c, the two largest are added first: a number
+    that then becomes part of the sticky bit is too small to matter after any cancellation.
     """
     total = unpack_wide(c, fd, np.int64(0))
     kinds, signs = np.int64(total[0]), np.int64(0)

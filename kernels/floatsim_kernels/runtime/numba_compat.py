@@ -1,0 +1,116 @@
+"""The private parts of Numba and llvmlite that this package uses, all in this module.
+
+A new version may rename them. `CHECKS` names each one with a check that it is still there; a test runs them all.
+"""
+
+import threading
+
+import numba
+from llvmlite import ir
+from numba.core.caching import FunctionCache
+from numba.core.registry import CPUDispatcher, cpu_target
+
+__all__ = [
+    "CHECKS", "CPUDispatcher", "cache_on_disk", "compile_for_one_signature", "disable_unrolling", "force_inline",
+    "prefer_wide_vectors", "raise_index_error_if", "target",
+]  # fmt: skip
+
+
+def target():
+    """(LLVM triple, CPU features) that Numba compiles for; NUMBA_CPU_NAME and NUMBA_CPU_FEATURES change them."""
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple, frozenset(features.split(","))
+
+
+# -- dispatchers -------------------------------------------------------------------------------------------------------
+
+
+def cache_on_disk(dispatcher, *more_key):
+    """Cache what a dispatcher compiles, as `cache=True` does, under a key with more parts."""
+
+    class Cache(FunctionCache):
+        def _index_key(self, sig, codegen):
+            return (*super()._index_key(sig, codegen), *more_key)
+
+    dispatcher._cache = Cache(dispatcher.py_func)
+
+
+def compile_for_one_signature(dispatcher, signature):
+    """Make the first call of a dispatcher compile it for this signature, whatever the arguments, and then no more."""
+    lock = threading.Lock()
+
+    def compile_for_args(*args, **kws):
+        with lock:
+            if not dispatcher.signatures:
+                dispatcher.compile(signature)
+                dispatcher.disable_compile()
+        return dispatcher  # Numba calls what this returns
+
+    dispatcher._compile_for_args = compile_for_args
+
+
+def force_inline(dispatcher):
+    """Let a dispatcher be inlined into compiled callers; it can still be called from Python."""
+    dispatcher.targetoptions["forceinline"] = True
+
+
+# -- code generation ---------------------------------------------------------------------------------------------------
+
+
+def prefer_wide_vectors(builder):
+    """Let LLVM use vector registers of 512 bits in the function that is built; for Intel it prefers 256 bits.
+
+    llvmlite accepts plain attribute names only, but prints every string in the set.
+    """
+    set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+
+
+def disable_unrolling(builder, branch, block):
+    """Mark the branch that ends a loop's last block, so that LLVM does not unroll the loop, which begins at `block`.
+
+    The metadata of a loop begin with themselves (LLVM Language Reference, "llvm.loop").
+    """
+    setting = builder.module.add_metadata(["llvm.loop.unroll.disable"])
+    loop = builder.module.add_metadata([f"{builder.function.name} {block.name}", setting])
+    loop.operands = (loop, setting)
+    branch.set_metadata("llvm.loop", loop)
+
+
+def raise_index_error_if(context, builder, condition, message):
+    """Emit: raise IndexError(message) from the kernel where an LLVM i1 is set."""
+    with builder.if_then(condition, likely=False):
+        context.call_conv.return_user_exc(builder, IndexError, (message,))
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _dispatcher_has(name):
+    def check():
+        return hasattr(numba.njit(lambda x: x), name)
+
+    return check
+
+
+def _attributes_are_a_set():
+    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), []), "f")
+    set.add(function.attributes, '"a"="b"')
+    return '"a"="b"' in str(function)
+
+
+def _metadata_have_operands():
+    return hasattr(ir.Module().add_metadata(["x"]), "operands")
+
+
+CHECKS = {
+    "Dispatcher._cache": _dispatcher_has("_cache"),
+    "Dispatcher._compile_for_args": _dispatcher_has("_compile_for_args"),
+    "Dispatcher.targetoptions": _dispatcher_has("targetoptions"),
+    "Dispatcher.disable_compile": _dispatcher_has("disable_compile"),
+    "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
+    "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
+    "call_conv.return_user_exc": lambda: hasattr(cpu_target.target_context.call_conv, "return_user_exc"),
+    "llvmlite.ir.Function.attributes": _attributes_are_a_set,
+    "llvmlite.ir.MDValue.operands": _metadata_have_operands,
+}
+"""The name of each private part, and a function that returns whether it is there."""
