@@ -60,7 +60,7 @@ def _is_plain(how: Attributes) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _grid(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
+def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
     """Return the parameters of the kernels of `quantize_loops`."""
     kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
 
@@ -115,7 +115,7 @@ def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner
     if family is None or not machine.environment_is_default():
         return False
     kernel = getattr(_CARRIERS[carrier], family)[how.rounding]
-    arguments: tuple[Any, ...] = (codes, out, _grid(carrier, fmt, how.rounding, how.overflow))
+    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, how.rounding, how.overflow))
     if family == "shared":
         arguments += (carrier.trailing_bits - fmt.trailing_bits,)
     if how.rounding is _STOCHASTIC:
@@ -179,7 +179,7 @@ def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: 
     elif fmt == BF16:
         packed.bf16(*arguments)
     elif packed_float32_rounds_once(fmt):
-        packed.general(*arguments, _narrow_row(fmt))
+        packed.general(*arguments, _packed_params(fmt))
     else:
         return False
     return True
