@@ -23,14 +23,14 @@
 # 4. [The accumulator's part of the FP8 error](#The-accumulator's-part-of-the-FP8-error)
 # 5. [Comparison with real GPUs](#Comparison-with-real-GPUs)
 #
-# All results are computed by floatsim's emulator. No GPU is needed. Each model has a note that says how it was
-# verified:
+# All results are computed by floatsim's emulator. No GPU is needed. Each model has a note with the evidence for
+# it:
 #
-# - **silicon**: the model reproduces all rows of published outputs of these GPUs (F. A. Khattak and M. Mikaitis,
+# - **verified on hardware**: the model reproduces the published outputs of these GPUs (F. A. Khattak and M. Mikaitis,
 #   "Accurate Models of NVIDIA Tensor Cores"). The rows contain ordinary numbers only.
-# - **authors' word**: the authors of a model report that it equals the GPU. We did not repeat their test.
-# - **mmasim**: the model equals another emulator, mmasim 2.1.1, whose authors tested it on the GPU.
-# - **nothing**: unverified (derived from other models).
+# - **reported by the authors**: the authors of a model report that it equals the GPU. We did not repeat their test.
+# - **equal to mmasim**: the model equals another emulator, mmasim 2.1.1, whose authors tested it on the GPU.
+# - **unverified**: the model is derived from other models.
 
 # %%
 try:
@@ -51,7 +51,7 @@ except ModuleNotFoundError as missing:
 
 
 def evidence(unit, fmt, output="fp32"):
-    """How the model of a unit was verified, for operands of the format."""
+    """The evidence for the model of a unit, for operands of the format."""
     return fs.tensorcore.describe(fs.as_accumulation(unit), fmt, output=output).rows()[1][-1]
 
 
@@ -82,7 +82,7 @@ Markdown(
     f"bits are dropped. The unit returns D = {float(trace.value):g}, the exact sum is {float(trace.exact):g}.\n\n"
     f"Texts about Hopper's FP8 call this a 14-bit accumulator: {block.fraction_bits} bits and the leading one. The "
     f"result has the format FP32, but its low {fs.FP32.trailing_bits - block.fraction_bits} bits are always zero.\n\n"
-    f"*Verified by: {evidence('hopper', 'e4m3')}; with another c, as here: mmasim.*"
+    f"*Evidence: {evidence('hopper', 'e4m3')}; with another c, as here: equal to mmasim.*"
 )
 
 # %% [markdown]
@@ -166,7 +166,7 @@ ax = plot.width_map(
 
 # %% jupyter={"source_hidden": true}
 rows = [(name, evidence(unit, fmt)) for name, (unit, fmt) in UNITS.items() if unit != "fp32"]
-table(("unit", "its model was verified by"), rows)
+table(("unit", "evidence for its model"), rows)
 
 # %% [markdown]
 # ## Products that are added at once
@@ -287,8 +287,8 @@ Markdown(
     "Products of a layer lie between the two pictures. Activations after a ReLU times weights have both signs, sums "
     "of squares have one, and probabilities times values have the signs of the values. The cell above takes any `draw` "
     "function, for example one that returns your tensors.\n\n"
-    f"*Hopper is verified by: {evidence('hopper', 'e4m3')}; a chain of instructions, with c not 0: our emulator and "
-    f"mmasim. Blackwell is verified by: {evidence('blackwell', 'e4m3')}. Promotion follows DeepGEMM and CUTLASS; "
+    f"*Evidence for Hopper: {evidence('hopper', 'e4m3')}; a chain of instructions, with c not 0: our emulator and "
+    f"mmasim. Evidence for Blackwell: {evidence('blackwell', 'e4m3')}. Promotion follows DeepGEMM and CUTLASS; "
     "FP32 additions are those of IEEE 754.*"
 )
 

@@ -250,7 +250,7 @@ def capture(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", metavar="FOLDER", help="The folder for the recordings. It gets a folder of the GPU's name."
+            "--out", "-o", metavar="FOLDER", help="The folder for the captures. It gets a folder of the GPU's name."
         ),
     ],
     only: Only = None,

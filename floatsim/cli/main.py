@@ -166,12 +166,12 @@ def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
     return _number_facts(int(move(from_codes([code], fmt)).codes[0]), fmt)
 
 
-def _rounded(value: str, fmt: FloatFormat, how: How) -> dict[str, Any]:
-    """What one format makes of a number, with its neighbours and the error."""
+def _rounded(value: str, fmt: FloatFormat, options: How) -> dict[str, Any]:
+    """Return the rounding of a number to one format, with its neighbours and its error."""
     from floatsim.arrays.conversion import encode
     from floatsim.arrays.ulps import ulp
 
-    with_flags: How = {**how, "return_flags": True}
+    with_flags: How = {**options, "return_flags": True}
     code, flags = encode(value, fmt, **with_flags)
     facts = _number_facts(int(code), fmt)
     exact, error, ulps = _exact(value), None, None
@@ -253,35 +253,37 @@ def show(
     value: Annotated[
         str | None, typer.Argument(help="A number: 0.1, 1/3, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
     ] = None,
-    fmt: Annotated[str, typer.Option("--format", "-f", help="The format to look at closely.")] = "fp32",
-    code: Annotated[str | None, typer.Option(help="Look at this code (0x3DCD, 0b..., 15821) of --format.")] = None,
-    rounding: Annotated[str | None, typer.Option(help="RNE, RTZ, toward_positive, ...: see fs.Rounding.")] = None,
-    overflow: Annotated[
-        str | None, typer.Option(help="Beyond max: infinity, saturate_finite or saturate_propagate.")
+    fmt: Annotated[str, typer.Option("--format", "-f", help="The format to show in detail.")] = "fp32",
+    code: Annotated[str | None, typer.Option(help="Show this code (0x3DCD, 0b..., 15821) of --format.")] = None,
+    rounding: Annotated[
+        str | None, typer.Option(help="Rounding mode: RNE, RTZ, toward_positive, ... (fs.Rounding).")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of stochastic rounding.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Tell the rounding step by step.")] = False,
+    overflow: Annotated[
+        str | None, typer.Option(help="Overflow policy: infinity, saturate_finite or saturate_propagate.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the rounding step by step.")] = False,
     as_json: Json = False,
 ) -> None:
-    """One number: its bits, neighbours and error in a format, and all formats side by side."""
+    """Show a number in a format: its bits, neighbours and error, and its rounding to all formats."""
     chosen = named_format(fmt, "--format")
     if (value is None) == (code is None):
         raise BadInputError(
-            "show takes a number or --code, one of them: `floatsim show 0.1` or `floatsim show --code 0x3DCD`"
+            "show needs either a number or --code: `floatsim show 0.1` or `floatsim show --code 0x3DCD`"
         )
     given = (value or "").strip()
     if code is not None:
         itself = _number_facts(_code(code, chosen), chosen)
         given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
     formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
-    how = How(rounding=rounding, overflow=overflow, seed=seed)
+    options = How(rounding=rounding, overflow=overflow, seed=seed)
     try:
-        main_row = _rounded(given, chosen, how)
-        others = [_rounded(given, each, how) for each in formats]
-        text = str(floatsim.explain_rounding(given, chosen, **how)) if explain else ""
+        main_row = _rounded(given, chosen, options)
+        others = [_rounded(given, each, options) for each in formats]
+        text = str(floatsim.explain_rounding(given, chosen, **options)) if explain else ""
     except ValueError as error:
         raise bad_input(error) from None
-    if code is not None:  # the code itself, not rounded: a NaN keeps its own
+    if code is not None:  # show the code itself: a NaN keeps its code
         main_row |= itself | {"flags": []}
         others[formats.index(chosen)] = main_row
     label = f"code {main_row['code']}" if code is not None else given
@@ -400,7 +402,7 @@ _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # click's ClickException, in 
 
 
 def _usage(error: Any) -> str:
-    """A click error in one line: what is wrong, what to write, and where the help is."""
+    """Return a click error in one line: the mistake, a correct example, and the command that prints help."""
     message = one_line(error.format_message()).rstrip(".")
     command = "floatsim" if error.ctx is None else error.ctx.command_path
     missing = getattr(error, "param", None) if message.startswith("Missing") else None

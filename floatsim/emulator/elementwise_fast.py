@@ -15,6 +15,7 @@ from floatsim_kernels.elementwise import quantize as quantize_loops
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
+from floatsim.emulator.params import pack
 from floatsim.emulator.proofs import packed_float32_rounds_once
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
@@ -87,9 +88,7 @@ def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding,
         "nan": in_carrier(reference.NAN),
         "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
     }
-    row = np.array([fields[name] for name in quantize_loops.ROUNDING_FIELDS], dtype=kind.dtype)
-    row.flags.writeable = False
-    return row
+    return pack(quantize_loops.ROUNDING_FIELDS, fields, kind.dtype)
 
 
 @functools.lru_cache(maxsize=256)
@@ -137,7 +136,7 @@ _PACKED = {
 
 @functools.lru_cache(maxsize=256)
 def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
-    """Return the parameters of `packed.narrow` for a format, as listed in NARROW_FIELDS."""
+    """Return the parameters of `packed.general` for a format, as listed in GENERAL_FIELDS."""
     shift = FP32.trailing_bits - fmt.trailing_bits
 
     def power(exponent: int) -> int:
@@ -161,9 +160,7 @@ def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
         "nan": nan,
         "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
     }
-    row = np.array([fields[name] for name in packed.GENERAL_FIELDS], dtype=np.uint32)
-    row.flags.writeable = False
-    return row
+    return pack(packed.GENERAL_FIELDS, fields, np.uint32)
 
 
 def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:

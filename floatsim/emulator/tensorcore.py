@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
-from floatsim.emulator.params import format_params, rounding_params
+from floatsim.emulator.params import format_params, pack, rounding_params
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
 from floatsim.formats.rounding import Attributes
 from floatsim.tensorcore.instructions import (
@@ -159,7 +159,7 @@ def _model_params(row: Instruction, factor_bits: int, scale_bits: int) -> Indice
     if isinstance(model, LateAccumulator):
         apart = int(isinstance(model, EvenAndOdd))
         fields |= {"fraction_bits": model.fraction_bits, "floor": model.sum_bits, "apart": apart}
-    return np.array([fields[name] for name in integers.MODEL_FIELDS], np.int64)
+    return pack(integers.MODEL_FIELDS, fields, np.int64)
 
 
 def _moved(exponents: Indices, scales: Indices, every: int, axis: int) -> Indices:

@@ -102,7 +102,7 @@ def _canonical(codes: Codes, fmt: FloatFormat) -> Codes:
     return canonical
 
 
-def _operand(x: Operand, fmt: FloatFormat, name: str, how: Attributes) -> Codes:
+def _operand(x: Operand, fmt: FloatFormat, name: str, attributes: Attributes) -> Codes:
     """Convert an operand exactly to the result's format, in which a GPU computes. Raise ValueError if that would round.
 
     The result's format holds all numbers of a narrower format. A single number of a wider one, such as 2, may also fit.
@@ -110,7 +110,7 @@ def _operand(x: Operand, fmt: FloatFormat, name: str, how: Attributes) -> Codes:
     codes, source = x
     if source == fmt:
         return codes
-    if how.daz:
+    if attributes.daz:
         why = "with daz=True, because their subnormal numbers differ"
     elif contains(fmt, source) or codes.size == 1:
         same, events = elements.convert(codes, source, fmt, _EXACT)
@@ -147,9 +147,9 @@ def elementwise(
 
 def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
     """Convert codes to another format. The events are all zero. A conversion that changes nothing runs on the host."""
-    how = manner.attributes
-    clamps = how.overflow is Overflow.SATURATE_FINITE and fmt.has_infinity
-    if source == fmt and not (how.daz or how.ftz or clamps):
+    attributes = manner.attributes
+    clamps = attributes.overflow is Overflow.SATURATE_FINITE and fmt.has_infinity
+    if source == fmt and not (attributes.daz or attributes.ftz or clamps):
         _check_no_events(manner)
         return _canonical(codes, fmt), np.zeros(codes.shape, np.uint8)
     results, events = elementwise("convert", [(codes, source)], fmt, manner)
@@ -227,9 +227,9 @@ class _Evaluation:
                 f"backend='hardware' does not support {leaf}; it supports Sequential, Pairwise, TensorCore, and "
                 "Strided, Blocked and SplitK of these"
             )
-        how, products = self._settled(leaf)
+        attributes, products = self._settled(leaf)
         fmt = leaf.format
-        if how.daz or how.ftz:
+        if attributes.daz or attributes.ftz:
             self._check_flushing(leaf, terms)
         b = _converted_exactly(*terms.b, fmt, "terms are" if terms.a is None else "b is")
         a, fused = None, False
@@ -245,16 +245,16 @@ class _Evaluation:
         tree = leaf.tree if isinstance(leaf, Pairwise) else None
         seed = None
         if start is not None and (tree is None or not terms.length):
-            seed = self._rounded(start, fmt, how)[np.newaxis]
-        sums = self.device.sum(fmt, a, b, ranges, seed, how, products, fused, tree)
+            seed = self._rounded(start, fmt, attributes)[np.newaxis]
+        sums = self.device.sum(fmt, a, b, ranges, seed, attributes, products, fused, tree)
         canonical = _canonical(sums, fmt)
         return self._add_last(leaf, canonical, start) if tree is not None and terms.length else canonical
 
     def _settled(self, leaf: Leaf) -> tuple[Attributes, Attributes]:
         """Return the rounding attributes of sums and products. Raise ValueError if the GPU does not support them."""
-        how, products = settled(leaf, self.call)
-        find_scalar("add", leaf.format, leaf.format, how, self.device.card.capability)
-        return how, products
+        attributes, products = settled(leaf, self.call)
+        find_scalar("add", leaf.format, leaf.format, attributes, self.device.card.capability)
+        return attributes, products
 
     def _check_flushing(self, leaf: Leaf, terms: _Terms) -> None:
         """Raise ValueError if flushing by instructions differs: in trees, and for subnormals of narrower formats."""
@@ -271,16 +271,16 @@ class _Evaluation:
         """Return round(sums + c), or the sums without c."""
         if start is None:
             return sums
-        how, _ = self._settled(leaf)
+        attributes, _ = self._settled(leaf)
         fmt, addend = leaf.format, _converted_exactly(*start, leaf.format, "c is")
-        row = find_scalar("add", fmt, fmt, how, self.device.card.capability)
+        row = find_scalar("add", fmt, fmt, attributes, self.device.card.capability)
         return _canonical(self.device.scalar(row, sums.reshape(-1), addend.reshape(-1)), fmt).reshape(sums.shape)
 
-    def _rounded(self, x: Operand, fmt: FloatFormat, how: Attributes) -> Codes:
+    def _rounded(self, x: Operand, fmt: FloatFormat, attributes: Attributes) -> Codes:
         codes, source = np.ascontiguousarray(x[0]), x[1]
-        if contains(fmt, source) and not (how.daz or how.ftz):
+        if contains(fmt, source) and not (attributes.daz or attributes.ftz):
             return _converted_exactly(codes, source, fmt, "c is")
-        return _canonical(self.device.convert(codes, source, fmt, how), fmt)
+        return _canonical(self.device.convert(codes, source, fmt, attributes), fmt)
 
     # -- matrix instructions -----------------------------------------------------------------------------------
 

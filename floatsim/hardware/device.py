@@ -293,14 +293,17 @@ class Device:
         results: Codes = self._cuda.receive(out)
         return results
 
-    def convert(self, codes: Codes, source: FloatFormat, result: FloatFormat, how: Attributes = _DEFAULT) -> Codes:
+    def convert(
+        self, codes: Codes, source: FloatFormat, result: FloatFormat, attributes: Attributes = _DEFAULT
+    ) -> Codes:
         """Convert codes to another format with the GPU's instruction. Raise ValueError if it has none."""
-        row = find_scalar("convert", source, result, how, self.card.capability)
+        row = find_scalar("convert", source, result, attributes, self.card.capability)
         return self.scalar(row, codes.reshape(-1)).reshape(codes.shape)
 
     def sum(
         self, fmt: FloatFormat, a: Codes | None, b: Codes, ranges: NDArray[np.int64], start: Codes | None = None,
-        how: Attributes = _DEFAULT, products: Attributes | None = None, fused: bool = False, tree: str | None = None,
+        attributes: Attributes = _DEFAULT, products: Attributes | None = None, fused: bool = False,
+        tree: str | None = None,
     ) -> Codes:  # fmt: skip
         """Sum over ranges of k on the CUDA cores, each range separately.
 
@@ -314,7 +317,7 @@ class Device:
             The start, stop and step of each range.
         start : (ranges, M, N), optional
             The initial accumulators, not for trees. Default: +0.
-        how, products : Attributes
+        attributes, products : Attributes
             The rounding of sums, and of products if different. Subnormals are flushed only with `tree=None`.
         fused : bool
             Whether a product and its sum are rounded once.
@@ -333,10 +336,10 @@ class Device:
         """
         capability = self.card.capability
         # A rounding that the kernel does not use is the default one, for which every GPU has an instruction.
-        product_rounding = (products or how) if a is not None and not fused else _DEFAULT
-        add = find_scalar("add", fmt, fmt, how, capability)
+        product_rounding = (products or attributes) if a is not None and not fused else _DEFAULT
+        add = find_scalar("add", fmt, fmt, attributes, capability)
         multiply = find_scalar("multiply", fmt, fmt, product_rounding, capability)
-        fma = find_scalar("fma", fmt, fmt, how if fused else _DEFAULT, capability)
+        fma = find_scalar("fma", fmt, fmt, attributes if fused else _DEFAULT, capability)
         program = programs.of_sums(add, multiply, fma)
         rows, (depth, columns) = 1 if a is None else len(a), b.shape
         out = np.zeros((len(ranges), rows, columns), fmt.code_dtype) if start is None else start

@@ -90,7 +90,7 @@ PRODUCTS = tuple(_products())
 
 def find_product(
     library: str, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None, compute: str | None = None,
-    card: Capability | None = None,
+    capability: Capability | None = None,
 ) -> Product:  # fmt: skip
     """Return the row of the table for operands of these formats.
 
@@ -118,13 +118,11 @@ def find_product(
         raise ValueError(
             f"library={library!r} does not multiply {a} x {b} with {options}; there is {'; '.join(map(str, rows))}"
         )
-    usable = [row for row in fitting if card is None or card >= row.oldest]
+    usable = [row for row in fitting if capability is None or capability >= row.oldest]
     if not usable:
-        major, minor = min(row.oldest for row in fitting)
-        assert card is not None
-        raise ValueError(
-            f"{fitting[0]} needs compute capability {major}.{minor} or newer; this GPU has {card[0]}.{card[1]}"
-        )
+        assert capability is not None
+        oldest, actual = (".".join(map(str, x)) for x in (min(row.oldest for row in fitting), capability))
+        raise ValueError(f"{fitting[0]} needs compute capability {oldest} or newer; this GPU has {actual}")
     return usable[0]
 
 

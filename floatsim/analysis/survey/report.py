@@ -148,9 +148,9 @@ class SurveyReport:
         if product is not None and product not in names:
             raise ValueError(f"product must be one of {', '.join(names)}, not {product!r}")
         product = product or names[0]
-        found = {(r.format, r.accumulator): getattr(r, measure) for r in self.rows if r.product == product}
+        values = {(r.format, r.accumulator): getattr(r, measure) for r in self.rows if r.product == product}
         return {
-            fmt.name: {f"{how}": found.get((fmt, resolve_accumulator(how, fmt))) for how in self.accumulators}
+            fmt.name: {f"{each}": values.get((fmt, resolve_accumulator(each, fmt))) for each in self.accumulators}
             for fmt in self.formats
         }
 
@@ -178,7 +178,7 @@ class SurveyReport:
         return {
             "title": self.title,
             "formats": [fmt.name for fmt in self.formats],
-            "accumulators": [f"{how}" for how in self.accumulators],
+            "accumulators": [f"{each}" for each in self.accumulators],
             "tensors": [
                 {"tensor": r.tensor, "shape": list(self.tensors[r.tensor].shape), "format": r.format.name,
                  "nonzero": r.nonzero, **_nonfinite(self.tensors[r.tensor]), **_events(r.counts)}

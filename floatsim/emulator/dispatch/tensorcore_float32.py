@@ -9,6 +9,7 @@ import numpy as np
 from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import float32 as loops
 
+from floatsim.emulator.params import pack
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, bits_read, floats_of, store, values_of
 from floatsim.formats import E8M0, FP16, FP32, FloatFormat
 from floatsim.tensorcore.instructions import FusedBlocks, GroupedBlocks, Instruction, TwoHalves
@@ -77,7 +78,7 @@ def _kernel_row(row: Instruction, a: FloatFormat, b: FloatFormat) -> Indices:
         "halves": int(halves),
         "every": row.scales[0].every.bit_length() - 1 if row.scales else 0,
     }
-    return np.array([fields[name] for name in loops.BLOCK_FIELDS], np.int64)
+    return pack(loops.BLOCK_FIELDS, fields, np.int64)
 
 
 def _exponents(codes: Codes) -> NDArray[np.int16]:

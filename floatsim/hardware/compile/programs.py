@@ -28,7 +28,7 @@ class Program:
     targets: tuple[str, ...]
     cuda: tuple[int, int] = (0, 0)
 
-    def target_for(self, card: Capability) -> str:
+    def target_for(self, capability: Capability) -> str:
         """Return the target of a GPU of this compute capability, which must support the program.
 
         >>> Program("mma.cu", {}, ("sm_80",)).target_for((8, 6))
@@ -36,8 +36,8 @@ class Program:
         >>> Program("wgmma.cu", {}, ("sm_90a",)).target_for((9, 0))
         'sm_90a'
         """
-        specific = [target for target in self.targets if is_specific(target) and runs_on(target, card)]
-        return specific[0] if specific else f"sm_{card[0]}{card[1]}"
+        specific = [target for target in self.targets if is_specific(target) and runs_on(target, capability)]
+        return specific[0] if specific else f"sm_{capability[0]}{capability[1]}"
 
 
 def _quoted(text: str) -> str:
@@ -163,19 +163,19 @@ def of_scalars(target: str, cuda: tuple[int, int] = (0, 0)) -> Program:
 
     It holds the rows whose oldest CUDA is `cuda`.
     """
-    card = capability_of(target)
-    usable = [t for t in (*PLAIN, *_SPECIFIC) if runs_on(t, card) and (is_specific(target) or not is_specific(t))]
+    capability = capability_of(target)
+    usable = [t for t in (*PLAIN, *_SPECIFIC) if runs_on(t, capability) and (is_specific(target) or not is_specific(t))]
     lines = [row.line for row in SCALARS if set(row.targets) & set(usable) and row.cuda == cuda]
     return Program("elementwise.cu", MappingProxyType({"ROWS": " ".join(lines)}), (target,), cuda)
 
 
-def scalar_target(card: Capability) -> str:
+def scalar_target(capability: Capability) -> str:
     """Return the target for the elementwise operations of a GPU: "sm_100a" if only that has all of them.
 
     >>> scalar_target((9, 0)), scalar_target((10, 0))
     ('sm_90', 'sm_100a')
     """
-    return next((t for t in _SPECIFIC if runs_on(t, card)), f"sm_{card[0]}{card[1]}")
+    return next((t for t in _SPECIFIC if runs_on(t, capability)), f"sm_{capability[0]}{capability[1]}")
 
 
 def of_sums(add: Scalar, multiply: Scalar, fma: Scalar) -> Program:

@@ -43,14 +43,14 @@ def is_specific(target: str) -> bool:
     return target.endswith("a")
 
 
-def runs_on(target: str, card: Capability) -> bool:
+def runs_on(target: str, capability: Capability) -> bool:
     """Return whether code for a target runs on a GPU of this compute capability.
 
     >>> runs_on("sm_80", (9, 0)), runs_on("sm_90a", (12, 0))
     (True, False)
     """
     needed = capability_of(target)
-    return needed == card if is_specific(target) else needed <= card
+    return needed == capability if is_specific(target) else needed <= capability
 
 
 def needs(targets: Iterable[str]) -> str:
@@ -76,10 +76,10 @@ def since(first: str) -> tuple[str, ...]:
     return tuple(target for target in PLAIN if capability_of(target) >= capability_of(first))
 
 
-def architecture_of(card: Capability) -> str | None:
+def architecture_of(capability: Capability) -> str | None:
     """Return the name in `fs.tensorcore` of a compute capability's architecture, or None.
 
     >>> architecture_of((8, 6)), architecture_of((12, 1))
     ('ampere', None)
     """
-    return _ARCHITECTURES.get(card)
+    return _ARCHITECTURES.get(capability)

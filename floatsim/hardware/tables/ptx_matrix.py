@@ -56,9 +56,9 @@ class MatrixKernel:
     scales: Scales | None = None
     cuda: tuple[int, int] = (0, 0)
 
-    def runs_on(self, card: Capability) -> bool:
+    def runs_on(self, capability: Capability) -> bool:
         """Return whether a GPU of this compute capability has the instruction."""
-        return any(runs_on(target, card) for target in self.targets)
+        return any(runs_on(target, capability) for target in self.targets)
 
     @property
     def needs(self) -> str:
@@ -117,13 +117,13 @@ class Variant:
         scale = {E4M3: "ue4m3", E8M0: "ue8m0"}[self.scales.format] if self.scales else ""
         return self.kernel.mnemonic.format(a=_operand(self.a), b=_operand(self.b), d=_PTX[self.output], s=scale)
 
-    def model(self, card: Capability) -> Instruction | None:
+    def model(self, capability: Capability) -> Instruction | None:
         """Return the row of `floatsim.tensorcore` for a GPU of this compute capability, or None.
 
         >>> find("mma.m16n8k16", FP16, FP16).model((9, 0)).block
         16
         """
-        architecture = architecture_of(card)
+        architecture = architecture_of(capability)
         if architecture is None:
             return None
         try:
@@ -245,7 +245,7 @@ def variants() -> tuple[Variant, ...]:
 
 def find(
     name: str, a: FloatFormat, b: FloatFormat, output: FloatFormat | None = None, scales: Scales | None = None,
-    card: Capability | None = None,
+    capability: Capability | None = None,
 ) -> Variant:  # fmt: skip
     """Return the instruction of this name for operands of these formats.
 
@@ -259,7 +259,7 @@ def find(
         The format of D. Default: FP32, or FP64 for FP64 operands.
     scales : Scales, optional
         The block scales of the operands.
-    card : (major, minor), optional
+    capability : (major, minor), optional
         The compute capability of the GPU, which selects one of several rows.
 
     Raises
@@ -276,7 +276,7 @@ def find(
     named = [v for v in variants() if v.name == name]
     fitting = [v for v in named if (v.a, v.b, v.output, v.scales) == (a, b, wanted, scales)]
     if fitting:
-        return next((v for v in fitting if card is not None and v.kernel.runs_on(card)), fitting[0])
+        return next((v for v in fitting if capability is not None and v.kernel.runs_on(capability)), fitting[0])
     if not named:
         names = dict.fromkeys(kernel.name for kernel in KERNELS)
         raise ValueError(f"instruction={name!r} cannot be issued; there are {', '.join(names)}")

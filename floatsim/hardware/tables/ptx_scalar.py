@@ -53,15 +53,15 @@ class Scalar:
     random_bits: int = 0
     cuda: tuple[int, int] = (0, 0)
 
-    def supports(self, how: Attributes) -> bool:
+    def supports(self, attributes: Attributes) -> bool:
         """Return whether the row rounds like this. An exact row fits any rounding, but does not saturate infinities."""
-        if (how.daz and self._reads_subnormals, how.ftz) not in self.flushes:
+        if (attributes.daz and self._reads_subnormals, attributes.ftz) not in self.flushes:
             return False
         if self.rounding is None:
-            return how.overflow is not Overflow.SATURATE_FINITE or not self.source.has_infinity
-        if self.rounding is Rounding.STOCHASTIC and how.random_bits != self.random_bits:
+            return attributes.overflow is not Overflow.SATURATE_FINITE or not self.source.has_infinity
+        if self.rounding is Rounding.STOCHASTIC and attributes.random_bits != self.random_bits:
             return False
-        return (self.rounding, self.overflow) == (how.rounding, how.overflow)
+        return (self.rounding, self.overflow) == (attributes.rounding, attributes.overflow)
 
     @property
     def _reads_subnormals(self) -> bool:
@@ -70,9 +70,9 @@ class Scalar:
         underflow = nearest and self.source.smallest_normal <= self.result.smallest_subnormal / 2
         return self.operation != "convert" or not underflow
 
-    def runs_on(self, card: Capability) -> bool:
+    def runs_on(self, capability: Capability) -> bool:
         """Return whether a GPU of this compute capability has the instruction."""
-        return any(runs_on(target, card) for target in self.targets)
+        return any(runs_on(target, capability) for target in self.targets)
 
     def __str__(self) -> str:
         rounding = "exact" if self.rounding is None else self.rounding.name.lower()
@@ -311,7 +311,9 @@ SCALARS = (*_arithmetic(), *_flushing(), *_conversions())
 
 
 @functools.lru_cache(maxsize=1024)
-def find_scalar(operation: str, source: FloatFormat, result: FloatFormat, how: Attributes, card: Capability) -> Scalar:
+def find_scalar(
+    operation: str, source: FloatFormat, result: FloatFormat, attributes: Attributes, capability: Capability
+) -> Scalar:
     """Return the row of the table for an operation on a GPU of this compute capability.
 
     Parameters
@@ -320,9 +322,9 @@ def find_scalar(operation: str, source: FloatFormat, result: FloatFormat, how: A
         The emulator's name: "add", "fma", "convert".
     source, result : FloatFormat
         The formats of the operands and of the result.
-    how : Attributes
+    attributes : Attributes
         The rounding attributes.
-    card : (int, int)
+    capability : (int, int)
         The compute capability.
 
     Raises
@@ -343,19 +345,19 @@ def find_scalar(operation: str, source: FloatFormat, result: FloatFormat, how: A
         raise ValueError(
             f"no GPU has {what} as an instruction; there is {operation} of {', '.join(there) or 'nothing'}"
         )
-    fitting = [row for row in rows if row.supports(how)]
+    fitting = [row for row in rows if row.supports(attributes)]
     if not fitting:
-        raise ValueError(f"no GPU has {what} with {_keywords(how)}; there is {'; '.join(map(str, rows))}")
-    usable = [row for row in fitting if row.runs_on(card)]
+        raise ValueError(f"no GPU has {what} with {_keywords(attributes)}; there is {'; '.join(map(str, rows))}")
+    usable = [row for row in fitting if row.runs_on(capability)]
     if not usable:
         required = needs(target for row in fitting for target in row.targets)
-        raise ValueError(f"{fitting[0]} needs {required}; this GPU has {card[0]}.{card[1]}")
+        raise ValueError(f"{fitting[0]} needs {required}; this GPU has {capability[0]}.{capability[1]}")
     return usable[0]
 
 
-def _keywords(how: Attributes) -> str:
+def _keywords(attributes: Attributes) -> str:
     """Return rounding attributes as keywords: the rounding, the overflow, and options that are not the default."""
-    words = [f"rounding={how.rounding.name.lower()!r}"]
-    words += [f"random_bits={how.random_bits}"] if how.rounding is Rounding.STOCHASTIC else []
-    words += [f"{name}=True" for name in ("daz", "ftz") if getattr(how, name)]
-    return f"{', '.join(words)} and overflow={how.overflow.name.lower()!r}"
+    words = [f"rounding={attributes.rounding.name.lower()!r}"]
+    words += [f"random_bits={attributes.random_bits}"] if attributes.rounding is Rounding.STOCHASTIC else []
+    words += [f"{name}=True" for name in ("daz", "ftz") if getattr(attributes, name)]
+    return f"{', '.join(words)} and overflow={attributes.overflow.name.lower()!r}"
