@@ -174,7 +174,7 @@ def laid_out(r, codes):
     return view
 
 
-def options_of(r, rounding):
+def a_call(r, rounding):
     flags = [bool(x) for x in r.integers(0, 2, 2)] if r.integers(2) else [False, False]
     attributes = RoundingAttributes(
         rounding, Overflow.INFINITY, *flags, Tininess(int(r.integers(2))),
@@ -253,7 +253,7 @@ def test_equals_the_reference(name, rounding):
         ranges = some_ranges(r, k)
         start_format = SUMS[r.integers(len(SUMS))] if name == "exact" else fmt
         compare(
-            a_leaf(r, name, fmt), (laid_out(r, a), x_format), (laid_out(r, b), y_format), options_of(r, rounding), ranges,
+            a_leaf(r, name, fmt), (laid_out(r, a), x_format), (laid_out(r, b), y_format), a_call(r, rounding), ranges,
             an_index(r, (batch, rows, columns)), values=values,
             start=a_start(r, name, start_format, (batch, rows, columns), len(ranges) == 1),
         )  # fmt: skip
@@ -268,7 +268,7 @@ def test_mixed_operands_and_many_terms(name):
         for rounding in (Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC):
             ranges = np.array([[0, k, 1]], np.int64)
             compare(
-                a_leaf(r, name, fmt), (a, fs.E4M3), (b, fs.E5M2), options_of(r, rounding), ranges, an_index(r, (1, 1, 2))
+                a_leaf(r, name, fmt), (a, fs.E4M3), (b, fs.E5M2), a_call(r, rounding), ranges, an_index(r, (1, 1, 2))
             )  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def test_without_places(name):
     r = o.rng("without places", name)
     a, b = operand(r, fs.FP16, (2, 3, 20)), operand(r, fs.FP16, (2, 20, 5))
     ranges, index = np.array([[0, 20, 1], [3, 20, 4]], np.int64), an_index(r, (2, 3, 5))
-    leaf, options = a_leaf(r, name, fs.FP16), options_of(r, Rounding.TIES_TO_EVEN)
+    leaf, options = a_leaf(r, name, fs.FP16), a_call(r, Rounding.TIES_TO_EVEN)
     with_places, without = (
         by_kernel(leaf, (a, fs.FP16), (b, fs.FP16), options, ranges, index, record=record) for record in (True, False)
     )
