@@ -153,7 +153,7 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
         size = a.shape[0] * b.shape[1]
         picked = np.random.default_rng(0).choice(size, min(size, max(1, most // a.shape[1])), replace=False)
         columns = [list(zip(a[n // b.shape[1]], b[:, n % b.shape[1]], strict=True)) for n in picked]
-    how, manner = fs.as_accumulation(call.how), resolve(dict(call.keywords))
+    accumulation, options = fs.as_accumulation(call.how), resolve(dict(call.keywords))
 
     def code(x: Any) -> reference_sums.Code | None:
         return None if x is None else reference_sums.Code(int(x), call.fmt)
@@ -167,13 +167,13 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
 
     expected = [
         reference_sums.accumulate(
-            how, [(code(x), code(y)) for x, y in column], manner, int(n), scales=scaled(int(n))
+            accumulation, [(code(x), code(y)) for x, y in column], options, int(n), scales=scaled(int(n))
         ).code
         for n, column in zip(picked, columns, strict=True)
     ]
     found = job(call, operands)
     assert isinstance(found, Job)
-    fmt = how.result_format
+    fmt = accumulation.result_format
     results = np.atleast_1d(found.read(found.call())).reshape(-1)[picked]
     return [differing(fs.decode(np.array(expected, fmt.code_dtype), fmt), results), picked.size]
 

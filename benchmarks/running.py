@@ -121,23 +121,23 @@ def against_reference(case: Case, row: Row, operands: list[np.ndarray], result: 
         return None
     source = fs.as_format(operands[0].dtype) if converts else case.fmt
     function = reference.convert if converts else getattr(reference, case.operation)
-    manner = resolve(dict(row.how))
+    options = resolve(dict(row.how))
     size = operands[0].size
     picked = np.unique(np.random.default_rng(0).integers(0, size, sample))
     codes = [x[picked].view(source.code_dtype) for x in operands]
     expected, flags = np.empty(picked.size, case.fmt.code_dtype), np.empty(picked.size, np.uint8)
     for n, index in enumerate(picked):
         numbers = [reference.decode(int(x[n]), source) for x in codes]
-        how = manner.attributes
+        attributes = options.attributes
         draws = ()
-        if how.rounding is Rounding.STOCHASTIC and case.operation not in _WITHOUT_ATTRIBUTES_OF_DRAWS:
-            draws = (reference.draw(manner.seed, int(index), how.random_bits),)
-        code, events = function(*numbers, case.fmt, how, *draws)
+        if attributes.rounding is Rounding.STOCHASTIC and case.operation not in _WITHOUT_ATTRIBUTES_OF_DRAWS:
+            draws = (reference.draw(options.seed, int(index), attributes.random_bits),)
+        code, events = function(*numbers, case.fmt, attributes, *draws)
         expected[n], flags[n] = code, events & FLAGS
-    got, got_flags = result if manner.return_flags else (result, flags)
+    got, got_flags = result if options.return_flags else (result, flags)
     got = fs.decode(got[picked], case.fmt) if case.operation == "encode" else values_of(got[picked])
     wrong = differing(fs.decode(expected, case.fmt), got)
-    wrong += int(np.count_nonzero(flags != (got_flags[picked] if manner.return_flags else flags)))
+    wrong += int(np.count_nonzero(flags != (got_flags[picked] if options.return_flags else flags)))
     return [wrong, picked.size]
 
 

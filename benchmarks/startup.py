@@ -41,7 +41,7 @@ _SUMS = ("{}", "sequential({}, fused)", "pairwise({})", "kahan({})", "neumaier({
 
 
 def _kernel_calls() -> Iterator[str]:
-    """Calls that between them reach every kernel, each in the plainest manner and with flags."""
+    """Calls that between them reach every kernel, each without options and with flags."""
     arguments = {"to_integer": "a, np.int32", "from_integer": "i, fmt", "scalb": "a, i"}
     modes = ("ties_to_even", "toward_zero", "stochastic")
     for name in "fp16", "bf16", "e4m3", "fp32", "fp64":
@@ -51,11 +51,11 @@ def _kernel_calls() -> Iterator[str]:
             plain = operation in cases.WITHOUT_MODE
             for mode in ("",) if plain else modes:
                 for flags in "", "return_flags=True":
-                    how = f"rounding='{mode}', seed=1" if mode else ""
-                    yield setup + f"fs.{operation}({', '.join(part for part in (given, how, flags) if part)})"
+                    accumulation = f"rounding='{mode}', seed=1" if mode else ""
+                    yield setup + f"fs.{operation}({', '.join(part for part in (given, accumulation, flags) if part)})"
         yield setup + "fs.decode(a.codes, fmt); fs.classify(a); fs.total_order(a, a)"
-        for how, mode in itertools.product(_SUMS, modes):
-            description = how.format(name)
+        for accumulation, mode in itertools.product(_SUMS, modes):
+            description = accumulation.format(name)
             yield setup + f"fs.matmul(a[None], a[:, None], accumulate='{description}', rounding='{mode}', seed=1)"
         yield setup + "fs.quantize(x.astype('f8'), fmt, rounding='ties_to_even')"
 

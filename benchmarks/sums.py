@@ -195,12 +195,12 @@ def _matrix_units() -> Iterator[Row]:
     yield Row("units", hopper, _SGEMM, "Hopper")
     yield Row("units", Call(fs.FP16, "ampere"), _SGEMM, "Ampere")
     yield Row("units", Call(fs.FP16, "volta"), _SGEMM, "Volta")
-    for how in "hopper", "blocked(hopper, 128, fp32)":
-        yield Row("units", Call(fs.E4M3, how), hopper, "FP8 units")
+    for accumulation in "hopper", "blocked(hopper, 128, fp32)":
+        yield Row("units", Call(fs.E4M3, accumulation), hopper, "FP8 units")
     for fmt, scale in (fs.E4M3, "e8m0"), (fs.E2M1, "e8m0"), (fs.E2M1, "e4m3"):
         yield Row("units", Call(fmt, "blackwell", scale=scale), _SGEMM, "scaled units")
-    for how, fmt in _AMD:
-        yield Row("units", Call(fmt, how), _SGEMM, "AMD")
+    for accumulation, fmt in _AMD:
+        yield Row("units", Call(fmt, accumulation), _SGEMM, "AMD")
     large = replace(hopper, shape=(1024,) * 3)
     yield Row("units", replace(large, threads=2), large, "threads")
     small = replace(hopper, shape=(128,) * 3)
@@ -214,9 +214,13 @@ def _threads() -> Iterator[Row]:
 
 
 def _small() -> Iterator[Row]:
-    for how in *(_sequential(fmt) for fmt, _ in _FORMATS[:3]), "blocked(fp16, 4, fp32)", "exact(fp32)":
-        fmt = fs.FP16 if "(fp16" in how or "exact" in how else fs.as_accumulation(how).result_format
-        yield Row("small", Call(fmt, how, (16,) * 3), None, "small")
+    for accumulation in *(_sequential(fmt) for fmt, _ in _FORMATS[:3]), "blocked(fp16, 4, fp32)", "exact(fp32)":
+        fmt = (
+            fs.FP16
+            if "(fp16" in accumulation or "exact" in accumulation
+            else fs.as_accumulation(accumulation).result_format
+        )
+        yield Row("small", Call(fmt, accumulation, (16,) * 3), None, "small")
 
 
 _SHAPES = [(n, n, n) for n in (64, 128, 256, 512, 1024)] + [(64, 64, k) for k in (1 << 10, 1 << 13, 1 << 16)]
@@ -228,8 +232,8 @@ def _rates() -> Iterator[Row]:
     for shape in _SHAPES + _THIN:
         group = f"rate {' x '.join(map(str, shape))}"
         yield Row(group, replace(_SGEMM, shape=shape))
-        for how in *(_sequential(fmt) for fmt, _ in _FORMATS[:3]), _sequential(fs.FP16, fused=True):
-            yield Row(group, Call(fs.as_accumulation(how).result_format, how, shape))
+        for accumulation in *(_sequential(fmt) for fmt, _ in _FORMATS[:3]), _sequential(fs.FP16, fused=True):
+            yield Row(group, Call(fs.as_accumulation(accumulation).result_format, accumulation, shape))
 
 
 def rows() -> list[Row]:

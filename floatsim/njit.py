@@ -45,15 +45,15 @@ from numba.np.numpy_support import from_dtype
 
 import floatsim
 from floatsim import reference
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import (
     FLAGS,
-    Attributes,
     FloatClass,
     OverflowLike,
     Rounding,
+    RoundingAttributes,
     RoundingLike,
     TininessLike,
     as_member,
@@ -121,15 +121,15 @@ def format_params(
     >>> import floatsim as fs
     >>> from numba import njit
     >>> @njit
-    ... def third(how):
-    ...     return fs.divide(1.0, 3.0, format=how)
+    ... def third(fmt):
+    ...     return fs.divide(1.0, 3.0, format=fmt)
     >>> third(fs.njit.format_params("bf16")), third(fs.njit.format_params("e4m3", rounding="toward_positive"))
     (0.333984375, 0.34375)
     """
-    how = How(
+    options = RoundingOptions(
         rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, tininess=tininess, random_bits=random_bits, seed=0
     )
-    return FormatParams(*_format_words(as_format(fmt)), *_manner_words(resolve(how).attributes))
+    return FormatParams(*_format_words(as_format(fmt)), *_rounding_words(resolve(options).attributes))
 
 
 _DEPRECATED = {"record": "format_params", "Record": "FormatParams"}
@@ -150,7 +150,7 @@ def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
     return tuple(int(word) for word in params.format_params(fmt))
 
 
-def _manner_words(attributes: Attributes) -> tuple[int, ...]:
+def _rounding_words(attributes: RoundingAttributes) -> tuple[int, ...]:
     from floatsim.emulator.params import rounding_params
 
     return tuple(int(word) for word in rounding_params(attributes))
@@ -315,7 +315,7 @@ class _Call(NamedTuple):
     format: FloatFormat | str
     """The result's, or the name of the argument that is a FormatParams."""
     carrier: FloatFormat
-    manner: tuple[int | str, ...]
+    rounding: tuple[int | str, ...]
     seed: int | str | None
     offset: int | str
     flags: bool
@@ -363,10 +363,10 @@ class _Arguments:
             )
         return name
 
-    def manner(self) -> tuple[int | str, ...]:
+    def rounding(self) -> tuple[int | str, ...]:
         """Return the words of the rounding parameters, in the order of the fields of RoundingAttributes."""
         words: list[int | str] = []
-        for name, default in vars(Attributes()).items():
+        for name, default in vars(RoundingAttributes()).items():
             value, kind = self[name], type(default)
             if value is _RUN_TIME:
                 self._check_type_of(name, kind)
@@ -438,16 +438,16 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
             raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use float64")
         if fmt.is_scale and operation.entry not in ("quantize", "encode", "decode"):
             raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")
-        manner = arguments.manner()
+        rounding = arguments.rounding()
     else:
-        for name in vars(Attributes()):
+        for name in vars(RoundingAttributes()):
             if arguments[name] is not None:
                 raise TypeError(
                     f"{name} is part of the format parameters; write fs.njit.format_params(..., {name}=...)"
                 )
-        manner = ()
+        rounding = ()
     seed = arguments.integer("seed")
-    if manner and operation.rounds and manner[0] == Rounding.STOCHASTIC.value and seed is None:
+    if rounding and operation.rounds and rounding[0] == Rounding.STOCHASTIC.value and seed is None:
         raise ValueError("stochastic rounding needs a seed: pass seed=")
     extra: list[int | str] = []
     for item in operation.extra:
@@ -474,7 +474,7 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
         "uint8": lambda: types.uint8,
         "dtype": arguments.integer_type,
     }
-    return _Call(operands, tuple(extra), fmt, carrier, manner, seed, offset, flags, results[operation.result]())
+    return _Call(operands, tuple(extra), fmt, carrier, rounding, seed, offset, flags, results[operation.result]())
 
 
 # -- Numba's side ------------------------------------------------------------------------------------------------------
@@ -486,13 +486,13 @@ def _bound(function: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> dict[st
         arguments = inspect.signature(function).bind(*args, **kws).arguments
     except TypeError as error:
         raise TypeError(f"{function.__name__}: {error}") from None
-    how = arguments.pop("how", {})
-    for name in how:
-        if name not in How.__annotations__:
-            near = difflib.get_close_matches(name, How.__annotations__, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(How.__annotations__)}"
+    keywords = arguments.pop("options", {})
+    for name in keywords:
+        if name not in RoundingOptions.__annotations__:
+            near = difflib.get_close_matches(name, RoundingOptions.__annotations__, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(RoundingOptions.__annotations__)}"
             raise TypeError(f"unknown keyword {name!r}; {hint}")
-    return {**arguments, **how}
+    return {**arguments, **keywords}
 
 
 def _register(function: Any, operation: _Operation) -> None:
@@ -575,10 +575,10 @@ class _Emitter:
         arguments += [(self.word(word), types.int64) for word in call.extra]
         if isinstance(call.format, str):
             words, count = unpack_tuple(self.builder, self.values[call.format]), len(_format_words(FP64))
-            fmt, manner = self.row(words[:count]), self.row(words[count:])
+            fmt, rounding = self.row(words[:count]), self.row(words[count:])
         else:
-            fmt, manner = self.format(call.format), self.row([self.word(word) for word in call.manner])
-        arguments += [fmt, self.format(call.carrier), manner, self.draws(call), (self.word(call.flags), types.int64)]
+            fmt, rounding = self.format(call.format), self.row([self.word(word) for word in call.rounding])
+        arguments += [fmt, self.format(call.carrier), rounding, self.draws(call), (self.word(call.flags), types.int64)]
         function = types.Dispatcher(getattr(njit_entry, entry))
         sig = function.get_call_type(self.context.typing_context, tuple(ty for _, ty in arguments), {})
         implementation = self.context.get_function(function, sig)

@@ -383,10 +383,10 @@ def _arithmetic(fmt: Format, grid: int, style: Style) -> Arithmetic:
     return Arithmetic(fmt, grid, style)
 
 
-def _parts(how: Composite, n: int) -> list[slice]:
-    if how.kind == "strided":
-        return [slice(lane, None, how.count) for lane in range(min(how.count, n))]
-    length = how.count if how.kind == "blocked" else max(1, -(-n // how.count))
+def _parts(accumulation: Composite, n: int) -> list[slice]:
+    if accumulation.kind == "strided":
+        return [slice(lane, None, accumulation.count) for lane in range(min(accumulation.count, n))]
+    length = accumulation.count if accumulation.kind == "blocked" else max(1, -(-n // accumulation.count))
     return [slice(at, at + length) for at in range(0, n, length)]
 
 
@@ -602,17 +602,28 @@ def style_of(rounding: Any, overflow: Any, ftz: bool, daz: bool, before: bool) -
     return Style(MODES.index(rounding.name.lower()), overflow.name.lower(), ftz, daz, before)
 
 
-def description_of(how: Any, rounding: Any, ftz: bool, daz: bool, before: bool) -> Description:
+def description_of(attributes: Any, rounding: Any, ftz: bool, daz: bool, before: bool) -> Description:
     """Of an accumulation, with the call's rounding attributes."""
-    kind = type(how).__name__.lower()
+    kind = type(attributes).__name__.lower()
     if kind in _COUNTS:
-        inner, outer = (description_of(x, rounding, ftz, daz, before) for x in (how.inner, how.outer))
-        return Composite(kind, inner, outer, getattr(how, _COUNTS[kind]))
-    mode = rounding if how.rounding is None else how.rounding
-    own_ftz, own_daz = ftz if how.ftz is None else how.ftz, daz if how.daz is None else how.daz
-    style = style_of(mode, how.overflow, own_ftz, own_daz, before)
-    product = getattr(how, "product", None)
-    product_mode = getattr(how, "product_rounding", None)
-    product_style = style_of(mode if product_mode is None else product_mode, how.overflow, own_ftz, own_daz, before)
-    return Leaf(kind, format_of(how.format), style, None if product is None else format_of(product), product_style,
-                getattr(how, "tree", "adjacent"))  # fmt: skip
+        inner, outer = (description_of(x, rounding, ftz, daz, before) for x in (attributes.inner, attributes.outer))
+        return Composite(kind, inner, outer, getattr(attributes, _COUNTS[kind]))
+    mode = rounding if attributes.rounding is None else attributes.rounding
+    own_ftz, own_daz = (
+        ftz if attributes.ftz is None else attributes.ftz,
+        daz if attributes.daz is None else attributes.daz,
+    )
+    style = style_of(mode, attributes.overflow, own_ftz, own_daz, before)
+    product = getattr(attributes, "product", None)
+    product_mode = getattr(attributes, "product_rounding", None)
+    product_style = style_of(
+        mode if product_mode is None else product_mode, attributes.overflow, own_ftz, own_daz, before
+    )
+    return Leaf(
+        kind,
+        format_of(attributes.format),
+        style,
+        None if product is None else format_of(product),
+        product_style,
+        getattr(attributes, "tree", "adjacent"),
+    )

@@ -316,8 +316,8 @@ def test_broadcasting_is_numpys():
         a, b = (fs.array(r.normal(size=s), "bf16") for s in shapes)
         full = np.broadcast_shapes(*shapes)
         wide = [fs.from_codes(np.broadcast_to(v.codes, full).copy(), "bf16") for v in (a, b)]
-        for how in ({}, {"return_flags": True}):
-            got, want = fs.multiply(a, b, **how), fs.multiply(*wide, **how)
+        for keywords in ({}, {"return_flags": True}):
+            got, want = fs.multiply(a, b, **keywords), fs.multiply(*wide, **keywords)
             for x, y in zip(_bits(got), _bits(want), strict=True):
                 assert x.shape == full
                 assert (x == y).all()

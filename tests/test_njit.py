@@ -24,7 +24,7 @@ import oracles as o
 import pytest
 from numba import njit, vectorize
 from numba.core.errors import TypingError
-from oracles import How
+from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
@@ -35,11 +35,11 @@ FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
 TINY_FP16 = fs.FloatFormat("tiny", 3, 2, "finite")  # a global that is no name
 
 MANNERS = [
-    *(How(rounding) for rounding in o.DETERMINISTIC),
-    How(Rounding.TOWARD_POSITIVE, Overflow.SATURATE_FINITE, ftz=True),
-    How(Rounding.TIES_TO_EVEN, Overflow.SATURATE_PROPAGATE, daz=True),
-    How(Rounding.TIES_TO_AWAY, Overflow.SATURATE_FINITE, ftz=True, tininess=Tininess.BEFORE),
-    How(Rounding.TO_ODD, daz=True, ftz=True),
+    *(OracleRounding(rounding) for rounding in o.DETERMINISTIC),
+    OracleRounding(Rounding.TOWARD_POSITIVE, Overflow.SATURATE_FINITE, ftz=True),
+    OracleRounding(Rounding.TIES_TO_EVEN, Overflow.SATURATE_PROPAGATE, daz=True),
+    OracleRounding(Rounding.TIES_TO_AWAY, Overflow.SATURATE_FINITE, ftz=True, tininess=Tininess.BEFORE),
+    OracleRounding(Rounding.TO_ODD, daz=True, ftz=True),
 ]
 
 BINARY = (
@@ -62,11 +62,13 @@ def operands(fmt: fs.FloatFormat, arity: int, *salt: object) -> list[np.ndarray]
     return columns
 
 
-def outside(name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], **how: object) -> tuple[np.ndarray, np.ndarray]:
+def outside(
+    name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], **keywords: object
+) -> tuple[np.ndarray, np.ndarray]:
     """The public function on arrays: (float64 values, flags)."""
     if name == "quantize":
-        return fs.quantize(*arrays, fmt, return_flags=True, **how)
-    result, flags = getattr(fs, name)(*arrays, format=fmt, return_flags=True, **how)
+        return fs.quantize(*arrays, fmt, return_flags=True, **keywords)
+    result, flags = getattr(fs, name)(*arrays, format=fmt, return_flags=True, **keywords)
     codes = result.codes if isinstance(result, fs.FloatArray) else result.view(fmt.code_dtype)
     return fs.decode(codes, fmt), flags
 
@@ -126,15 +128,15 @@ def loop(name: str):
     return run
 
 
-def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], how: How) -> None:
-    values, again, flags = run(*arrays, fs.njit.format_params(fmt, **how.keywords))
-    want, raised = outside(name, fmt, arrays, **how.keywords)
+def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], rounding: OracleRounding) -> None:
+    values, again, flags = run(*arrays, fs.njit.format_params(fmt, **rounding.keywords))
+    want, raised = outside(name, fmt, arrays, **rounding.keywords)
     assert_same(values, want, *arrays)
     assert_same(again, want, *arrays)
     assert_same(flags, raised, *arrays)
 
 
-# -- every format and manner, by parameters ------------------------------------------------------------------------
+# -- every format and rounding, by parameters ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("old", "new"), [("record", "format_params"), ("Record", "FormatParams")])
@@ -146,7 +148,7 @@ def test_deprecated_names(old, new):
 
 
 @pytest.mark.parametrize("name", ARITY)
-def test_every_format_and_manner(name):
+def test_every_format_and_rounding(name):
     run = loop(name)
     for fmt in (*FORMATS, fs.E8M0) if name == "quantize" else FORMATS:
         arrays = operands(fmt, ARITY[name], name) if fmt != fs.E8M0 else operands(fs.FP32, 1)
@@ -171,15 +173,15 @@ def test_float32():
         x, y = (fs.convert(v, "fp32") for v in operands(fmt, 2))
         hard = [codes.astype(np.uint32).view(np.float32) for codes in o.structured(fs.FP32, 2, 400, o.rng("f32", fmt))]
         x, y = np.concatenate([x, hard[0]]), np.concatenate([y, hard[1]])
-        for how in MANNERS:
-            parameters = fs.njit.format_params(fmt, **how.keywords)
+        for keywords in MANNERS:
+            parameters = fs.njit.format_params(fmt, **keywords.keywords)
             values, again, flags = run(x, parameters)
-            want, raised = fs.quantize(x, fmt, return_flags=True, **how.keywords)
+            want, raised = fs.quantize(x, fmt, return_flags=True, **keywords.keywords)
             for got in (values, again):
                 assert_same(got, want, x)
             assert_same(flags, raised, x)
             values, again, flags = add(x, y, parameters)
-            want, raised = outside("add", fmt, [x, y], **how.keywords)
+            want, raised = outside("add", fmt, [x, y], **keywords.keywords)
             for got in (values, again):
                 assert_same(got, want.astype(np.float32), x, y)
             assert_same(flags, raised, x, y)
@@ -231,7 +233,7 @@ def test_defaults_of_users_functions():
     assert run(0.9) == want
 
 
-def test_ways_of_naming_a_manner():
+def test_ways_of_naming_a_rounding():
     toward_zero = fs.Rounding.TOWARD_ZERO
 
     @njit
@@ -249,20 +251,20 @@ def test_ways_of_naming_a_manner():
         return fs.add(x, y, format="fp16", rounding=rounding, overflow=overflow, tininess=tininess, ftz=flag, daz=flag)
 
     x, y = operands(fs.FP16, 2)
-    manners = [
-        How(Rounding.TOWARD_ZERO),
-        How(Rounding.TOWARD_POSITIVE, Overflow.SATURATE_FINITE, ftz=True),
-        How(Rounding.TO_ODD, tininess=Tininess.BEFORE, ftz=True),
-        How(Rounding.TOWARD_ZERO, Overflow.SATURATE_PROPAGATE),
-        How(),
+    roundings = [
+        OracleRounding(Rounding.TOWARD_ZERO),
+        OracleRounding(Rounding.TOWARD_POSITIVE, Overflow.SATURATE_FINITE, ftz=True),
+        OracleRounding(Rounding.TO_ODD, tininess=Tininess.BEFORE, ftz=True),
+        OracleRounding(Rounding.TOWARD_ZERO, Overflow.SATURATE_PROPAGATE),
+        OracleRounding(),
     ]
     got = np.array([literal(*pair) for pair in zip(x, y, strict=True)])
-    for column, how in zip(got.T, manners, strict=True):
-        assert_same(column.copy(), outside("add", fs.FP16, [x, y], **how.keywords)[0], x, y)
-    for how in MANNERS:
-        arguments = how.rounding, how.overflow, how.tininess, how.ftz
+    for column, keywords in zip(got.T, roundings, strict=True):
+        assert_same(column.copy(), outside("add", fs.FP16, [x, y], **keywords.keywords)[0], x, y)
+    for keywords in MANNERS:
+        arguments = keywords.rounding, keywords.overflow, keywords.tininess, keywords.ftz
         got = np.array([at_run_time(*pair, *arguments) for pair in zip(x, y, strict=True)])
-        assert_same(got, outside("add", fs.FP16, [x, y], **how.keywords | {"daz": how.ftz})[0], x, y)
+        assert_same(got, outside("add", fs.FP16, [x, y], **keywords.keywords | {"daz": keywords.ftz})[0], x, y)
 
 
 def test_the_context_stays_outside_but_for_records():
@@ -305,12 +307,14 @@ def test_stochastic():
     for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E2M1):
         (x,) = operands(fmt, 1)
         for bits in (1, 7, 32, 33, 64):
-            how = {"rounding": "stochastic", "random_bits": bits}
-            quantized, literal, sums = run(x, fs.njit.format_params(fmt, **how), np.uint64(2**63 + bits), np.int64(100))
-            how |= {"seed": 2**63 + bits, "offset": 100}
-            assert_same(quantized, fs.quantize(x, fmt, **how), x)
-            assert_same(literal, fs.quantize(x, "bf16", **how | {"random_bits": 9}), x)
-            assert_same(sums, outside("add", fmt, [x, np.ones_like(x)], **how)[0], x)
+            keywords = {"rounding": "stochastic", "random_bits": bits}
+            quantized, literal, sums = run(
+                x, fs.njit.format_params(fmt, **keywords), np.uint64(2**63 + bits), np.int64(100)
+            )
+            keywords |= {"seed": 2**63 + bits, "offset": 100}
+            assert_same(quantized, fs.quantize(x, fmt, **keywords), x)
+            assert_same(literal, fs.quantize(x, "bf16", **keywords | {"random_bits": 9}), x)
+            assert_same(sums, outside("add", fmt, [x, np.ones_like(x)], **keywords)[0], x)
 
 
 def test_draw():

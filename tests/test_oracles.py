@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import oracles as o
 import pytest
-from oracles import DETERMINISTIC, How
+from oracles import DETERMINISTIC, OracleRounding
 
 import floatsim as fs
 
@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "exhaustive"))
 import loops
 
 ids = {"ids": str}
-EVERY_HOW = o.every_how()
+EVERY_ROUNDING = o.every_rounding()
 OPERATIONS = ("add", "subtract", "multiply", "divide")
 
 
@@ -25,18 +25,18 @@ def test_the_vectorised_oracle_equals_the_rational_one(fmt):
     for operation, arity in o.ARITY.items():
         codes = [c.astype(np.uint64) for c in o.structured(fmt, arity, 160, r)]
         for part, k in zip(np.array_split(r.permutation(len(codes[0])), 8), r.permutation(144), strict=False):
-            how, columns = EVERY_HOW[k], tuple(c[part] for c in codes)
+            rounding, columns = EVERY_ROUNDING[k], tuple(c[part] for c in codes)
             ways = [None, False] if fmt.bits <= 16 else [None]  # search in the table, and arithmetic
-            results = [o.vector_operation(operation, columns, fmt, how, table) for table in ways]
+            results = [o.vector_operation(operation, columns, fmt, rounding, table) for table in ways]
             for i, row in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-                values = tuple(o.layout(fmt).decode(c, how.daz) for c in row)
+                values = tuple(o.layout(fmt).decode(c, rounding.daz) for c in row)
                 if operation in ("remainder", "fmod"):
-                    want = o.integer_remainder(operation, *values, fmt, how)
+                    want = o.integer_remainder(operation, *values, fmt, rounding)
                 else:
-                    want = o.Exact(operation, values, fmt)(how)
+                    want = o.Exact(operation, values, fmt)(rounding)
                 for code, events in results:
                     got = (int(code[i]), int(events[i]))
-                    assert got == want, o.report(operation, fmt, how, row, got, want)
+                    assert got == want, o.report(operation, fmt, rounding, row, got, want)
 
 
 @pytest.mark.parametrize("fmt", [f for f in (*o.NAMED, *o.CUSTOM) if f.precision <= 24], **ids)
@@ -53,7 +53,7 @@ def test_the_cast_loop_equals_the_rational_oracle(fmt):
             loops.cast32(codes, at.t, 1 - at.bias, at.largest, infinity, nan, at.sign_bit, at.specials != "fnuz",
                          mode.value, 0, out, flags)  # fmt: skip
         for i, code in enumerate(codes.tolist()):
-            want = o.convert(source.decode(code), fmt, How(mode))
+            want = o.convert(source.decode(code), fmt, OracleRounding(mode))
             got = (int(out[i]), int(flags[i]))
             assert got == (want[0], want[1] & 31), o.report(f"cast to {fmt.name}", fs.FP32, mode, (code,), got, want)
 
@@ -67,7 +67,7 @@ def test_the_judge_of_pairs(fmt, operation):
     a = r.choice(o.structured(fmt, 1, 400, r)[0], 90).astype(np.uint16)
     b = np.concatenate([r.choice(o.special_codes(fmt), 30), r.choice(o.structured(fmt, 1, 400, r)[0], 60)])
     for mode in DETERMINISTIC:
-        code, events = o.vector_operation(operation, (a[:, None], b[None, :]), fmt, How(mode))
+        code, events = o.vector_operation(operation, (a[:, None], b[None, :]), fmt, OracleRounding(mode))
 
         def judged(codes, flags, mode=mode):
             wrong = np.zeros(codes.shape, bool)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import oracles as o
 import pytest
-from oracles import How
+from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
@@ -43,8 +43,8 @@ class Trap:
     tininess: Tininess = Tininess.AFTER
 
     @property
-    def how(self) -> How:
-        return How(self.rounding, self.overflow, tininess=self.tininess)
+    def how(self) -> OracleRounding:
+        return OracleRounding(self.rounding, self.overflow, tininess=self.tininess)
 
 
 def cast(number, name, fmt, given, code, flags, rounding=RNE, source="fp64", overflow=Overflow.INFINITY):
@@ -144,10 +144,10 @@ named = {"ids": lambda t: f"{t.number:03d} {t.name}"}
 
 @pytest.mark.parametrize("trap", TRAPS, **named)
 def test_trap_in_the_reference(trap):
-    fmt, how = fs.as_format(trap.fmt), trap.how.attributes
+    fmt, attributes = fs.as_format(trap.fmt), trap.how.attributes
     source = fs.as_format(trap.source or trap.fmt)
     numbers = [reference.decode(c, source) for c in trap.operands]
-    code, events = getattr(reference, trap.operation)(*numbers, fmt, how)
+    code, events = getattr(reference, trap.operation)(*numbers, fmt, attributes)
     assert (code, events & FLAGS) == (trap.code, trap.flags), o.report(
         trap.operation, fmt, trap.how, trap.operands, (code, events & FLAGS), (trap.code, trap.flags)
     )
@@ -191,8 +191,8 @@ def test_trap_in_the_public_functions(trap):
             )
 
 
-def encoded(x, fmt, **how):
-    code, flags = fs.encode(x, fmt, return_flags=True, **how)
+def encoded(x, fmt, **keywords):
+    code, flags = fs.encode(x, fmt, return_flags=True, **keywords)
     return int(np.ravel(code)[0]), int(np.ravel(flags)[0])
 
 
@@ -210,11 +210,11 @@ def test_006_decimal_text_is_not_rounded_through_double():
     assert encoded(text, "fp16") == (0x3C01, 1)
     assert encoded([text], "fp16") == (0x3C01, 1)
     number = reference.from_text(text)
-    assert reference.round_pack(number, fs.FP16, reference.Attributes()) == (0x3C01, 1)
+    assert reference.round_pack(number, fs.FP16, reference.RoundingAttributes()) == (0x3C01, 1)
 
 
-def whole(code, fmt, dtype, **how):
-    n, flags = fs.to_integer(fs.from_codes(code, fmt), dtype, return_flags=True, **how)
+def whole(code, fmt, dtype, **keywords):
+    n, flags = fs.to_integer(fs.from_codes(code, fmt), dtype, return_flags=True, **keywords)
     return int(n), int(flags)
 
 
@@ -263,8 +263,8 @@ def test_073_stochastic_below_the_smallest_subnormal():
     """2^-26 is a quarter of FP16's smallest number: up for a quarter of all draws, exactly."""
     for sign, up, down in ((1, 0x0001, 0x0000), (-1, 0x8001, 0x8000)):
         number = reference.from_fraction(Fraction(sign, 2**26))
-        how = How(Rounding.STOCHASTIC, random_bits=8).attributes
-        codes = [reference.round_pack(number, fs.FP16, how, r)[0] for r in range(256)]
+        rounding = OracleRounding(Rounding.STOCHASTIC, random_bits=8).attributes
+        codes = [reference.round_pack(number, fs.FP16, rounding, r)[0] for r in range(256)]
         assert codes.count(up) == 64
         assert codes.count(down) == 192
         n = 1 << 20
@@ -287,8 +287,8 @@ def test_075_stochastic_resolution():
     number = reference.decode(0x3FF0020000001000, fs.FP64)
 
     def rounds_up(bits, r):
-        how = How(Rounding.STOCHASTIC, random_bits=bits).attributes
-        return reference.round_pack(number, fs.FP16, how, r)[0] == 0x3C01
+        rounding = OracleRounding(Rounding.STOCHASTIC, random_bits=bits).attributes
+        return reference.round_pack(number, fs.FP16, rounding, r)[0] == 0x3C01
 
     first = 2**40 - (2**39 + 2**10)
     assert not rounds_up(40, first - 1)

@@ -156,10 +156,10 @@ AccumulationLike: TypeAlias = "Accumulation | FormatLike"
 
 
 def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:
-    how = as_accumulation(x, argument)
-    if tensor_cores(how):
-        raise TypeError(f"{argument} cannot be {how}: {why}")
-    return how
+    accumulation = as_accumulation(x, argument)
+    if tensor_cores(accumulation):
+        raise TypeError(f"{argument} cannot be {accumulation}: {why}")
+    return accumulation
 
 
 _ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"

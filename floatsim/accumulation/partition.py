@@ -34,17 +34,17 @@ def _blocks(start: int, stop: int, step: int, every: int) -> Indices:
     return np.stack([starts, np.minimum(starts + every * step, stop), np.full_like(starts, step)], axis=1)
 
 
-def _cut(how: Accumulation, start: int, stop: int, step: int) -> Indices:
+def _cut(accumulation: Accumulation, start: int, stop: int, step: int) -> Indices:
     """Return the non-empty sub-ranges of a range, in the order in which the outer description adds them."""
     n = -(-(stop - start) // step)
-    if isinstance(how, Blocked):
-        return _blocks(start, stop, step, min(how.every, max(n, 1)))
-    if isinstance(how, SplitK):
-        return _blocks(start, stop, step, max(1, -(-n // how.parts)))
-    assert isinstance(how, Strided)
-    lanes = min(how.lanes, n)
+    if isinstance(accumulation, Blocked):
+        return _blocks(start, stop, step, min(accumulation.every, max(n, 1)))
+    if isinstance(accumulation, SplitK):
+        return _blocks(start, stop, step, max(1, -(-n // accumulation.parts)))
+    assert isinstance(accumulation, Strided)
+    lanes = min(accumulation.lanes, n)
     starts = start + step * np.arange(lanes, dtype=np.int64)
-    return np.stack([starts, np.full_like(starts, stop), np.full_like(starts, step * how.lanes)], axis=1)
+    return np.stack([starts, np.full_like(starts, stop), np.full_like(starts, step * accumulation.lanes)], axis=1)
 
 
 class Partition(NamedTuple):
@@ -61,9 +61,9 @@ class Partition(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def partition(how: Accumulation, ranges: bytes) -> Partition:
+def partition(accumulation: Accumulation, ranges: bytes) -> Partition:
     """Return the partition of ranges, which are given as the bytes of an (R, 3) int64 array."""
-    cuts = [_cut(how, *map(int, row)) for row in rows(ranges)]
+    cuts = [_cut(accumulation, *map(int, row)) for row in rows(ranges)]
     counts = np.array([len(cut) for cut in cuts], np.int64)
     ends = np.cumsum([0, *counts], dtype=np.int64)
     groups = np.stack([ends[:-1], ends[1:], np.ones(len(cuts), np.int64)], axis=1)
@@ -72,10 +72,10 @@ def partition(how: Accumulation, ranges: bytes) -> Partition:
 
 
 @lru_cache(maxsize=1024)
-def partials(how: Accumulation, terms: int) -> int:
+def partials(accumulation: Accumulation, terms: int) -> int:
     """Return an estimate of the largest number of partial results during an evaluation."""
-    if not isinstance(how, Blocked | SplitK | Strided) or terms <= 1:
+    if not isinstance(accumulation, Blocked | SplitK | Strided) or terms <= 1:
         return 1
-    cut = _cut(how, 0, terms, 1)
+    cut = _cut(accumulation, 0, terms, 1)
     length = int(count(cut[:1])[0])
-    return max(len(cut) * partials(how.inner, length), len(cut) + partials(how.outer, len(cut)))
+    return max(len(cut) * partials(accumulation.inner, length), len(cut) + partials(accumulation.outer, len(cut)))

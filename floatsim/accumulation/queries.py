@@ -9,40 +9,44 @@ from typing import Any
 from floatsim.accumulation.base import Accumulation, Composite, Leaf, ProductLeaf
 from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.formats import FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.tensorcore.instructions import Scales
 
 __all__ = ["fitted", "leaves", "rounds_stochastically", "settled", "tensor_cores"]
 
 
-def leaves(how: Accumulation) -> list[Leaf]:
+def leaves(accumulation: Accumulation) -> list[Leaf]:
     """Return the leaves of a description, inner before outer. A TensorCore is no leaf.
 
     >>> from floatsim.accumulation import leaves, parse
     >>> leaves(parse("blocked(fp16, 128, fp32)"))
     [Sequential(FP16), Sequential(FP32)]
     """
-    return [end for end in _ends(how) if isinstance(end, Leaf)]
+    return [end for end in _ends(accumulation) if isinstance(end, Leaf)]
 
 
-def tensor_cores(how: Accumulation) -> list[TensorCore]:
+def tensor_cores(accumulation: Accumulation) -> list[TensorCore]:
     """Return the TensorCores of a description.
 
     >>> from floatsim.accumulation import parse, tensor_cores
     >>> tensor_cores(parse("blocked(hopper, 128, fp32)"))
     [TensorCore('hopper')]
     """
-    return [end for end in _ends(how) if isinstance(end, TensorCore)]
+    return [end for end in _ends(accumulation) if isinstance(end, TensorCore)]
 
 
-def _ends(how: Accumulation) -> list[Accumulation]:
-    if isinstance(how, Composite):
-        return _ends(how.inner) + _ends(how.outer)
-    return [how]
+def _ends(accumulation: Accumulation) -> list[Accumulation]:
+    if isinstance(accumulation, Composite):
+        return _ends(accumulation.inner) + _ends(accumulation.outer)
+    return [accumulation]
 
 
 def fitted(
-    how: Accumulation, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
+    accumulation: Accumulation,
+    a: FloatFormat,
+    b: FloatFormat,
+    format: FloatFormat | None = None,
+    scales: Scales | None = None,
 ) -> Accumulation:
     """Return the description for operands of these formats: every TensorCore names its instruction and output.
 
@@ -57,26 +61,26 @@ def fitted(
     >>> fitted(parse("blocked(hopper, 128, fp32)"), fs.E4M3, fs.E4M3, fs.FP16)
     Blocked(TensorCore('hopper', 'wgmma.k32', output=FP32), 128, Sequential(FP32))
     """
-    if isinstance(how, TensorCore):
-        row = how.row(a, b, format, scales)
-        return TensorCore(how.arch, row.name, row.output)
-    if isinstance(how, Composite) and tensor_cores(how):
-        composite: Any = how  # the subclasses are dataclasses, their base class is not
-        replaced: Accumulation = dataclasses.replace(composite, inner=fitted(how.inner, a, b, None, scales))
+    if isinstance(accumulation, TensorCore):
+        row = accumulation.row(a, b, format, scales)
+        return TensorCore(accumulation.arch, row.name, row.output)
+    if isinstance(accumulation, Composite) and tensor_cores(accumulation):
+        composite: Any = accumulation  # the subclasses are dataclasses, their base class is not
+        replaced: Accumulation = dataclasses.replace(composite, inner=fitted(accumulation.inner, a, b, None, scales))
         return replaced
-    return how
+    return accumulation
 
 
 @functools.lru_cache(maxsize=1024)
-def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
+def settled(leaf: Leaf, call: RoundingAttributes) -> tuple[RoundingAttributes, RoundingAttributes]:
     """Return the attributes of the leaf's sums and of its products. Options that the leaf does not set are the call's.
 
     >>> from floatsim.accumulation import parse, settled
-    >>> sums, products = settled(parse("sequential(fp16, product_rounding=rtz)"), Attributes())
+    >>> sums, products = settled(parse("sequential(fp16, product_rounding=rtz)"), RoundingAttributes())
     >>> sums.rounding.name, products.rounding.name
     ('TIES_TO_EVEN', 'TOWARD_ZERO')
     """
-    how = dataclasses.replace(
+    attributes = dataclasses.replace(
         call,
         rounding=call.rounding if leaf.rounding is None else leaf.rounding,
         ftz=call.ftz if leaf.ftz is None else leaf.ftz,
@@ -84,16 +88,16 @@ def settled(leaf: Leaf, call: Attributes) -> tuple[Attributes, Attributes]:
         overflow=leaf.overflow,
     )
     own = leaf.product_rounding if isinstance(leaf, ProductLeaf) else None
-    return how, how if own is None else dataclasses.replace(how, rounding=own)
+    return attributes, attributes if own is None else dataclasses.replace(attributes, rounding=own)
 
 
 @functools.lru_cache(maxsize=1024)
-def rounds_stochastically(how: Accumulation) -> bool:
+def rounds_stochastically(accumulation: Accumulation) -> bool:
     """Return whether a leaf sets stochastic rounding in its description.
 
     >>> from floatsim.accumulation import parse, rounds_stochastically
     >>> rounds_stochastically(parse("blocked(sequential(fp16, rounding=sr), 8, fp32)"))
     True
     """
-    own = [(leaf.rounding, getattr(leaf, "product_rounding", None)) for leaf in leaves(how)]
+    own = [(leaf.rounding, getattr(leaf, "product_rounding", None)) for leaf in leaves(accumulation)]
     return any(Rounding.STOCHASTIC in pair for pair in own)

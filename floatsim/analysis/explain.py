@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from floatsim import reference
 from floatsim.arrays.conversion import exact_number, float_codes, read
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 from floatsim.formats.rounding import INEXACT, INVALID, OVERFLOW, UNDERFLOW, Rounding
 
@@ -31,7 +31,7 @@ _RULES = {
 class Explanation:
     """The steps of one rounding. Prints as text; the fields are for programs.
 
-    Attributes
+    RoundingAttributes
     ----------
     given : str
         The number as it was given.
@@ -103,7 +103,7 @@ def _flags_text(flags: int) -> str:
     return ", ".join(name for bit, name in _FLAG_NAMES.items() if flags & bit) or "none"
 
 
-def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation:
+def explain_rounding(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Explanation:
     """Explain how x is rounded to a format, step by step, in words and bits.
 
     Parameters
@@ -112,7 +112,7 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
         The number. A text such as "0.1", "0x1.8p3" or "1/3" is taken exactly.
     fmt : format
         The target format.
-    **how
+    **options
         The rounding options: `rounding`, `overflow`, `tininess`, `ftz`, `daz`, `random_bits`, `seed` and `offset`, with
         the meanings that they have for `fs.encode`.
 
@@ -136,12 +136,12 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
       4. to nearest, ties to even: more than half way, so up: 1.101
       5. result 0.1015625 = 1.101b x 2^-4, bits 0 0011 101, code 0x1D; flags: inexact
     """
-    fmt, manner = as_format(fmt), resolve(how)
+    fmt, call_options = as_format(fmt), resolve(options)
     number, given = _given(x)
-    attributes = manner.attributes
+    attributes = call_options.attributes
     random = 0
     if attributes.rounding is Rounding.STOCHASTIC:
-        random = reference.draw(manner.seed, manner.offset, attributes.random_bits)
+        random = reference.draw(call_options.seed, call_options.offset, attributes.random_bits)
     code, events = reference.convert(number, fmt, attributes, random)
     flags = events & 31
     value = float(_value(code, fmt))
@@ -151,7 +151,7 @@ def explain_rounding(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Explanation
         steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds only powers of two",
                  f"result {value}, {result}")  # fmt: skip
         return Explanation(given, fmt, number.sign, None, None, None, None, kind, code, value, flags, steps)
-    return _explain_finite(number, fmt, manner.attributes, random, given, code, value, flags, result)
+    return _explain_finite(number, fmt, call_options.attributes, random, given, code, value, flags, result)
 
 
 def _value(code: int, fmt: FloatFormat) -> Fraction | float:
@@ -164,9 +164,16 @@ def _value(code: int, fmt: FloatFormat) -> Fraction | float:
 
 
 def _explain_finite(
-    number: reference.Number, fmt: FloatFormat, how: reference.Attributes, random: int, given: str, code: int,
-    value: float, flags: int, result: str,
-) -> Explanation:  # fmt: skip
+    number: reference.Number,
+    fmt: FloatFormat,
+    attributes: reference.RoundingAttributes,
+    random: int,
+    given: str,
+    code: int,
+    value: float,
+    flags: int,
+    result: str,
+) -> Explanation:
     t = fmt.trailing_bits
     e = number.exponent + number.significand.bit_length() - 1
     scale = max(e, fmt.emin)  # a subnormal has the smallest normal's exponent and leading zeros
@@ -182,13 +189,13 @@ def _explain_finite(
     binary = kept_bits + tail[: max(0, 16 - t)]
     dots = "..." if len(tail) > max(0, 16 - t) or number.sticky else ""
     delta = Fraction(discarded, 1 << shift)
-    rounded, inexact = reference.round_significand(number, scale - t, how, random)
+    rounded, inexact = reference.round_significand(number, scale - t, attributes, random)
     up = rounded > kept
-    rule = _RULES[how.rounding]
+    rule = _RULES[attributes.rounding]
     if not inexact:
         decision = "the value is exact"
-    elif how.rounding is Rounding.STOCHASTIC:
-        bits, draws = how.random_bits, 1 << how.random_bits
+    elif attributes.rounding is Rounding.STOCHASTIC:
+        bits, draws = attributes.random_bits, 1 << attributes.random_bits
         upward = discarded * draws >> shift
         which = f", those from {draws - upward} on" if upward else ""
         decision = f"{upward} of the 2^{bits} draws round up{which}; this draw is {random}, so {'up' if up else 'down'}"
@@ -202,7 +209,7 @@ def _explain_finite(
     outcome = f"result {value:.17g} = {rounded_bits}b x 2^{scale}, {result}"
     if flags & OVERFLOW:
         beyond = f"{rounded_bits}b x 2^{scale} is beyond max = {fmt.max:.17g}"
-        outcome = f"{beyond}: overflow policy {how.overflow.name.lower()!r} gives {value:.17g}, {result}"
+        outcome = f"{beyond}: overflow policy {attributes.overflow.name.lower()!r} gives {value:.17g}, {result}"
     elif code & fmt.magnitude_mask == 0 and rounded:
         outcome = f"the result is tiny, and flush-to-zero (ftz) makes it {value:.17g}, {result}"
     steps = (

@@ -16,15 +16,9 @@ from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import OVERFLOW, RoundingLike
 
 __all__ = [
-    "FLUSHED",
-    "NORMAL",
-    "OVERFLOWED",
-    "SUBNORMAL",
-    "ConversionLosses",
-    "classify_losses",
-    "conversion_losses",
+    "FLUSHED", "NORMAL", "OVERFLOWED", "SUBNORMAL", "ConversionLosses", "classify_losses", "conversion_losses",
     "finite_nonzero",
-]
+]  # fmt: skip
 
 FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED = range(4)
 
@@ -35,7 +29,7 @@ class ConversionLosses:
 
     The shares sum to 1.
 
-    Attributes
+    RoundingAttributes
     ----------
     flushed : float
         The share flushed to zero.

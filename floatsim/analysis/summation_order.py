@@ -99,16 +99,16 @@ def reveal_order(
 
     k = as_index(k, "k", _FEWEST, _MOST)
     fmt = as_format(format)
-    how = None if callable(kernel) else as_accumulation(kernel)
+    accumulation = None if callable(kernel) else as_accumulation(kernel)
     if accumulator is not None:
         within = [as_format(accumulator)]
-    elif how is None:
+    elif accumulation is None:
         within = [FP32]
     else:
-        within = [leaf.format for leaf in leaves(how)] or [FP32]
-    keeps = _KEPT if how is not None and tensor_cores(how) else max(each.precision for each in within)
+        within = [leaf.format for leaf in leaves(accumulation)] or [FP32]
+    keeps = _KEPT if accumulation is not None and tensor_cores(accumulation) else max(each.precision for each in within)
     large, unit = _exponents(fmt, within, k, keeps)
-    if how is None:
+    if accumulation is None:
         _must_add(kernel, range(k), k, fmt)  # type: ignore[arg-type]
         _must_count(kernel, k, unit, fmt)  # type: ignore[arg-type]
     pairs = np.argwhere(np.triu(np.ones((k, k), bool), 1))
@@ -116,7 +116,7 @@ def reveal_order(
     for place, sign in ((0, 1.0), (1, -1.0)):
         rows = np.arange(len(pairs)), pairs[:, place]
         a[rows], b[rows] = sign * 2.0 ** _half(large, 0), 2.0 ** _half(large, 1)
-    sums = _sums(kernel if how is None else _described(how), a, b, fmt)  # type: ignore[arg-type]
+    sums = _sums(kernel if accumulation is None else _described(accumulation), a, b, fmt)  # type: ignore[arg-type]
     found = np.full((k, k), -1, np.int64)
     for (i, j), total in zip(pairs.tolist(), sums, strict=True):
         survivors = total / 2.0**unit
@@ -128,7 +128,7 @@ def reveal_order(
                 "wider (accumulator=)?"
             )
         found[i, j] = found[j, i] = int(survivors)
-    if how is None:
+    if accumulation is None:
         chosen = np.random.default_rng(0).permutation(len(pairs))[:_REPEATED]
         a, b, first = a[chosen], b[chosen], [sums[n] for n in chosen]
         _must_repeat(kernel, a, b, fmt, first)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def reveal_order(
                 "the order that was found does not predict the sums of other values: the kernel's order depends on "
                 "the values, such as on which of them are 0"
             )
-    if how is None and accumulator is None and found.sum() == k * (k - 1) * (k - 2) - k:
+    if accumulation is None and accumulator is None and found.sum() == k * (k - 1) * (k - 2) - k:
         warn(
             f"nothing was lost beside 2**{large}: the kernel adds exactly, or in something wider than "
             f"{within[0].name}; accumulator='fp64' shows an order in FP64"
@@ -331,10 +331,10 @@ def _predicts(
     return bool(np.array_equal(sums, (kept & ~lost).sum(1) * 2.0**unit))
 
 
-def _described(how: Accumulation) -> Callable[[Any, Any], Any]:
+def _described(accumulation: Accumulation) -> Callable[[Any, Any], Any]:
     from floatsim.arrays.linalg import dot
 
-    return lambda a, b: dot(a, b, accumulate=how)
+    return lambda a, b: dot(a, b, accumulate=accumulation)
 
 
 def _sums(

@@ -17,10 +17,10 @@ from floatsim.accumulation import (
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.conversion import Codes
-from floatsim.arrays.options import CURRENT_CONTEXT, How, resolve
+from floatsim.arrays.options import CURRENT_CONTEXT, RoundingOptions, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, Rounding, RoundingLike, as_member
 from floatsim.reference.random import Site, split_seed
 from floatsim.tensorcore.instructions import Scales
@@ -33,8 +33,8 @@ class AccumulationCall:
     """The accumulation and options of one call, and the conversion of the sums to the format of the result."""
 
     accumulation: Accumulation
-    manner: Manner
-    result: Manner
+    options: CallOptions
+    result: CallOptions
     """The options of the conversion to `format`."""
     format: FloatFormat
     """The format of the result."""
@@ -45,7 +45,7 @@ class AccumulationCall:
     @property
     def draws(self) -> bool:
         """Whether a rounding inside the sums is stochastic."""
-        return rounds_stochastically(self.accumulation) or self.manner.attributes.rounding is Rounding.STOCHASTIC
+        return rounds_stochastically(self.accumulation) or self.options.attributes.rounding is Rounding.STOCHASTIC
 
 
 _RECENT = IdentityCache()
@@ -53,7 +53,7 @@ _RECENT = IdentityCache()
 
 def resolve_call(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
-    result_rounding: RoundingLike | None, backend: str | None, keywords: How, scales: Scales | None = None,
+    result_rounding: RoundingLike | None, backend: str | None, keywords: RoundingOptions, scales: Scales | None = None,
 ) -> AccumulationCall:  # fmt: skip
     """Return the call for operands of two formats, with the instruction of a TensorCore for them.
 
@@ -75,23 +75,23 @@ def resolve_call(
 
 def _resolved(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
-    result_rounding: RoundingLike | None, backend: str | None, keywords: How, scales: Scales | None,
+    result_rounding: RoundingLike | None, backend: str | None, keywords: RoundingOptions, scales: Scales | None,
 ) -> AccumulationCall:  # fmt: skip
     asked = None if format is None else as_format(format)
-    how = Sequential(FP64 if FP64 in (a, b) else FP32) if accumulate is None else as_accumulation(accumulate)
-    how = fitted(how, a, b, asked, scales)
+    accumulation = Sequential(FP64 if FP64 in (a, b) else FP32) if accumulate is None else as_accumulation(accumulate)
+    accumulation = fitted(accumulation, a, b, asked, scales)
     direction = None if result_rounding is None else as_member(Rounding, result_rounding, "result_rounding")
-    manner = resolve(keywords)
-    draws = direction is Rounding.STOCHASTIC or rounds_stochastically(how)
-    if draws and manner.attributes.rounding is not Rounding.STOCHASTIC:
+    options = resolve(keywords)
+    draws = direction is Rounding.STOCHASTIC or rounds_stochastically(accumulation)
+    if draws and options.attributes.rounding is not Rounding.STOCHASTIC:
         # the stochastic rounding needs a seed, even if the other roundings of the call are not stochastic
         seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
-        manner = replace(seeded, attributes=manner.attributes)
-    final = manner.attributes if direction is None else replace(manner.attributes, rounding=direction)
-    result = Manner(final, split_seed(manner.seed, Site.RESULT))
-    fmt = how.result_format if asked is None else asked
-    converts = fmt != how.result_format or final.overflow is Overflow.SATURATE_FINITE
-    return AccumulationCall(how, manner, result, fmt, converts, backends.current(backend))
+        options = replace(seeded, attributes=options.attributes)
+    final = options.attributes if direction is None else replace(options.attributes, rounding=direction)
+    result = CallOptions(final, split_seed(options.seed, Site.RESULT))
+    fmt = accumulation.result_format if asked is None else asked
+    converts = fmt != accumulation.result_format or final.overflow is Overflow.SATURATE_FINITE
+    return AccumulationCall(accumulation, options, result, fmt, converts, backends.current(backend))
 
 
 def convert_result(operation: str, codes: Codes, call: AccumulationCall) -> Codes:

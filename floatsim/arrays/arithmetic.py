@@ -21,7 +21,7 @@ from floatsim.arrays.conversion import Codes, finish, float_codes, with_flags
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
-from floatsim.arrays.options import How, resolve, spell_out
+from floatsim.arrays.options import RoundingOptions, resolve, spell_out
 from floatsim.formats import FP64, FormatLike
 
 __all__ = [
@@ -36,8 +36,10 @@ __all__ = [
 
 @implements(np.add)
 @stays_on_device
-@spell_out(How)
-def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def add(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return a + b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -68,12 +70,14 @@ def add(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **
     >>> fs.add(fs.array([256.0, 256.0], "bf16"), fs.array([1.0, 3.0], "bf16"), return_flags=True)
     (FloatArray([256.0, 260.0], BF16), array([1, 1], dtype=uint8))
     """
-    return operate("add", {"a": a, "b": b}, format, out, how)
+    return operate("add", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.subtract)
 @stays_on_device
-def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def subtract(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return a - b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -81,7 +85,7 @@ def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -90,12 +94,14 @@ def subtract(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
     >>> fs.subtract(fs.array(1.0, "fp16"), 1.0, rounding="toward_negative")
     FloatArray(-0.0, FP16)
     """
-    return operate("subtract", {"a": a, "b": b}, format, out, how)
+    return operate("subtract", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.multiply)
 @stays_on_device
-def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def multiply(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return a * b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -103,7 +109,7 @@ def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -112,12 +118,14 @@ def multiply(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = Non
     >>> fs.multiply(fs.array([300.0, 1e-5], "fp16"), fs.array([300.0, 1e-5], "fp16"), return_flags=True)
     (FloatArray([inf, 0.0], FP16), array([5, 3], dtype=uint8))
     """
-    return operate("multiply", {"a": a, "b": b}, format, out, how)
+    return operate("multiply", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.divide)
 @stays_on_device
-def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def divide(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return a / b, rounded once (IEEE 754-2019, 5.4.1).
 
     x/0 is an infinity with DIVIDE_BY_ZERO. 0/0 is NaN with INVALID.
@@ -127,7 +135,7 @@ def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None,
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -136,12 +144,12 @@ def divide(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None,
     >>> fs.divide(fs.array([1.0, 0.0], "e5m2"), fs.array([0.0, 0.0], "e5m2"), return_flags=True)
     (FloatArray([inf, nan], E5M2), array([ 8, 16], dtype=uint8))
     """
-    return operate("divide", {"a": a, "b": b}, format, out, how)
+    return operate("divide", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.sqrt)
 @stays_on_device
-def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return the square root of a, rounded once (IEEE 754-2019, 5.4.1).
 
     sqrt(-0) is -0. Other negative numbers give NaN with INVALID.
@@ -151,7 +159,7 @@ def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Un
     a : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -160,11 +168,13 @@ def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **how: Un
     >>> fs.sqrt(fs.array([2.0, -1.0], "bf16"))
     FloatArray([1.414, nan], BF16)
     """
-    return operate("sqrt", {"a": a}, format, out, how)
+    return operate("sqrt", {"a": a}, format, out, options)
 
 
 @stays_on_device
-def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def fma(
+    a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return a * b + c, rounded once (IEEE 754-2019, 5.4.1).
 
     inf * 0 + NaN raises INVALID. The standard leaves this case to the implementation.
@@ -174,7 +184,7 @@ def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = 
     a, b, c : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -184,10 +194,12 @@ def fma(a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = 
     >>> fs.fma(a, b, c), a * b + c
     (FloatArray([65504.0], FP16), FloatArray([inf], FP16))
     """
-    return operate("fma", {"a": a, "b": b, "c": c}, format, out, how)
+    return operate("fma", {"a": a, "b": b, "c": c}, format, out, options)
 
 
-def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def remainder(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return the IEEE remainder a - n*b, n being the integer nearest to a/b (IEEE 754-2019, 5.3.1).
 
     The result is exact, as that of `math.remainder`. A tie goes to the even n. The operator `%` on FloatArrays is a
@@ -198,7 +210,7 @@ def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = No
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -207,11 +219,13 @@ def remainder(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = No
     >>> fs.remainder(fs.array([5.0, 3.0], "fp32"), fs.array([3.0, 2.0], "fp32"))
     FloatArray([-1.0, -1.0], FP32)
     """
-    return operate("remainder", {"a": a, "b": b}, format, out, how)
+    return operate("remainder", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.fmod)
-def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def fmod(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return a - n*b, n being a/b truncated to an integer (fmod of C).
 
     The result is exact and has the sign of a.
@@ -221,7 +235,7 @@ def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, *
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -230,19 +244,19 @@ def fmod(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, *
     >>> fs.fmod(fs.array([5.0, -6.0], "fp16"), 3.0)
     FloatArray([2.0, -0.0], FP16)
     """
-    return operate("fmod", {"a": a, "b": b}, format, out, how)
+    return operate("fmod", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.remainder)
 def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
     """Return NumPy's `%`: fmod, plus b in one rounded addition where the signs differ."""
-    manner = resolve({})
+    options = resolve({})
     operands, _ = read_operands({"a": a, "b": b}, None)
     fmt, divisor = operands[0][1], operands[1][0]
     no_scales("%", fmt)
     check_shapes({"a": a, "b": b}, operands)
-    rest, exact = backends.current().elementwise("fmod", operands, fmt, manner)
-    moved, rounded = backends.current().elementwise("add", [(rest, fmt), operands[1]], fmt, manner)
+    rest, exact = backends.current().elementwise("fmod", operands, fmt, options)
+    moved, rounded = backends.current().elementwise("add", [(rest, fmt), operands[1]], fmt, options)
     sign = fmt.code_dtype.type(fmt.sign_mask)
     zero = (rest & ~sign == 0) & (fmt.has_signed_zero or rest == 0)
     moves = ~zero & ((rest ^ divisor) & sign != 0) & isfinite(FloatArray(rest, fmt))
@@ -254,7 +268,9 @@ def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.minimum)
-def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def minimum(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return the smaller of a and b (IEEE 754-2019, 9.6).
 
     The result is NaN if a or b is NaN. -0 is less than +0.
@@ -264,7 +280,7 @@ def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -273,11 +289,13 @@ def minimum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None
     >>> fs.minimum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([-0.0, nan], FP16)
     """
-    return operate("minimum", {"a": a, "b": b}, format, out, how)
+    return operate("minimum", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.maximum)
-def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def maximum(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return the larger of a and b (IEEE 754-2019, 9.6).
 
     The result is NaN if a or b is NaN. +0 is greater than -0.
@@ -287,7 +305,7 @@ def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -296,11 +314,13 @@ def maximum(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None
     >>> fs.maximum(fs.array([0.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([0.0, nan], FP16)
     """
-    return operate("maximum", {"a": a, "b": b}, format, out, how)
+    return operate("maximum", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.fmin)
-def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def minimum_number(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return the smaller of a and b; a number wins over a NaN (IEEE 754-2019, 9.6).
 
     The result is NaN only if both are NaN. -0 is less than +0.
@@ -310,7 +330,7 @@ def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -319,11 +339,13 @@ def minimum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any
     >>> fs.minimum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([-0.0, 1.0], FP16)
     """
-    return operate("minimum_number", {"a": a, "b": b}, format, out, how)
+    return operate("minimum_number", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.fmax)
-def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **how: Unpack[How]) -> Any:
+def maximum_number(
+    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return the larger of a and b; a number wins over a NaN (IEEE 754-2019, 9.6).
 
     The result is NaN only if both are NaN. +0 is greater than -0.
@@ -333,7 +355,7 @@ def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any
     a, b : array_like of floats
     format : format of the result, optional
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -342,11 +364,11 @@ def maximum_number(a: Any, b: Any, *, format: FormatLike | None = None, out: Any
     >>> fs.maximum_number(fs.array([2.0, 1.0], "fp16"), fs.array([-0.0, float("nan")], "fp16"))
     FloatArray([2.0, 1.0], FP16)
     """
-    return operate("maximum_number", {"a": a, "b": b}, format, out, how)
+    return operate("maximum_number", {"a": a, "b": b}, format, out, options)
 
 
 @implements(np.rint)
-def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def rint(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Round a to integral values in the rounding mode of the call (IEEE 754-2019, 5.9).
 
     A result that differs from a raises INEXACT. The overflow policy applies beyond the largest finite number: E3M4 ends
@@ -356,7 +378,7 @@ def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     ----------
     a : array_like of floats
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -365,11 +387,11 @@ def rint(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     >>> fs.rint(fs.array([2.5, -0.3], "fp16"), return_flags=True)
     (FloatArray([2.0, -0.0], FP16), array([1, 1], dtype=uint8))
     """
-    return operate("rint", {"a": a}, None, out, how)
+    return operate("rint", {"a": a}, None, out, options)
 
 
 @implements(np.floor)
-def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def floor(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return the largest integral value that is not above a (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
@@ -378,7 +400,7 @@ def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     ----------
     a : array_like of floats
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -387,11 +409,11 @@ def floor(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     >>> fs.floor(fs.array([2.5, -0.3], "fp16"))
     FloatArray([2.0, -1.0], FP16)
     """
-    return operate("floor", {"a": a}, None, out, how)
+    return operate("floor", {"a": a}, None, out, options)
 
 
 @implements(np.ceil)
-def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def ceil(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return the smallest integral value that is not below a (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
@@ -400,7 +422,7 @@ def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     ----------
     a : array_like of floats
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -409,11 +431,11 @@ def ceil(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     >>> fs.ceil(fs.array([2.5, -0.3], "fp16"))
     FloatArray([3.0, -0.0], FP16)
     """
-    return operate("ceil", {"a": a}, None, out, how)
+    return operate("ceil", {"a": a}, None, out, options)
 
 
 @implements(np.trunc)
-def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def trunc(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a without its fraction, an integral value (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
@@ -422,7 +444,7 @@ def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     ----------
     a : array_like of floats
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -431,11 +453,11 @@ def trunc(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     >>> fs.trunc(fs.array([2.5, -0.3], "fp16"))
     FloatArray([2.0, -0.0], FP16)
     """
-    return operate("trunc", {"a": a}, None, out, how)
+    return operate("trunc", {"a": a}, None, out, options)
 
 
 @implements(np.ldexp)
-def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def scalb(a: Any, n: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a * 2**n, rounded once (IEEE 754-2019, 5.3.3).
 
     Parameters
@@ -444,7 +466,7 @@ def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     n : array_like of int
         The exponents. Other dtypes raise a TypeError.
     out : array for the result, optional
-    **how : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
+    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
         All as in `fs.add`, and so are the result and the errors.
 
     Examples
@@ -453,7 +475,7 @@ def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     >>> fs.scalb(fs.array([1.0, 1.5], "fp16"), [-24, -25])
     FloatArray([5.9605e-08, 5.9605e-08], FP16)
     """
-    manner = resolve(how)
+    call_options = resolve(options)
     (operand,), float_array = read_operands({"a": a}, None)
     no_scales("scalb", operand[1])
     exponents = np.asarray(n)
@@ -464,13 +486,13 @@ def scalb(a: Any, n: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     wide = exponents.astype({"i": np.int64, "u": np.uint64}.get(kind, object))
     exponents = np.asarray(np.clip(wide, 0 if kind == "u" else -far, far), dtype=np.int64)
     check_shapes({"a": a, "n": n}, [operand, (exponents, FP64)])
-    codes, events = backends.emulator().scalb(*operand, exponents, manner)
+    codes, events = backends.emulator().scalb(*operand, exponents, call_options)
     recording.note("scalb", events, [operand], (codes, operand[1]))
     result = deliver(codes, operand[1], float_array, out)
-    return with_flags(result, events, manner)
+    return with_flags(result, events, call_options)
 
 
-def logb(a: Any, **how: Unpack[How]) -> Any:
+def logb(a: Any, **options: Unpack[RoundingOptions]) -> Any:
     """Return the exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
 
     Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, and NaN -2**31 with INVALID.
@@ -478,7 +500,7 @@ def logb(a: Any, **how: Unpack[How]) -> Any:
     Parameters
     ----------
     a : array_like of floats
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Examples
@@ -487,24 +509,24 @@ def logb(a: Any, **how: Unpack[How]) -> Any:
     >>> fs.logb(fs.array([1.0, 6e-8, 0.0], "fp16"), return_flags=True)
     (array([          0,         -24, -2147483648], dtype=int32), array([0, 0, 8], dtype=uint8))
     """
-    manner = quiet(how)
+    call_options = quiet(options)
     (operand,), _ = read_operands({"a": a}, None)
     no_scales("logb", operand[1])
-    exponents, events = backends.emulator().logb(*operand, manner.attributes.daz)
-    return finish("logb", exponents[()], events, manner, [operand])
+    exponents, events = backends.emulator().logb(*operand, call_options.attributes.daz)
+    return finish("logb", exponents[()], events, call_options, [operand])
 
 
 # -- neighbours and sign bits --------------------------------------------------------------------------------------
 
 
-def _neighbour(operation: str, a: Any, up: bool, how: How) -> Any:
-    manner = quiet(how)
+def _neighbour(operation: str, a: Any, up: bool, options: RoundingOptions) -> Any:
+    call_options = quiet(options)
     ((codes, fmt),), float_array = read_operands({"a": a}, None)
-    result, events = backends.emulator().neighbour(codes, fmt, manner.attributes.daz, up)
-    return finish(operation, wrap(result, fmt, float_array), events, manner, [(codes, fmt)], (result, fmt))
+    result, events = backends.emulator().neighbour(codes, fmt, call_options.attributes.daz, up)
+    return finish(operation, wrap(result, fmt, float_array), events, call_options, [(codes, fmt)], (result, fmt))
 
 
-def next_up(a: Any, **how: Unpack[How]) -> Any:
+def next_up(a: Any, **options: Unpack[RoundingOptions]) -> Any:
     """Return the least number of the format greater than a (nextUp, IEEE 754-2019, 5.3.1).
 
     Beyond the largest finite number comes infinity, or NaN in a format without infinity.
@@ -512,7 +534,7 @@ def next_up(a: Any, **how: Unpack[How]) -> Any:
     Parameters
     ----------
     a : array_like of floats
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Examples
@@ -521,16 +543,16 @@ def next_up(a: Any, **how: Unpack[How]) -> Any:
     >>> fs.next_up(fs.array([1.0, 0.0, 448.0], "e4m3"))
     FloatArray([1.12, 0.00195, nan], E4M3)
     """
-    return _neighbour("next_up", a, True, how)
+    return _neighbour("next_up", a, True, options)
 
 
-def next_down(a: Any, **how: Unpack[How]) -> Any:
+def next_down(a: Any, **options: Unpack[RoundingOptions]) -> Any:
     """Return the greatest number of the format less than a (nextDown, IEEE 754-2019, 5.3.1).
 
     Parameters
     ----------
     a : array_like of floats
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Examples
@@ -539,7 +561,7 @@ def next_down(a: Any, **how: Unpack[How]) -> Any:
     >>> fs.next_down(fs.array([1.0, 0.0], "e5m2"))
     FloatArray([0.88, -1.5e-05], E5M2)
     """
-    return _neighbour("next_down", a, False, how)
+    return _neighbour("next_down", a, False, options)
 
 
 def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
@@ -553,22 +575,22 @@ def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:
     return wrap(changed, fmt, float_array)
 
 
-def _sign_operation(result: Any, out: Any, how: How) -> Any:
+def _sign_operation(result: Any, out: Any, options: RoundingOptions) -> Any:
     """Return the result, or with `return_flags` the result and zero flags: bit operations raise no exception."""
-    manner = quiet(how)
+    call_options = quiet(options)
     delivered = _into(out, result)
-    return (delivered, np.zeros(np.shape(result), np.uint8)[()]) if manner.return_flags else delivered
+    return (delivered, np.zeros(np.shape(result), np.uint8)[()]) if call_options.return_flags else delivered
 
 
 @implements(np.negative)
-def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def negative(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a with its sign bit inverted, NaNs included (IEEE 754-2019, 5.5.1).
 
     Parameters
     ----------
     a : array_like of floats
     out : array for the result, optional
-    **how : return_flags
+    **options : return_flags
         As in `fs.add`. A bit operation raises no flag. The other rounding options are accepted and have no effect.
 
     Examples
@@ -577,18 +599,18 @@ def negative(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     >>> fs.negative(fs.array([1.0, 0.0], "bf16"))
     FloatArray([-1.0, -0.0], BF16)
     """
-    return _sign_operation(_with_sign(a, lambda codes, mask: codes ^ codes.dtype.type(mask)), out, how)
+    return _sign_operation(_with_sign(a, lambda codes, mask: codes ^ codes.dtype.type(mask)), out, options)
 
 
 @implements(np.absolute, np.fabs)
-def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def absolute(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a with its sign bit cleared, NaNs included (IEEE 754-2019, 5.5.1).
 
     Parameters
     ----------
     a : array_like of floats
     out : array for the result, optional
-    **how : return_flags
+    **options : return_flags
         As in `fs.add`. A bit operation raises no flag. The other rounding options are accepted and have no effect.
 
     Examples
@@ -598,11 +620,11 @@ def absolute(a: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     FloatArray([1.0, 0.0], BF16)
     """
     cleared = _with_sign(a, lambda codes, mask: codes & codes.dtype.type(~mask & (2 * mask - 1)))
-    return _sign_operation(cleared, out, how)
+    return _sign_operation(cleared, out, options)
 
 
 @implements(np.copysign)
-def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
+def copysign(a: Any, b: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a with the sign bit of b, NaNs included (IEEE 754-2019, 5.5.1).
 
     Parameters
@@ -610,7 +632,7 @@ def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     a, b : array_like of floats
         Their formats may differ. The result has the format of a.
     out : array for the result, optional
-    **how : return_flags
+    **options : return_flags
         As in `fs.add`. A bit operation raises no flag. The other rounding options are accepted and have no effect.
 
     Examples
@@ -624,7 +646,7 @@ def copysign(a: Any, b: Any, *, out: Any = None, **how: Unpack[How]) -> Any:
     sign, fmt = signbit(FloatArray(*y)), x[1]
     magnitude = absolute(FloatArray(np.broadcast_to(x[0], shape), fmt))
     signed = _with_sign(magnitude, lambda codes, mask: np.where(sign, codes | codes.dtype.type(mask), codes))
-    return _sign_operation(wrap(signed.codes, fmt, float_array), out, how)
+    return _sign_operation(wrap(signed.codes, fmt, float_array), out, options)
 
 
 @implements(np.positive)

@@ -25,7 +25,9 @@ __all__ = ["block_scales"]
 Operand: TypeAlias = "tuple[NDArray[np.unsignedinteger[Any]], FloatFormat]"
 
 
-def block_scales(scale_a: Any, scale_b: Any, a: Operand, b: Operand, how: Accumulation | None) -> BlockScales | None:
+def block_scales(
+    scale_a: Any, scale_b: Any, a: Operand, b: Operand, accumulation: Accumulation | None
+) -> BlockScales | None:
     """Return the scales of a, (..., M, K), and of b, (..., K, N), as stacks of matrices; None without scales.
 
     Their format and shape determine how many elements share a scale. Raises ValueError for scales of one operand alone,
@@ -43,9 +45,9 @@ def block_scales(scale_a: Any, scale_b: Any, a: Operand, b: Operand, how: Accumu
     if scale_a is None or scale_b is None:
         missing = "scale_a" if scale_a is None else "scale_b"
         raise ValueError(f"{missing} is missing: both operands need scales; scales of 1 change nothing")
-    units = [] if how is None else tensor_cores(how)
-    if how is None or not units:
-        said = "the default accumulation" if how is None else how
+    units = [] if accumulation is None else tensor_cores(accumulation)
+    if accumulation is None or not units:
+        said = "the default accumulation" if accumulation is None else accumulation
         raise ValueError(
             f"scale_a and scale_b are for a TensorCore, such as fs.TensorCore('blackwell'), not for {said}"
         )
@@ -55,7 +57,7 @@ def block_scales(scale_a: Any, scale_b: Any, a: Operand, b: Operand, how: Accumu
     if fmt != other:
         raise ValueError(f"scale_a is {fmt} and scale_b is {other}; an instruction takes scales of one format")
     of = _fitting(units[0], fmt, (codes_a.shape, codes_b.shape), a, b)
-    _check_parts(how, a[0].shape[-1], of.every)
+    _check_parts(accumulation, a[0].shape[-1], of.every)
     rows, columns = codes_a.shape[-2:], codes_b.shape[-2:]
     return BlockScales(
         codes_a.reshape(math.prod(codes_a.shape[:-2]), *([1] * (2 - len(rows))), *rows),
@@ -96,15 +98,15 @@ def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b:
     )
 
 
-def _check_parts(how: Accumulation, length: int, every: int) -> None:
+def _check_parts(accumulation: Accumulation, length: int, every: int) -> None:
     """Raise a ValueError if a part of K ends inside a block that shares a scale."""
-    if not isinstance(how, Blocked | SplitK) or not length:
+    if not isinstance(accumulation, Blocked | SplitK) or not length:
         return
-    part = min(how.every if isinstance(how, Blocked) else -(-length // how.parts), length)
+    part = min(accumulation.every if isinstance(accumulation, Blocked) else -(-length // accumulation.parts), length)
     if part < length and part % every:
         raise ValueError(
-            f"{how} splits K = {length} into parts of {part}, "
+            f"{accumulation} splits K = {length} into parts of {part}, "
             f"inside a block of {every} elements that share a scale; use parts of a multiple of {every}"
         )
     for size in {part, length % part or part}:
-        _check_parts(how.inner, size, every)
+        _check_parts(accumulation.inner, size, every)

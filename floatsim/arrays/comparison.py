@@ -11,7 +11,7 @@ from floatsim.arrays import backends
 from floatsim.arrays.conversion import finish
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
-from floatsim.arrays.options import How
+from floatsim.arrays.options import RoundingOptions
 from floatsim.formats import FP64
 from floatsim.formats.rounding import FloatClass
 
@@ -23,20 +23,22 @@ __all__ = [
 _LESS, _EQUAL, _GREATER, _UNORDERED = np.eye(4, dtype=np.bool_)
 
 
-def _compare(operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, how: How, out: Any) -> Any:
-    manner = quiet(how)
+def _compare(
+    operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, options: RoundingOptions, out: Any
+) -> Any:
+    call_options = quiet(options)
     operands, _ = read_operands({"a": a, "b": b}, FP64)
     check_shapes({"a": a, "b": b}, operands)
-    relation, events = backends.emulator().compare(*operands, manner.attributes.daz, signaling)
+    relation, events = backends.emulator().compare(*operands, call_options.attributes.daz, signaling)
     result = holds[relation]
     if out is not None:
         out[...] = result
         result = out
-    return finish(operation, result[()], events, manner, operands)
+    return finish(operation, result[()], events, call_options, operands)
 
 
 @implements(np.equal)
-def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
+def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -48,7 +50,7 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Un
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -62,11 +64,11 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Un
     >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("equal", a, b, _EQUAL, signaling, how, out)
+    return _compare("equal", a, b, _EQUAL, signaling, options, out)
 
 
 @implements(np.not_equal)
-def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
+def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return whether a != b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`. The result is True for NaN.
@@ -78,7 +80,7 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -92,11 +94,11 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
     >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True,  True])
     """
-    return _compare("not_equal", a, b, ~_EQUAL, signaling, how, out)
+    return _compare("not_equal", a, b, ~_EQUAL, signaling, options, out)
 
 
 @implements(np.less)
-def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -108,7 +110,7 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpa
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -122,11 +124,11 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpa
     >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
     """
-    return _compare("less", a, b, _LESS, signaling, how, out)
+    return _compare("less", a, b, _LESS, signaling, options, out)
 
 
 @implements(np.less_equal)
-def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -138,7 +140,7 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -152,11 +154,11 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how
     >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
     """
-    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, how, out)
+    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, options, out)
 
 
 @implements(np.greater)
-def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -168,7 +170,7 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: U
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -182,11 +184,13 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: U
     >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("greater", a, b, _GREATER, signaling, how, out)
+    return _compare("greater", a, b, _GREATER, signaling, options, out)
 
 
 @implements(np.greater_equal)
-def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **how: Unpack[How]) -> Any:
+def greater_equal(
+    a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]
+) -> Any:
     """Return whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -198,7 +202,7 @@ def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -212,10 +216,10 @@ def greater_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **
     >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, how, out)
+    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, options, out)
 
 
-def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how: Unpack[How]) -> Any:
+def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -227,7 +231,7 @@ def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
     signaling : bool
         Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
     out : array of bool for the result, optional
-    **how : daz, return_flags
+    **options : daz, return_flags
         As in `fs.add`. The other rounding options are accepted and have no effect.
 
     Returns
@@ -241,7 +245,7 @@ def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **how
     >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False,  True])
     """
-    return _compare("unordered", a, b, _UNORDERED, signaling, how, out)
+    return _compare("unordered", a, b, _UNORDERED, signaling, options, out)
 
 
 @implements(np.array_equal)

@@ -15,10 +15,10 @@ from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, stays_on_device
-from floatsim.arrays.options import How, resolve, spell_out
+from floatsim.arrays.options import RoundingOptions, resolve, spell_out
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import FLAGS, Attributes, Rounding
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
 
 __all__ = [
@@ -30,7 +30,7 @@ Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Exact: TypeAlias = "NDArray[np.object_]"
 """Python numbers and texts whose exact values no dtype contains."""
 
-_TO_NEAREST = Manner(Attributes())
+_TO_NEAREST = CallOptions(RoundingAttributes())
 
 
 # -- reading of arguments ------------------------------------------------------------------------------------------
@@ -132,15 +132,15 @@ def exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:
     return reference.from_text(str(x)) if isinstance(x, Decimal) else reference.from_fraction(Fraction(x))
 
 
-def _encode_exact(x: Exact, fmt: FloatFormat, manner: Manner, argument: str) -> tuple[Codes, NDArray[np.uint8]]:
+def _encode_exact(x: Exact, fmt: FloatFormat, options: CallOptions, argument: str) -> tuple[Codes, NDArray[np.uint8]]:
     """Return codes and events of exact numbers, converted one by one by the reference."""
     codes, events = np.empty(x.shape, fmt.code_dtype), np.empty(x.shape, np.uint8)
-    how = manner.attributes
+    attributes = options.attributes
     for i, item in enumerate(x.flat):
         random = 0
-        if how.rounding is Rounding.STOCHASTIC:
-            random = reference.draw(manner.seed, (manner.offset + i) % (1 << 64), how.random_bits)
-        code, happened = reference.convert(exact_number(item, argument, how.daz), fmt, how, random)
+        if attributes.rounding is Rounding.STOCHASTIC:
+            random = reference.draw(options.seed, (options.offset + i) % (1 << 64), attributes.random_bits)
+        code, happened = reference.convert(exact_number(item, argument, attributes.daz), fmt, attributes, random)
         codes.flat[i], events.flat[i] = code, happened
     return codes, events
 
@@ -154,17 +154,17 @@ class _Converted(NamedTuple):
     operands: list[tuple[Any, FloatFormat | None]]
 
 
-def _to_codes(x: Any, fmt: FloatFormat, manner: Manner, argument: str) -> _Converted:
+def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str) -> _Converted:
     source = read(x, argument)
     if isinstance(source, FloatArray) or source.dtype.kind not in "Oiu":
         operand = float_codes(source, argument)
-        codes, events = backends.current().convert(*operand, fmt, manner)
+        codes, events = backends.current().convert(*operand, fmt, options)
         return _Converted(codes, events, isinstance(source, FloatArray), [operand])
     if source.dtype.kind == "O":
-        codes, events = _encode_exact(source, fmt, manner, argument)
+        codes, events = _encode_exact(source, fmt, options, argument)
     else:
         source = native(source)
-        codes, events = backends.emulator().from_integer(source, fmt, manner)
+        codes, events = backends.emulator().from_integer(source, fmt, options)
     return _Converted(codes, events, False, [(source, None)])
 
 
@@ -195,24 +195,24 @@ def out_codes(out: Any, fmt: FloatFormat, shape: tuple[int, ...]) -> Codes:
 
 
 def finish(
-    operation: str, result: Any, events: NDArray[np.uint8], manner: Manner,
+    operation: str, result: Any, events: NDArray[np.uint8], options: CallOptions,
     operands: Sequence[tuple[Any, FloatFormat | None]], where: tuple[Any, FloatFormat] | None = None,
 ) -> Any:  # fmt: skip
     """Write the events to the logs and return `result`, or (result, flags) if the call requests flags."""
     recording.note(operation, events, operands, where)
-    return with_flags(result, events, manner)
+    return with_flags(result, events, options)
 
 
-def with_flags(result: Any, events: NDArray[np.uint8], manner: Manner) -> Any:
+def with_flags(result: Any, events: NDArray[np.uint8], options: CallOptions) -> Any:
     """Return `result`, or (result, flags) if the call requests flags."""
-    return (result, (events & FLAGS)[()]) if manner.return_flags else result
+    return (result, (events & FLAGS)[()]) if options.return_flags else result
 
 
 # -- the public functions ------------------------------------------------------------------------------------------
 
 
-@spell_out(How)
-def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def encode(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
     """Round values to a format and return their codes.
 
     Parameters
@@ -249,9 +249,9 @@ def encode(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     >>> fs.encode("0.1", "bf16", return_flags=True)
     (np.uint16(15821), np.uint8(1))
     """
-    fmt, manner = as_format(fmt), resolve(how)
-    codes, events, _, operands = _to_codes(x, fmt, manner, "x")
-    return finish("encode", codes[()], events, manner, operands, (codes, fmt))
+    fmt, call_options = as_format(fmt), resolve(options)
+    codes, events, _, operands = _to_codes(x, fmt, call_options, "x")
+    return finish("encode", codes[()], events, call_options, operands, (codes, fmt))
 
 
 def decode(codes: Any, fmt: FormatLike) -> Any:
@@ -285,8 +285,8 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
     return backends.emulator().decode(checked_codes(codes, fmt), fmt)[()]
 
 
-@spell_out(How)
-def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def array(values: Any, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a FloatArray of `values`, rounded to `fmt`.
 
     Parameters
@@ -318,15 +318,15 @@ def array(values: Any, fmt: FormatLike | None = None, **how: Unpack[How]) -> Any
     """
     if fmt is None:
         fmt = float_codes(read(values, "values"), "values")[1]
-    fmt, manner = as_format(fmt), resolve(how)
-    codes, events, _, operands = _to_codes(values, fmt, manner, "values")
-    return finish("encode", FloatArray(codes, fmt), events, manner, operands, (codes, fmt))
+    fmt, call_options = as_format(fmt), resolve(options)
+    codes, events, _, operands = _to_codes(values, fmt, call_options, "values")
+    return finish("encode", FloatArray(codes, fmt), events, call_options, operands, (codes, fmt))
 
 
 @implements("convert")
 @stays_on_device
-@spell_out(How)
-def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def convert(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
     """Round values to a format and return an array of that format.
 
     Parameters
@@ -359,14 +359,14 @@ def convert(x: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     >>> fs.convert([1.2345], "tf32")
     FloatArray([1.2344], TF32)
     """
-    fmt, manner = as_format(fmt), resolve(how)
-    codes, events, float_array, operands = _to_codes(x, fmt, manner, "x")
-    return finish("convert", wrap(codes, fmt, float_array), events, manner, operands, (codes, fmt))
+    fmt, call_options = as_format(fmt), resolve(options)
+    codes, events, float_array, operands = _to_codes(x, fmt, call_options, "x")
+    return finish("convert", wrap(codes, fmt, float_array), events, call_options, operands, (codes, fmt))
 
 
 @stays_on_device
-@spell_out(How)
-def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Round values to the values of a format and keep them in their own dtype.
 
     Parameters
@@ -397,23 +397,23 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **how: Unpack[How]) ->
     >>> fs.quantize(np.float32([0.1, 300, 1e-5]), "e4m3")
     array([1.015625e-01, 2.880000e+02, 0.000000e+00], dtype=float32)
     """
-    fmt, manner = as_format(fmt), resolve(how)
+    fmt, call_options = as_format(fmt), resolve(options)
     codes, carrier, float_array = read_floats(x, "x")
     if not contains(carrier, fmt):
         raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use fs.convert(x, {fmt.name!r})")
-    wanted = manner.return_flags or recording.recording()
+    wanted = call_options.return_flags or recording.recording()
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
     if wanted and np.may_share_memory(target, codes):
         codes = codes.copy()  # the log shows the operands
-    events = backends.current().quantize(codes, carrier, fmt, manner, wanted, target)
+    events = backends.current().quantize(codes, carrier, fmt, call_options, wanted, target)
     result = wrap(target, carrier, float_array) if out is None else out
     if events is None:
         return result
-    return finish("quantize", result, events, manner, [(codes, carrier)], (target, carrier))
+    return finish("quantize", result, events, call_options, [(codes, carrier)], (target, carrier))
 
 
-@spell_out(How)
-def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def to_integer(x: Any, dtype: Any, **options: Unpack[RoundingOptions]) -> Any:
     """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does.
 
     Parameters
@@ -440,16 +440,16 @@ def to_integer(x: Any, dtype: Any, **how: Unpack[How]) -> Any:
     >>> fs.to_integer([2.5, 3e9, float("nan")], np.int32, return_flags=True)
     (array([         2, 2147483647,          0], dtype=int32), array([ 1, 16, 16], dtype=uint8))
     """
-    manner, kind = resolve(how), np.dtype(dtype)
+    call_options, kind = resolve(options), np.dtype(dtype)
     if kind.kind not in "iu":
         raise TypeError(f"dtype must be an integer dtype such as np.int32, not {kind}")
     codes, fmt, _ = read_floats(x, "x")
-    out, events = backends.emulator().to_integer(codes, fmt, kind.newbyteorder("="), manner)
-    return finish("to_integer", out[()], events, manner, [(codes, fmt)])
+    out, events = backends.emulator().to_integer(codes, fmt, kind.newbyteorder("="), call_options)
+    return finish("to_integer", out[()], events, call_options, [(codes, fmt)])
 
 
-@spell_out(How)
-def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
+@spell_out(RoundingOptions)
+def from_integer(n: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -482,7 +482,7 @@ def from_integer(n: Any, fmt: FormatLike, **how: Unpack[How]) -> Any:
     )
     if not integers:
         raise TypeError("n must be integers; fs.convert accepts floats")
-    return convert(n, fmt, **how)
+    return convert(n, fmt, **options)
 
 
 @implements(np.where)

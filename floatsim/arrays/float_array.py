@@ -185,45 +185,45 @@ class FloatArray(NDArrayOperatorsMixin):
     def copy(self) -> FloatArray:
         return self._like(self._codes.copy())
 
-    def astype(self, fmt: FormatLike, **how: Any) -> FloatArray:
+    def astype(self, fmt: FormatLike, **options: Any) -> FloatArray:
         """Return this array converted to another format: `fs.convert` describes the keywords."""
         convert = _registered("convert")
         assert convert is not None
-        converted: FloatArray = convert(self, fmt, **how)
+        converted: FloatArray = convert(self, fmt, **options)
         return converted
 
     # -- reductions ----------------------------------------------------------------------------------------
-    def _reduce(self, function: Any, *args: Any, **how: Any) -> Any:
+    def _reduce(self, function: Any, *args: Any, **options: Any) -> Any:
         reduce = _registered(function)
         assert reduce is not None
-        return reduce(self, *args, **how)
+        return reduce(self, *args, **options)
 
-    def sum(self, axis: Any = None, **how: Any) -> Any:
+    def sum(self, axis: Any = None, **options: Any) -> Any:
         """Return the sum. `fs.sum` describes the keywords. The default `format` is the array's."""
-        return self._reduce(np.sum, axis, **how)
+        return self._reduce(np.sum, axis, **options)
 
-    def mean(self, axis: Any = None, **how: Any) -> Any:
+    def mean(self, axis: Any = None, **options: Any) -> Any:
         """Return the mean. `fs.mean` describes the keywords. The default `format` is the array's."""
-        return self._reduce(np.mean, axis, **how)
+        return self._reduce(np.mean, axis, **options)
 
-    def prod(self, axis: Any = None, **how: Any) -> Any:
+    def prod(self, axis: Any = None, **options: Any) -> Any:
         """Return the product. `fs.prod` describes the keywords. The default `format` is the array's."""
-        return self._reduce(np.prod, axis, **how)
+        return self._reduce(np.prod, axis, **options)
 
-    def var(self, axis: Any = None, **how: Any) -> Any:
+    def var(self, axis: Any = None, **options: Any) -> Any:
         """Return the variance. `fs.var` describes the keywords. The default `format` is the array's."""
-        return self._reduce(np.var, axis, **how)
+        return self._reduce(np.var, axis, **options)
 
-    def cumsum(self, axis: Any = None, **how: Any) -> Any:
+    def cumsum(self, axis: Any = None, **options: Any) -> Any:
         """Return the running sum. `fs.cumsum` describes the keywords. The default `format` is the array's."""
-        return self._reduce(np.cumsum, axis, **how)
+        return self._reduce(np.cumsum, axis, **options)
 
-    def dot(self, b: Any, **how: Any) -> Any:
+    def dot(self, b: Any, **options: Any) -> Any:
         """Return the product with a vector or matrix. `fs.dot` describes the keywords.
 
         The default `format` is the common format of both, if they have one.
         """
-        return self._reduce(np.dot, b, **how)
+        return self._reduce(np.dot, b, **options)
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -25,11 +25,11 @@ from floatsim.arrays.conversion import Codes, out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import How
+from floatsim.arrays.options import RoundingOptions
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
-from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
+from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
 __all__ = ["dot", "explain_plan", "matmul"]
@@ -129,13 +129,13 @@ def _scaled(
     operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, call: AccumulationCall
 ) -> Codes:
     """Return t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and attributes."""
-    fmt, attributes = call.accumulation.result_format, Attributes()  # of a matrix unit, which has no attributes
+    fmt, attributes = call.accumulation.result_format, RoundingAttributes()  # of a matrix unit, which has no attributes
     if not isinstance(call.accumulation, TensorCore):
-        attributes, _ = settled(leaves(call.accumulation)[-1], call.manner.attributes)
+        attributes, _ = settled(leaves(call.accumulation)[-1], call.options.attributes)
 
     def rounded(name: str, x: Operand, y: Operand, number: int) -> Operand:
-        manner = replace(call.manner, attributes=attributes, seed=split_seed(call.manner.seed, number))
-        codes, events = call.backend.elementwise(name, [x, y], fmt, manner)
+        options = replace(call.options, attributes=attributes, seed=split_seed(call.options.seed, number))
+        codes, events = call.backend.elementwise(name, [x, y], fmt, options)
         recording.note(f"{operation}.scale", events, [x, y], (codes, fmt))
         return codes, fmt
 
@@ -246,13 +246,13 @@ def matmul(
     60.0
     """
     (x, x_format, x_float), (y, y_format, y_float) = _matrix_operand(a, "a"), _matrix_operand(b, "b")
-    keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
+    keywords: RoundingOptions = {"rounding": rounding, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
                      "random_bits": random_bits, "overflow": overflow}  # fmt: skip
     batch = _batches(x, y)
     block = None
     if scale_a is not None or scale_b is not None:
-        how = None if accumulate is None else as_accumulation(accumulate)
-        block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
+        accumulation = None if accumulate is None else as_accumulation(accumulate)
+        block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), accumulation)
     call = resolve_call(
         accumulate, x_format, y_format, format, result_rounding, backend, keywords, None if block is None else block.of
     )
@@ -280,7 +280,7 @@ def _multiply(
     events = recording.wanted() if recording.ACTIVE_LOGS.get() else _NO_EVENTS
     sums = call.backend.accumulate(
         (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
-        batch.pairs, call.accumulation, call.manner, events, "matmul", scales=block,
+        batch.pairs, call.accumulation, call.options, events, "matmul", scales=block,
     )  # fmt: skip
     if events:
         recording.note_sums("matmul", sums, batch.shape)
@@ -294,7 +294,7 @@ _NO_EVENTS: frozenset[str] = frozenset()
 
 
 @stays_on_device
-def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
+def dot(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
     """Return the dot product of vectors, or a product with a vector or matrix, as np.dot.
 
     The sum runs over the last axis of a, and over the only axis or the last but one of b.
@@ -306,7 +306,7 @@ def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
         FloatArrays or arrays whose dtype is a format. Their formats may differ.
     c : array_like of floats, broadcastable to the result, optional
         An addend.
-    **how : alpha, beta, accumulate, scale_a, scale_b, format, out, backend and the rounding options
+    **options : alpha, beta, accumulate, scale_a, scale_b, format, out, backend and the rounding options
         As in `fs.matmul`.
 
     Returns
@@ -329,7 +329,7 @@ def dot(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
     shape = read_floats(b, "b")[0].shape
     if len(shape) > 2:
         raise ValueError(f"b {shape} has more than two dimensions; use fs.matmul, which broadcasts stacks of matrices")
-    return matmul(a, b, c, **how)
+    return matmul(a, b, c, **options)
 
 
 def explain_plan(
@@ -366,25 +366,25 @@ def explain_plan(
     >>> plan.candidate, [refusal.candidate for refusal in plan.refused][-1]
     ('float64', 'float32')
     """
-    keywords: How = {"rounding": rounding, "daz": daz, "ftz": ftz, "seed": seed, "random_bits": random_bits}
+    keywords: RoundingOptions = {"rounding": rounding, "daz": daz, "ftz": ftz, "seed": seed, "random_bits": random_bits}
     emulator, events = backends.emulator(), recording.wanted()
     x, x_format, _ = _matrix_operand(a, "a")
     if b is None:
         call = resolve_call(accumulate, x_format, x_format, format, None, "emulator", keywords)
         return emulator.plan_sums(
-            (x.reshape(1, -1).T, x_format), None, None, _ONE_PAIR, call.accumulation, call.manner, events
+            (x.reshape(1, -1).T, x_format), None, None, _ONE_PAIR, call.accumulation, call.options, events
         )[0]  # fmt: skip
     y, y_format, _ = _matrix_operand(b, "b")
     batch, block = _batches(x, y), None
     if scale_a is not None or scale_b is not None:
-        how = None if accumulate is None else as_accumulation(accumulate)
-        block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), how)
+        accumulation = None if accumulate is None else as_accumulation(accumulate)
+        block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), accumulation)
     call = resolve_call(
         accumulate, x_format, y_format, format, None, "emulator", keywords, None if block is None else block.of
     )
     addend, _ = _addend(c, batch.shape)
     return emulator.plan_sums(
-        (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, call.accumulation, call.manner, events,
+        (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, call.accumulation, call.options, events,
         scales=block,
     )[0]  # fmt: skip
 
@@ -392,10 +392,10 @@ def explain_plan(
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return NumPy's form of a product: it keeps the common format of the operands, if they have one."""
 
-    def spelled(a: Any, b: Any, **how: Any) -> Any:
+    def spelled(a: Any, b: Any, **options: Any) -> Any:
         formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
-        how.setdefault("format", formats.pop() if len(formats) == 1 else None)
-        return function(a, b, **how)
+        options.setdefault("format", formats.pop() if len(formats) == 1 else None)
+        return function(a, b, **options)
 
     return spelled
 

@@ -10,9 +10,9 @@ from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats, with_flags
 from floatsim.arrays.float_array import wrap
-from floatsim.arrays.options import How, resolve
+from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, as_member
 
 __all__ = ["Operand", "check_shapes", "deliver", "no_scales", "operate", "quiet", "read_operands"]
@@ -74,27 +74,29 @@ def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
     return out
 
 
-def operate(operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, how: How) -> Any:
+def operate(
+    operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, options: RoundingOptions
+) -> Any:
     """Carry out one rounding operation: read the arguments, compute, record events, return the result."""
-    manner = resolve(how)
+    call_options = resolve(options)
     named = None if format is None else as_format(format)
     operands, float_array = read_operands(arguments, named)
     fmt = named or operands[0][1]
     no_scales(operation, fmt, *(source for _, source in operands))
     shape = check_shapes(arguments, operands)
-    wanted = manner.return_flags or recording.recording()
+    wanted = call_options.return_flags or recording.recording()
     target = None if out is None else out_codes(out, fmt, shape)
-    codes, events = backends.current().elementwise(operation, operands, fmt, manner, wanted, target)
+    codes, events = backends.current().elementwise(operation, operands, fmt, call_options, wanted, target)
     if events is not None:  # before anything is written: out may be an operand
         recording.note(operation, events, operands, (codes, fmt))
     if target is not None and codes is not target:
         target[...] = codes
     result = wrap(codes, fmt, float_array) if out is None else out
-    return result if events is None else with_flags(result, events, manner)
+    return result if events is None else with_flags(result, events, call_options)
 
 
-def quiet(how: How) -> Manner:
+def quiet(options: RoundingOptions) -> CallOptions:
     """Return the options of an operation that rounds nothing. Its keywords are checked, but it needs no seed."""
-    if (rounding := how.get("rounding")) is not None:
+    if (rounding := options.get("rounding")) is not None:
         as_member(Rounding, rounding, "rounding")
-    return resolve({**how, "rounding": Rounding.TIES_TO_EVEN})
+    return resolve({**options, "rounding": Rounding.TIES_TO_EVEN})

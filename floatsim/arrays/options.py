@@ -16,12 +16,12 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 from floatsim._warnings import warn
 from floatsim.arrays.random_stream import RandomStream, SeedLike, checked_seed
 from floatsim.formats._validation import as_flag, as_index
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import (
-    Attributes,
     Overflow,
     OverflowLike,
     Rounding,
+    RoundingAttributes,
     RoundingLike,
     Tininess,
     TininessLike,
@@ -29,7 +29,7 @@ from floatsim.formats.rounding import (
 )
 
 __all__ = [
-    "BACKENDS", "CURRENT_CONTEXT", "Context", "How", "as_backend", "bind_context", "context", "get_context",
+    "BACKENDS", "CURRENT_CONTEXT", "Context", "RoundingOptions", "as_backend", "bind_context", "context", "get_context",
     "one_call", "resolve", "spell_out",
 ]  # fmt: skip
 
@@ -60,9 +60,9 @@ class Context:
     backend: str = "emulator"
 
     @cached_property
-    def attributes(self) -> Attributes:
+    def attributes(self) -> RoundingAttributes:
         """Of a rounding under these defaults."""
-        return Attributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
+        return RoundingAttributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
 
 CURRENT_CONTEXT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
@@ -115,7 +115,7 @@ class Defaults(TypedDict, total=False):
     backend: str
 
 
-class How(TypedDict, total=False):
+class RoundingOptions(TypedDict, total=False):
     """The keywords that every rounding operation takes.
 
     rounding : Rounding or str, optional
@@ -312,17 +312,17 @@ def one_call() -> Iterator[None]:
 
 
 _OF_CALLS = ("offset", "return_flags")
-_OF_CONTEXTS = tuple(name for name in How.__annotations__ if name not in _OF_CALLS)
+_OF_CONTEXTS = tuple(name for name in RoundingOptions.__annotations__ if name not in _OF_CALLS)
 
 
-def resolve(how: How) -> Manner:
+def resolve(options: RoundingOptions) -> CallOptions:
     """Settle a call's keywords against the context; a stochastic rounding without a seed is an error."""
-    for name, value in how.items():
+    for name, value in options.items():
         if value is not None or name not in _OF_CONTEXTS:
             break
     else:
         return _resolve_context(get_context())
-    given: dict[str, Any] = dict(how)
+    given: dict[str, Any] = dict(options)
     offset = as_index(given.pop("offset", 0), "offset", 0, (1 << 64) - 1)
     return_flags = as_flag(given.pop("return_flags", False), "return_flags")
     own_draws = offset != 0 or given.get("seed") is not None
@@ -331,7 +331,7 @@ def resolve(how: How) -> Manner:
 
 def _resolve_context(
     settled: Context, offset: int = 0, return_flags: bool = False, own_draws: bool = False
-) -> Manner:  # fmt: skip
+) -> CallOptions:  # fmt: skip
     """The resolved options. `own_draws`: the call chose its draws itself, with `seed=` or `offset=`."""
     seed = settled.seed
     if settled.rounding is not Rounding.STOCHASTIC:
@@ -345,4 +345,4 @@ def _resolve_context(
         seed = seed.next_seed()
     elif not own_draws and (use := _SEED_USE.get()) is not None:
         use.note(seed)
-    return Manner(settled.attributes, seed, offset, return_flags)
+    return CallOptions(settled.attributes, seed, offset, return_flags)

@@ -40,8 +40,8 @@ from floatsim.arrays.options import spell_out
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_flag, as_index
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes, OverflowLike, RoundingLike, TininessLike
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
 __all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
@@ -246,60 +246,60 @@ def _reduced(terms: _Terms, start: Operand | None, fmt: FloatFormat, draws: bool
 
 def _summed(operation: str, terms: _Terms, start: Operand | None, call: AccumulationCall) -> Operand:
     """Return the sums, in the shape of the results and the format of the description."""
-    how, wanted = call.accumulation, recording.wanted()
+    accumulation, wanted = call.accumulation, recording.wanted()
     pair = np.zeros((1, 2), np.int64)
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
         a, b = (codes, terms.format), None
-        if tensor_cores(how):
+        if tensor_cores(accumulation):
             ones = np.full((1, 1, len(codes)), operand_codes(1.0, terms.format, "one"))
             a, b = (ones, terms.format), (codes[np.newaxis], terms.format)
         c = None if start is None else (start[0].reshape(1, 1, -1), start[1])
-        return call.backend.accumulate(a, b, c, pair, how, call.manner, wanted, operation, base)
+        return call.backend.accumulate(a, b, c, pair, accumulation, call.options, wanted, operation, base)
 
-    sums = _reduced(terms, start, how.result_format, call.draws, reduce)
+    sums = _reduced(terms, start, accumulation.result_format, call.draws, reduce)
     recording.note_sums(operation, sums, terms.shape)
-    return sums.codes.reshape(terms.shape), how.result_format
+    return sums.codes.reshape(terms.shape), accumulation.result_format
 
 
 def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Operand:
     """Return the sums of the squares of the terms, as `_summed` does for the terms."""
-    how, wanted = call.accumulation, recording.wanted()
-    leaf = _leaf_of_terms(how)
+    accumulation, wanted = call.accumulation, recording.wanted()
+    leaf = _leaf_of_terms(accumulation)
     if not wanted and not call.draws and isinstance(leaf, ProductLeaf) and leaf.product is not None:
-        manner = replace(call.manner, attributes=settled(leaf, call.manner.attributes)[1])
+        options = replace(call.options, attributes=settled(leaf, call.options.attributes)[1])
         x = terms.codes.T, terms.format  # the order in memory
-        squares, _ = call.backend.elementwise("multiply", [x, x], leaf.product, manner, False)
+        squares, _ = call.backend.elementwise("multiply", [x, x], leaf.product, options, False)
         return _summed(operation, replace(terms, codes=squares.T, format=leaf.product), None, call)
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
         rows = np.ascontiguousarray(codes.T)
         pairs = np.stack([np.arange(len(rows))] * 2, axis=1)
         a, b = (rows[:, np.newaxis], terms.format), (rows[:, :, np.newaxis], terms.format)
-        return call.backend.accumulate(a, b, None, pairs, how, call.manner, wanted, operation, base)
+        return call.backend.accumulate(a, b, None, pairs, accumulation, call.options, wanted, operation, base)
 
-    sums = _reduced(terms, None, how.result_format, call.draws, reduce)
+    sums = _reduced(terms, None, accumulation.result_format, call.draws, reduce)
     recording.note_sums(operation, sums, terms.shape)
-    return sums.codes.reshape(terms.shape), how.result_format
+    return sums.codes.reshape(terms.shape), accumulation.result_format
 
 
-def _leaf_of_terms(how: Accumulation) -> Accumulation:
+def _leaf_of_terms(accumulation: Accumulation) -> Accumulation:
     """Return the innermost description, which reads the terms."""
-    return _leaf_of_terms(how.inner) if isinstance(how, Strided | Blocked | SplitK) else how
+    return _leaf_of_terms(accumulation.inner) if isinstance(accumulation, Strided | Blocked | SplitK) else accumulation
 
 
-def _last_leaf(call: AccumulationCall) -> tuple[FloatFormat, Attributes]:
+def _last_leaf(call: AccumulationCall) -> tuple[FloatFormat, RoundingAttributes]:
     """Return the format and the rounding attributes of the outermost accumulator."""
     ends = leaves(call.accumulation)  # a matrix unit has none, and no attributes
-    manner = settled(ends[-1], call.manner.attributes)[0] if ends else Attributes()
-    return call.accumulation.result_format, manner
+    attributes = settled(ends[-1], call.options.attributes)[0] if ends else RoundingAttributes()
+    return call.accumulation.result_format, attributes
 
 
 def _rounded(
-    name: str, site: str, operands: list[Operand], fmt: FloatFormat, call: AccumulationCall, manner: Manner
+    name: str, site: str, operands: list[Operand], fmt: FloatFormat, call: AccumulationCall, options: CallOptions
 ) -> Operand:
     """Carry out one operation on all results, and record its events under `site`."""
-    codes, events = call.backend.elementwise(name, operands, fmt, manner, bool(recording.wanted()))
+    codes, events = call.backend.elementwise(name, operands, fmt, options, bool(recording.wanted()))
     if events is not None:
         recording.note(site, events, operands, (codes, fmt))
     return codes, fmt
@@ -313,18 +313,24 @@ def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
 # -- keywords ----------------------------------------------------------------------------------------------------------
 
 
-def _settled(fmt: FloatFormat, how: Summation) -> tuple[AccumulationCall, Any]:
+def _settled(fmt: FloatFormat, options: Summation) -> tuple[AccumulationCall, Any]:
     """Return the resolved call, and `out`."""
-    for name in how:
+    for name in options:
         if name not in Summation.__annotations__:
             near = difflib.get_close_matches(name, Summation.__annotations__, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Summation.__annotations__)}"
             raise TypeError(f"unknown keyword {name!r}; {hint}")
-    keywords: Any = {name: value for name, value in how.items() if name not in _OWN}
+    keywords: Any = {name: value for name, value in options.items() if name not in _OWN}
     call = resolve_call(
-        how.get("accumulate"), fmt, fmt, how.get("format"), how.get("result_rounding"), how.get("backend"), keywords
+        options.get("accumulate"),
+        fmt,
+        fmt,
+        options.get("format"),
+        options.get("result_rounding"),
+        options.get("backend"),
+        keywords,
     )
-    return call, how.get("out")
+    return call, options.get("out")
 
 
 def _checked_out(out: Any, call: AccumulationCall, shape: tuple[int, ...]) -> None:
@@ -332,10 +338,10 @@ def _checked_out(out: Any, call: AccumulationCall, shape: tuple[int, ...]) -> No
         out_codes(out, call.format, shape)
 
 
-def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulation, why: str) -> None:
-    if not isinstance(how, kinds):
+def _only(operation: str, kinds: tuple[type[Accumulation], ...], accumulation: Accumulation, why: str) -> None:
+    if not isinstance(accumulation, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{operation} {why}: accumulate must be {names}, not {how}")
+        raise TypeError(f"{operation} {why}: accumulate must be {names}, not {accumulation}")
 
 
 # -- the public functions ----------------------------------------------------------------------------------------------
@@ -345,7 +351,7 @@ def _only(operation: str, kinds: tuple[type[Accumulation], ...], how: Accumulati
 @spell_out(Summation)
 def sum(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
-    **how: Unpack[Summation],
+    **options: Unpack[Summation],
 ) -> Any:  # fmt: skip
     """Sum the elements along axes, with the formats, the roundings and the order of a description.
 
@@ -392,7 +398,7 @@ def sum(
     (np.float32(4096.0), np.float16(2.048e+03), np.float16(4.096e+03))
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], options)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     start = _start(initial, terms)
     _checked_out(out, call, terms.shape)
@@ -401,7 +407,7 @@ def sum(
 
 
 def mean(
-    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
+    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
     """Return the sum divided by the number of its terms: one more rounding, to the format of the result.
 
@@ -415,7 +421,7 @@ def mean(
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
         The elements that are terms. The other elements are removed before the order is applied.
-    **how : accumulate, format, out, backend, result_rounding and the rounding options
+    **options : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -440,7 +446,7 @@ def mean(
     (np.float32(3.0), np.float16(2.0))
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], options)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     _checked_out(out, call, terms.shape)
     total = _summed("mean", terms, None, call)
@@ -450,7 +456,7 @@ def mean(
 
 
 def norm(
-    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
+    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
     """Return the Euclidean norm: the sum of the squares as described, then its root, rounded once.
 
@@ -466,7 +472,7 @@ def norm(
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
         The elements that are terms. The other elements are removed before the order is applied.
-    **how : accumulate, format, out, backend, result_rounding and the rounding options
+    **options : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -491,7 +497,7 @@ def norm(
     (np.float32(500.0), np.float16(inf), np.float16(inf))
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], options)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     _checked_out(out, call, terms.shape)
     total = _sum_of_squares("norm", terms, call)
@@ -500,7 +506,7 @@ def norm(
 
 
 def var(
-    x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **how: Unpack[Summation]
+    x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
     """Return the variance: the mean square of the differences from the mean.
 
@@ -519,7 +525,7 @@ def var(
         Keep the reduced axes, with length one.
     where : array_like of bool, optional
         The elements that are terms. The other elements are removed before the order is applied.
-    **how : accumulate, format, out, backend, result_rounding and the rounding options
+    **options : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -544,7 +550,7 @@ def var(
     np.float32(1.6666666)
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], options)
     delta = as_index(ddof, "ddof", 0, (1 << 53) - 1)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     _checked_out(out, call, terms.shape)
@@ -572,11 +578,11 @@ def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> 
     """Return x minus its mean along the axes, both rounded in the outermost accumulator's format and attributes."""
     fmt, attributes = _last_leaf(call)
 
-    def split(number: int) -> Manner:
-        return replace(call.manner, seed=split_seed(call.manner.seed, number))
+    def split(number: int) -> CallOptions:
+        return replace(call.options, seed=split_seed(call.options.seed, number))
 
     terms = _terms(x, axis, True, where)
-    total = _summed("var.mean", terms, None, replace(call, manner=split(Site.MEAN)))
+    total = _summed("var.mean", terms, None, replace(call, options=split(Site.MEAN)))
     count = _integers(terms.counts, terms.shape)
     rounds = replace(split(Site.QUOTIENT), attributes=attributes)
     average = _rounded("divide", "var.mean.result", [total, count], fmt, call, rounds)
@@ -595,7 +601,7 @@ def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> 
 
 def prod(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
-    **how: Unpack[Summation],
+    **options: Unpack[Summation],
 ) -> Any:  # fmt: skip
     """Multiply the elements along axes, in order or along a tree.
 
@@ -614,7 +620,7 @@ def prod(
         The elements that are factors. The other elements are removed before the order is applied.
     initial : number or array_like of floats, optional
         One more factor.
-    **how : accumulate, format, out, backend, result_rounding and the rounding options
+    **options : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -639,7 +645,7 @@ def prod(
     (np.float32(900.19226), np.float16(inf), np.float16(900.0))
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], options)
     _only("prod", (Sequential, Pairwise), call.accumulation, "multiplies in order or along a tree")
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     start = _start(initial, terms)
@@ -648,7 +654,7 @@ def prod(
 
     def reduce(codes: Codes, start: Operand | None, base: int) -> Any:
         first = None if start is None else (start[0].reshape(1, -1), start[1])
-        return call.backend.multiply_all(codes, terms.format, first, call.accumulation, call.manner, wanted, base)
+        return call.backend.multiply_all(codes, terms.format, first, call.accumulation, call.options, wanted, base)
 
     products = _reduced(terms, start, call.accumulation.result_format, call.draws, reduce)
     recording.note_sums("prod", products, terms.shape)
@@ -656,7 +662,7 @@ def prod(
     return deliver(codes, call.format, float_array, out)
 
 
-def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
+def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any:
     """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
 
     The description must add in order: Sequential, Kahan or Neumaier. The last rounding of Kahan and Neumaier, of s +
@@ -668,7 +674,7 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
         A FloatArray or an array whose dtype is a format.
     axis : int, optional
         The axis of the sum; None flattens x.
-    **how : accumulate, format, out, backend, result_rounding and the rounding options
+    **options : accumulate, format, out, backend, result_rounding and the rounding options
         As in `fs.sum`.
 
     Returns
@@ -693,14 +699,14 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
     FloatArray([16.0, 16.0, 16.0, 16.0], E4M3)
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], how)
+    call, out = _settled(operand[1], options)
     _only("cumsum", (Sequential, Kahan, Neumaier), call.accumulation, "adds in order")
     codes, fmt = operand
     if axis is None:
         codes, axis = codes.reshape(-1), 0
     (axis,) = _axes(as_index(axis, "axis", -(1 << 31), 1 << 31), codes.ndim)
     _checked_out(out, call, codes.shape)
-    found = call.backend.running_sums(_gather(codes, (axis,)), fmt, call.accumulation, call.manner, recording.wanted())
+    found = call.backend.running_sums(_gather(codes, (axis,)), fmt, call.accumulation, call.options, recording.wanted())
     kept = [n for i, n in enumerate(codes.shape) if i != axis]
 
     def placed(table: NDArray[Any]) -> NDArray[Any]:
@@ -714,14 +720,14 @@ def cumsum(x: Any, axis: int | None = None, **how: Unpack[Summation]) -> Any:
     return deliver(convert_result("cumsum", placed(found.codes), call), call.format, float_array, out)
 
 
-def vdot(a: Any, b: Any, **how: Any) -> Any:
+def vdot(a: Any, b: Any, **options: Any) -> Any:
     """Return the dot product of two arrays of equal size, flattened in C order.
 
     Parameters
     ----------
     a, b : array_like of floats
         FloatArrays or arrays whose dtype is a format. Their shapes may differ.
-    **how : c, alpha, beta, accumulate, format, out, backend and the rounding options
+    **options : c, alpha, beta, accumulate, format, out, backend and the rounding options
         As in `fs.matmul`.
 
     Returns
@@ -745,7 +751,7 @@ def vdot(a: Any, b: Any, **how: Any) -> Any:
     if x.size != y.size:
         raise ValueError(f"a {x.shape} and b {y.shape} have different sizes")
     flat = (wrap(codes.reshape(-1), fmt, own) for codes, fmt, own in ((x, x_format, x_float), (y, y_format, y_float)))
-    return dot(*flat, **how)
+    return dot(*flat, **options)
 
 
 # -- NumPy's functions -------------------------------------------------------------------------------------------------
@@ -754,18 +760,18 @@ def vdot(a: Any, b: Any, **how: Any) -> Any:
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return NumPy's form of a reduction, which keeps the format of the operand."""
 
-    def spelled(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+    def spelled(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **options: Any) -> Any:
         if dtype is not None:
             raise TypeError(f"dtype={dtype!r}: use format= of the floatsim function of the same name")
-        how.setdefault("format", read_floats(a, "a")[1])
-        return function(a, axis, out=out, **how)
+        options.setdefault("format", read_floats(a, "a")[1])
+        return function(a, axis, out=out, **options)
 
     return spelled
 
 
 def _along_first_axis(spelled: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function as a ufunc method, which reduces along the first axis by default."""
-    return lambda a, axis=0, **how: spelled(a, axis, **how)
+    return lambda a, axis=0, **options: spelled(a, axis, **options)
 
 
 for _function, _names in {

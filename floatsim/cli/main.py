@@ -19,7 +19,7 @@ import typer
 
 import floatsim
 import floatsim.cli.hardware as hardware_commands
-from floatsim.arrays.options import How
+from floatsim.arrays.options import RoundingOptions
 from floatsim.cli.console import (
     BadInputError,
     Json,
@@ -166,12 +166,12 @@ def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
     return _number_facts(int(move(from_codes([code], fmt)).codes[0]), fmt)
 
 
-def _rounded(value: str, fmt: FloatFormat, options: How) -> dict[str, Any]:
+def _rounded(value: str, fmt: FloatFormat, options: RoundingOptions) -> dict[str, Any]:
     """Return the rounding of a number to one format, with its neighbours and its error."""
     from floatsim.arrays.conversion import encode
     from floatsim.arrays.ulps import ulp
 
-    with_flags: How = {**options, "return_flags": True}
+    with_flags: RoundingOptions = {**options, "return_flags": True}
     code, flags = encode(value, fmt, **with_flags)
     facts = _number_facts(int(code), fmt)
     exact, error, ulps = _exact(value), None, None
@@ -276,7 +276,7 @@ def show(
         itself = _number_facts(_code(code, chosen), chosen)
         given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
     formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
-    options = How(rounding=rounding, overflow=overflow, seed=seed)
+    options = RoundingOptions(rounding=rounding, overflow=overflow, seed=seed)
     try:
         main_row = _rounded(given, chosen, options)
         others = [_rounded(given, each, options) for each in formats]

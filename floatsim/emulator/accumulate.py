@@ -22,8 +22,8 @@ from floatsim.emulator.tiling import LANES, LONG_ROW, MEMORY, WORTH_THREADS, Til
 from floatsim.emulator.types import Codes, Indices
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import IdentityCache
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Sums(NamedTuple):
 _MASK = (1 << 64) - 1
 
 
-def _prefers_transpose(rows: int, columns: int, accumulation: Accumulation, manner: Manner) -> bool:
+def _prefers_transpose(rows: int, columns: int, accumulation: Accumulation, options: CallOptions) -> bool:
     """Return whether b.T @ a.T has the same bits, and rows that fill the lanes of vectors better than those of a @
     b."""
     if columns >= min(LANES, rows):
         return False
-    return manner.attributes.rounding is not Rounding.STOCHASTIC and not rounds_stochastically(accumulation)
+    return options.attributes.rounding is not Rounding.STOCHASTIC and not rounds_stochastically(accumulation)
 
 
 _RECENT = IdentityCache()
@@ -58,7 +58,7 @@ _RECENT = IdentityCache()
 
 def plan_sums(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
-    pairs: Indices, accumulation: Accumulation, manner: Manner, wanted: frozenset[str], base: int = 0,
+    pairs: Indices, accumulation: Accumulation, options: CallOptions, wanted: frozenset[str], base: int = 0,
     scales: BlockScales | None = None,
 ) -> tuple[Plan, tuple[int, int, int], int]:  # fmt: skip
     """Return (plan, shape of the result, terms of each element) of a call of `accumulate` with these arguments."""
@@ -72,10 +72,18 @@ def plan_sums(
     results = math.prod(shape)
     vectors = not wanted and c is None and depth >= LONG_ROW and by_vectors(results, depth, together)
     key = (
-        accumulation, fmt, None if b is None else b[1], None if c is None else c[1], manner.attributes, wanted, vectors,
-        None if scales is None else scales.of, base + results > 1 << 32, cpu.environment_is_default(),
+        accumulation,
+        fmt,
+        None if b is None else b[1],
+        None if c is None else c[1],
+        options.attributes,
+        wanted,
+        vectors,
+        None if scales is None else scales.of,
+        base + results > 1 << 32,
+        cpu.environment_is_default(),
         candidates.allowed,
-    )  # fmt: skip
+    )
     found: Plan | None = _RECENT.find(key)
     if found is None:
         found = _planned(*key[:-1])
@@ -85,7 +93,7 @@ def plan_sums(
 
 def _planned(
     accumulation: Accumulation, a: FloatFormat, b: FloatFormat | None, c: FloatFormat | None,
-    rounding: Attributes, events: frozenset[str], vectors: bool, scales: Scales | None, many_draws: bool,
+    rounding: RoundingAttributes, events: frozenset[str], vectors: bool, scales: Scales | None, many_draws: bool,
     keeps_subnormals: bool,
 ) -> Plan:  # fmt: skip
     cpu_of_call = processor(keeps_subnormals)
@@ -94,7 +102,7 @@ def _planned(
 
 def accumulate(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
-    pairs: Indices, accumulation: Accumulation, manner: Manner, wanted: frozenset[str], title: str, base: int = 0,
+    pairs: Indices, accumulation: Accumulation, options: CallOptions, wanted: frozenset[str], title: str, base: int = 0,
     scales: BlockScales | None = None,
 ) -> Sums:  # fmt: skip
     """Return sums as described: products of a (stacks, M, K) and b (stacks, K, N), or without b the values a (K,
@@ -106,7 +114,7 @@ def accumulate(
         Codes and formats; c has the result's shape (batch, M, N).
     pairs : (batch, 2)
         Which matrices of a and b make each matrix of the result.
-    accumulation, manner
+    accumulation, options
         The description, and the call's options.
     wanted : frozenset of str
         The events to count, and to keep the first k of.
@@ -117,10 +125,12 @@ def accumulate(
     scales : BlockScales, optional
         The scales of the blocks of a and b, stacks as theirs, for a TensorCore.
     """
-    if b is not None and not wanted and _prefers_transpose(a[0].shape[1], b[0].shape[2], accumulation, manner):
-        return _transposed(a, b, c, pairs, accumulation, manner, title, scales)
-    planned, shape, depth = plan_sums(a, b, c, pairs, accumulation, manner, wanted, base, scales)
-    call = _Call(planned, Operand(*a), None if b is None else Operand(*b), c, pairs, shape, depth, manner, base, scales)
+    if b is not None and not wanted and _prefers_transpose(a[0].shape[1], b[0].shape[2], accumulation, options):
+        return _transposed(a, b, c, pairs, accumulation, options, title, scales)
+    planned, shape, depth = plan_sums(a, b, c, pairs, accumulation, options, wanted, base, scales)
+    call = _Call(
+        planned, Operand(*a), None if b is None else Operand(*b), c, pairs, shape, depth, options, base, scales
+    )
     results = math.prod(shape)
     if results:
         threads = cpu.threads() if results * depth > WORTH_THREADS else 1
@@ -135,13 +145,13 @@ def accumulate(
 
 def _transposed(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat], c: tuple[Codes, FloatFormat] | None,
-    pairs: Indices, accumulation: Accumulation, manner: Manner, title: str, scales: BlockScales | None,
+    pairs: Indices, accumulation: Accumulation, options: CallOptions, title: str, scales: BlockScales | None,
 ) -> Sums:  # fmt: skip
     """Return the sums of b.T @ a.T, transposed."""
     x, y = (np.swapaxes(b[0], 1, 2), b[1]), (np.swapaxes(a[0], 1, 2), a[1])
     z = None if c is None else (np.swapaxes(c[0], 1, 2), c[1])
     found = accumulate(
-        x, y, z, pairs[:, ::-1], accumulation, manner, frozenset(), title, scales=scales and scales.transposed()
+        x, y, z, pairs[:, ::-1], accumulation, options, frozenset(), title, scales=scales and scales.transposed()
     )
     return found._replace(codes=np.swapaxes(found.codes, 1, 2))
 
@@ -151,13 +161,13 @@ class _Call:
 
     def __init__(
         self, plan: Plan, left: Operand, right: Operand | None, c: tuple[Codes, FloatFormat] | None, pairs: Indices,
-        shape: tuple[int, int, int], depth: int, manner: Manner, base: int, scales: BlockScales | None,
+        shape: tuple[int, int, int], depth: int, options: CallOptions, base: int, scales: BlockScales | None,
     ) -> None:  # fmt: skip
         self._kernel, self._left, self._right, self._c, self._pairs = plan.kernel, left, right, c, pairs
         self._shape, self._depth, self._base, self._scales = shape, depth, base, scales
         self._events, self._draws = plan.case.events, plan.case.draws
         self._ranges = np.array([[0, depth, 1]], np.int64)
-        self._seeds = np.array([manner.seed & _MASK], np.uint64)
+        self._seeds = np.array([options.seed & _MASK], np.uint64)
         self._lock = threading.Lock()
         self._out = np.zeros(shape, plan.code_dtype)
         if self._events:

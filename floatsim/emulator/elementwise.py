@@ -11,8 +11,8 @@ from floatsim_kernels.elementwise import loops
 from floatsim.emulator import elementwise_fast
 from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP64, FloatFormat
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +27,8 @@ Events: TypeAlias = "NDArray[np.uint8]"
 Operand: TypeAlias = tuple[Any, FloatFormat]
 
 
-def _draws(manner: Manner) -> NDArray[np.uint64]:
-    return np.array([manner.seed, manner.offset], dtype=np.uint64)
+def _draws(options: CallOptions) -> NDArray[np.uint64]:
+    return np.array([options.seed, options.offset], dtype=np.uint64)
 
 
 def _flat(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -69,7 +69,7 @@ def elementwise(
     name: str,
     operands: list[Operand],
     fmt: FloatFormat,
-    manner: Manner,
+    options: CallOptions,
     want_events: bool = True,
     out: Codes | None = None,
 ) -> tuple[Codes, Events | None]:
@@ -77,7 +77,7 @@ def elementwise(
 
     Without `want_events` the events are None. The codes may use the memory of `out`, which has the shape of the result.
     """
-    if not want_events and (direct := elementwise_fast.native(name, operands, fmt, manner)) is not None:
+    if not want_events and (direct := elementwise_fast.native(name, operands, fmt, options)) is not None:
         return direct, None
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = [source for _, source in operands]
@@ -85,18 +85,18 @@ def elementwise(
     flat = [_flat(codes, shape, dtype) for codes, _ in operands]
     if not want_events and all(source == fmt for source in sources):
         fast = out if out is not None and _may_write(out, flat) else np.empty(shape, dtype)
-        if elementwise_fast.elementwise(name, flat, fmt, manner, fast.reshape(-1)):
+        if elementwise_fast.elementwise(name, flat, fmt, options, fast.reshape(-1)):
             return fast, None
     extra: tuple[int, ...]
     if name == "rint":
-        loop, extra = loops.rint, (manner.attributes.rounding.value, 1)
+        loop, extra = loops.rint, (options.attributes.rounding.value, 1)
     else:
         loop, extra = _OPERATIONS[name]
     arguments: list[Any] = []
     for codes, source in zip(flat, sources, strict=True):
         arguments += [codes, format_params(source)]
     out, events = _results(shape, dtype)
-    loop(*arguments, *extra, out, format_params(fmt), rounding_params(manner.attributes), _draws(manner), events)
+    loop(*arguments, *extra, out, format_params(fmt), rounding_params(options.attributes), _draws(options), events)
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
 
 
@@ -109,14 +109,14 @@ def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any]
     return np.empty(math.prod(shape), dtype), np.empty(math.prod(shape), np.uint8)
 
 
-def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
+def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, options: CallOptions) -> tuple[Codes, Events]:
     """Return (codes in `fmt`, event bytes) of a conversion."""
-    converted, events = elementwise("convert", [(codes, source)], fmt, manner)
+    converted, events = elementwise("convert", [(codes, source)], fmt, options)
     assert events is not None
     return converted, events
 
 
-_EXACT = Manner(Attributes())
+_EXACT = CallOptions(RoundingAttributes())
 
 
 def decode(codes: Codes, fmt: FloatFormat) -> NDArray[np.float64]:
@@ -125,29 +125,31 @@ def decode(codes: Codes, fmt: FloatFormat) -> NDArray[np.float64]:
     return out.view(np.float64)
 
 
-def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], manner: Manner) -> tuple[Codes, Events]:
+def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOptions) -> tuple[Codes, Events]:
     """Return (codes, events) of codes * 2**n."""
     shape = np.broadcast_shapes(codes.shape, n.shape)
     out, events = _results(shape, fmt.code_dtype)
     loops.scalb(
         _flat(codes, shape, fmt.code_dtype), format_params(fmt), _flat(n, shape, np.dtype(np.int64)),
-        out, format_params(fmt), rounding_params(manner.attributes), _draws(manner), events,
+        out, format_params(fmt), rounding_params(options.attributes), _draws(options), events,
     )  # fmt: skip
     return out.reshape(shape), events.reshape(shape)
 
 
-def to_integer(codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], manner: Manner) -> tuple[NDArray[Any], Events]:
+def to_integer(
+    codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], options: CallOptions
+) -> tuple[NDArray[Any], Events]:
     """Return (integers, events). Values outside the dtype's range saturate with INVALID."""
     info = np.iinfo(dtype)
     out, events = _results(codes.shape, _U64)
     loops.to_integer(
         _flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), np.uint64(-int(info.min)), np.uint64(info.max),
-        out, rounding_params(manner.attributes), _draws(manner), events,
+        out, rounding_params(options.attributes), _draws(options), events,
     )  # fmt: skip
     return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
 
 
-def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
+def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, options: CallOptions) -> tuple[Codes, Events]:
     """Return (codes, events) of an integer array, each rounded once."""
     bits = n.astype(np.int64, copy=False).view(np.uint64) if n.dtype.kind == "i" else n.astype(np.uint64, copy=False)
     negative = (n < 0).astype(np.uint8)
@@ -155,7 +157,7 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, manner: Manner) 
     out, events = _results(n.shape, fmt.code_dtype)
     loops.from_integer(
         _flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64),
-        out, format_params(fmt), rounding_params(manner.attributes), _draws(manner), events,
+        out, format_params(fmt), rounding_params(options.attributes), _draws(options), events,
     )  # fmt: skip
     return out.reshape(n.shape), events.reshape(n.shape)
 
@@ -202,17 +204,17 @@ def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], 
 
 
 def quantize(
-    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, manner: Manner, want_events: bool, out: Codes
+    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, options: CallOptions, want_events: bool, out: Codes
 ) -> Events | None:
     """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier. Return event bytes if wanted."""
     if not want_events:
         direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
         if elementwise_fast.quantize(
-            _flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, manner, direct.reshape(-1)
+            _flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, options, direct.reshape(-1)
         ):
             if direct is not out:
                 out[...] = direct
             return None
-    rounded, events = convert(codes, carrier, fmt, manner)
+    rounded, events = convert(codes, carrier, fmt, options)
     out[...] = convert(rounded, fmt, carrier, _EXACT)[0]
     return events

@@ -19,8 +19,8 @@ from floatsim.emulator.params import pack
 from floatsim.emulator.proofs import packed_float32_rounds_once
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes, Overflow, Rounding
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
 
 if TYPE_CHECKING:
@@ -56,19 +56,21 @@ _CARRIERS = {
 }
 
 
-def _is_plain(how: Attributes) -> bool:
-    return not (how.daz or how.ftz) and (how.rounding is not _STOCHASTIC or how.random_bits <= 32)
+def _is_plain(attributes: RoundingAttributes) -> bool:
+    return not (attributes.daz or attributes.ftz) and (
+        attributes.rounding is not _STOCHASTIC or attributes.random_bits <= 32
+    )
 
 
 @functools.lru_cache(maxsize=256)
 def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
     """Return the parameters of the kernels of `quantize_loops`."""
-    kind, how = _CARRIERS[carrier], Attributes(rounding, overflow)
+    kind, attributes = _CARRIERS[carrier], RoundingAttributes(rounding, overflow)
 
     def in_carrier(number: reference.Number) -> int:
         """Return the carrier's code of a number rounded to `fmt`."""
-        code, _ = reference.convert(number, fmt, how)
-        return reference.convert(reference.decode(code, fmt), carrier, Attributes())[0]
+        code, _ = reference.convert(number, fmt, attributes)
+        return reference.convert(reference.decode(code, fmt), carrier, RoundingAttributes())[0]
 
     def power(exponent: int) -> int:
         return exponent + kind.bias << kind.trailing
@@ -105,20 +107,22 @@ def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
     return "added" if lowest + kind.bias >= 33 and highest <= kind.bias else None
 
 
-def quantize(codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
+def quantize(
+    codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, options: CallOptions, out: NDArray[Any]
+) -> bool:
     """Write the carrier's codes, rounded to `fmt`, to `out` (both flat). Return False if no fast kernel applies."""
-    how = manner.attributes
-    if carrier not in _CARRIERS or not _is_plain(how):
+    attributes = options.attributes
+    if carrier not in _CARRIERS or not _is_plain(attributes):
         return False
     family = _family(carrier, fmt)
     if family is None or not machine.environment_is_default():
         return False
-    kernel = getattr(_CARRIERS[carrier], family)[how.rounding]
-    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, how.rounding, how.overflow))
+    kernel = getattr(_CARRIERS[carrier], family)[attributes.rounding]
+    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, attributes.rounding, attributes.overflow))
     if family == "shared":
         arguments += (carrier.trailing_bits - fmt.trailing_bits,)
-    if how.rounding is _STOCHASTIC:
-        arguments += (np.array([manner.seed, manner.offset], np.uint64), how.random_bits)
+    if attributes.rounding is _STOCHASTIC:
+        arguments += (np.array([options.seed, options.offset], np.uint64), attributes.random_bits)
     kernel(*arguments)
     return True
 
@@ -163,12 +167,14 @@ def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
     return pack(packed.GENERAL_FIELDS, fields, np.uint32)
 
 
-def elementwise(name: str, codes: list[NDArray[Any]], fmt: FloatFormat, manner: Manner, out: NDArray[Any]) -> bool:
+def elementwise(
+    name: str, codes: list[NDArray[Any]], fmt: FloatFormat, options: CallOptions, out: NDArray[Any]
+) -> bool:
     """Write the codes of an operation in one format to `out` (all flat). Return False if no fast kernel applies."""
-    how = manner.attributes
-    if name not in _PACKED or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
+    attributes = options.attributes
+    if name not in _PACKED or attributes.rounding is not _TIES_TO_EVEN or attributes.overflow is not Overflow.INFINITY:
         return False
-    if how.daz or how.ftz or not machine.environment_is_default():
+    if attributes.daz or attributes.ftz or not machine.environment_is_default():
         return False
     arguments = (_PACKED[name], codes[0], codes[-1], out)
     if fmt == FP16 and machine.has_f16c():
@@ -188,13 +194,17 @@ _UFUNCS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, manner: Manner) -> Any:
+def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, options: CallOptions) -> Any:
     """Return the result codes of an operation in the processor's FP32 or FP64, or None if it does not apply."""
     inside = all(contains(fmt, source, specials=False) for _, source in operands)
     if fmt not in _NATIVE or name not in _UFUNCS or not inside:
         return None
-    how = manner.attributes
-    if not _is_plain(how) or how.rounding is not _TIES_TO_EVEN or how.overflow is not Overflow.INFINITY:
+    attributes = options.attributes
+    if (
+        not _is_plain(attributes)
+        or attributes.rounding is not _TIES_TO_EVEN
+        or attributes.overflow is not Overflow.INFINITY
+    ):
         return None
     if not machine.environment_is_default():
         return None

@@ -19,7 +19,7 @@ from floatsim_kernels.rounding import float32 as steps
 from floatsim_kernels.rounding import integer as integer_rounding
 
 from floatsim.formats import BF16, FP32, FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding, Tininess
+from floatsim.formats.rounding import Rounding, RoundingAttributes, Tininess
 from floatsim.formats.value_sets import contains
 from floatsim.reference import NAN, Kind, Number, convert, decode
 
@@ -74,7 +74,7 @@ def format_params(fmt: FloatFormat) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=256)
-def rounding_params(attributes: Attributes) -> NDArray[np.int64]:
+def rounding_params(attributes: RoundingAttributes) -> NDArray[np.int64]:
     """Return the parameters of a rounding for the integer kernels."""
     fields = {
         "rounding": attributes.rounding.value,
@@ -91,20 +91,20 @@ def rounding_params(attributes: Attributes) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=256)
-def overflow_results(fmt: FloatFormat, how: Attributes) -> tuple[float, float, float, float]:
+def overflow_results(fmt: FloatFormat, attributes: RoundingAttributes) -> tuple[float, float, float, float]:
     """Return what overflow (+, -), an infinite sum, and NaN become in a format, as magnitudes.
 
     The reference decides; 2**5000 is beyond every format. Infinite sums do not saturate: the overflow policy is of
     finite sums. NaN stands for NaN.
     """
 
-    def magnitude(number: Number, how: Attributes) -> float:
-        code, _ = convert(number, fmt, how)
+    def magnitude(number: Number, attributes: RoundingAttributes) -> float:
+        code, _ = convert(number, fmt, attributes)
         result = decode(code, fmt)
         return math.nan if result.is_nan else math.inf if result.is_infinite else fmt.max
 
-    positive, negative = (magnitude(Number(Kind.FINITE, sign, 1, 5000), how) for sign in (0, 1))
-    exact = Attributes()
+    positive, negative = (magnitude(Number(Kind.FINITE, sign, 1, 5000), attributes) for sign in (0, 1))
+    exact = RoundingAttributes()
     return positive, negative, magnitude(Number(Kind.INFINITE, 0), exact), magnitude(NAN, exact)
 
 
@@ -112,12 +112,12 @@ def overflow_results(fmt: FloatFormat, how: Attributes) -> tuple[float, float, f
 
 
 @functools.lru_cache(maxsize=256)
-def float32_rounding(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
+def float32_rounding(fmt: FloatFormat, attributes: RoundingAttributes) -> NDArray[np.uint32]:
     """Return the parameters of the general rounding from float32: any direction and every number.
 
     `proofs.rounds_by_addition` says for which formats.
     """
-    overflow, negative_overflow, infinity, nan = (float32_bits(x) for x in overflow_results(fmt, how))
+    overflow, negative_overflow, infinity, nan = (float32_bits(x) for x in overflow_results(fmt, attributes))
     fields = {
         "emin": float32_bits(_power(fmt.emin)),
         "limit": float32_bits(_power(fmt.emax + 1)),
@@ -133,7 +133,7 @@ def float32_rounding(fmt: FloatFormat, how: Attributes) -> NDArray[np.uint32]:
 
 @functools.lru_cache(maxsize=256)
 def fast_float32_rounding(
-    fmt: FloatFormat, style: int, direction: int, how: Attributes, shift: int = 0
+    fmt: FloatFormat, style: int, direction: int, attributes: RoundingAttributes, shift: int = 0
 ) -> NDArray[np.uint32] | None:
     """Return the parameters of a fast style of rounding from float32, or None where it is not for the format.
 
@@ -147,7 +147,7 @@ def fast_float32_rounding(
     if style == steps.RNE and fmt != BF16:
         shift = FP32.emax + 1 - fmt.emax - more
     elif fmt != BF16:
-        positive, negative, _, _ = overflow_results(fmt, how)
+        positive, negative, _, _ = overflow_results(fmt, attributes)
         overflow = float32_bits(negative if direction == steps.TOWARD_NEGATIVE else positive)
         low, most, high = -fmt.max, fmt.max, fmt.max
         if style == steps.DIRECTED:
@@ -171,7 +171,7 @@ def fast_float32_rounding(
         "above_highest": float32_bits(high * scale),
         "infinite_result": infinite,
         "zero": FP32.sign_mask if sign < 0 else 0,
-        "random_mask": 2**32 - 2 ** max(32 - how.random_bits, 0),
+        "random_mask": 2**32 - 2 ** max(32 - attributes.random_bits, 0),
     }
     return pack(steps.FAST_FIELDS, fields, np.uint32, steps.PARAMS_SIZE)
 
@@ -244,14 +244,14 @@ _RULES = {
 
 
 @functools.lru_cache(maxsize=256)
-def float64_rounding(fmt: FloatFormat, how: Attributes) -> tuple[int, float, NDArray[np.float64]]:
+def float64_rounding(fmt: FloatFormat, attributes: RoundingAttributes) -> tuple[int, float, NDArray[np.float64]]:
     """Return (rule, sign, parameters) of a rounding from float64.
 
     `sign` is -1 where the kernels round as asked if all signs are changed. `proofs.rounds_in_float64` says for which
     formats.
     """
-    rule, sign = _RULES[how.rounding], -1.0 if how.rounding is Rounding.TOWARD_POSITIVE else 1.0
-    positive, negative, _, _ = overflow_results(fmt, how)
+    rule, sign = _RULES[attributes.rounding], -1.0 if attributes.rounding is Rounding.TOWARD_POSITIVE else 1.0
+    positive, negative, _, _ = overflow_results(fmt, attributes)
     if sign < 0:
         positive, negative = negative, positive
     t = fmt.trailing_bits
@@ -262,7 +262,7 @@ def float64_rounding(fmt: FloatFormat, how: Attributes) -> tuple[int, float, NDA
         "max": fmt.max,
         "overflow": positive,
         "negative_overflow": negative,
-        "random_mask": float(2**32 - 2 ** max(32 - how.random_bits, 0)),
+        "random_mask": float(2**32 - 2 ** max(32 - attributes.random_bits, 0)),
         "infinity": float("inf") if fmt.has_infinity else float("nan"),
     }
     return rule, sign, pack(float64_loops.ROUNDING_FIELDS, fields, np.float64)

@@ -8,7 +8,7 @@ P are the precisions of a format and of a carrier, q and Q the exponents of thei
 from __future__ import annotations
 
 from floatsim.formats import BF16, FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
@@ -129,7 +129,7 @@ def exponents_bound_operands(terms: TermRange) -> bool:
     return all(quantum(factor) >= FP64.emin for factor in terms.factors)
 
 
-def rounds_in_float64(fmt: FloatFormat, how: Attributes) -> bool:
+def rounds_in_float64(fmt: FloatFormat, attributes: RoundingAttributes) -> bool:
     """Return whether the float64 kernels round a sum, taken to odd or toward zero in 53 bits, to the format.
 
     Hypothesis: p <= 50 (20 for stochastic rounding: 32 random bits below p), exponents up to 900, NaN exists, neither
@@ -139,12 +139,12 @@ def rounds_in_float64(fmt: FloatFormat, how: Attributes) -> bool:
     rounding to odd", IEEE Trans. Computers 57(4), 2008, theorem 1.
     Test: tests/emulator/test_float64.py; paths-odd_rounding_suffices.
     """
-    stochastic = how.rounding is Rounding.STOCHASTIC
+    stochastic = attributes.rounding is Rounding.STOCHASTIC
     return (
-        not (how.daz or how.ftz)
+        not (attributes.daz or attributes.ftz)
         and fmt.has_nan
         and fmt.precision <= (20 if stochastic else 50)
-        and how.random_bits <= (32 if stochastic else 64)
+        and attributes.random_bits <= (32 if stochastic else 64)
         and quantum(fmt) >= -FLOAT64_EXPONENTS
         and fmt.emax <= FLOAT64_EXPONENTS
     )

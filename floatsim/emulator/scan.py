@@ -13,7 +13,7 @@ from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
 from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP32, FloatFormat
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.reference.random import Site, split_seed
 
 if TYPE_CHECKING:
@@ -59,19 +59,34 @@ class _Events:
 
 
 def running_sums(
-    codes: Codes, fmt: FloatFormat, how: Sequential | Kahan | Neumaier, manner: Manner, wanted: frozenset[str]
+    codes: Codes,
+    fmt: FloatFormat,
+    accumulation: Sequential | Kahan | Neumaier,
+    options: CallOptions,
+    wanted: frozenset[str],
 ) -> Scanned:
     """Return the sums of the first 1, 2, ... rows of codes, (K, columns), each equal to that of `accumulate`."""
-    if not wanted and isinstance(how, Sequential) and vector.running_sums_refusal(how, fmt, manner.attributes) is None:
-        return Scanned(vector.running_sums(how, np.ascontiguousarray(codes), fmt), {}, {})
-    attributes, _ = settled(how, manner.attributes)
+    if (
+        not wanted
+        and isinstance(accumulation, Sequential)
+        and vector.running_sums_refusal(accumulation, fmt, options.attributes) is None
+    ):
+        return Scanned(vector.running_sums(accumulation, np.ascontiguousarray(codes), fmt), {}, {})
+    attributes, _ = settled(accumulation, options.attributes)
     out, events = np.zeros(codes.shape, np.uint64), _Events(bool(wanted), codes.shape[1])
     loops.running_sums(
-        loops.PASSES[_PASSES[type(how)]], isinstance(how, Kahan), codes.astype(np.uint64), format_params(fmt), out,
-        format_params(how.format), rounding_params(attributes), np.uint64(manner.seed & _MASK), events.counts,
+        loops.PASSES[_PASSES[type(accumulation)]],
+        isinstance(accumulation, Kahan),
+        codes.astype(np.uint64),
+        format_params(fmt),
+        out,
+        format_params(accumulation.format),
+        rounding_params(attributes),
+        np.uint64(options.seed & _MASK),
+        events.counts,
         events.first,
-    )  # fmt: skip
-    return events.scanned("sum", out.astype(how.format.code_dtype))
+    )
+    return events.scanned("sum", out.astype(accumulation.format.code_dtype))
 
 
 @dataclass
@@ -79,7 +94,7 @@ class _Products:
     """Products with the format and options of one leaf, for columns whose first one has the index `base`."""
 
     format: FloatFormat
-    manner: Manner
+    options: CallOptions
     wanted: bool
     columns: int
     base: int
@@ -92,8 +107,8 @@ class _Products:
         return _Events(self.wanted, self.columns)
 
     def _common(self, seed: int, events: _Events) -> tuple[Any, ...]:
-        manner = format_params(self.format), rounding_params(self.manner.attributes)
-        return *manner, np.uint64(seed & _MASK), self.base, events.counts, events.first
+        params = format_params(self.format), rounding_params(self.options.attributes)
+        return *params, np.uint64(seed & _MASK), self.base, events.counts, events.first
 
     def chain(self, start: Operand, x: Operand, seed: int, after: int | None = None) -> Operand:
         """Multiply start by the rows of x in order. `after` is the k of all events."""
@@ -118,7 +133,7 @@ def _wide(x: Operand) -> Codes:
 
 
 def multiply_all(
-    codes: Codes, fmt: FloatFormat, start: Operand | None, how: Sequential | Pairwise, manner: Manner,
+    codes: Codes, fmt: FloatFormat, start: Operand | None, accumulation: Sequential | Pairwise, options: CallOptions,
     wanted: frozenset[str], base: int = 0,
 ) -> Scanned:  # fmt: skip
     """Return the products of the columns of codes, (K, columns), and of a start value for each, (1, columns).
@@ -126,17 +141,17 @@ def multiply_all(
     Sequential: acc = 1 or the start value, rounded; acc = round(acc * x), k ascending. Pairwise: a tree of products;
     then the start value. Without terms: 1, or the start value, rounded.
     """
-    attributes, _ = settled(how, manner.attributes)
+    attributes, _ = settled(accumulation, options.attributes)
     columns, x = codes.shape[1], (codes, fmt)
-    products = _Products(how.format, replace(manner, attributes=attributes), bool(wanted), columns, base)
+    products = _Products(accumulation.format, replace(options, attributes=attributes), bool(wanted), columns, base)
     one = np.broadcast_to(_ONE, (1, columns)), FP32
     if not len(codes) and start is None:
-        result = _Products(how.format, products.manner, False, columns, base).chain(one, one, 0)
-    elif isinstance(how, Sequential) or not len(codes):
-        first = one if start is None else products.chain(one, start, split_seed(manner.seed, Site.START))
-        result = products.chain(first, x, manner.seed) if len(codes) else first
+        result = _Products(accumulation.format, products.options, False, columns, base).chain(one, one, 0)
+    elif isinstance(accumulation, Sequential) or not len(codes):
+        first = one if start is None else products.chain(one, start, split_seed(options.seed, Site.START))
+        result = products.chain(first, x, options.seed) if len(codes) else first
     else:
-        result = products.tree(how.tree, x, manner.seed)
+        result = products.tree(accumulation.tree, x, options.seed)
         if start is not None:
-            result = products.chain(result, start, split_seed(manner.seed, Site.LAST), after=len(codes) - 1)
-    return products.events.scanned("product", result[0][0].astype(how.format.code_dtype))
+            result = products.chain(result, start, split_seed(options.seed, Site.LAST), after=len(codes) - 1)
+    return products.events.scanned("product", result[0][0].astype(accumulation.format.code_dtype))

@@ -12,7 +12,7 @@ from floatsim_kernels.tensorcore import integer as integers
 
 from floatsim.emulator.params import format_params, pack, rounding_params
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
     ExactBlocks,
@@ -107,9 +107,9 @@ def _in_integers(
     bits = left[1].trailing_bits + right[1].trailing_bits
     match model:
         case FmaChain() | ExactBlocks() | FlushedTree():
-            kind, manner = _IEEE[type(model)]
+            kind, rounding = _IEEE[type(model)]
             operands = left[0], format_params(left[1]), right[0], format_params(right[1])
-            integers.ieee(kind, *operands, out, _model_params(row, 0, 0), fd, manner, *common)
+            integers.ieee(kind, *operands, out, _model_params(row, 0, 0), fd, rounding, *common)
         case LateAccumulator():
             integers.late(*decoded(left), *decoded(right), out, _model_params(row, bits, 0), fd, _TO_EVEN, *common)
         case FusedBlocks() | TwoHalves():
@@ -129,15 +129,15 @@ def _in_integers(
                     ea, eb = _moved(ea, of_rows[1], scales.of.every, 2), _moved(eb, of_columns[1], scales.of.every, 1)
                     of_groups = [*of_rows, *of_columns]
             rows = _model_params(row, bits, scale_bits), format_params(block.grid), fd
-            manner = rounding_params(Attributes(block.rounding))
-            integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, manner, _TO_EVEN, *common)
+            rounding = rounding_params(RoundingAttributes(block.rounding))
+            integers.fused(sa, ea, sb, eb, *of_groups, out, *rows, rounding, _TO_EVEN, *common)
 
 
-_TO_EVEN = rounding_params(Attributes())
+_TO_EVEN = rounding_params(RoundingAttributes())
 _IEEE = {
     FmaChain: (integers.CHAIN, _TO_EVEN),
     ExactBlocks: (integers.EXACT, _TO_EVEN),
-    FlushedTree: (integers.FLUSHED_TREE, rounding_params(Attributes(ftz=True))),
+    FlushedTree: (integers.FLUSHED_TREE, rounding_params(RoundingAttributes(ftz=True))),
 }
 _NO_SCALES = np.zeros((0, 0, 0), np.int64)
 

@@ -11,8 +11,8 @@ from floatsim.emulator import elementwise
 from floatsim.emulator.params import format_params
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import Instruction, Scales, TwoHalves
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:
 
 
 def _converted(codes: Codes, own: FloatFormat, fmt: FloatFormat) -> tuple[Codes, FloatFormat]:
-    converted, _ = elementwise.convert(codes.astype(own.code_dtype), own, fmt, Manner(Attributes()))
+    converted, _ = elementwise.convert(codes.astype(own.code_dtype), own, fmt, CallOptions(RoundingAttributes()))
     return converted.astype(np.uint64), fmt
 
 

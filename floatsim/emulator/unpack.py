@@ -15,14 +15,14 @@ from floatsim_kernels.elementwise import unpack as unpack_loops
 from floatsim.emulator.params import format_params, rounding_params, unpack_params
 from floatsim.emulator.types import Codes, Floats
 from floatsim.formats import FP32, FloatFormat
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["pack", "unpack"]
 
-_EXACT, _NO_DRAWS = rounding_params(Attributes()), np.zeros(2, np.uint64)
+_EXACT, _NO_DRAWS = rounding_params(RoundingAttributes()), np.zeros(2, np.uint64)
 
 
 def _converted(codes: Codes, fmt: FloatFormat, target: FloatFormat) -> Codes:

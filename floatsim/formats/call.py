@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 
-__all__ = ["Manner"]
+__all__ = ["CallOptions"]
 
 
 @dataclass(frozen=True)
-class Manner:
+class CallOptions:
     """The rounding attributes of one call, its seed and offset, and whether it returns flags."""
 
-    attributes: Attributes
+    attributes: RoundingAttributes
     seed: int = 0
     offset: int = 0
     return_flags: bool = False

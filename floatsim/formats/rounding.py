@@ -15,8 +15,8 @@ from floatsim.formats._hashing import hashed_once
 
 __all__ = [
     "ABSORBED", "DIVIDE_BY_ZERO", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL", "UNDERFLOW",
-    "Attributes", "FloatClass", "Overflow", "OverflowLike", "Rounding", "RoundingLike", "Tininess", "TininessLike",
-    "as_member",
+    "FloatClass", "Overflow", "OverflowLike", "Rounding", "RoundingAttributes", "RoundingLike", "Tininess",
+    "TininessLike", "as_member",
 ]  # fmt: skip
 
 INVALID = 16
@@ -134,7 +134,7 @@ def as_member(kind: type[E], x: Any, argument: str) -> E:
 
 @hashed_once
 @dataclass(frozen=True)
-class Attributes:
+class RoundingAttributes:
     """The attributes of one rounding besides its format (IEEE 754-2019, clause 4)."""
 
     rounding: Rounding = Rounding.TIES_TO_EVEN

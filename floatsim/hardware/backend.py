@@ -32,8 +32,8 @@ from floatsim.emulator.accumulate import Sums
 from floatsim.emulator.backend import __all__ as _operations
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes, FloatClass, Overflow, Rounding
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import FloatClass, Overflow, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
 from floatsim.hardware.device import Device
 from floatsim.hardware.tables.compute_capability import architecture_of
@@ -51,7 +51,7 @@ Events: TypeAlias = "NDArray[np.uint8]"
 Operand: TypeAlias = "tuple[Codes, FloatFormat]"
 Indices: TypeAlias = "NDArray[np.int64]"
 
-_EXACT = Manner(Attributes())
+_EXACT = CallOptions(RoundingAttributes())
 
 
 @functools.cache
@@ -77,8 +77,8 @@ def __getattr__(name: str) -> Any:
 # -- limitations of GPUs -----------------------------------------------------------------------------------------------
 
 
-def _check_no_events(manner: Manner | None = None) -> None:
-    if manner is not None and manner.return_flags:
+def _check_no_events(options: CallOptions | None = None) -> None:
+    if options is not None and options.return_flags:
         raise ValueError("return_flags=True: a GPU has no flags; use backend='emulator'")
     if recording.wanted():
         raise ValueError("fs.record() counts events, which a GPU does not report; use backend='emulator'")
@@ -102,7 +102,7 @@ def _canonical(codes: Codes, fmt: FloatFormat) -> Codes:
     return canonical
 
 
-def _operand(x: Operand, fmt: FloatFormat, name: str, attributes: Attributes) -> Codes:
+def _operand(x: Operand, fmt: FloatFormat, name: str, attributes: RoundingAttributes) -> Codes:
     """Convert an operand exactly to the result's format, in which a GPU computes. Raise ValueError if that would round.
 
     The result's format holds all numbers of a narrower format. A single number of a wider one, such as 2, may also fit.
@@ -126,42 +126,42 @@ def _operand(x: Operand, fmt: FloatFormat, name: str, attributes: Attributes) ->
 
 
 def elementwise(
-    name: str, operands: list[Operand], fmt: FloatFormat, manner: Manner, want_events: bool = True,
+    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, want_events: bool = True,
     out: Codes | None = None,
 ) -> tuple[Codes, Events | None]:  # fmt: skip
     """Run an elementwise operation. The events are None or all zero, because a GPU does not report them."""
-    _check_no_events(manner)
+    _check_no_events(options)
     if name == "convert":
         ((_, source),) = operands
     else:
-        operands, source = [(_operand(x, fmt, name, manner.attributes), fmt) for x in operands], fmt
+        operands, source = [(_operand(x, fmt, name, options.attributes), fmt) for x in operands], fmt
     gpu = device()
-    row = find_scalar(name, source, fmt, manner.attributes, gpu.card.capability)
+    row = find_scalar(name, source, fmt, options.attributes, gpu.card.capability)
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     flat = [np.ascontiguousarray(np.broadcast_to(codes, shape)).reshape(-1) for codes, _ in operands]
     if row.random_bits:
-        flat.append(draws(manner.seed, manner.offset, flat[0].size, row.random_bits))
+        flat.append(draws(options.seed, options.offset, flat[0].size, row.random_bits))
     results = _canonical(gpu.scalar(row, *flat), fmt).reshape(shape)
     return results, np.zeros(shape, np.uint8) if want_events else None
 
 
-def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, manner: Manner) -> tuple[Codes, Events]:
+def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, options: CallOptions) -> tuple[Codes, Events]:
     """Convert codes to another format. The events are all zero. A conversion that changes nothing runs on the host."""
-    attributes = manner.attributes
+    attributes = options.attributes
     clamps = attributes.overflow is Overflow.SATURATE_FINITE and fmt.has_infinity
     if source == fmt and not (attributes.daz or attributes.ftz or clamps):
-        _check_no_events(manner)
+        _check_no_events(options)
         return _canonical(codes, fmt), np.zeros(codes.shape, np.uint8)
-    results, events = elementwise("convert", [(codes, source)], fmt, manner)
+    results, events = elementwise("convert", [(codes, source)], fmt, options)
     assert events is not None
     return results, events
 
 
 def quantize(
-    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, manner: Manner, want_events: bool, out: Codes
+    codes: Codes, carrier: FloatFormat, fmt: FloatFormat, options: CallOptions, want_events: bool, out: Codes
 ) -> Events | None:
     """Round codes to a format on the GPU, and convert them back to the carrier on the host."""
-    rounded, events = convert(codes, carrier, fmt, manner)
+    rounded, events = convert(codes, carrier, fmt, options)
     out[...] = elements.convert(rounded, fmt, carrier, _EXACT)[0]
     return events if want_events else None
 
@@ -192,7 +192,7 @@ class _Evaluation:
     """The evaluation of accumulations by calls of a device. `call` has the rounding attributes of the user's call."""
 
     device: Device
-    call: Attributes
+    call: RoundingAttributes
 
     def evaluate(
         self, accumulation: Accumulation, terms: _Terms, ranges: Indices, start: Operand | None = None
@@ -250,7 +250,7 @@ class _Evaluation:
         canonical = _canonical(sums, fmt)
         return self._add_last(leaf, canonical, start) if tree is not None and terms.length else canonical
 
-    def _settled(self, leaf: Leaf) -> tuple[Attributes, Attributes]:
+    def _settled(self, leaf: Leaf) -> tuple[RoundingAttributes, RoundingAttributes]:
         """Return the rounding attributes of sums and products. Raise ValueError if the GPU does not support them."""
         attributes, products = settled(leaf, self.call)
         find_scalar("add", leaf.format, leaf.format, attributes, self.device.card.capability)
@@ -276,7 +276,7 @@ class _Evaluation:
         row = find_scalar("add", fmt, fmt, attributes, self.device.card.capability)
         return _canonical(self.device.scalar(row, sums.reshape(-1), addend.reshape(-1)), fmt).reshape(sums.shape)
 
-    def _rounded(self, x: Operand, fmt: FloatFormat, attributes: Attributes) -> Codes:
+    def _rounded(self, x: Operand, fmt: FloatFormat, attributes: RoundingAttributes) -> Codes:
         codes, source = np.ascontiguousarray(x[0]), x[1]
         if contains(fmt, source) and not (attributes.daz or attributes.ftz):
             return _converted_exactly(codes, source, fmt, "c is")
@@ -311,7 +311,7 @@ class _Evaluation:
         row, scales = self._row(unit, terms), terms.scales
         (a, a_format), (b, b_format) = terms.a, terms.b
         variant = find(row.name, a_format, b_format, row.output, scales and scales.of, identity.capability)
-        c = None if start is None else self._rounded(start, row.output, Attributes())
+        c = None if start is None else self._rounded(start, row.output, RoundingAttributes())
         sums = np.zeros((len(ranges), *terms.shape), row.output.code_dtype)
         for n, (first, stop, _) in enumerate(ranges.tolist()):
             block_scales = None
@@ -324,12 +324,12 @@ class _Evaluation:
 
 
 def accumulate(
-    a: Operand, b: Operand | None, c: Operand | None, pairs: Indices, accumulation: Accumulation, manner: Manner,
+    a: Operand, b: Operand | None, c: Operand | None, pairs: Indices, accumulation: Accumulation, options: CallOptions,
     wanted: frozenset[str], title: str, base: int = 0, scales: BlockScales | None = None,
 ) -> Sums:  # fmt: skip
     """Return the sums that an accumulation describes. The parameters are those of the emulator's `accumulate`."""
     _check_no_events()
-    evaluation = _Evaluation(device(), manner.attributes)
+    evaluation = _Evaluation(device(), options.attributes)
 
     def evaluate(terms: _Terms, start: Codes | None) -> Codes:
         first = None if start is None or c is None else (start, c[1])

@@ -16,7 +16,7 @@ from floatsim.accumulation import trees
 from floatsim.accumulation.partition import count
 from floatsim.arrays.conversion import encode
 from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
 from floatsim.hardware.compile.cupy_runtime import Cuda
@@ -35,7 +35,7 @@ Scaling = tuple[Codes, Codes]
 _TILES_PER_LAUNCH = 4096  # the most tiles of single instructions in one launch
 _BLOCK = 256  # the threads in a block of the kernels of CUDA cores
 _STACK = 64  # the values that the kernel of trees can hold
-_DEFAULT = Attributes()
+_DEFAULT = RoundingAttributes()
 
 
 class Device:
@@ -294,7 +294,7 @@ class Device:
         return results
 
     def convert(
-        self, codes: Codes, source: FloatFormat, result: FloatFormat, attributes: Attributes = _DEFAULT
+        self, codes: Codes, source: FloatFormat, result: FloatFormat, attributes: RoundingAttributes = _DEFAULT
     ) -> Codes:
         """Convert codes to another format with the GPU's instruction. Raise ValueError if it has none."""
         row = find_scalar("convert", source, result, attributes, self.card.capability)
@@ -302,7 +302,7 @@ class Device:
 
     def sum(
         self, fmt: FloatFormat, a: Codes | None, b: Codes, ranges: NDArray[np.int64], start: Codes | None = None,
-        attributes: Attributes = _DEFAULT, products: Attributes | None = None, fused: bool = False,
+        attributes: RoundingAttributes = _DEFAULT, products: RoundingAttributes | None = None, fused: bool = False,
         tree: str | None = None,
     ) -> Codes:  # fmt: skip
         """Sum over ranges of k on the CUDA cores, each range separately.
@@ -317,7 +317,7 @@ class Device:
             The start, stop and step of each range.
         start : (ranges, M, N), optional
             The initial accumulators, not for trees. Default: +0.
-        attributes, products : Attributes
+        attributes, products : RoundingAttributes
             The rounding of sums, and of products if different. Subnormals are flushed only with `tree=None`.
         fused : bool
             Whether a product and its sum are rounded once.

@@ -273,12 +273,13 @@ def number_places(ax: Axes, top: int, bottom: int) -> None:
 def _title(ax: Axes, trace: TracedDot) -> None:
     a, b = trace.formats
     inputs = a.name if a == b else f"{a} x {b}"
-    grid, _, how = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
+    grid, _, rounding = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
     kept = f" as {grid}" if grid != trace.format.name else ""
     ax.set_title(
-        f"{trace.accumulation.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {how}", loc="left",
+        f"{trace.accumulation.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {rounding}",
+        loc="left",
         fontweight="bold",
-    )  # fmt: skip
+    )
 
 
 def _legend(ax: Axes, trace: TracedDot, colours: Palette) -> None:

@@ -14,7 +14,7 @@ standard leaves open. Numbers in parentheses in this module are clauses of the s
 >>> import floatsim as fs
 >>> from floatsim import reference
 >>> one, tiny = reference.decode(0x3C00, fs.FP16), reference.decode(0x0001, fs.FP16)
->>> code, events = reference.add(one, tiny, fs.FP16, reference.Attributes(fs.Rounding.TOWARD_POSITIVE))
+>>> code, events = reference.add(one, tiny, fs.FP16, reference.RoundingAttributes(fs.Rounding.TOWARD_POSITIVE))
 >>> hex(code), events == fs.INEXACT
 ('0x3c01', True)
 """
@@ -38,15 +38,15 @@ from floatsim.formats.rounding import (
     OVERFLOW,
     SUBNORMAL,
     UNDERFLOW,
-    Attributes,
     FloatClass,
     Overflow,
     Rounding,
+    RoundingAttributes,
     Tininess,
 )
 
 __all__ = [
-    "NAN", "Attributes", "Kind", "Number", "Result", "add", "ceil", "classify", "compare", "convert", "decode",
+    "NAN", "Kind", "Number", "Result", "RoundingAttributes", "add", "ceil", "classify", "compare", "convert", "decode",
     "divide", "exact_dot", "floor", "fma", "fmod", "from_fraction", "from_text", "infinite_result", "integral", "logb",
     "maximum", "maximum_number", "minimum", "minimum_number", "multiply", "nan_result", "next_down", "next_up",
     "ordinal", "remainder", "rint", "round_pack", "round_significand", "scalb", "sqrt", "subtract", "to_integer",
@@ -229,26 +229,26 @@ def infinite_result(sign: int, fmt: FloatFormat) -> int:
     return signed | fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan
 
 
-def _overflowed(sign: int, fmt: FloatFormat, how: Attributes) -> int:
+def _overflowed(sign: int, fmt: FloatFormat, attributes: RoundingAttributes) -> int:
     """Return the code for a rounded magnitude beyond max (7.4, and the saturating policies)."""
     to_infinity = {
         Rounding.TOWARD_ZERO: False,
         Rounding.TO_ODD: False,
         Rounding.TOWARD_POSITIVE: sign == 0,
         Rounding.TOWARD_NEGATIVE: sign == 1,
-    }.get(how.rounding, True)
-    if how.overflow is Overflow.INFINITY and (to_infinity or fmt.is_scale):
+    }.get(attributes.rounding, True)
+    if attributes.overflow is Overflow.INFINITY and (to_infinity or fmt.is_scale):
         return infinite_result(sign, fmt)
     return sign * fmt.sign_mask | fmt.max_code
 
 
-def _rounds_up(x: Number, kept: int, shift: int, how: Attributes, random: int) -> bool:
+def _rounds_up(x: Number, kept: int, shift: int, attributes: RoundingAttributes, random: int) -> bool:
     """Return whether the magnitude goes up from `kept` to `kept + 1` ulps; `shift` low bits of x are discarded."""
     rest = x.significand & ((1 << shift) - 1)
     if rest == 0 and not x.sticky:
         return False
     half = 1 << (shift - 1)
-    match how.rounding:
+    match attributes.rounding:
         case Rounding.TIES_TO_EVEN:
             return rest > half or (rest == half and (x.sticky or kept & 1 == 1))
         case Rounding.TIES_TO_AWAY:
@@ -263,12 +263,12 @@ def _rounds_up(x: Number, kept: int, shift: int, how: Attributes, random: int) -
             return kept & 1 == 0
         case Rounding.STOCHASTIC:
             # floor(delta * 2**N) + r >= 2**N, with delta = (rest + sticky part) / 2**shift
-            if x.sticky and shift < how.random_bits:
+            if x.sticky and shift < attributes.random_bits:
                 raise ValueError(_TOO_FEW_BITS)
-            return ((rest << how.random_bits) >> shift) + random >= 1 << how.random_bits
+            return ((rest << attributes.random_bits) >> shift) + random >= 1 << attributes.random_bits
 
 
-def round_significand(x: Number, lowest: int, how: Attributes, random: int) -> tuple[int, bool]:
+def round_significand(x: Number, lowest: int, attributes: RoundingAttributes, random: int) -> tuple[int, bool]:
     """Return x in units of 2**lowest, rounded to an integer, and whether that was inexact."""
     shift = lowest - x.exponent
     if shift <= 0:
@@ -277,10 +277,10 @@ def round_significand(x: Number, lowest: int, how: Attributes, random: int) -> t
         return x.significand << -shift, False
     kept = x.significand >> shift
     inexact = x.sticky or x.significand != kept << shift
-    return kept + _rounds_up(x, kept, shift, how, random), inexact
+    return kept + _rounds_up(x, kept, shift, attributes, random), inexact
 
 
-def round_pack(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def round_pack(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Round a finite Number, exact but for its sticky bit, to a code and events. No other function rounds to a format.
 
     The function rounds to precision p, with the exponent unbounded above and the quantum of the subnormals below. Then
@@ -289,43 +289,43 @@ def round_pack(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) ->
     signed = x.sign * fmt.sign_mask
     zero = signed if fmt.has_signed_zero else 0
     if fmt.is_scale:
-        return _round_pack_scale(x, fmt, how, random)
+        return _round_pack_scale(x, fmt, attributes, random)
     if x.is_zero:
         return zero, 0
     t, emin = fmt.trailing_bits, fmt.emin
     e = x.exponent + x.significand.bit_length() - 1  # 2**e <= |x| < 2**(e+1)
-    kept, inexact = round_significand(x, max(e, emin) - t, how, random)
+    kept, inexact = round_significand(x, max(e, emin) - t, attributes, random)
     tiny = e < emin
-    if tiny and how.tininess is Tininess.AFTER:  # unless its p bits round up to 2**emin
-        tiny = e < emin - 1 or round_significand(x, e - t, how, random)[0] < 2 << t
-    if tiny and how.ftz:
+    if tiny and attributes.tininess is Tininess.AFTER:  # unless its p bits round up to 2**emin
+        tiny = e < emin - 1 or round_significand(x, e - t, attributes, random)[0] < 2 << t
+    if tiny and attributes.ftz:
         return zero, UNDERFLOW | INEXACT | FLUSHED
     magnitude = ((max(e, emin) - emin) << t) + kept
     if magnitude > fmt.max_code:
-        return _overflowed(x.sign, fmt, how), OVERFLOW | INEXACT
+        return _overflowed(x.sign, fmt, attributes), OVERFLOW | INEXACT
     events = INEXACT * inexact | UNDERFLOW * (tiny and inexact)
     if magnitude == 0:
         return zero, events | FLUSHED
     return signed | magnitude, events | SUBNORMAL * (magnitude >> t == 0)
 
 
-def _round_pack_scale(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _round_pack_scale(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
     """Round to a power of two (OCP MX 1.0, 5.4.1): ties go up; there is no zero and no sign."""
     if x.sign or x.is_zero:
         return _invalid(fmt)
     e = x.exponent + x.significand.bit_length() - 1
     if e < fmt.emin:
         return 0, UNDERFLOW | INEXACT
-    if how.rounding is Rounding.TIES_TO_EVEN:
-        how = replace(how, rounding=Rounding.TIES_TO_AWAY)
-    kept, inexact = round_significand(x, e, how, random)
+    if attributes.rounding is Rounding.TIES_TO_EVEN:
+        attributes = replace(attributes, rounding=Rounding.TIES_TO_AWAY)
+    kept, inexact = round_significand(x, e, attributes, random)
     code = e - fmt.emin + kept - 1
     if code > fmt.max_code:
-        return _overflowed(0, fmt, how), OVERFLOW | INEXACT
+        return _overflowed(0, fmt, attributes), OVERFLOW | INEXACT
     return code, INEXACT * inexact
 
 
-def convert(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def convert(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return x converted to `fmt` (convertFormat, 5.4.2).
 
     SATURATE_FINITE clamps infinities. No other operation does so.
@@ -333,30 +333,30 @@ def convert(x: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Re
     if x.is_nan:
         return nan_result(fmt, x)
     if x.is_infinite:
-        if how.overflow is Overflow.SATURATE_FINITE and not fmt.is_scale:
+        if attributes.overflow is Overflow.SATURATE_FINITE and not fmt.is_scale:
             return x.sign * fmt.sign_mask | fmt.max_code, 0
         return infinite_result(x.sign, fmt), 0
-    return round_pack(x, fmt, how, random)
+    return round_pack(x, fmt, attributes, random)
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------------
 
 
-def _sum_of_zeros(a: Number, b: Number, how: Attributes) -> Number:
+def _sum_of_zeros(a: Number, b: Number, attributes: RoundingAttributes) -> Number:
     """Return the exact sum of zeros, with its sign (6.3)."""
     if a.sign == b.sign:
         return _zero(a.sign)
-    return _zero(int(how.rounding is Rounding.TOWARD_NEGATIVE))
+    return _zero(int(attributes.rounding is Rounding.TOWARD_NEGATIVE))
 
 
-def _exact_sum(a: Number, b: Number, how: Attributes) -> Number:
+def _exact_sum(a: Number, b: Number, attributes: RoundingAttributes) -> Number:
     """Return a + b for finite a and b without sticky bits."""
     if a.is_zero and b.is_zero:
-        return _sum_of_zeros(a, b, how)
+        return _sum_of_zeros(a, b, attributes)
     exponent = min(a.exponent, b.exponent)
     total = sum((-1) ** x.sign * x.significand << (x.exponent - exponent) for x in (a, b))
     if total == 0:
-        return _zero(int(how.rounding is Rounding.TOWARD_NEGATIVE))
+        return _zero(int(attributes.rounding is Rounding.TOWARD_NEGATIVE))
     return Number(Kind.FINITE, int(total < 0), abs(total), exponent)
 
 
@@ -368,7 +368,7 @@ def _absorbed(code: int, fmt: FloatFormat, whole: Number, part: Number) -> int:
     return ABSORBED * (whole.kind is Kind.FINITE and result.fraction == whole.fraction)
 
 
-def add(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def add(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a + b (5.4.1). ABSORBED if one operand, not zero, leaves the other one unchanged."""
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
@@ -376,20 +376,20 @@ def add(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0
         if a.is_infinite and b.is_infinite and a.sign != b.sign:
             return _invalid(fmt)
         return infinite_result((a if a.is_infinite else b).sign, fmt), 0
-    code, events = round_pack(_exact_sum(a, b, how), fmt, how, random)
+    code, events = round_pack(_exact_sum(a, b, attributes), fmt, attributes, random)
     return code, events | _absorbed(code, fmt, a, b) | _absorbed(code, fmt, b, a)
 
 
-def subtract(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def subtract(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a - b (5.4.1)."""
-    return add(a, -b, fmt, how, random)
+    return add(a, -b, fmt, attributes, random)
 
 
 def _exact_product(a: Number, b: Number) -> Number:
     return Number(Kind.FINITE, a.sign ^ b.sign, a.significand * b.significand, a.exponent + b.exponent)
 
 
-def multiply(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def multiply(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a * b (5.4.1)."""
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
@@ -397,10 +397,10 @@ def multiply(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: in
         if a.is_zero or b.is_zero:
             return _invalid(fmt)
         return infinite_result(a.sign ^ b.sign, fmt), 0
-    return round_pack(_exact_product(a, b), fmt, how, random)
+    return round_pack(_exact_product(a, b), fmt, attributes, random)
 
 
-def divide(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def divide(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a / b (5.4.1)."""
     sign = a.sign ^ b.sign
     if a.is_nan or b.is_nan:
@@ -412,16 +412,16 @@ def divide(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int 
     if b.is_zero:
         return infinite_result(sign, fmt), DIVIDE_BY_ZERO
     if b.is_infinite or a.is_zero:
-        return round_pack(_zero(sign), fmt, how)
-    return round_pack(replace(from_fraction(abs(a.fraction / b.fraction)), sign=sign), fmt, how, random)
+        return round_pack(_zero(sign), fmt, attributes)
+    return round_pack(replace(from_fraction(abs(a.fraction / b.fraction)), sign=sign), fmt, attributes, random)
 
 
-def sqrt(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def sqrt(a: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the square root (5.4.1). sqrt(-0) is -0."""
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_zero:
-        return round_pack(a, fmt, how)
+        return round_pack(a, fmt, attributes)
     if a.sign:
         return _invalid(fmt)
     if a.is_infinite:
@@ -430,10 +430,10 @@ def sqrt(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Resul
     radicand = a.significand << extra
     root = math.isqrt(radicand)
     x = Number(Kind.FINITE, 0, root, (a.exponent - extra) // 2, root * root != radicand)
-    return round_pack(x, fmt, how, random)
+    return round_pack(x, fmt, attributes, random)
 
 
-def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c is left unchanged."""
     infinite_product = a.is_infinite or b.is_infinite
     if infinite_product and (a.is_zero or b.is_zero):
@@ -448,95 +448,100 @@ def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, how: Attributes, rand
     if c.is_infinite:
         return infinite_result(c.sign, fmt), 0
     product = _exact_product(a, b)
-    code, events = round_pack(_exact_sum(product, c, how), fmt, how, random)
+    code, events = round_pack(_exact_sum(product, c, attributes), fmt, attributes, random)
     return code, events | _absorbed(code, fmt, c, product)
 
 
 def _remainder(
-    a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, quotient: Callable[[Fraction], int]
+    a: Number,
+    b: Number,
+    fmt: FloatFormat,
+    attributes: RoundingAttributes,
+    random: int,
+    quotient: Callable[[Fraction], int],
 ) -> Result:
     if a.is_nan or b.is_nan:
         return nan_result(fmt, a, b)
     if a.is_infinite or b.is_zero:
         return _invalid(fmt)
     if b.is_infinite or a.is_zero:
-        return round_pack(a, fmt, how, random)
+        return round_pack(a, fmt, attributes, random)
     rest = a.fraction - quotient(a.fraction / b.fraction) * b.fraction
-    return round_pack(from_fraction(rest, sign_of_zero=a.sign), fmt, how, random)
+    return round_pack(from_fraction(rest, sign_of_zero=a.sign), fmt, attributes, random)
 
 
-def remainder(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def remainder(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a - n*b, n being the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
-    return _remainder(a, b, fmt, how, random, round)
+    return _remainder(a, b, fmt, attributes, random, round)
 
 
-def fmod(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def fmod(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a - n*b, n being a/b truncated, as C's fmod. The result has the sign of a."""
-    return _remainder(a, b, fmt, how, random, math.trunc)
+    return _remainder(a, b, fmt, attributes, random, math.trunc)
 
 
 # -- to integral values, integers and neighbours ---------------------------------------------------------------
 
 
-def integral(x: Number, how: Attributes, random: int = 0) -> tuple[int, bool]:
+def integral(x: Number, attributes: RoundingAttributes, random: int = 0) -> tuple[int, bool]:
     """Return a finite x rounded to an integer magnitude, and whether that was inexact (5.8, 5.9)."""
-    return round_significand(x, 0, how, random)
+    return round_significand(x, 0, attributes, random)
 
 
-def rint(a: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def rint(a: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a rounded to an integral value (roundToIntegralExact, 5.9). INEXACT if it differs."""
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_infinite:
         return infinite_result(a.sign, fmt), 0
-    whole, inexact = integral(a, how, random)
-    code, events = round_pack(Number(Kind.FINITE, a.sign, whole), fmt, how)
+    whole, inexact = integral(a, attributes, random)
+    code, events = round_pack(Number(Kind.FINITE, a.sign, whole), fmt, attributes)
     return code, events | INEXACT * inexact
 
 
-def _directed_integral(a: Number, fmt: FloatFormat, how: Attributes, rounding: Rounding) -> Result:
+def _directed_integral(a: Number, fmt: FloatFormat, attributes: RoundingAttributes, rounding: Rounding) -> Result:
     if a.kind is not Kind.FINITE:
-        return rint(a, fmt, how)
-    whole, _ = integral(a, replace(how, rounding=rounding))
-    return round_pack(Number(Kind.FINITE, a.sign, whole), fmt, how)
+        return rint(a, fmt, attributes)
+    whole, _ = integral(a, replace(attributes, rounding=rounding))
+    return round_pack(Number(Kind.FINITE, a.sign, whole), fmt, attributes)
 
 
-def floor(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def floor(a: Number, fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return the largest integral value not above a (roundToIntegralTowardNegative, 5.9), without INEXACT."""
-    return _directed_integral(a, fmt, how, Rounding.TOWARD_NEGATIVE)
+    return _directed_integral(a, fmt, attributes, Rounding.TOWARD_NEGATIVE)
 
 
-def ceil(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def ceil(a: Number, fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return the smallest integral value not below a (roundToIntegralTowardPositive, 5.9), without INEXACT."""
-    return _directed_integral(a, fmt, how, Rounding.TOWARD_POSITIVE)
+    return _directed_integral(a, fmt, attributes, Rounding.TOWARD_POSITIVE)
 
 
-def trunc(a: Number, fmt: FloatFormat, how: Attributes) -> Result:
+def trunc(a: Number, fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return a without its fraction (roundToIntegralTowardZero, 5.9), without INEXACT."""
-    return _directed_integral(a, fmt, how, Rounding.TOWARD_ZERO)
+    return _directed_integral(a, fmt, attributes, Rounding.TOWARD_ZERO)
 
 
-def to_integer(a: Number, low: int, high: int, how: Attributes, random: int = 0) -> Result:
+def to_integer(a: Number, low: int, high: int, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the integer and flags (5.8). Values outside low..high saturate with INVALID. NaN gives 0 with INVALID."""
     if a.is_nan:
         return 0, INVALID
     if a.is_infinite:
         return (low if a.sign else high), INVALID
-    whole, inexact = integral(a, how, random)
+    whole, inexact = integral(a, attributes, random)
     value = -whole if a.sign else whole
     if not low <= value <= high:
         return (low if a.sign else high), INVALID
     return value, INEXACT * inexact
 
 
-def scalb(a: Number, n: int, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def scalb(a: Number, n: int, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a * 2**n, rounded once (5.3.3)."""
     n = max(-_EXPONENT_LIMIT, min(n, _EXPONENT_LIMIT))
     if a.is_nan:
         return nan_result(fmt, a)
     if a.is_infinite:
         return infinite_result(a.sign, fmt), 0
-    return round_pack(replace(a, exponent=a.exponent + n), fmt, how, random)
+    return round_pack(replace(a, exponent=a.exponent + n), fmt, attributes, random)
 
 
 def logb(a: Number) -> Result:
@@ -611,7 +616,7 @@ def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, 
 
 
 def _extremum(
-    a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int, larger: bool, number: bool
+    a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int, larger: bool, number: bool
 ) -> Result:
     """Return a minimum or maximum (9.6): -0 is less than +0, and one exact conversion comes last."""
     invalid = INVALID * (Kind.SIGNALING_NAN in (a.kind, b.kind))
@@ -625,28 +630,28 @@ def _extremum(
         chosen = a if (order > 0) == larger else b
     if chosen.is_infinite:
         return infinite_result(chosen.sign, fmt), invalid
-    code, events = round_pack(chosen, fmt, how, random)
+    code, events = round_pack(chosen, fmt, attributes, random)
     return code, events | invalid
 
 
-def minimum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def minimum(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the smaller number; NaN if an operand is NaN (9.6)."""
-    return _extremum(a, b, fmt, how, random, larger=False, number=False)
+    return _extremum(a, b, fmt, attributes, random, larger=False, number=False)
 
 
-def maximum(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def maximum(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the larger number; NaN if an operand is NaN (9.6)."""
-    return _extremum(a, b, fmt, how, random, larger=True, number=False)
+    return _extremum(a, b, fmt, attributes, random, larger=True, number=False)
 
 
-def minimum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def minimum_number(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the smaller number; a number wins over a NaN (9.6)."""
-    return _extremum(a, b, fmt, how, random, larger=False, number=True)
+    return _extremum(a, b, fmt, attributes, random, larger=False, number=True)
 
 
-def maximum_number(a: Number, b: Number, fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def maximum_number(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the larger number; a number wins over a NaN (9.6)."""
-    return _extremum(a, b, fmt, how, random, larger=True, number=True)
+    return _extremum(a, b, fmt, attributes, random, larger=True, number=True)
 
 
 def classify(code: int, fmt: FloatFormat) -> FloatClass:
@@ -681,7 +686,9 @@ def total_order(a: int, b: int, fmt: FloatFormat) -> bool:
 # -- sums ------------------------------------------------------------------------------------------------------
 
 
-def exact_dot(pairs: list[tuple[Number, Number]], fmt: FloatFormat, how: Attributes, random: int = 0) -> Result:
+def exact_dot(
+    pairs: list[tuple[Number, Number]], fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0
+) -> Result:
     """Return the exact sum of exact products, rounded once."""
     invalid = any(
         (a.is_infinite and b.is_zero) or (a.is_zero and b.is_infinite) or Kind.SIGNALING_NAN in (a.kind, b.kind)
@@ -697,8 +704,8 @@ def exact_dot(pairs: list[tuple[Number, Number]], fmt: FloatFormat, how: Attribu
     products = [_exact_product(a, b) for a, b in pairs]
     total = sum((p.fraction for p in products), Fraction(0))
     if total:
-        return round_pack(from_fraction(total), fmt, how, random)
+        return round_pack(from_fraction(total), fmt, attributes, random)
     signs = {p.sign for p in products if p.is_zero}
     if len(signs) == 1 and all(p.is_zero for p in products):
-        return round_pack(_zero(signs.pop()), fmt, how)
-    return round_pack(_zero(int(bool(products) and how.rounding is Rounding.TOWARD_NEGATIVE)), fmt, how)
+        return round_pack(_zero(signs.pop()), fmt, attributes)
+    return round_pack(_zero(int(bool(products) and attributes.rounding is Rounding.TOWARD_NEGATIVE)), fmt, attributes)

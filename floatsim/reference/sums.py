@@ -9,11 +9,11 @@ terms from 0, and r numbers the roundings of one step. Roundings outside of a le
 composite, have seeds of their own, split from the description's.
 
 >>> import floatsim as fs
->>> from floatsim.formats.call import Manner
->>> from floatsim.formats.rounding import Attributes
+>>> from floatsim.formats.call import CallOptions
+>>> from floatsim.formats.rounding import RoundingAttributes
 >>> from floatsim.reference import sums as reference_sums
->>> one, manner = reference_sums.Code(0x3C00, fs.FP16), Manner(Attributes())
->>> sum4096 = reference_sums.accumulate(fs.Sequential("fp16"), [(one, one)] * 4096, manner)
+>>> one, options = reference_sums.Code(0x3C00, fs.FP16), CallOptions(RoundingAttributes())
+>>> sum4096 = reference_sums.accumulate(fs.Sequential("fp16"), [(one, one)] * 4096, options)
 >>> reference_sums.decode(sum4096.code, fs.FP16).fraction, sum4096.first["absorbed"]
 (Fraction(2048, 1), 2048)
 """
@@ -42,8 +42,8 @@ from floatsim.accumulation import (
     fitted,
 )
 from floatsim.formats import FloatFormat
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Attributes, Rounding
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Rounding, RoundingAttributes
 from floatsim.reference.random import Site, draw, split_seed
 from floatsim.reference.scalar import Kind, Number, Result, add, compare, decode, exact_dot, fma, multiply
 from floatsim.reference.tensorcore.dot import Scaled, dot
@@ -83,17 +83,17 @@ class Sum(NamedTuple):
 
 
 def accumulate(
-    how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, index: int = 0,
+    accumulation: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], options: CallOptions, index: int = 0,
     start: Operand | None = None, scales: Scaled | None = None,
 ) -> Sum:  # fmt: skip
-    """Return one element of a sum as `how` describes it.
+    """Return one element of a sum as `accumulation` describes it.
 
     Parameters
     ----------
-    how : Accumulation
+    accumulation : Accumulation
     terms : (a, b) or (a, None) each
         Products a*b, or values. Product roundings do not apply to values.
-    manner : Manner
+    options : CallOptions
         The seed and the rounding attributes of the call. Leaves may override the attributes.
     index : int
         The element's flat index in the whole result.
@@ -102,16 +102,22 @@ def accumulate(
     scales : Scaled, optional
         The block scales of the terms, for a TensorCore. Its terms are products of codes.
     """
-    call = _Call(manner.attributes, index, scales)
+    call = _Call(options.attributes, index, scales)
     numbered = [_Term(a, b, k) for k, (a, b) in enumerate(terms)]
-    result = _evaluate(how, numbered, manner.seed, start, call)
+    result = _evaluate(accumulation, numbered, options.seed, start, call)
     return Sum(result.code, call.counts, call.first)
 
 
 def scaled(
-    how: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], manner: Manner, alpha: Operand, beta: Operand,
-    index: int = 0, c: Operand | None = None, scales: Scaled | None = None,
-) -> Sum:  # fmt: skip
+    accumulation: Accumulation,
+    terms: Sequence[tuple[Operand, Operand | None]],
+    options: CallOptions,
+    alpha: Operand,
+    beta: Operand,
+    index: int = 0,
+    c: Operand | None = None,
+    scales: Scaled | None = None,
+) -> Sum:
     """Return alpha * sum + beta * c: t = round(alpha*acc), then round(t + round(beta*c)).
 
     These roundings have the attributes of the outermost leaf.
@@ -120,13 +126,15 @@ def scaled(
     roundings are counted as "scale" and have no k.
     """
     if _is_one(alpha) and (c is None or _is_one(beta)):
-        return accumulate(how, terms, manner, index, c, scales)
+        return accumulate(accumulation, terms, options, index, c, scales)
     if c is not None and _is_zero(beta):
-        return scaled(how, terms, manner, alpha, beta, index, None, scales)
-    total = accumulate(how, terms, manner, index, None, scales)
-    call = _Call(_NO_MANNER if isinstance(how, TensorCore) else manner.attributes, index)
-    first, second, third = (_Run(_outermost(how), split_seed(manner.seed, Site.ALPHA + n), call) for n in range(3))
-    result = first.round(multiply, alpha, Code(total.code, how.result_format), step=0, r=0)
+        return scaled(accumulation, terms, options, alpha, beta, index, None, scales)
+    total = accumulate(accumulation, terms, options, index, None, scales)
+    call = _Call(_NO_MANNER if isinstance(accumulation, TensorCore) else options.attributes, index)
+    first, second, third = (
+        _Run(_outermost(accumulation), split_seed(options.seed, Site.ALPHA + n), call) for n in range(3)
+    )
+    result = first.round(multiply, alpha, Code(total.code, accumulation.result_format), step=0, r=0)
     if c is not None:
         addend = second.round(multiply, beta, c, step=0, r=0)
         result = third.round(add, result, addend, step=0, r=0)
@@ -134,7 +142,7 @@ def scaled(
 
 
 def product(
-    how: Sequential | Pairwise, factors: Sequence[Operand], manner: Manner, index: int = 0,
+    accumulation: Sequential | Pairwise, factors: Sequence[Operand], options: CallOptions, index: int = 0,
     start: Operand | None = None,
 ) -> Sum:  # fmt: skip
     """Return the product of many factors. Its roundings are counted as "product".
@@ -143,16 +151,18 @@ def product(
     products; then round(product * start). Without factors the result is 1, or `start`, rounded. The sites are those of
     the sums.
     """
-    call = _Call(manner.attributes, index)
-    run = _Run(how, manner.seed, call)
+    call = _Call(options.attributes, index)
+    run = _Run(accumulation, options.seed, call)
     seed, last = (replace(run, seed=split_seed(run.seed, number)) for number in (Site.START, Site.LAST))
     k = itertools.count()
-    if not factors or isinstance(how, Sequential):
+    if not factors or isinstance(accumulation, Sequential):
         acc: Operand = ONE
         if start is not None:
             acc = seed.round(multiply, ONE, start, step=0, r=1)
         elif not factors:
-            acc = _Run(how, manner.seed, _Call(manner.attributes, index)).round(multiply, ONE, ONE, step=0, r=1)
+            acc = _Run(accumulation, options.seed, _Call(options.attributes, index)).round(
+                multiply, ONE, ONE, step=0, r=1
+            )
         for step, x in enumerate(factors):
             acc = run.round(multiply, acc, x, step=step, r=1, k=step, old=acc)
     else:
@@ -166,7 +176,7 @@ def product(
             old = _QUIET_NAN if nan_before else ONE
             return _Node(run.round(multiply, left.value, right.value, step=next(k), r=1, k=where, old=old), True, where)
 
-        root = evaluate(TREES[how.tree](list(range(len(factors)))))
+        root = evaluate(TREES[accumulation.tree](list(range(len(factors)))))
         acc = root.value if root.is_sum else run.round(multiply, root.value, ONE, step=0, r=1)
         if start is not None:
             acc = last.round(multiply, acc, start, step=0, r=1, k=len(factors) - 1, old=acc)
@@ -197,39 +207,39 @@ class _Term(NamedTuple):
 _Terms: TypeAlias = Sequence[_Term]
 
 
-def _evaluate(how: Accumulation, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
+def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
     """Evaluate a description: leaves add terms; composites add parts by `inner` and their results by `outer`."""
-    if isinstance(how, Leaf):
-        return _leaf(_Run(how, seed, call), terms, start)
-    if isinstance(how, TensorCore):
-        return _matrix_unit(how, terms, seed, start, call)
-    assert isinstance(how, Strided | Blocked | SplitK)
+    if isinstance(accumulation, Leaf):
+        return _leaf(_Run(accumulation, seed, call), terms, start)
+    if isinstance(accumulation, TensorCore):
+        return _matrix_unit(accumulation, terms, seed, start, call)
+    assert isinstance(accumulation, Strided | Blocked | SplitK)
     partials = []
-    for t, part in enumerate(_parts(how, terms)):
-        value = _evaluate(how.inner, part, split_seed(seed, Site.PARTS + t), None, call)
+    for t, part in enumerate(_parts(accumulation, terms)):
+        value = _evaluate(accumulation.inner, part, split_seed(seed, Site.PARTS + t), None, call)
         partials.append(_Term(value, None, _largest(part)))
-    if isinstance(how, Strided) and start is not None and partials:
-        result = _evaluate(how.outer, partials, split_seed(seed, Site.OUTER), None, call)
-        return _add_last(_Run(_outermost(how), seed, call), result, terms, start)
-    return _evaluate(how.outer, partials, split_seed(seed, Site.OUTER), start, call)
+    if isinstance(accumulation, Strided) and start is not None and partials:
+        result = _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), None, call)
+        return _add_last(_Run(_outermost(accumulation), seed, call), result, terms, start)
+    return _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), start, call)
 
 
-def _parts(how: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
+def _parts(accumulation: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
     """Return the parts that have a term, in order."""
-    if isinstance(how, Strided):
-        return [terms[lane :: how.lanes] for lane in range(min(how.lanes, len(terms)))]
-    every = how.every if isinstance(how, Blocked) else max(-(-len(terms) // how.parts), 1)
+    if isinstance(accumulation, Strided):
+        return [terms[lane :: accumulation.lanes] for lane in range(min(accumulation.lanes, len(terms)))]
+    every = accumulation.every if isinstance(accumulation, Blocked) else max(-(-len(terms) // accumulation.parts), 1)
     return [terms[i : i + every] for i in range(0, len(terms), every)]
 
 
-def _outermost(how: Accumulation) -> Leaf:
+def _outermost(accumulation: Accumulation) -> Leaf:
     """Return the leaf whose result is the description's."""
-    if isinstance(how, Strided | Blocked | SplitK):
-        return _outermost(how.outer)
-    if isinstance(how, TensorCore):
-        return Sequential(how.result_format)
-    assert isinstance(how, Leaf)
-    return how
+    if isinstance(accumulation, Strided | Blocked | SplitK):
+        return _outermost(accumulation.outer)
+    if isinstance(accumulation, TensorCore):
+        return Sequential(accumulation.result_format)
+    assert isinstance(accumulation, Leaf)
+    return accumulation
 
 
 def _largest(terms: _Terms) -> int:
@@ -243,7 +253,7 @@ def _largest(terms: _Terms) -> int:
 class _Call:
     """The shared data of all leaves of one element: attributes of the call, index, and recorded events."""
 
-    attributes: Attributes
+    attributes: RoundingAttributes
     index: int
     scales: Scaled | None = None
     counts: dict[str, Counter[int]] = field(default_factory=lambda: {"product": Counter(), "sum": Counter()})
@@ -270,7 +280,7 @@ class _Run:
     call: _Call
 
     @property
-    def attributes(self) -> Attributes:
+    def attributes(self) -> RoundingAttributes:
         """The attributes of the leaf, else those of the call. Overflow is always the leaf's."""
         own = {"rounding": self.leaf.rounding, "ftz": self.leaf.ftz, "daz": self.leaf.daz}
         given = {name: value for name, value in own.items() if value is not None}
@@ -279,10 +289,10 @@ class _Run:
     def read(self, x: Operand) -> Number:
         return _read(x, self.attributes.daz)
 
-    def random(self, how: Attributes, step: int, r: int) -> int:
-        if how.rounding is not Rounding.STOCHASTIC:
+    def random(self, attributes: RoundingAttributes, step: int, r: int) -> int:
+        if attributes.rounding is not Rounding.STOCHASTIC:
             return 0
-        return draw(self.seed, self.call.index, how.random_bits, site=8 * step + r)
+        return draw(self.seed, self.call.index, attributes.random_bits, site=8 * step + r)
 
     def round(
         self, operation: Callable[..., Result], *operands: Operand, step: int, r: int, k: int = 0,
@@ -292,8 +302,8 @@ class _Run:
 
         `old` is the accumulator before the operation. A NaN is new if `old` is none.
         """
-        how, fmt = self.attributes, self.leaf.format
-        code, events = operation(*map(self.read, operands), fmt, how, self.random(how, step, r))
+        attributes, fmt = self.attributes, self.leaf.format
+        code, events = operation(*map(self.read, operands), fmt, attributes, self.random(attributes, step, r))
         new_nan = decode(code, fmt).is_nan and not self.read(old).is_nan
         self.call.note("sum", events | NAN * new_nan, k)
         return Code(code, fmt)
@@ -305,10 +315,10 @@ class _Run:
         a, b = self.read(term.a), self.read(term.b)
         if not isinstance(self.leaf, ProductLeaf) or self.leaf.product is None:
             return _product(a, b)
-        how, fmt = self.attributes, self.leaf.product
+        attributes, fmt = self.attributes, self.leaf.product
         if self.leaf.product_rounding is not None:
-            how = replace(how, rounding=self.leaf.product_rounding)
-        code, events = multiply(a, b, fmt, how, self.random(how, step, 0))
+            attributes = replace(attributes, rounding=self.leaf.product_rounding)
+        code, events = multiply(a, b, fmt, attributes, self.random(attributes, step, 0))
         self.call.note("product", events | NAN * decode(code, fmt).is_nan, term.where)
         return Code(code, fmt)
 
@@ -337,30 +347,32 @@ def _add_last(run: _Run, result: Code, terms: _Terms, start: Operand) -> Code:
     return last.round(_add_to_accumulator, result, start, step=0, r=1, k=_largest(terms), old=result)
 
 
-def _plus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _plus(x: Number, y: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
     """Return x + y, without the event ABSORBED."""
-    code, events = add(x, y, fmt, how, random)
+    code, events = add(x, y, fmt, attributes, random)
     return code, events & ~ABSORBED
 
 
-def _minus(x: Number, y: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _minus(x: Number, y: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
     """Return x - y, without the event ABSORBED."""
-    return _plus(x, -y, fmt, how, random)
+    return _plus(x, -y, fmt, attributes, random)
 
 
-def _add_to_accumulator(acc: Number, x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _add_to_accumulator(
+    acc: Number, x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int
+) -> Result:
     """Return acc + x; ABSORBED if a finite acc keeps its value although x is not zero."""
-    return fma(x, ONE, acc, fmt, how, random)
+    return fma(x, ONE, acc, fmt, attributes, random)
 
 
-def _total(*numbers_and_how: Any) -> Result:
-    *numbers, fmt, how, random = numbers_and_how
-    return exact_dot([(x, ONE) for x in numbers], fmt, how, random)
+def _total(*arguments: Any) -> Result:
+    *numbers, fmt, attributes, random = arguments
+    return exact_dot([(x, ONE) for x in numbers], fmt, attributes, random)
 
 
-def _round_alone(x: Number, fmt: FloatFormat, how: Attributes, random: int) -> Result:
+def _round_alone(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
     """Return x rounded as a sum of one term: an infinity stays infinite, although a conversion may clamp it."""
-    return multiply(x, ONE, fmt, how, random)
+    return multiply(x, ONE, fmt, attributes, random)
 
 
 # -- leaves --------------------------------------------------------------------------------------------------------
@@ -438,11 +450,11 @@ def _exact(run: _Run, terms: _Terms, start: Operand | None) -> Code:
 
 # -- matrix units --------------------------------------------------------------------------------------------------
 
-_NO_MANNER = Attributes()
+_NO_MANNER = RoundingAttributes()
 """The attributes of roundings of c, alpha and beta with a matrix unit. Those of the call have no effect."""
 
 
-def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
+def _matrix_unit(accumulation: TensorCore, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
     """Add the terms by the instructions of `floatsim.reference.tensorcore.dot`, after rounding c to D's format."""
     pairs = [(term.a, term.b) for term in terms]
     a, b = ([x for x in side if isinstance(x, Code)] for side in zip(*pairs, strict=True)) if pairs else ([], [])
@@ -450,16 +462,16 @@ def _matrix_unit(how: TensorCore, terms: _Terms, seed: int, start: Operand | Non
         raise TypeError("a matrix unit multiplies codes, not exact numbers")
     scales = _scales_from(call.scales, terms)
     if terms:
-        fit = fitted(how, a[0].format, b[0].format, None, scales and scales.of)
+        fit = fitted(accumulation, a[0].format, b[0].format, None, scales and scales.of)
         assert isinstance(fit, TensorCore)
-        how = fit
-    run = _Run(Sequential(how.result_format), seed, replace(call, attributes=_NO_MANNER))
+        accumulation = fit
+    run = _Run(Sequential(accumulation.result_format), seed, replace(call, attributes=_NO_MANNER))
     if not terms and start is None:
-        return Code(0, how.result_format)
+        return Code(0, accumulation.result_format)
     acc = run.seeded(start, terms)
     if not terms:
         return acc
-    row = how.row(a[0].format, b[0].format, None, scales and scales.of)
+    row = accumulation.row(a[0].format, b[0].format, None, scales and scales.of)
     codes_a, codes_b = ([x.code for x in side] for side in (a, b))
     for n, step in enumerate(dot(row, codes_a, codes_b, a[0].format, b[0].format, acc.code, scales).steps):
         if isinstance(row.model, TwoHalves) and n % 3 == 0:  # the first half starts from zero

@@ -23,15 +23,15 @@ MANNERS = {
 
 @st.composite
 def product_leaves(draw):
-    how = {name: draw(values) for name, values in MANNERS.items()}
+    keywords = {name: draw(values) for name, values in MANNERS.items()}
     product = draw(st.one_of(st.just("same"), st.none(), FORMATS))
-    how["product"] = product
+    keywords["product"] = product
     if product is not None:
-        how["product_rounding"] = draw(st.sampled_from([None, *fs.Rounding]))
+        keywords["product_rounding"] = draw(st.sampled_from([None, *fs.Rounding]))
     kind = draw(st.sampled_from([fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier]))
     if kind is fs.Pairwise:
-        how["tree"] = draw(st.sampled_from(["adjacent", "halving", "numpy"]))
-    return kind(draw(FORMATS), **how)
+        keywords["tree"] = draw(st.sampled_from(["adjacent", "halving", "numpy"]))
+    return kind(draw(FORMATS), **keywords)
 
 
 LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **MANNERS))
@@ -60,22 +60,22 @@ ANY = st.one_of(ADDS, UNITS, st.builds(fs.Blocked, UNITS, COUNTS, ADDS), st.buil
 
 
 @given(ANY)
-def test_the_text_form_and_the_repr_say_everything(how):
-    assert parse(str(how)) == how
-    assert parse(str(how).upper()) == how
+def test_the_text_form_and_the_repr_say_everything(accumulation):
+    assert parse(str(accumulation)) == accumulation
+    assert parse(str(accumulation).upper()) == accumulation
     names = {fmt.name: fmt for fmt in fs.named_formats()}
-    assert eval(repr(how), {**names, **{n: getattr(fs, n) for n in _CLASSES}}) == how
-    assert hash(parse(str(how))) == hash(how)
-    assert pickle.loads(pickle.dumps(how)) == how
-    if not isinstance(how, fs.TensorCore):
-        assert how.result_format == leaves(how)[-1].format
+    assert eval(repr(accumulation), {**names, **{n: getattr(fs, n) for n in _CLASSES}}) == accumulation
+    assert hash(parse(str(accumulation))) == hash(accumulation)
+    assert pickle.loads(pickle.dumps(accumulation)) == accumulation
+    if not isinstance(accumulation, fs.TensorCore):
+        assert accumulation.result_format == leaves(accumulation)[-1].format
 
 
 _CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK", "TensorCore")
 
 
 @pytest.mark.parametrize(
-    ("text", "how"),
+    ("text", "accumulation"),
     [
         ("fp16", fs.Sequential("fp16")),
         (" Sequential( FP16 , fused ) ", fs.Sequential("fp16", fused=True)),
@@ -92,8 +92,8 @@ _CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "
         ("blocked(tensorcore(hopper), 128, fp32)", fs.Blocked(fs.TensorCore("hopper"), 128, "fp32")),
     ],
 )
-def test_written_by_hand(text, how):
-    assert parse(text) == how == fs.as_accumulation(text)
+def test_written_by_hand(text, accumulation):
+    assert parse(text) == accumulation == fs.as_accumulation(text)
 
 
 def test_descriptions_are_values():

@@ -26,15 +26,15 @@ def test_every_field_is_correct(fmt):
     for x in points:
         for sign in (1, -1):
             mode = list(Rounding)[int(r.integers(7))]
-            how = {
+            keywords = {
                 "rounding": mode,
                 "seed": 3,
                 "ftz": bool(r.integers(2)),
                 "overflow": list(fs.Overflow)[r.integers(3)],
             }
-            told = fs.explain_rounding(sign * x, fmt, **how)
-            code, flags = fs.encode([sign * x], fmt, return_flags=True, **how)
-            assert (told.code, told.flags) == (int(code[0]), int(flags[0])), (x, how)
+            told = fs.explain_rounding(sign * x, fmt, **keywords)
+            code, flags = fs.encode([sign * x], fmt, return_flags=True, **keywords)
+            assert (told.code, told.flags) == (int(code[0]), int(flags[0])), (x, keywords)
             decoded = fs.decode(code, fmt)[0]
             assert (
                 np.array(told.value).tobytes() == np.array(decoded).tobytes() or np.isnan([told.value, decoded]).all()

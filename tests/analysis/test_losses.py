@@ -38,7 +38,7 @@ def test_losses_equal_the_reference(fmt, rounding, ftz):
         fmt.max * 1.2,
     ]
     x = np.array([np.nextafter(edge, side) for edge in edges for side in (0, np.inf)] + edges)
-    expected = losses_of_reference(x, fmt, reference.Attributes(rounding=rounding, ftz=ftz))
+    expected = losses_of_reference(x, fmt, reference.RoundingAttributes(rounding=rounding, ftz=ftz))
     assert fs.conversion_losses(x, fmt, rounding=rounding, ftz=ftz) == expected
 
 

@@ -66,10 +66,10 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("how", TREES)
+@pytest.mark.parametrize("accumulation", TREES)
 @pytest.mark.parametrize("fmt", ["bf16", "fp16", "fp32"])
-def test_the_order_is_that_of_the_definition(how, fmt):
-    assert np.array_equal(fs.reveal_order(how, K, format=fmt), survivors(TREES[how], K))
+def test_the_order_is_that_of_the_definition(accumulation, fmt):
+    assert np.array_equal(fs.reveal_order(accumulation, K, format=fmt), survivors(TREES[accumulation], K))
 
 
 @pytest.mark.parametrize(("unit", "fmt", "block"), [
@@ -98,9 +98,9 @@ def test_an_exact_sum_loses_nothing():
     assert (np.diag(found) == -1).all()
 
 
-@pytest.mark.parametrize("how", ["fp16", "blocked(fp16, 4, fp32)", "pairwise(fp16)"])
-def test_narrow_accumulators_are_not_overflown(how):
-    assert np.array_equal(fs.reveal_order(how, 12), fs.reveal_order(how.replace("fp16", "fp32"), 12))
+@pytest.mark.parametrize("accumulation", ["fp16", "blocked(fp16, 4, fp32)", "pairwise(fp16)"])
+def test_narrow_accumulators_are_not_overflown(accumulation):
+    assert np.array_equal(fs.reveal_order(accumulation, 12), fs.reveal_order(accumulation.replace("fp16", "fp32"), 12))
 
 
 def test_a_kernel_of_ones_own():
@@ -163,24 +163,26 @@ def test_an_order_that_depends_on_the_values_warns():
     assert np.array_equal(found, fs.reveal_order("pairwise(fp32)", 12))
 
 
-@pytest.mark.parametrize("how", ["pairwise(fp32)", "kahan(fp32)", "cdna1", "strided(fp32, 3)", "tensorcore(ada)"])
-def test_a_kernel_has_the_order_of_its_description(how):
+@pytest.mark.parametrize(
+    "accumulation", ["pairwise(fp32)", "kahan(fp32)", "cdna1", "strided(fp32, 3)", "tensorcore(ada)"]
+)
+def test_a_kernel_has_the_order_of_its_description(accumulation):
     """Without a warning, whether its counts belong to a tree or not."""
-    found = fs.reveal_order(lambda a, b: fs.dot(a, b, accumulate=how), 40)
-    assert np.array_equal(found, fs.reveal_order(how, 40))
+    found = fs.reveal_order(lambda a, b: fs.dot(a, b, accumulate=accumulation), 40)
+    assert np.array_equal(found, fs.reveal_order(accumulation, 40))
 
 
 NARROW = ["fp16", "bf16", "e4m3", "e5m2", "e2m1", "exact(bf16)", "blocked(fp16, 4, bf16)"]
 TAKEN = sorted({(u.arch, u.a.name) for u in units() if u.a == u.b and u.a in u.row.inputs and not u.scales})
 
 
-@pytest.mark.parametrize(("how", "fmt"), [*((how, "bf16") for how in NARROW), *TAKEN])
-def test_every_kernel_that_adds_passes_the_first_question(how, fmt):
+@pytest.mark.parametrize(("accumulation", "fmt"), [*((accumulation, "bf16") for accumulation in NARROW), *TAKEN])
+def test_every_kernel_that_adds_passes_the_first_question(accumulation, fmt):
     """Ones are in every format, and the sum of two in every accumulator."""
     seen = []
 
     def kernel(a, b):
-        seen.append(fs.dot(fs.array(a, fmt), fs.array(b, fmt), accumulate=how).item())
+        seen.append(fs.dot(fs.array(a, fmt), fs.array(b, fmt), accumulate=accumulation).item())
         return seen[-1]
 
     fs.reveal_width(kernel, [1], format=fmt, k=20)

@@ -92,7 +92,7 @@ def counted(events, counts):
 
 def by_reference(a, b, fmt, accumulator):
     """Return (products, sums, results, exact) of a @ b, one operation at a time on exact integers."""
-    how, acc = reference.Attributes(), accumulator.format
+    attributes, acc = reference.RoundingAttributes(), accumulator.format
     x, y = ([[reference.decode(int(c), fmt) for c in row] for row in fs.encode(m, fmt)] for m in (a, b.T))
     products, sums = Counts(), Counts()
     results, exact = np.empty((len(x), len(y))), np.empty((len(x), len(y)), object)
@@ -103,12 +103,12 @@ def by_reference(a, b, fmt, accumulator):
                 before, total = code, reference.decode(code, acc)
                 if accumulator.fused:
                     addend = p.fraction * q.fraction
-                    code, events = reference.fma(p, q, total, acc, how)
+                    code, events = reference.fma(p, q, total, acc, attributes)
                 else:
-                    term, happened = reference.multiply(p, q, acc, how)
+                    term, happened = reference.multiply(p, q, acc, attributes)
                     counted(happened, products)
                     addend = reference.decode(term, acc).fraction
-                    code, events = reference.add(total, reference.decode(term, acc), acc, how)
+                    code, events = reference.add(total, reference.decode(term, acc), acc, attributes)
                 counted(events, sums)
                 sums.absorbed += addend != 0 and fs.decode(code, acc) == fs.decode(before, acc)
             results[i, j] = fs.decode(code, acc)
@@ -205,7 +205,9 @@ def units():
 
 def test_tensorcore_stands_for_every_unit_that_takes_the_format(units):
     *_, report = units
-    assert [str(how) for how in report.accumulators] == [f"tensorcore({arch})" for arch in fs.tensorcore.ARCHITECTURES]
+    assert [str(accumulation) for accumulation in report.accumulators] == [
+        f"tensorcore({arch})" for arch in fs.tensorcore.ARCHITECTURES
+    ]
     by_format = {}
     for row in report.rows:
         by_format.setdefault(row.format.name, []).append(row.accumulator.arch)
@@ -306,9 +308,9 @@ def test_same_stands_for_the_inputs_format_even_without_a_name():
 
 
 def test_an_accumulator_may_have_a_format_without_a_name():
-    how = fs.Sequential(fs.FloatFormat("odd", 3, 4, specials="finite"))
-    report = fs.survey(np.eye(2), formats=["fp16"], accumulators=[how])
-    assert report.rows[0].accumulator is how
+    accumulation = fs.Sequential(fs.FloatFormat("odd", 3, 4, specials="finite"))
+    report = fs.survey(np.eye(2), formats=["fp16"], accumulators=[accumulation])
+    assert report.rows[0].accumulator is accumulation
     assert report.table()["FP16"] == {"sequential(odd)": 0.0}
 
 
@@ -347,8 +349,8 @@ def test_large_products_are_sampled_within_the_limit(shape, limit):
 
 def test_one_name_needs_no_list():
     listed = fs.survey(np.eye(2), formats=["fp16"], accumulators=["same"], products=["a @ a"])
-    for fmt, how in (("fp16", "same"), (fs.FP16, fs.Sequential("fp16")), (np.float16, "fp16")):
-        assert fs.survey(np.eye(2), formats=fmt, accumulators=how, products="a @ a").rows == listed.rows
+    for fmt, accumulation in (("fp16", "same"), (fs.FP16, fs.Sequential("fp16")), (np.float16, "fp16")):
+        assert fs.survey(np.eye(2), formats=fmt, accumulators=accumulation, products="a @ a").rows == listed.rows
 
 
 @pytest.mark.parametrize(("a", "b", "advice"), [

@@ -35,19 +35,19 @@ def random_operands(case: Case, rng: np.random.Generator, length: int, style: st
         fs.from_codes(codes(rng, fmt, (length,), style).astype(fmt.code_dtype), fmt) for fmt in (case.a, case.b)
     )  # fmt: skip
     c = fs.from_codes(codes(rng, case.row.output, (1,), style).astype(case.row.output.code_dtype), case.row.output)[0]
-    how = {"accumulate": fs.TensorCore(case.arch, case.row.name, case.row.output)}
+    keywords = {"accumulate": fs.TensorCore(case.arch, case.row.name, case.row.output)}
     if case.scales is not None:
         parts = -(-length // case.scales.every)
         for side in ("scale_a", "scale_b"):
             of = case.scales.format
-            how[side] = fs.from_codes(codes(rng, of, (parts,), "near").astype(of.code_dtype), of)
-    return a, b, c, how
+            keywords[side] = fs.from_codes(codes(rng, of, (parts,), "near").astype(of.code_dtype), of)
+    return a, b, c, keywords
 
 
 def traced(case: Case, style: str, seed: int = 1):
     rng = np.random.default_rng(seed)
-    a, b, c, how = random_operands(case, rng, case.row.k + case.row.k // 2 + 1, style)
-    return trace(a, b, c, **how), (a, b, c, how)
+    a, b, c, keywords = random_operands(case, rng, case.row.k + case.row.k // 2 + 1, style)
+    return trace(a, b, c, **keywords), (a, b, c, keywords)
 
 
 # -- the data --------------------------------------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def traced(case: Case, style: str, seed: int = 1):
 @pytest.mark.parametrize("style", ["near", "bits"])
 def test_the_result_equals_matmul(style):
     for case in CASES[:: 5 if style == "near" else 7]:
-        found, (a, b, c, how) = traced(case, style)
-        result = fs.matmul(a, b, c, **how)
+        found, (a, b, c, keywords) = traced(case, style)
+        result = fs.matmul(a, b, c, **keywords)
         assert found.code == int(np.asarray(result.codes).item()), str(case)
         assert found.format == result.format
 

@@ -96,8 +96,8 @@ def test_whatever_speaks_dlpack():
         def __init__(self, array):
             self.array = array
 
-        def __dlpack__(self, **how):
-            return self.array.__dlpack__(**how)
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
 
         def __dlpack_device__(self):
             return self.array.__dlpack_device__()
@@ -114,7 +114,7 @@ class OnTheGpu:
     def __init__(self, array, kind):
         self.array, self.kind = array, kind
 
-    def __dlpack__(self, **how):
+    def __dlpack__(self, **keywords):
         raise BufferError("not on this device")
 
     def __dlpack_device__(self):

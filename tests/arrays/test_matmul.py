@@ -11,7 +11,7 @@ import pytest
 import floatsim as fs
 from floatsim.arrays.events import EVENTS
 from floatsim.arrays.options import resolve
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 from floatsim.reference.tensorcore.dot import Scaled
@@ -36,13 +36,13 @@ def random_array(rng, fmt, shape):
     return fs.array(x, fmt, overflow="saturate_finite")
 
 
-def by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
+def by_reference(a, b, accumulation, options, c=None, alpha=1.0, beta=1.0, scales=None):
     """(codes, histograms, first) of a @ b by `floatsim.reference.sums`, element by element.
 
     `scales` is (scale_a, scale_b, what they are), for matrix units.
     """
     shape = a.shape[0], b.shape[1]
-    codes = np.empty(shape, how.result_format.code_dtype)
+    codes = np.empty(shape, accumulation.result_format.code_dtype)
     counts: dict[str, Counter] = {}
     first = {name: np.full(shape, -1) for name in reference_sums.EVENTS}
     factors = [reference_sums.Code(int(fs.encode(float(x), "fp64")), fs.FP64) for x in (alpha, beta)]
@@ -53,7 +53,9 @@ def by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
         block = None
         if scales is not None:
             block = Scaled(scales[0].codes[i].tolist(), scales[1].codes[:, j].tolist(), scales[2])
-        one = reference_sums.scaled(how, terms, manner, *factors, index=i * shape[1] + j, c=start, scales=block)
+        one = reference_sums.scaled(
+            accumulation, terms, options, *factors, index=i * shape[1] + j, c=start, scales=block
+        )
         codes[i, j] = one.code
         for site, histogram in one.counts.items():
             counts[site] = counts.get(site, Counter()) + histogram
@@ -65,21 +67,21 @@ def by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
 def random_leaf(rng, formats=FORMATS + CUSTOM):
     kind = (fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier, fs.Exact)[rng.integers(5)]
     fmt = formats[rng.integers(len(formats))]
-    how = {}
+    keywords = {}
     if rng.random() < 0.2:
-        how |= {"rounding": fs.Rounding(int(rng.integers(7)))}
+        keywords |= {"rounding": fs.Rounding(int(rng.integers(7)))}
     if rng.random() < 0.2:
-        how |= {"overflow": fs.Overflow(int(rng.integers(3)))}
+        keywords |= {"overflow": fs.Overflow(int(rng.integers(3)))}
     if rng.random() < 0.2:
-        how |= {"ftz": bool(rng.integers(2)), "daz": bool(rng.integers(2))}
+        keywords |= {"ftz": bool(rng.integers(2)), "daz": bool(rng.integers(2))}
     if kind is fs.Pairwise:
-        how["tree"] = ("adjacent", "halving", "numpy")[rng.integers(3)]
+        keywords["tree"] = ("adjacent", "halving", "numpy")[rng.integers(3)]
     if kind is not fs.Exact:
         product = ("same", None, formats[rng.integers(len(formats))])[rng.integers(3)]
-        how["product"] = product
+        keywords["product"] = product
         if product is not None and rng.random() < 0.3:
-            how["product_rounding"] = fs.Rounding(int(rng.integers(7)))
-    return kind(fmt, **how)
+            keywords["product_rounding"] = fs.Rounding(int(rng.integers(7)))
+    return kind(fmt, **keywords)
 
 
 def random_description(rng, depth=2):
@@ -90,7 +92,7 @@ def random_description(rng, depth=2):
     return (fs.Strided(inner, n, outer), fs.Blocked(inner, n, outer), fs.SplitK(n, inner, outer))[rng.integers(3)]
 
 
-def random_manner(rng, rounding):
+def random_options(rng, rounding):
     return {
         "rounding": rounding, "daz": bool(rng.integers(2)), "ftz": bool(rng.integers(2)),
         "tininess": fs.Tininess(int(rng.integers(2))), "random_bits": int(rng.integers(1, 65)),
@@ -98,22 +100,22 @@ def random_manner(rng, rounding):
     }  # fmt: skip
 
 
-def attributes_of(how):
+def call_options_of(options):
     """The options of these keywords, with a seed also if only a description is stochastic."""
-    settled = resolve(how)
-    return Manner(settled.attributes, how["seed"])
+    settled = resolve(options)
+    return CallOptions(settled.attributes, options["seed"])
 
 
-def check_by_reference(a, b, how, manner, c=None, alpha=1.0, beta=1.0, scales=None):
+def check_by_reference(a, b, accumulation, options, c=None, alpha=1.0, beta=1.0, scales=None):
     """Compare codes, counts and first k of all events, and codes without recording."""
-    keywords = {"alpha": alpha, "beta": beta, "accumulate": how, **manner}
+    keywords = {"alpha": alpha, "beta": beta, "accumulate": accumulation, **options}
     if scales is not None:
         keywords |= {"scale_a": scales[0], "scale_b": scales[1]}
     with fs.record() as log:
         recorded = fs.matmul(a, b, c, **keywords)
     plain = fs.matmul(a, b, c, **keywords)
-    codes, counts, first = by_reference(a, b, how, attributes_of(manner), c, alpha, beta, scales)
-    about = (how, a, b, c, manner, scales)
+    codes, counts, first = by_reference(a, b, accumulation, call_options_of(options), c, alpha, beta, scales)
+    about = (accumulation, a, b, c, options, scales)
     assert np.array_equal(recorded.codes, codes), about
     assert np.array_equal(plain.codes, codes), about
     for site, histogram in counts.items():
@@ -132,15 +134,15 @@ def test_equals_the_reference(rounding):
     rng = np.random.default_rng(rounding.value)
     for _ in range(120):
         a_format, b_format, c_format = (FORMATS[i] for i in rng.integers(0, len(FORMATS), 3))
-        how, manner = random_description(rng), random_manner(rng, rounding)
+        accumulation, options = random_description(rng), random_options(rng, rounding)
         if rng.random() < 0.5:
-            manner |= {"daz": False, "ftz": False}
+            options |= {"daz": False, "ftz": False}
         m, k, n = rng.integers(1, 4), rng.integers(0, 20), rng.integers(1, 4)
         a, b = random_array(rng, a_format, (m, k)), random_array(rng, b_format, (k, n))
         c = random_array(rng, c_format, (m, n)) if rng.random() < 0.4 else None
         alpha = float(rng.choice([1, 1, -0.3, 3e5]))
         beta = float(rng.choice([1, 1, 0, 0.7])) if c is not None else 1.0
-        check_by_reference(a, b, how, manner, c, alpha, beta)
+        check_by_reference(a, b, accumulation, options, c, alpha, beta)
 
 
 def test_fp32_equals_a_plain_float32_loop():
@@ -229,7 +231,11 @@ def test_batches_of_single_sums(accumulator):
     """Parts of many matrices of one element each: their results are not contiguous in memory."""
     r = np.random.default_rng(6)
     a, b = fs.array(r.standard_normal((3, 1, 9)), "fp16"), fs.array(r.standard_normal((3, 9, 1)), "fp16")
-    for how in fs.Blocked(accumulator, 4, accumulator), fs.Strided(accumulator, 2), fs.SplitK(3, accumulator, "fp64"):
-        together = fs.matmul(a, b, accumulate=how)
-        apart = [fs.matmul(x, y, accumulate=how) for x, y in zip(a, b, strict=True)]
+    for accumulation in (
+        fs.Blocked(accumulator, 4, accumulator),
+        fs.Strided(accumulator, 2),
+        fs.SplitK(3, accumulator, "fp64"),
+    ):
+        together = fs.matmul(a, b, accumulate=accumulation)
+        apart = [fs.matmul(x, y, accumulate=accumulation) for x, y in zip(a, b, strict=True)]
         assert together.shape == (3, 1, 1) and np.array_equal(together.codes, [one.codes for one in apart])

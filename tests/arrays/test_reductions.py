@@ -16,7 +16,7 @@ from floatsim.accumulation import leaves, parse, settled
 from floatsim.arrays import events
 from floatsim.arrays.options import resolve
 from floatsim.emulator.dispatch.candidates import only
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 
@@ -57,7 +57,7 @@ def cells(x: np.ndarray, axis) -> np.ndarray:
     return np.array(table, x.dtype).reshape(-1, length).T
 
 
-def expected(how, x, axis, manner, where=None, initial=None):
+def expected(accumulation, x, axis, options, where=None, initial=None):
     """The reference's sum of every cell, with k along the reduced axes."""
     table = cells(x.codes, axis)
     mask = np.ones(table.shape, bool) if where is None else cells(np.broadcast_to(where, x.shape), axis)
@@ -65,7 +65,7 @@ def expected(how, x, axis, manner, where=None, initial=None):
     for cell in range(table.shape[1]):
         places = np.flatnonzero(mask[:, cell])
         terms = [(Code(int(c), x.format), None) for c in table[places, cell]]
-        total = reference_sums.accumulate(how, terms, manner, cell, initial)
+        total = reference_sums.accumulate(accumulation, terms, options, cell, initial)
         first = {event: None if k is None else int(places[k]) if len(places) else k for event, k in total.first.items()}
         found.append(total._replace(first=first))
     return found
@@ -96,14 +96,14 @@ AXES = [None, 0, 1, -1, (0, 2), (2, 0), (0, 1, 2), ()]
 
 @pytest.mark.parametrize("text", DESCRIPTIONS)
 def test_sum(text):
-    how, rng = parse(text), generator("sum", text)
+    accumulation, rng = parse(text), generator("sum", text)
     for n, keywords in enumerate(MANNERS):
         fmt = fs.as_format(rng.choice(["fp16", "bf16", "e5m2", "e4m3", "tf32"]))
         x, axis = numbers(fmt, (3, 5, 4), rng), AXES[rng.integers(len(AXES))]
         where = None if n % 2 else rng.random((5, 4) if n % 4 else (3, 5, 4)) < 0.6
         initial = numbers(fs.FP16, (), rng) if rng.random() < 0.5 else None
         start = None if initial is None else Code(int(initial.codes), fs.FP16)
-        sums = expected(how, x, axis, resolve(keywords), where, start)
+        sums = expected(accumulation, x, axis, resolve(keywords), where, start)
         given = {"accumulate": text, "where": where, "initial": initial, **keywords}
         for keepdims in (False, True):
             total = fs.sum(x, axis, keepdims=keepdims, **given)
@@ -116,11 +116,15 @@ def test_sum(text):
             check_record(log, "sum", sums, "sum", recorded.shape)
 
 
-def operate(name: str, operands, fmt, manner, index=0) -> int:
-    how = manner.attributes
-    random = reference.draw(manner.seed, index, how.random_bits) if how.rounding is fs.Rounding.STOCHASTIC else 0
-    read = [reference.decode(c.code, c.format, how.daz) for c in operands]
-    return getattr(reference, name)(*read, fmt, how, random)[0]
+def operate(name: str, operands, fmt, options, index=0) -> int:
+    attributes = options.attributes
+    random = (
+        reference.draw(options.seed, index, attributes.random_bits)
+        if attributes.rounding is fs.Rounding.STOCHASTIC
+        else 0
+    )
+    read = [reference.decode(c.code, c.format, attributes.daz) for c in operands]
+    return getattr(reference, name)(*read, fmt, attributes, random)[0]
 
 
 def integer(n: int) -> Code:
@@ -130,26 +134,28 @@ def integer(n: int) -> Code:
 @pytest.mark.parametrize("text", ["fp16", "kahan(bf16)", "pairwise(e5m2)", "exact(fp16)", "blocked(fp16, 4, fp32)"])
 @pytest.mark.parametrize("operation", ["mean", "norm", "var"])
 def test_quotients_and_roots(operation, text):
-    how, rng = parse(text), generator(operation, text)
+    accumulation, rng = parse(text), generator(operation, text)
     for keywords, format in zip(MANNERS, ("fp16", None, "e4m3", "bf16", None, "fp16"), strict=True):
         x, axis = numbers(fs.as_format(rng.choice(["fp16", "e4m3"])), (4, 6), rng), int(rng.integers(2))
         where = rng.random(x.shape) < 0.7 if rng.random() < 0.5 else None
-        manner = resolve(keywords)
-        fmt = how.result_format if format is None else fs.as_format(format)
-        last = Manner(manner.attributes, reference.split_seed(manner.seed, 1))
+        options = resolve(keywords)
+        fmt = accumulation.result_format if format is None else fs.as_format(format)
+        last = CallOptions(options.attributes, reference.split_seed(options.seed, 1))
         table, mask = cells(x.codes, axis), cells(np.ones(x.shape, bool) if where is None else where, axis)
         at = cells(np.arange(x.size).reshape(x.shape), axis)
         want = []
         for cell, (column, used) in enumerate(zip(table.T, mask.T, strict=True)):
             terms, n = [Code(int(c), x.format) for c in column[used]], int(used.sum())
             if operation == "mean":
-                total = reference_sums.accumulate(how, [(t, None) for t in terms], manner, cell)
-                want.append(operate("divide", [Code(total.code, how.result_format), integer(n)], fmt, last, cell))
+                total = reference_sums.accumulate(accumulation, [(t, None) for t in terms], options, cell)
+                want.append(
+                    operate("divide", [Code(total.code, accumulation.result_format), integer(n)], fmt, last, cell)
+                )
                 continue
             if operation == "var":
-                terms = differences(terms, at[used, cell], how, manner, cell)
-            total = reference_sums.accumulate(how, [(t, t) for t in terms], manner, cell)
-            acc = Code(total.code, how.result_format)
+                terms = differences(terms, at[used, cell], accumulation, options, cell)
+            total = reference_sums.accumulate(accumulation, [(t, t) for t in terms], options, cell)
+            acc = Code(total.code, accumulation.result_format)
             if operation == "norm":
                 want.append(operate("sqrt", [acc], fmt, last, cell))
             else:
@@ -162,32 +168,40 @@ def test_quotients_and_roots(operation, text):
             assert np.array_equal(getattr(fs, operation)(x, axis, **given).codes, got.codes)
 
 
-def differences(terms, places, how, manner, cell):
+def differences(terms, places, accumulation, options, cell):
     """The terms minus their mean, as the outermost accumulator rounds them."""
-    own, _ = settled(leaves(how)[-1], manner.attributes)
-    sums, quotient, rest = (reference.split_seed(manner.seed, n) for n in (8, 9, 10))
-    total = reference_sums.accumulate(how, [(t, None) for t in terms], Manner(manner.attributes, sums), cell)
-    operands = [Code(total.code, how.result_format), integer(len(terms))]
-    average = Code(operate("divide", operands, how.result_format, Manner(own, quotient), cell), how.result_format)
+    own, _ = settled(leaves(accumulation)[-1], options.attributes)
+    sums, quotient, rest = (reference.split_seed(options.seed, n) for n in (8, 9, 10))
+    total = reference_sums.accumulate(
+        accumulation, [(t, None) for t in terms], CallOptions(options.attributes, sums), cell
+    )
+    operands = [Code(total.code, accumulation.result_format), integer(len(terms))]
+    average = Code(
+        operate("divide", operands, accumulation.result_format, CallOptions(own, quotient), cell),
+        accumulation.result_format,
+    )
     return [
-        Code(operate("subtract", [t, average], how.result_format, Manner(own, rest), int(k)), how.result_format)
+        Code(
+            operate("subtract", [t, average], accumulation.result_format, CallOptions(own, rest), int(k)),
+            accumulation.result_format,
+        )
         for t, k in zip(terms, places, strict=True)
     ]
 
 
 @pytest.mark.parametrize("text", ["fp16", "e5m2", "pairwise(fp16)", "pairwise(bf16, numpy)", "pairwise(e4m3, halving)"])
 def test_prod(text):
-    how, rng = parse(text), generator("prod", text)
+    accumulation, rng = parse(text), generator("prod", text)
     for n, keywords in itertools.product((0, 1, 2, 9), MANNERS):
         x = numbers(fs.FP16, (n, 3), rng)
         where = rng.random(x.shape) < 0.7 if rng.random() < 0.5 else None
         initial = numbers(fs.BF16, (), rng) if rng.random() < 0.5 else None
-        start, manner = None if initial is None else Code(int(initial.codes), fs.BF16), resolve(keywords)
+        start, options = None if initial is None else Code(int(initial.codes), fs.BF16), resolve(keywords)
         products = []
         for cell in range(3):
             places = np.arange(n) if where is None else np.flatnonzero(where[:, cell])
             factors = [Code(int(c), fs.FP16) for c in x.codes[places, cell]]
-            found = reference_sums.product(how, factors, manner, cell, start)
+            found = reference_sums.product(accumulation, factors, options, cell, start)
             first = {e: None if k is None else int(places[k]) if len(places) else k for e, k in found.first.items()}
             products.append(found._replace(first=first))
         with fs.record() as log:
@@ -200,15 +214,15 @@ def test_prod(text):
 
 @pytest.mark.parametrize("text", ["fp16", "kahan(e5m2)", "neumaier(fp16)", "bf16", "fp32", "sequential(fp64, ftz)"])
 def test_cumsum(text):
-    how, rng = parse(text), generator("cumsum", text)
+    accumulation, rng = parse(text), generator("cumsum", text)
     for keywords in MANNERS:
-        x, manner = numbers(fs.as_format(rng.choice(["fp16", "e5m2", "bf16"])), (7, 2, 3), rng), resolve(keywords)
+        x, options = numbers(fs.as_format(rng.choice(["fp16", "e5m2", "bf16"])), (7, 2, 3), rng), resolve(keywords)
         table = x.codes.reshape(7, 6)
         want = np.empty(table.shape, object)
         first = {event: np.full(table.shape, -1) for event in reference_sums.EVENTS}
         for k, cell in np.ndindex(table.shape):
             terms = [(Code(int(c), x.format), None) for c in table[: k + 1, cell]]
-            found = reference_sums.accumulate(how, terms, manner, cell)
+            found = reference_sums.accumulate(accumulation, terms, options, cell)
             want[k, cell] = found.code
             for event, at in found.first.items():
                 first[event][k, cell] = -1 if at is None else at
@@ -333,16 +347,16 @@ def test_quick_sums_equal_those_of_the_integer_kernels(seed, monkeypatch):
     for _ in range(150):
         kind = (fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier, fs.Exact)[rng.integers(5)]
         fmt, accumulator, outer = (every[i] for i in rng.integers(0, len(every), 3))
-        how = kind(accumulator)
+        accumulation = kind(accumulator)
         if rng.random() < 0.3:
-            how = fs.Strided(how, 3, fs.Exact(outer))
+            accumulation = fs.Strided(accumulation, 3, fs.Exact(outer))
         x = numbers(fmt, (int(rng.choice([1, 2, 9, 40])), int(rng.choice([1, 5, 33]))), rng)
         given = {
             "axis": int(rng.integers(2)),
-            "accumulate": how,
+            "accumulate": accumulation,
             "rounding": fs.Rounding(int(rng.integers(7))),
             "seed": 1,
         }
         quick = fs.sum(x, **given)
         with only("integer"):
-            assert np.array_equal(fs.sum(x, **given).codes, quick.codes), (how, fmt, given)
+            assert np.array_equal(fs.sum(x, **given).codes, quick.codes), (accumulation, fmt, given)

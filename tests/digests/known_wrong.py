@@ -37,10 +37,18 @@ def _top_binade(fmt: fs.FloatFormat, description: str) -> Callable[[str], Any]:
     def call(name: str) -> Any:
         x, one = fs.array([fmt.max], fmt), fs.array([1.0], fmt)
         y, z = pair(fmt, fmt, (4, 24), (24, 20), "wide", name)
-        how = fs.as_accumulation(description)
-        found = fs.sum(x, accumulate=how), fs.dot(x, one, accumulate=how), fs.matmul(y, z, accumulate=how)
+        accumulation = fs.as_accumulation(description)
+        found = (
+            fs.sum(x, accumulate=accumulation),
+            fs.dot(x, one, accumulate=accumulation),
+            fs.matmul(y, z, accumulate=accumulation),
+        )
         a = fs.array(np.ones((4, 24)), "fp16")
-        return *found, fs.matmul(a, a.T, y[:, :4], accumulate=how), fs.matmul(y, z, accumulate=fs.Sequential(fmt))
+        return (
+            *found,
+            fs.matmul(a, a.T, y[:, :4], accumulate=accumulation),
+            fs.matmul(y, z, accumulate=fs.Sequential(fmt)),
+        )
 
     return call
 
@@ -66,8 +74,8 @@ def _infinite_product(exponent_bits: int, trailing_bits: int, rounding: str) -> 
     def call(name: str) -> Any:
         a, b = fs.array([[-4.0, np.inf]], "e5m2"), fs.array(np.ones((2, 17)), "e5m2")
         x, y = pair(fs.E5M2, fs.E5M2, (4, 24), (24, 20), "specials", name)
-        how = fs.Sequential(fmt, rounding=rounding)
-        return fs.matmul(a, b, accumulate=how), fs.matmul(x, y, accumulate=how)
+        accumulation = fs.Sequential(fmt, rounding=rounding)
+        return fs.matmul(a, b, accumulate=accumulation), fs.matmul(x, y, accumulate=accumulation)
 
     return call
 

@@ -25,7 +25,7 @@ def _output(row: Any) -> fs.FloatFormat | None:
 
 
 def _call(
-    how: fs.TensorCore, a: fs.FloatFormat, b: fs.FloatFormat, scales: Any, output: fs.FloatFormat,
+    accumulation: fs.TensorCore, a: fs.FloatFormat, b: fs.FloatFormat, scales: Any, output: fs.FloatFormat,
     shape: tuple[int, int, int], style: str, addend: bool, batch: tuple[int, ...] = (),
 ) -> Callable[[str], Any]:  # fmt: skip
     m, k, n = shape
@@ -40,7 +40,7 @@ def _call(
                 for side, size in (("scale_a", (m, parts)), ("scale_b", (parts, n)))
             }
         c = codes(output, (m, n), "specials" if style == "specials" else "edges", f"{name}/c") if addend else None
-        return fs.matmul(x, y, c, accumulate=how, **keywords)
+        return fs.matmul(x, y, c, accumulate=accumulation, **keywords)
 
     return call
 
@@ -56,17 +56,17 @@ def _instructions() -> Iterator[Case]:
             repeats = 1 if len(kinds) > 4 else max(2, 4 // len(kinds))
             for (a, b, scales), _ in itertools.product(kinds, range(repeats)):
                 shape, style, addend = next(shapes), next(styles), next(addends)
-                how = fs.TensorCore(architecture.name, row.name, _output(row))
+                accumulation = fs.TensorCore(architecture.name, row.name, _output(row))
                 of = "" if scales is None else f"/scales-{scales.format}-{scales.every}"
                 size = "x".join(map(str, shape)) + "+c" * addend
                 name = f"tensorcore/{architecture.name}/{row.name}/{row.output}/{a}x{b}{of}/{size}/{style}".lower()
-                yield Case(name, _call(how, a, b, scales, row.output, shape, style, addend))
+                yield Case(name, _call(accumulation, a, b, scales, row.output, shape, style, addend))
 
 
-def _composite(how: Any, a: str, b: str, style: str, keywords: dict[str, Any]) -> Callable[[str], Any]:
+def _composite(accumulation: Any, a: str, b: str, style: str, keywords: dict[str, Any]) -> Callable[[str], Any]:
     def call(name: str) -> Any:
         x, y = pair(fs.as_format(a), fs.as_format(b), (9, 200), (200, 20), style, name)
-        return fs.matmul(x, y, accumulate=how, **keywords)
+        return fs.matmul(x, y, accumulate=accumulation, **keywords)
 
     return call
 

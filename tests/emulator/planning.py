@@ -6,13 +6,13 @@ from typing import Any
 
 from floatsim.emulator.dispatch.kernel import Case
 from floatsim.emulator.plan import plan, processor
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 
 
 def case_of(accumulation, a, b=None, rounding=None, **more: Any) -> Case:
     """The case of products of values of two formats, or of values of one."""
-    return Case(accumulation, TermRange(a, b), rounding or Attributes(), processor(True), **more)
+    return Case(accumulation, TermRange(a, b), rounding or RoundingAttributes(), processor(True), **more)
 
 
 def kernel_by(candidate, accumulation, a, b=None, rounding=None, **more: Any) -> Any:

@@ -29,9 +29,9 @@ def numbers(rng, fmt, shape):
     return fs.array(x * (rng.random(shape) > 0.1), fmt, overflow="saturate_finite")
 
 
-def recorded_product(a, b, c, how, tininess, events):
+def recorded_product(a, b, c, accumulation, tininess, events):
     with fs.record(events=events) as log:
-        result = fs.matmul(a, b, c, accumulate=how, tininess=tininess)
+        result = fs.matmul(a, b, c, accumulate=accumulation, tininess=tininess)
     return np.asarray(result), log.counts, log.first
 
 
@@ -48,16 +48,16 @@ def test_equal_to_the_integer_kernels(seed, monkeypatch):
         a, b = numbers(rng, a_format, (2, m, k)), numbers(rng, b_format, (2, k, n))
         c = numbers(rng, fmt, (m, n)) if rng.random() < 0.3 else None
         every = int(rng.integers(1, 9))
-        how = (fs.Sequential(fmt), fs.Blocked(fmt, every, "fp32"), fs.Strided(fmt, every))[rng.integers(3)]
+        accumulation = (fs.Sequential(fmt), fs.Blocked(fmt, every, "fp32"), fs.Strided(fmt, every))[rng.integers(3)]
         tininess = fs.Tininess(int(rng.integers(2)))
         for events in SETS:
-            result, counts, first = recorded_product(a, b, c, how, tininess, events)
+            result, counts, first = recorded_product(a, b, c, accumulation, tininess, events)
             with only("integer"):
-                want, want_counts, want_first = recorded_product(a, b, c, how, tininess, events)
+                want, want_counts, want_first = recorded_product(a, b, c, accumulation, tininess, events)
             assert np.array_equal(result, want, equal_nan=True)
-            assert counts == want_counts, (how, events, a_format, b_format)
+            assert counts == want_counts, (accumulation, events, a_format, b_format)
             assert not any(c.divide_by_zero for c in counts.values())
-            assert all(np.array_equal(first[name], want_first[name]) for name in want_first), (how, events)
+            assert all(np.array_equal(first[name], want_first[name]) for name in want_first), (accumulation, events)
     assert set(used) == {False, True}
 
 
@@ -71,7 +71,7 @@ def test_what_the_integer_kernels_do():
         assert not accepts(one * np.float32(bad), one)
     assert not accepts(one * 2.0**-64, one * 2.0**-63)
     for change in {"rounding": fs.Rounding.TOWARD_ZERO}, {"ftz": True}, {"daz": True}:
-        how = rounding.Attributes(**change)
-        assert kernel_by(Counting(), fs.Sequential("fp16"), fs.FP16, fs.FP16, how, events=EVENTS) is None
+        attributes = rounding.RoundingAttributes(**change)
+        assert kernel_by(Counting(), fs.Sequential("fp16"), fs.FP16, fs.FP16, attributes, events=EVENTS) is None
     for leaf in fs.Sequential("fp16", fused=True), fs.Kahan("fp16"), fs.Sequential("tf32"), fs.Sequential("e2m1"):
         assert kernel_by(Counting(), leaf, fs.FP16, fs.FP16, events=EVENTS) is None

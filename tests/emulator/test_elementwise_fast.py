@@ -41,15 +41,15 @@ def test_quantize(carrier):
     fast = 0
     for _ in range(120):
         fmt, rounding = random_format(rng), fs.Rounding(int(rng.integers(7)))
-        how = {"rounding": rounding, "overflow": fs.Overflow(int(rng.integers(3))), "seed": 7,
+        keywords = {"rounding": rounding, "overflow": fs.Overflow(int(rng.integers(3))), "seed": 7,
                "offset": 2**32 - 100, "random_bits": int(rng.integers(1, 40))}  # fmt: skip
         x = probing(rng, fmt, carrier, 400).view(carrier.dtype)
         try:
-            got = fs.quantize(x, fmt, **how)
+            got = fs.quantize(x, fmt, **keywords)
         except TypeError:  # the carrier does not hold the format
             continue
-        want, _ = fs.quantize(x, fmt, return_flags=True, **how)
-        assert np.array_equal(got.view(carrier.code_dtype), want.view(carrier.code_dtype)), (fmt.name, how)
+        want, _ = fs.quantize(x, fmt, return_flags=True, **keywords)
+        assert np.array_equal(got.view(carrier.code_dtype), want.view(carrier.code_dtype)), (fmt.name, keywords)
         fast += elementwise_fast._family(carrier, fmt) is not None
     assert fast > 20
 
@@ -85,9 +85,13 @@ def test_native(fmt):
     for source in (fmt, fs.FP16, fs.BF16, fs.E4M3, fs.E5M2FNUZ, fs.FP32):
         a, b = drawn(source, (40, 50)), drawn(fmt, (50,))
         for operation in fs.add, fs.subtract, fs.multiply, fs.divide:
-            for how in ({}, {"overflow": "saturate_finite"}, {"ftz": True}, {"daz": True}, {"rounding": "rtz"}):
-                want = operation(a, b, format=fmt, return_flags=True, **how)[0].codes
-                assert np.array_equal(operation(a, b, format=fmt, **how).codes, want), (source.name, operation, how)
+            for keywords in ({}, {"overflow": "saturate_finite"}, {"ftz": True}, {"daz": True}, {"rounding": "rtz"}):
+                want = operation(a, b, format=fmt, return_flags=True, **keywords)[0].codes
+                assert np.array_equal(operation(a, b, format=fmt, **keywords).codes, want), (
+                    source.name,
+                    operation,
+                    keywords,
+                )
         assert np.array_equal(fs.sqrt(a, format=fmt).codes, fs.sqrt(a, format=fmt, return_flags=True)[0].codes)
     assert elementwise_fast.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
     assert fs.sqrt(drawn(fmt, ())).shape == ()

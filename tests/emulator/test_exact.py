@@ -16,8 +16,8 @@ from test_sums import by_kernel, by_reference, cancelling, codes_of, operand
 import floatsim as fs
 from floatsim import Overflow, Rounding, Specials
 from floatsim.emulator.dispatch.exact import ExactInFloat64
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
@@ -30,13 +30,13 @@ def kernel_of(leaf, a_format, b_format, attributes):
     return None if found is None else found.kernel
 
 
-def sums_of(leaf, a, b, manner=None, ranges=None, index=None, by=by_kernel):
+def sums_of(leaf, a, b, options=None, ranges=None, index=None, by=by_kernel):
     """(general or reference, fast) codes, (ranges, 1, M, N)."""
-    manner = manner or Manner(Attributes())
+    options = options or CallOptions(RoundingAttributes())
     ranges = np.array([[0, a[0].shape[2], 1]]) if ranges is None else ranges
     index = np.array([0, 0, b[0].shape[2], 1]) if index is None else index
-    fast = kernel_of(leaf, a[1], b[1], manner.attributes)
-    return by(leaf, a, b, manner, ranges, index)[0], by_doubles(fast, leaf, a, b, manner, ranges, index)
+    fast = kernel_of(leaf, a[1], b[1], options.attributes)
+    return by(leaf, a, b, options, ranges, index)[0], by_doubles(fast, leaf, a, b, options, ranges, index)
 
 
 def assert_same(leaf, a, b, *arguments, **keywords):
@@ -48,9 +48,11 @@ def assert_same(leaf, a, b, *arguments, **keywords):
     )
 
 
-def a_manner(r, rounding):
-    attributes = Attributes(rounding, ftz=bool(r.random() < 0.15), random_bits=int(r.choice([1, 9, 24, 32, 33, 64])))
-    return Manner(attributes, int(r.integers(1 << 63)))
+def random_options(r, rounding):
+    attributes = RoundingAttributes(
+        rounding, ftz=bool(r.random() < 0.15), random_bits=int(r.choice([1, 9, 24, 32, 33, 64]))
+    )
+    return CallOptions(attributes, int(r.integers(1 << 63)))
 
 
 @pytest.mark.parametrize("rounding", Rounding, ids=lambda r: r.name.lower())
@@ -66,7 +68,7 @@ def test_equals_the_general_kernel(rounding):
             b = np.repeat(b[:, :1], depth, axis=1) if r.integers(2) else b
         index = np.array([r.integers(2**20), 0, columns, 1] if r.integers(2) else [5, 0, 1, rows], np.int64)
         leaf = fs.Exact(fmt, overflow=Overflow(int(r.integers(3))))
-        assert_same(leaf, (a, a_format), (b, b_format), a_manner(r, rounding), random_ranges(r, depth), index)
+        assert_same(leaf, (a, a_format), (b, b_format), random_options(r, rounding), random_ranges(r, depth), index)
 
 
 def test_equals_the_reference():
@@ -74,7 +76,7 @@ def test_equals_the_reference():
     for rounding in list(Rounding) * 2:
         fmt, a_format, b_format = (INPUTS[i] for i in r.integers(0, len(INPUTS), 3))
         a, b = operand(r, a_format, (1, 2, 12), fmt), operand(r, b_format, (1, 12, 3), fmt)
-        assert_same(fs.Exact(fmt), (a, a_format), (b, b_format), a_manner(r, rounding), by=by_reference)
+        assert_same(fs.Exact(fmt), (a, a_format), (b, b_format), random_options(r, rounding), by=by_reference)
 
 
 PAIRS = [
@@ -99,7 +101,9 @@ def test_sizes(pair, fmt):
                 np.where(codes & np.uint64(f.magnitude_mask) > f.max_code, np.uint64(0), codes)
                 for codes, f in ((a, a_format), (b, b_format))
             )
-        assert_same(fs.Exact(fmt), (a, a_format), (b, b_format), Manner(Attributes(Rounding(int(r.integers(6))))))
+        assert_same(
+            fs.Exact(fmt), (a, a_format), (b, b_format), CallOptions(RoundingAttributes(Rounding(int(r.integers(6)))))
+        )
 
 
 def test_products_of_float64():
@@ -116,8 +120,8 @@ def test_products_of_float64():
             if r.integers(2):
                 a, b = cancelling(r, a, fs.FP64, 2), np.repeat(b[:, :1], depth, axis=1)
             for fmt in fs.FP64, fs.FP32, fs.FP16:
-                manner = Manner(Attributes(Rounding(int(r.integers(6)))))
-                assert_same(fs.Exact(fmt), (a, fs.FP64), (b, fs.FP64), manner, random_ranges(r, depth))
+                options = CallOptions(RoundingAttributes(Rounding(int(r.integers(6)))))
+                assert_same(fs.Exact(fmt), (a, fs.FP64), (b, fs.FP64), options, random_ranges(r, depth))
         c = r.integers(0, 2**32 - 1, (1, 30, 8), dtype=np.uint64)
         assert_same(fs.Exact(fs.FP64), (x[:, :, :30].copy().view(np.uint64), fs.FP64), (c, fs.FP32))
 
@@ -143,8 +147,8 @@ def test_products_of_more_than_53_bits(pair):
             a = at_the_ends(r, pair[0], (rows, depth), (rows, depth), case)
             b = at_the_ends(r, pair[1], (depth, columns), (depth, 1), case)
             for fmt in pair[0], fs.FP64, fs.E5M2:
-                manner = Manner(Attributes(Rounding(int(r.integers(6)))))
-                assert_same(fs.Exact(fmt), (a[np.newaxis], pair[0]), (b[np.newaxis], pair[1]), manner)
+                options = CallOptions(RoundingAttributes(Rounding(int(r.integers(6)))))
+                assert_same(fs.Exact(fmt), (a[np.newaxis], pair[0]), (b[np.newaxis], pair[1]), options)
 
 
 def at_the_ends(r, fmt, shape, together, case):
@@ -178,7 +182,7 @@ def test_ties_and_what_breaks_them(fmt):
                 x = [sign * 1.0, sign * float(half) * 2**3, bit * least, 3.0, -3.0]
                 y = [1.0, 2.0**-3, least, 1.0, 1.0]
                 a, b = codes_of([[x]], fmt), codes_of([np.array(y)[:, np.newaxis]], fmt)
-                want, got = sums_of(fs.Exact(fmt), (a, fmt), (b, fmt), Manner(Attributes(rounding)))
+                want, got = sums_of(fs.Exact(fmt), (a, fmt), (b, fmt), CallOptions(RoundingAttributes(rounding)))
                 assert np.array_equal(want, got)
                 exact = sign * (1 + half) + bit * tiny
                 value = Fraction(fs.from_codes(got[0, 0, 0].astype(fmt.code_dtype), fmt).tolist()[0])
@@ -195,7 +199,7 @@ def test_zeros(rounding):
         for signs in [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.0, -0.0]:
             a, b = codes_of([rows], fs.FP16), codes_of([np.array(signs)[:, np.newaxis]], fs.FP16)
             ranges = np.array([[0, 2, 1], [0, 1, 1], [1, 1, 1]])
-            assert_same(fs.Exact(fmt), (a, fs.FP16), (b, fs.FP16), Manner(Attributes(rounding)), ranges)
+            assert_same(fs.Exact(fmt), (a, fs.FP16), (b, fs.FP16), CallOptions(RoundingAttributes(rounding)), ranges)
 
 
 def test_specials():
@@ -220,8 +224,8 @@ def test_long_sums():
 
 
 def test_which_sums_are_taken():
-    def taken(a, b, leaf=fs.Exact(fs.FP32), **how):
-        return kernel_of(leaf, a, b, Attributes(**how)) is not None
+    def taken(a, b, leaf=fs.Exact(fs.FP32), **keywords):
+        return kernel_of(leaf, a, b, RoundingAttributes(**keywords)) is not None
 
     for pair in PAIRS:
         assert taken(*pair)

@@ -40,10 +40,10 @@ def test_equals_the_integer_kernels(leaf, fmt):
     rng = np.random.default_rng(1)
     for rounding in ROUNDINGS:
         a, b = operands(rng, fmt, (70, 9, 530))
-        how = {"accumulate": leaf(fmt), "rounding": rounding, "seed": 7}
-        quick = fs.matmul(a, b, **how)
+        keywords = {"accumulate": leaf(fmt), "rounding": rounding, "seed": 7}
+        quick = fs.matmul(a, b, **keywords)
         with only("integer"):
-            assert np.array_equal(fs.matmul(a, b, **how).codes, quick.codes), rounding
+            assert np.array_equal(fs.matmul(a, b, **keywords).codes, quick.codes), rounding
 
 
 @pytest.mark.parametrize("random_bits", [1, 16, 17, 31, 32])
@@ -52,10 +52,10 @@ def test_stochastic_sums_whose_draws_tie(random_bits, fused):
     """Enough sums that the first 16 bits do not decide all of them: some dozens."""
     rng = np.random.default_rng(2)
     a, b = (fs.array(rng.standard_normal((k, n)), fs.BF16) for k, n in ((8, 700), (700, 256)))
-    how = {"accumulate": fs.Sequential(fs.BF16, fused=fused), "random_bits": random_bits}
-    quick = fs.matmul(a, b, rounding="stochastic", seed=3, **how)
+    keywords = {"accumulate": fs.Sequential(fs.BF16, fused=fused), "random_bits": random_bits}
+    quick = fs.matmul(a, b, rounding="stochastic", seed=3, **keywords)
     with only("integer"):
-        assert np.array_equal(fs.matmul(a, b, rounding="stochastic", seed=3, **how).codes, quick.codes)
+        assert np.array_equal(fs.matmul(a, b, rounding="stochastic", seed=3, **keywords).codes, quick.codes)
 
 
 @pytest.mark.parametrize(("accumulator", "quantum"), [("e4m3", 2.0**-9), ("fp16", 2.0**-24), ("e5m2", 2.0**-16)])

@@ -21,8 +21,8 @@ from floatsim import Overflow, Rounding
 from floatsim.accumulation import trees
 from floatsim.emulator.dispatch.float64 import Float64
 from floatsim.emulator.unpack import pack, unpack
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 
 FORMATS = (
     fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E4M3FNUZ, *o.CUSTOM, fs.FloatFormat.ieee(8, 15),
@@ -35,7 +35,7 @@ def kernel_of(leaf, a_format, b_format, attributes):
     return None if found is None else found.kernel
 
 
-def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
+def by_doubles(fast, leaf, a, b, options, ranges, index, start=None):
     """(ranges, 1, M, N) codes."""
     (x, x_format), (y, y_format) = a, b
     fmt = leaf.format
@@ -51,7 +51,7 @@ def by_doubles(fast, leaf, a, b, manner, ranges, index, start=None):
         made = [trees.program(leaf.tree, n) for n in lengths]
         ranges = np.column_stack([ranges, np.cumsum([0, *lengths[:-1]])])
         more = (*(np.concatenate([p[i] for p in made]) for i in (0, 1)), 40)
-    seeds = np.full(len(ranges), manner.seed, np.uint64)
+    seeds = np.full(len(ranges), options.seed, np.uint64)
     fast(left, right, out, ranges, index[[0, 2, 3]], seeds, *more)
     return pack(out, fs.FP64, fmt)[:, np.newaxis].astype(np.uint64)
 
@@ -64,9 +64,9 @@ def random_ranges(r, depth):
     return np.array(ranges, np.int64)
 
 
-def compare(r, leaf, a_format, b_format, manner, shape):
+def compare(r, leaf, a_format, b_format, options, shape):
     """Whether there was a fast kernel to compare; `b_format` None: values."""
-    fast = kernel_of(leaf, a_format, b_format, manner.attributes)
+    fast = kernel_of(leaf, a_format, b_format, options.attributes)
     if fast is None or not machine.environment_is_default():
         return False
     rows, depth, columns = shape
@@ -84,10 +84,10 @@ def compare(r, leaf, a_format, b_format, manner, shape):
     if not isinstance(leaf, fs.Pairwise) and r.random() < 0.4:
         codes = operand(r, leaf.format, (1, x.shape[1], columns)).astype(leaf.format.code_dtype)
         start = pack(unpack(codes, leaf.format, fs.FP64), fs.FP64, leaf.format).astype(np.uint64), leaf.format
-    want, _, _ = by_kernel(leaf, a, b, manner, ranges, index, start, values, record=False)
-    got = by_doubles(fast, leaf, a, b, manner, ranges, index, start)
+    want, _, _ = by_kernel(leaf, a, b, options, ranges, index, start, values, record=False)
+    got = by_doubles(fast, leaf, a, b, options, ranges, index, start)
     assert np.array_equal(got, want), (
-        f"{leaf!r} of {a[1]!r} x {b[1]!r}, {manner}, {ranges.tolist()}, {index}, {shape}: "
+        f"{leaf!r} of {a[1]!r} x {b[1]!r}, {options}, {ranges.tolist()}, {index}, {shape}: "
         f"{np.argwhere(got != want)[:5].tolist()} {got[got != want][:5]} {want[got != want][:5]}"
     )
     return True
@@ -126,8 +126,10 @@ def test_equals_the_general_kernels(name, rounding):
         a_format, b_format = (FORMATS[i] for i in r.integers(0, len(FORMATS), 2))
         if r.integers(3) == 0:
             a_format = b_format = fmt
-        manner = Manner(Attributes(rounding, random_bits=int(r.choice([1, 7, 24, 32]))), int(r.integers(1 << 63)))
-        compared += compare(r, a_leaf(r, name, fmt), a_format, None if case % 5 == 4 else b_format, manner, a_shape(r))
+        options = CallOptions(
+            RoundingAttributes(rounding, random_bits=int(r.choice([1, 7, 24, 32]))), int(r.integers(1 << 63))
+        )
+        compared += compare(r, a_leaf(r, name, fmt), a_format, None if case % 5 == 4 else b_format, options, a_shape(r))
     assert compared > 20 or not machine.environment_is_default(), compared
 
 
@@ -137,11 +139,11 @@ def test_many_rows_and_terms():
         for a_format, fmt in (fs.BF16, fs.BF16), (fs.FP16, fs.FP32), (fs.FP32, fs.TF32):
             leaf = LEAVES[name](fmt, product=None if r.integers(2) else fmt)
             for shape in (67, 50, 3), (2, 1000, 5):
-                assert compare(r, leaf, a_format, a_format, Manner(Attributes()), shape)
+                assert compare(r, leaf, a_format, a_format, CallOptions(RoundingAttributes()), shape)
 
 
-def rule_of(leaf, a_format, b_format, **how):
-    fast = kernel_of(leaf, a_format, b_format, Attributes(**how))
+def rule_of(leaf, a_format, b_format, **keywords):
+    fast = kernel_of(leaf, a_format, b_format, RoundingAttributes(**keywords))
     if fast is None:
         return None
     rules = fast.arguments[1] if isinstance(leaf, fs.Kahan | fs.Neumaier) else fast.arguments[0]
@@ -169,8 +171,8 @@ def test_which_sums_are_taken():
     assert rule_of(fs.Sequential(fs.FP64), fs.FP32, fs.FP32) is None
     assert rule_of(fs.Sequential(fs.E2M1), fs.E2M1, fs.E2M1) is None  # without a NaN
     assert rule_of(fs.Sequential(fs.E4M3), fs.E5M2, fs.E5M2) is None  # infinities that are not E4M3's
-    for how in {"daz": True}, {"ftz": True}, {"rounding": Rounding.STOCHASTIC, "random_bits": 33}:
-        assert rule_of(fs.Sequential(fs.FP16), fs.FP16, fs.FP16, **how) is None
+    for keywords in {"daz": True}, {"ftz": True}, {"rounding": Rounding.STOCHASTIC, "random_bits": 33}:
+        assert rule_of(fs.Sequential(fs.FP16), fs.FP16, fs.FP16, **keywords) is None
     assert rule_of(fs.Sequential(fs.FP32), fs.FP32, fs.FP32, rounding=Rounding.STOCHASTIC) is None
 
 
@@ -178,16 +180,16 @@ def test_a_tie_far_from_what_breaks_it():
     """BF16: 2**-8 + 1 is a tie, and the accumulator 2**-100 decides; float64 would have lost it."""
     for rounding, sign in itertools.product(list(Rounding)[:6], (1, -1)):
         x, y = fs.array([2.0**-50, 1 + 2.0**-4], "bf16"), fs.array([sign * 2.0**-50, 1 + 2.0**-4], "bf16")
-        manner = Manner(Attributes(rounding))
+        options = CallOptions(RoundingAttributes(rounding))
         for leaf in fs.Sequential(fs.BF16, fused=True), fs.Pairwise(fs.BF16, product=None):
             a, b = (
                 (x.codes.astype(np.uint64)[np.newaxis, np.newaxis], fs.BF16),
                 (y.codes.astype(np.uint64)[np.newaxis, :, np.newaxis], fs.BF16),
             )
             ranges, index = np.array([[0, 2, 1]]), np.array([0, 0, 1, 1])
-            fast = kernel_of(leaf, fs.BF16, fs.BF16, manner.attributes)
-            got = by_doubles(fast, leaf, a, b, manner, ranges, index)
-            assert np.array_equal(got, by_kernel(leaf, a, b, manner, ranges, index)[0])
+            fast = kernel_of(leaf, fs.BF16, fs.BF16, options.attributes)
+            got = by_doubles(fast, leaf, a, b, options, ranges, index)
+            assert np.array_equal(got, by_kernel(leaf, a, b, options, ranges, index)[0])
             if rounding is Rounding.TIES_TO_EVEN and isinstance(leaf, fs.Sequential):
                 # 1 + 2**-3 + 2**-8 is halfway between two BF16 numbers, of which the lower is even
                 assert fs.from_codes(got.ravel().astype(np.uint16), fs.BF16).tolist() == [1.125 + (sign > 0) * 2.0**-7]
@@ -201,18 +203,18 @@ from test_float64 import by_doubles, kernel_of
 from test_sums import operand
 import floatsim as fs
 from floatsim import Rounding
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 
 r, digest = np.random.default_rng(3), hashlib.sha256()
 for rounding in Rounding:
     for fmt in fs.FP16, fs.BF16, fs.TF32:
-        manner = Manner(Attributes(rounding), 7)
+        options = CallOptions(RoundingAttributes(rounding), 7)
         leaf = fs.Sequential(fmt, product=None if r.integers(2) else fmt)
         a, b = operand(r, fmt, (1, 3, 20)), operand(r, fmt, (1, 20, 19))
-        fast = kernel_of(leaf, fmt, fmt, manner.attributes)
+        fast = kernel_of(leaf, fmt, fmt, options.attributes)
         ranges, index = np.array([[0, 20, 1]]), np.array([0, 0, 19, 1])
-        digest.update(by_doubles(fast, leaf, (a, fmt), (b, fmt), manner, ranges, index).tobytes())
+        digest.update(by_doubles(fast, leaf, (a, fmt), (b, fmt), options, ranges, index).tobytes())
 print(digest.hexdigest())
 """
 

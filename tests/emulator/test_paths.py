@@ -47,7 +47,7 @@ def test_its_rounding_equals_that_of_the_rational_oracle(fmt):
     at = path_oracle.format_of(fmt)
     grid = at.quantum - fmt.precision - 4
     unit = Fraction(2) ** grid
-    every = o.every_how()
+    every = o.every_rounding()
     for n in _values(fmt, grid, r):
         rational = o.Rounder(abs(n) * unit, int(n < 0), fmt)
         for k in r.integers(0, len(every), 3):
@@ -153,7 +153,7 @@ def test_its_exact_sums_are_those_of_fractions():
     for row, got in zip(x.tolist(), path_oracle.sums(call, x.tolist(), at), strict=True):
         values = [o.layout(fs.FP16).decode(code) for code in row]
         total = sum((-1) ** v.sign * v.magnitude for v in values)
-        assert got == o.Rounder(abs(total), int(total < 0), fs.FP16)(o.How())[0]
+        assert got == o.Rounder(abs(total), int(total < 0), fs.FP16)(o.OracleRounding())[0]
 
 
 SAMPLE = 4

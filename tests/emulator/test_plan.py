@@ -14,7 +14,7 @@ import floatsim as fs
 from floatsim.accumulation import parse
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only
 from floatsim.emulator.plan import plan
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 
 CHOICES = [
     ("fp32", fs.FP32, fs.FP32, "native"),
@@ -43,10 +43,10 @@ def test_choices(text, a, b, candidate):
 
 
 def test_stochastic_sums():
-    how = Attributes(Rounding.STOCHASTIC)
-    assert plan(case_of(parse("bf16"), fs.BF16, fs.BF16, how)).candidate == "stochastic bf16"
-    assert plan(case_of(parse("fp16"), fs.FP16, fs.FP16, how)).candidate == "float64"
-    far = case_of(parse("bf16"), fs.BF16, fs.BF16, how, many_draws=True)
+    attributes = RoundingAttributes(Rounding.STOCHASTIC)
+    assert plan(case_of(parse("bf16"), fs.BF16, fs.BF16, attributes)).candidate == "stochastic bf16"
+    assert plan(case_of(parse("fp16"), fs.FP16, fs.FP16, attributes)).candidate == "float64"
+    far = case_of(parse("bf16"), fs.BF16, fs.BF16, attributes, many_draws=True)
     assert plan(far).candidate == "integer"
     reasons = dict(plan(far).refused)
     for candidate in "stochastic bf16", "float32", "float64":
@@ -83,8 +83,8 @@ def test_the_last_candidates_never_refuse():
         "blocked(fp16, 2, e2m1)",
     ):
         for rounding in Rounding:
-            how = Attributes(rounding, daz=True, ftz=True, random_bits=64)
-            assert plan(case_of(parse(text), fs.FP64, fs.E2M1, how)).candidate in ("integer", "parts")
+            attributes = RoundingAttributes(rounding, daz=True, ftz=True, random_bits=64)
+            assert plan(case_of(parse(text), fs.FP64, fs.E2M1, attributes)).candidate in ("integer", "parts")
 
 
 def calls_of(function):
@@ -104,13 +104,13 @@ def calls_of(function):
     return [call for call in calls if call[0].startswith(own)]
 
 
-@pytest.mark.parametrize("how", ["fp16", "bf16", "fp32"])
-def test_a_warm_small_product_makes_few_calls(how):
+@pytest.mark.parametrize("accumulation", ["fp16", "bf16", "fp32"])
+def test_a_warm_small_product_makes_few_calls(accumulation):
     rng = np.random.default_rng(0)
     a, b = fs.array(rng.standard_normal((16, 24)), "fp16"), fs.array(rng.standard_normal((24, 20)), "fp16")
     for _ in range(3):
-        fs.matmul(a, b, accumulate=how)
-    calls = calls_of(lambda: fs.matmul(a, b, accumulate=how))
+        fs.matmul(a, b, accumulate=accumulation)
+    calls = calls_of(lambda: fs.matmul(a, b, accumulate=accumulation))
     files = {file for file, _ in calls if not file.startswith("<")}  # generated code has no file
     assert len(calls) <= 60, calls
     assert len(files) <= 14, files

@@ -60,14 +60,14 @@ def test_formats_whose_largest_exponent_field_is_finite(specials, bias):
     values = [fmt.max, -fmt.max, 2.0**fmt.emax, fmt.smallest_subnormal, 1.0, -fmt.max / 2]
     x, one = fs.array(values, fmt), fs.array([1.0] * len(values), fmt)
     wide = fs.array([values] * 9, fmt)
-    for how in ("fp32", "bf16", "pairwise(bf16)", "kahan(tf32)", "fp64", "exact(fp32)", "exact(fp64)"):
+    for accumulation in ("fp32", "bf16", "pairwise(bf16)", "kahan(tf32)", "fp64", "exact(fp32)", "exact(fp64)"):
         for call in (
-            lambda how=how: fs.sum(x, accumulate=how).codes,
-            lambda how=how: fs.dot(x, one, accumulate=how).codes,
-            lambda how=how: fs.matmul(wide, wide.T, accumulate=how).codes,
-            lambda how=how: fs.sum(x, accumulate=how, format=fmt).codes,
+            lambda accumulation=accumulation: fs.sum(x, accumulate=accumulation).codes,
+            lambda accumulation=accumulation: fs.dot(x, one, accumulate=accumulation).codes,
+            lambda accumulation=accumulation: fs.matmul(wide, wide.T, accumulate=accumulation).codes,
+            lambda accumulation=accumulation: fs.sum(x, accumulate=accumulation, format=fmt).codes,
         ):
-            assert np.array_equal(call(), recorded(call)), how
+            assert np.array_equal(call(), recorded(call)), accumulation
     own = fs.Sequential(fmt)
     start = fs.array(np.full((9, 9), fmt.max), fmt)
     for call in (

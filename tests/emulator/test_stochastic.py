@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import oracles as o
 import pytest
-from oracles import How
+from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Rounding, reference
@@ -167,16 +167,16 @@ def test_exactly_as_many_draws_round_up_as_defined(name, bits):
     fmt = fs.as_format(name)
     at = o.layout(fmt)
     r = o.rng("all draws", fmt, bits)
-    how = How(SR, random_bits=bits)
+    rounding = OracleRounding(SR, random_bits=bits)
     for _ in range(60):
         low = int(r.integers(0, at.largest))
         delta = Fraction(int(r.integers(1, 2**40)), 2**40)
         x = at.worth(low) + delta * (at.worth(low + 1) - at.worth(low))
         for sign in (0, 1):
             number = reference.from_fraction(-x if sign else x)
-            codes = [reference.round_pack(number, fmt, how.attributes, k)[0] for k in range(1 << bits)]
+            codes = [reference.round_pack(number, fmt, rounding.attributes, k)[0] for k in range(1 << bits)]
             ups = sum(c not in (low + sign * at.sign_bit, at.zero(sign) if low == 0 else -1) for c in codes)
-            assert ups == math.floor(delta * 2**bits), o.report("stochastic", fmt, how, (low,), ups, delta)
+            assert ups == math.floor(delta * 2**bits), o.report("stochastic", fmt, rounding, (low,), ups, delta)
 
 
 @pytest.mark.parametrize("bits", range(1, 65))
@@ -188,31 +188,33 @@ def test_every_number_of_bits_against_the_oracle(bits):
     x[:6] = 0.0, -0.0, 1.0, 2.0**-26, 70000.0, np.inf
     for fmt in (fs.FP16, fs.E4M3, fs.E4M3FNUZ, fs.E2M1, fs.E8M0, fs.BF16):
         policy = o.POLICIES[bits % 3]
-        how = How(SR, policy, ftz=bool(bits & 4), tininess=o.TININESS[bits & 1], random_bits=bits)
-        keywords = how.keywords | {"seed": seed, "random_bits": bits, "offset": 5}
+        rounding = OracleRounding(SR, policy, ftz=bool(bits & 4), tininess=o.TININESS[bits & 1], random_bits=bits)
+        keywords = rounding.keywords | {"seed": seed, "random_bits": bits, "offset": 5}
         got, flags = fs.encode(x, fmt, return_flags=True, **keywords)
         for i, value in enumerate(x.view(np.uint64).tolist()):
             random = reference.draw(seed, 5 + i, bits)
-            want = o.convert(o.layout(fs.FP64).decode(value), fmt, how, random)
-            again = reference.convert(reference.decode(value, fs.FP64), fmt, how.attributes, random)
-            assert again == want, o.report("convert", fs.FP64, how, (value,), again, want)
+            want = o.convert(o.layout(fs.FP64).decode(value), fmt, rounding, random)
+            again = reference.convert(reference.decode(value, fs.FP64), fmt, rounding.attributes, random)
+            assert again == want, o.report("convert", fs.FP64, rounding, (value,), again, want)
             mine = (int(got[i]), int(flags[i]))
-            assert mine == (want[0], want[1] & 31), o.report("convert", fs.FP64, how, (value,), mine, want)
+            assert mine == (want[0], want[1] & 31), o.report("convert", fs.FP64, rounding, (value,), mine, want)
     for fmt in (fs.FP16, fs.E5M2, fs.FP64, fs.TF32):
         for operation in o.MPFR_OPERATIONS:
             columns = [r.choice(c, 25) for c in o.structured(fmt, o.ARITY[operation], 120, r)]
-            how = How(SR, o.POLICIES[bits % 3], ftz=bool(bits & 2), tininess=o.TININESS[bits & 1], random_bits=bits)
-            keywords = how.keywords | {"seed": seed, "random_bits": bits, "return_flags": True}
+            rounding = OracleRounding(
+                SR, o.POLICIES[bits % 3], ftz=bool(bits & 2), tininess=o.TININESS[bits & 1], random_bits=bits
+            )
+            keywords = rounding.keywords | {"seed": seed, "random_bits": bits, "return_flags": True}
             got, flags = getattr(fs, operation)(*(fs.from_codes(c, fmt) for c in columns), **keywords)
             for i, row in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
                 random = reference.draw(seed, i, bits)
-                want = o.Exact(operation, tuple(o.layout(fmt).decode(c) for c in row), fmt)(how, random)
+                want = o.Exact(operation, tuple(o.layout(fmt).decode(c) for c in row), fmt)(rounding, random)
                 again = getattr(reference, operation)(
-                    *(reference.decode(c, fmt) for c in row), fmt, how.attributes, random
+                    *(reference.decode(c, fmt) for c in row), fmt, rounding.attributes, random
                 )
-                assert again == want, o.report(operation, fmt, how, row, again, want)
+                assert again == want, o.report(operation, fmt, rounding, row, again, want)
                 mine = (int(got.codes[i]), int(flags[i]))
-                assert mine == (want[0], want[1] & 31), o.report(operation, fmt, how, row, mine, want)
+                assert mine == (want[0], want[1] & 31), o.report(operation, fmt, rounding, row, mine, want)
 
 
 @pytest.mark.parametrize("fmt", o.NAMED, ids=str)
@@ -301,9 +303,9 @@ def test_offsets_across_blocks():
     seen = []
     for offset in (0, 2**32 - 32, 2**32, 2**40, 2**63, 2**64 - 64):
         codes = fs.encode(x, "fp16", rounding="SR", seed=3, offset=offset)
-        how = How(SR).attributes
+        rounding = OracleRounding(SR).attributes
         number = reference.decode(int(x[:1].view(np.uint64)[0]), fs.FP64)
-        want = [reference.convert(number, fs.FP16, how, reference.draw(3, offset + i))[0] for i in range(64)]
+        want = [reference.convert(number, fs.FP16, rounding, reference.draw(3, offset + i))[0] for i in range(64)]
         assert codes.tolist() == want
         seen.append(tuple(want))
     assert len(set(seen)) == len(seen)

@@ -15,8 +15,8 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
 from floatsim.accumulation import ProductLeaf, trees
 from floatsim.emulator.params import format_params, rounding_params
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 
@@ -29,26 +29,34 @@ LEAVES = ("sequential", "kahan", "neumaier", *TREES, "exact")
 
 
 def settled(leaf, attributes):
-    """The manner of a leaf's sums, and of its products."""
+    """The rounding attributes of a leaf's sums, and of its products."""
     own = {name: getattr(leaf, name) for name in ("rounding", "ftz", "daz") if getattr(leaf, name) is not None}
-    how = replace(attributes, overflow=leaf.overflow, **own)
+    rounding_attributes = replace(attributes, overflow=leaf.overflow, **own)
     if isinstance(leaf, ProductLeaf) and leaf.product_rounding is not None:
-        return how, replace(how, rounding=leaf.product_rounding)
-    return how, how
+        return rounding_attributes, replace(rounding_attributes, rounding=leaf.product_rounding)
+    return rounding_attributes, rounding_attributes
 
 
-def by_kernel(leaf, a, b, manner, ranges, index, start=None, values=False, record=True):
+def by_kernel(leaf, a, b, options, ranges, index, start=None, values=False, record=True):
     """(ranges, batch, M, N) codes, {site: {event byte: count}}, {event: places}."""
     (x, x_format), (y, y_format) = a, b
-    how, products = settled(leaf, manner.attributes)
+    attributes, products = settled(leaf, options.attributes)
     fmt = leaf.format
     shape = (*x.shape[:2], y.shape[2])
     out = np.full((len(ranges), *shape), 0xDEAD if isinstance(leaf, fs.Pairwise | fs.Exact) else 0, np.uint64)
     counts = np.zeros((2, 256), np.int64)
     first = np.full((len(sums.FIRST) if record else 0, *shape), NEVER, np.int64)
-    seeds = np.full(len(ranges), manner.seed, np.uint64)
+    seeds = np.full(len(ranges), options.seed, np.uint64)
     tail = (seeds, index, np.arange(x.shape[2], dtype=np.int64), counts, first)
-    operands = (x, format_params(x_format), y, format_params(y_format), out, format_params(fmt), rounding_params(how))
+    operands = (
+        x,
+        format_params(x_format),
+        y,
+        format_params(y_format),
+        out,
+        format_params(fmt),
+        rounding_params(attributes),
+    )
     if isinstance(leaf, fs.Exact):
         formats = (x_format, y_format, *([start[1]] if start else []))
         weight = 2 * min(f.emin - f.precision for f in formats) - 256
@@ -72,7 +80,7 @@ def by_kernel(leaf, a, b, manner, ranges, index, start=None, values=False, recor
     return out, dict(zip(("product", "sum"), by_site, strict=True)), first
 
 
-def by_reference(leaf, a, b, manner, ranges, index, start=None, values=False):
+def by_reference(leaf, a, b, options, ranges, index, start=None, values=False):
     """The same, from the reference."""
     (x, x_format), (y, y_format) = a, b
     shape = (*x.shape[:2], y.shape[2])
@@ -88,7 +96,7 @@ def by_reference(leaf, a, b, manner, ranges, index, start=None, values=False):
         terms = [(q, None) for q in right] if values else list(zip(left, right, strict=True))
         element = int(index[0] + np.dot(index[1:], cell))
         c = Code(int(start[0][cell]), start[1]) if start else None
-        want = reference_sums.accumulate(leaf, terms, manner, element, c)
+        want = reference_sums.accumulate(leaf, terms, options, element, c)
         out[part][cell] = want.code
         for site, counter in want.counts.items():
             counts[site].update(counter)
@@ -100,9 +108,9 @@ def by_reference(leaf, a, b, manner, ranges, index, start=None, values=False):
     return out, {site: {e: n for e, n in counter.items() if n} for site, counter in counts.items()}, first
 
 
-def compare(leaf, a, b, manner, ranges, index, **keywords):
-    got, want = (f(leaf, a, b, manner, ranges, index, **keywords) for f in (by_kernel, by_reference))
-    what = f"{leaf!r} of {a[1]!r} x {b[1]!r}, {manner}, {keywords}\na={a[0]}\nb={b[0]}"
+def compare(leaf, a, b, options, ranges, index, **keywords):
+    got, want = (f(leaf, a, b, options, ranges, index, **keywords) for f in (by_kernel, by_reference))
+    what = f"{leaf!r} of {a[1]!r} x {b[1]!r}, {options}, {keywords}\na={a[0]}\nb={b[0]}"
     assert np.array_equal(got[0], want[0]), f"{what}\n{got[0]}\n{want[0]}"
     assert got[1] == want[1], f"{what}\n{got[1]}\n{want[1]}"
     assert np.array_equal(got[2], want[2]), f"{what}\n{got[2]}\n{want[2]}"
@@ -166,13 +174,13 @@ def laid_out(r, codes):
     return view
 
 
-def a_manner(r, rounding):
+def a_call(r, rounding):
     flags = [bool(x) for x in r.integers(0, 2, 2)] if r.integers(2) else [False, False]
-    attributes = Attributes(
+    attributes = RoundingAttributes(
         rounding, Overflow.INFINITY, *flags, Tininess(int(r.integers(2))),
         int(r.choice([1, 4, 8, 32, 33, 64])),
     )  # fmt: skip
-    return Manner(attributes, int(r.integers(1 << 63)))
+    return CallOptions(attributes, int(r.integers(1 << 63)))
 
 
 def a_leaf(r, name, fmt):
@@ -245,7 +253,7 @@ def test_equals_the_reference(name, rounding):
         ranges = some_ranges(r, k)
         start_format = SUMS[r.integers(len(SUMS))] if name == "exact" else fmt
         compare(
-            a_leaf(r, name, fmt), (laid_out(r, a), x_format), (laid_out(r, b), y_format), a_manner(r, rounding), ranges,
+            a_leaf(r, name, fmt), (laid_out(r, a), x_format), (laid_out(r, b), y_format), a_call(r, rounding), ranges,
             an_index(r, (batch, rows, columns)), values=values,
             start=a_start(r, name, start_format, (batch, rows, columns), len(ranges) == 1),
         )  # fmt: skip
@@ -260,7 +268,7 @@ def test_mixed_operands_and_many_terms(name):
         for rounding in (Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC):
             ranges = np.array([[0, k, 1]], np.int64)
             compare(
-                a_leaf(r, name, fmt), (a, fs.E4M3), (b, fs.E5M2), a_manner(r, rounding), ranges, an_index(r, (1, 1, 2))
+                a_leaf(r, name, fmt), (a, fs.E4M3), (b, fs.E5M2), a_call(r, rounding), ranges, an_index(r, (1, 1, 2))
             )  # fmt: skip
 
 
@@ -270,9 +278,9 @@ def test_without_places(name):
     r = o.rng("without places", name)
     a, b = operand(r, fs.FP16, (2, 3, 20)), operand(r, fs.FP16, (2, 20, 5))
     ranges, index = np.array([[0, 20, 1], [3, 20, 4]], np.int64), an_index(r, (2, 3, 5))
-    leaf, manner = a_leaf(r, name, fs.FP16), a_manner(r, Rounding.TIES_TO_EVEN)
+    leaf, options = a_leaf(r, name, fs.FP16), a_call(r, Rounding.TIES_TO_EVEN)
     with_places, without = (
-        by_kernel(leaf, (a, fs.FP16), (b, fs.FP16), manner, ranges, index, record=record) for record in (True, False)
+        by_kernel(leaf, (a, fs.FP16), (b, fs.FP16), options, ranges, index, record=record) for record in (True, False)
     )
     assert np.array_equal(with_places[0], without[0])
     assert with_places[1] == without[1]

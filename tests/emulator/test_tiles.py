@@ -31,8 +31,8 @@ DESCRIPTIONS = (
 def test_the_same_bits_in_every_piece_and_thread(threads, work, monkeypatch):
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((2, 5, 37)).astype(np.float16), rng.standard_normal((2, 37, 9)).astype(np.float16)
-    want = [fs.matmul(a, b, accumulate=how, rounding="SR", seed=3) for how in DESCRIPTIONS]
-    want += [fs.matmul(a, b, accumulate=how) for how in DESCRIPTIONS]
+    want = [fs.matmul(a, b, accumulate=accumulation, rounding="SR", seed=3) for accumulation in DESCRIPTIONS]
+    want += [fs.matmul(a, b, accumulate=accumulation) for accumulation in DESCRIPTIONS]
     monkeypatch.setattr(machine, "threads", lambda: threads)
     monkeypatch.setattr(summation, "WORTH_THREADS", 0)
     monkeypatch.setattr(tiling, "WORTH_THREADS", 0)
@@ -44,11 +44,11 @@ def test_the_same_bits_in_every_piece_and_thread(threads, work, monkeypatch):
     used = set()
     run = tiles.run
     monkeypatch.setattr(tiles, "run", lambda pieces, *rest: (used.add(len(pieces)), run(pieces, *rest)))
-    got = [fs.matmul(a, b, accumulate=how, rounding="SR", seed=3) for how in DESCRIPTIONS]
-    got += [fs.matmul(a, b, accumulate=how) for how in DESCRIPTIONS]
+    got = [fs.matmul(a, b, accumulate=accumulation, rounding="SR", seed=3) for accumulation in DESCRIPTIONS]
+    got += [fs.matmul(a, b, accumulate=accumulation) for accumulation in DESCRIPTIONS]
     assert (max(used, default=1) > 1) == (work < 1 << 30 or threads > 1)
-    for x, y, how in zip(want, got, DESCRIPTIONS * 2, strict=True):
-        assert np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True), how
+    for x, y, accumulation in zip(want, got, DESCRIPTIONS * 2, strict=True):
+        assert np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True), accumulation
     with fs.record() as one:
         fs.matmul(a, b, accumulate="fp16")
     monkeypatch.undo()

@@ -8,8 +8,8 @@ import pytest
 import floatsim as fs
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.unpack import pack, unpack
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 
 CUSTOM = [fs.FloatFormat.ieee(6, 9), fs.FloatFormat.ieee(8, 17), fs.FloatFormat("fnuz(5,5)", 5, 5, "fnuz")]
 CUSTOM += [fs.FloatFormat("far", 4, 3, bias=130), fs.FloatFormat("near", 4, 3, bias=-2), fs.FloatFormat.ieee(9, 5)]
@@ -32,7 +32,7 @@ def test_there_and_back(fmt, carrier):
         codes = np.concatenate([codes, np.array(edges, np.uint64)]).astype(fmt.code_dtype)
     values = unpack(codes.reshape(-1, 1)[::-1], fmt, carrier)
     assert values.dtype == carrier.dtype and values.flags.c_contiguous
-    exact = Manner(Attributes())
+    exact = CallOptions(RoundingAttributes())
     want = emulator.convert(codes[::-1], fmt, carrier, exact)[0].view(carrier.dtype)
     nan = np.isnan(want)
     assert np.array_equal(np.isnan(values.ravel()), nan)

@@ -16,10 +16,10 @@ from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.vector import Vectors
 from floatsim.emulator.operands import Operand, Partials, Products, Values
 from floatsim.emulator.tiling import Tile
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 
-PLAIN = Attributes()
+PLAIN = RoundingAttributes()
 KINDS = ("normal", "uniform", "wide", "cancelling", "integers", "ones", "ties", "subnormal", "overflowing", "zeros",
          "codes", "around")  # fmt: skip
 
@@ -49,22 +49,22 @@ def draw(kind: str, n: int, fmt: fs.FloatFormat, rng: np.random.Generator) -> np
     return fs.encode(np.asarray(values[kind], np.float64), fmt)
 
 
-def vector_sum(how, codes: np.ndarray, fmt, attributes=PLAIN) -> int | None:
-    found = vector_sums(how, codes[np.newaxis], fmt, attributes)
+def vector_sum(accumulation, codes: np.ndarray, fmt, attributes=PLAIN) -> int | None:
+    found = vector_sums(accumulation, codes[np.newaxis], fmt, attributes)
     return None if found is None else int(found[0])
 
 
-def vector_sums(how, rows: np.ndarray, fmt, attributes=PLAIN) -> np.ndarray | None:
+def vector_sums(accumulation, rows: np.ndarray, fmt, attributes=PLAIN) -> np.ndarray | None:
     """The sums of rows of codes by the candidate for vectors, or None if it refuses."""
-    kernel = kernel_by(Vectors(), how, fmt, rounding=attributes, by_vectors=True)
+    kernel = kernel_by(Vectors(), accumulation, fmt, rounding=attributes, by_vectors=True)
     if kernel is None:
         return None
     source = Values(Partials(fmt, rows.T), 0, np.arange(rows.shape[1]))
     return kernel.evaluate(None, source, None, None, None).codes[0]
 
 
-def vector_dot(how, x: np.ndarray, fmt, y: np.ndarray, other) -> int | None:
-    kernel = kernel_by(Vectors(), how, fmt, other, by_vectors=True)
+def vector_dot(accumulation, x: np.ndarray, fmt, y: np.ndarray, other) -> int | None:
+    kernel = kernel_by(Vectors(), accumulation, fmt, other, by_vectors=True)
     if kernel is None:
         return None
     a, b = Operand(x[np.newaxis, np.newaxis], fmt), Operand(y[np.newaxis, :, np.newaxis], other)
@@ -73,15 +73,15 @@ def vector_dot(how, x: np.ndarray, fmt, y: np.ndarray, other) -> int | None:
     return int(kernel.evaluate(None, source, None, None, None).codes.item())
 
 
-def general(how: fs.accumulation.Accumulation, a: np.ndarray, fmt, b: np.ndarray | None = None) -> np.ndarray:
+def general(accumulation: fs.accumulation.Accumulation, a: np.ndarray, fmt, b: np.ndarray | None = None) -> np.ndarray:
     """By the integer kernels: they run where events are wanted. a, b: (K, cells)."""
-    wanted, manner = frozenset(["overflow"]), Manner(PLAIN)
+    wanted, options = frozenset(["overflow"]), CallOptions(PLAIN)
     if b is None:
-        return accumulate((a, fmt), None, None, np.zeros((1, 2), int), how, manner, wanted, "").codes[0, 0]
+        return accumulate((a, fmt), None, None, np.zeros((1, 2), int), accumulation, options, wanted, "").codes[0, 0]
     pairs = np.stack([np.arange(a.shape[1])] * 2, axis=1)
     left, right = (np.ascontiguousarray(x.T) for x in (a, b))
     operands = (left[:, np.newaxis], fmt), (right[:, :, np.newaxis], fmt)
-    return accumulate(*operands, None, pairs, how, manner, wanted, "").codes[:, 0, 0]
+    return accumulate(*operands, None, pairs, accumulation, options, wanted, "").codes[:, 0, 0]
 
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 65, 127, 129, 136, 257, 300, 496, 512, 1023, 1100)
@@ -209,7 +209,7 @@ def test_strided_memory_and_empty():
 
 
 @pytest.mark.parametrize(
-    ("text", "source", "manner"),
+    ("text", "source", "options"),
     [
         ("fp16", "fp16", {"rounding": fs.Rounding.TOWARD_ZERO}),
         ("fp16", "fp16", {"ftz": True}),
@@ -227,9 +227,9 @@ def test_strided_memory_and_empty():
         ("blocked(fp16, 4, exact(fp16))", "fp16", {}),
     ],
 )
-def test_leaves_the_rest_to_the_general_kernels(text, source, manner):
+def test_leaves_the_rest_to_the_general_kernels(text, source, options):
     fmt = fs.as_format(source)
-    assert vector_sum(parse(text), np.zeros(9, fmt.code_dtype), fmt, Attributes(**manner)) is None
+    assert vector_sum(parse(text), np.zeros(9, fmt.code_dtype), fmt, RoundingAttributes(**options)) is None
 
 
 def test_running_sums_need_the_default_environment(monkeypatch):

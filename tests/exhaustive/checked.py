@@ -177,9 +177,9 @@ def matmul(r: np.random.Generator) -> Any:
         keywords["c"] = operand(r, formats(), (*batch, m, n))
         if r.random() < 0.3:
             keywords["alpha"], keywords["beta"] = 2.0, -0.5
-    how = description(r, formats)
-    return f"matmul {(*batch, m, k, n)} {a.format} {b.format} {how!r} {keywords}", lambda: fs.matmul(
-        a, b, accumulate=how, **keywords
+    accumulation = description(r, formats)
+    return f"matmul {(*batch, m, k, n)} {a.format} {b.format} {accumulation!r} {keywords}", lambda: fs.matmul(
+        a, b, accumulate=accumulation, **keywords
     )
 
 
@@ -190,10 +190,13 @@ def tensorcore(r: np.random.Generator) -> Any:
     fa, fb = pairs[r.integers(len(pairs))]
     m, k, n = shape_of(r, 20_000)
     a, b = operand(r, fa, (m, k)), operand(r, fb, (k, n))
-    how: Any = fs.TensorCore(arch.name, row.name, row.output)
+    accumulation: Any = fs.TensorCore(arch.name, row.name, row.output)
     if r.random() < 0.4:
-        how = [fs.Blocked(how, int(r.choice([1, 16, 40, 128])), "fp32"), fs.SplitK(3, how, "fp32")][r.integers(2)]
-    keywords: dict[str, Any] = {"accumulate": how}
+        accumulation = [
+            fs.Blocked(accumulation, int(r.choice([1, 16, 40, 128])), "fp32"),
+            fs.SplitK(3, accumulation, "fp32"),
+        ][r.integers(2)]
+    keywords: dict[str, Any] = {"accumulate": accumulation}
     if r.random() < 0.5:
         keywords["c"] = operand(r, row.output, (m, n))
     if row.scales and r.random() < 0.9:
@@ -201,7 +204,7 @@ def tensorcore(r: np.random.Generator) -> Any:
         parts = -(-k // scales.every)
         keywords["scale_a"] = operand(r, scales.format, (m, parts))
         keywords["scale_b"] = operand(r, scales.format, (parts, n))
-    return f"{arch.name} {row.name} {fa} {fb} {(m, k, n)} {how!r}", lambda: fs.matmul(a, b, **keywords)
+    return f"{arch.name} {row.name} {fa} {fb} {(m, k, n)} {accumulation!r}", lambda: fs.matmul(a, b, **keywords)
 
 
 def sums(r: np.random.Generator) -> Any:
@@ -212,17 +215,17 @@ def sums(r: np.random.Generator) -> Any:
     x = operand(r, formats(), shape)
     axis = [None, 0, len(shape) - 1][r.integers(3)]
     keywords = roundings(r)
-    how = description(r, formats)
+    accumulation = description(r, formats)
     name = str(r.choice(["sum", "sum", "mean", "norm", "var", "prod", "cumsum", "dot", "vdot"]))
     if name in ("cumsum", "prod"):
-        how = fs.Sequential(formats())
+        accumulation = fs.Sequential(formats())
         if name == "prod" and r.random() < 0.5:
-            how = fs.Pairwise(formats(), str(r.choice(["adjacent", "halving", "numpy"])))
+            accumulation = fs.Pairwise(formats(), str(r.choice(["adjacent", "halving", "numpy"])))
         if name == "cumsum" and r.random() < 0.5:
-            how = [fs.Kahan, fs.Neumaier][r.integers(2)](formats())
+            accumulation = [fs.Kahan, fs.Neumaier][r.integers(2)](formats())
         axis = axis if name == "prod" else 0
-    keywords["accumulate"] = how
-    label = f"{name} {shape} axis {axis} {x.format} {how!r} {keywords}"
+    keywords["accumulate"] = accumulation
+    label = f"{name} {shape} axis {axis} {x.format} {accumulation!r} {keywords}"
     if name in ("dot", "vdot"):
         x = operand(r, x.format, shape[:1])
         y = operand(r, formats(), shape[:1])

@@ -17,7 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import oracles as o
-from oracles import How
+from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Rounding, reference
@@ -35,7 +35,7 @@ else:
 
 Outcome = tuple[int, int, list[str]]
 EXAMPLES = 5
-EVERY_HOW = o.every_how()
+EVERY_ROUNDING = o.every_rounding()
 MODES = {m.name.lower(): m for m in o.DETERMINISTIC}
 
 
@@ -109,7 +109,7 @@ def _cast(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
     """encode with flags, quantize without, and where there is one the dtype's own cast."""
     codes = np.arange(chunk * _CAST_CHUNK, (chunk + 1) * _CAST_CHUNK, dtype=np.uint32)
     x = codes.view(np.float32)
-    how = How(mode)
+    rounding = OracleRounding(mode)
     if fmt.precision <= 24:
         want, flags = _cast_oracle(codes, fmt, mode)
     else:
@@ -121,7 +121,7 @@ def _cast(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
     want = want.astype(fmt.code_dtype)
     outcomes = []
     got = fs.encode(x, fmt, rounding=mode, return_flags=True)
-    outcomes.append(_compared(f"encode to {fmt.name}", fs.FP32, how, (codes,), got, (want, flags)))
+    outcomes.append(_compared(f"encode to {fmt.name}", fs.FP32, rounding, (codes,), got, (want, flags)))
     plain = got[0]  # encode has one way, with flags and without
     if fmt.bits <= 16 or fmt is fs.FP32:
         try:
@@ -130,7 +130,7 @@ def _cast(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
             quantized = None
         if quantized is not None:
             grid = _float32_values(fmt)[want] if fmt.bits <= 16 else want
-            outcomes.append(_compared(f"quantize to {fmt.name}", fs.FP32, how, (codes,), (quantized,), (grid,)))
+            outcomes.append(_compared(f"quantize to {fmt.name}", fs.FP32, rounding, (codes,), (quantized,), (grid,)))
     if mode is Rounding.TIES_TO_EVEN and fmt.dtype is not None and fmt.bits <= 16:
         with np.errstate(all="ignore"):
             theirs = x.astype(fmt.dtype).view(fmt.code_dtype)
@@ -141,7 +141,7 @@ def _cast(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
         mask = fmt.code_dtype.type(fmt.magnitude_mask)
         zeros = (theirs.astype(mask.dtype) & mask == 0) & (want & mask == 0) & (fmt.specials.value == "finite")
         keep = finite & ~zeros  # FP6 and FP4: ml_dtypes may drop the sign of a zero
-        outcomes.append(_compared(f"cast to {fmt.dtype}", fs.FP32, how, (codes[keep],),
+        outcomes.append(_compared(f"cast to {fmt.dtype}", fs.FP32, rounding, (codes[keep],),
                                   (plain[keep],), (theirs[keep].astype(fmt.code_dtype),)))  # fmt: skip
     return codes.size, sum(x[1] for x in outcomes), _joined(outcomes)[2]
 
@@ -167,14 +167,14 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
     a = np.arange(chunk * _ROWS, (chunk + 1) * _ROWS, dtype=np.uint16)
     b = np.arange(1 << 16, dtype=np.uint16)
     x, y = fs.from_codes(a[:, None], fmt), fs.from_codes(b[None, :], fmt)
-    function, how = getattr(fs, operation), How(mode)
+    function, rounding = getattr(fs, operation), OracleRounding(mode)
     result, flags = function(x, y, rounding=mode, return_flags=True)
     got = result.codes
     wrong = np.zeros(got.shape, bool)
     count = loops.judge_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o.table_of_values(fmt), at.t,
                               at.largest, at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
     found = [
-        o.report(operation, fmt, how, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
+        o.report(operation, fmt, rounding, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
         for i, j in np.argwhere(wrong)[:EXAMPLES]
     ] if count else []  # fmt: skip
     # without flags there is another way to round ties to even
@@ -182,10 +182,12 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
     first = np.broadcast_to(a[:, None], got.shape).ravel()
     second = np.broadcast_to(b[None, :], got.shape).ravel()
     outcomes = [(got.size, count, found)]
-    outcomes.append(_compared(f"{operation}, no flags", fmt, how, (first, second), (plain.ravel(),), (got.ravel(),)))
+    outcomes.append(
+        _compared(f"{operation}, no flags", fmt, rounding, (first, second), (plain.ravel(),), (got.ravel(),))
+    )
     if mode is Rounding.TIES_TO_EVEN:
         theirs = _float32_arithmetic(fmt, operation, a, b)
-        outcomes.append(_compared(f"{operation} against float32", fmt, how, (first, second), (plain.ravel(),),
+        outcomes.append(_compared(f"{operation} against float32", fmt, rounding, (first, second), (plain.ravel(),),
                                   (theirs.ravel(),)))  # fmt: skip
     return got.size, sum(x[1] for x in outcomes), _joined(outcomes)[2]
 
@@ -195,14 +197,16 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
 _STRUCTURED_CHUNK = 1 << 16
 
 
-def _kernel(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple:
+def _kernel(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding) -> tuple:
     arrays = [(c.astype(fmt.code_dtype), fmt) for c in operands]
-    return emulator.elementwise(operation, arrays, fmt, resolve(how.keywords))
+    return emulator.elementwise(operation, arrays, fmt, resolve(rounding.keywords))
 
 
-def _public(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> np.ndarray:
+def _public(
+    operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding
+) -> np.ndarray:
     arrays = [fs.from_codes(c.astype(fmt.code_dtype), fmt) for c in operands]
-    return getattr(fs, operation)(*arrays, **how.keywords).codes
+    return getattr(fs, operation)(*arrays, **rounding.keywords).codes
 
 
 def _structured(fmt: fs.FloatFormat, operation: str, chunk: int) -> Outcome:
@@ -212,30 +216,32 @@ def _structured(fmt: fs.FloatFormat, operation: str, chunk: int) -> Outcome:
     codes = o.structured(fmt, o.ARITY[operation], size, r)
     order = r.permutation(len(codes[0]))
     outcomes = []
-    for part, k in zip(np.array_split(order, 12), r.permutation(len(EVERY_HOW)), strict=False):
-        how, operands = EVERY_HOW[k], tuple(c[part] for c in codes)
+    for part, k in zip(np.array_split(order, 12), r.permutation(len(EVERY_ROUNDING)), strict=False):
+        rounding, operands = EVERY_ROUNDING[k], tuple(c[part] for c in codes)
         if fmt.precision <= 24:
-            want, events = o.vector_operation(operation, operands, fmt, how)
+            want, events = o.vector_operation(operation, operands, fmt, rounding)
         else:
-            want, events = _one_by_one(operation, operands, fmt, how)
-        got, happened = _kernel(operation, operands, fmt, how)
+            want, events = _one_by_one(operation, operands, fmt, rounding)
+        got, happened = _kernel(operation, operands, fmt, rounding)
         want = want.astype(fmt.code_dtype)
-        outcomes.append(_compared(operation, fmt, how, operands, (got, happened), (want, events)))
-        plain = _public(operation, operands, fmt, how)
-        _, bad, lines = _compared(f"{operation}, no flags", fmt, how, operands, (plain,), (want,))
+        outcomes.append(_compared(operation, fmt, rounding, operands, (got, happened), (want, events)))
+        plain = _public(operation, operands, fmt, rounding)
+        _, bad, lines = _compared(f"{operation}, no flags", fmt, rounding, operands, (plain,), (want,))
         outcomes.append((0, bad, lines))
     return _joined(outcomes)
 
 
-def _one_by_one(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple:
+def _one_by_one(
+    operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding
+) -> tuple:
     at = o.layout(fmt)
     want = []
     for row in zip(*(c.tolist() for c in operands), strict=True):
-        values = tuple(at.decode(c, how.daz) for c in row)
+        values = tuple(at.decode(c, rounding.daz) for c in row)
         if operation in ("remainder", "fmod"):
-            want.append(o.integer_remainder(operation, *values, fmt, how))
+            want.append(o.integer_remainder(operation, *values, fmt, rounding))
         else:
-            want.append(o.Exact(operation, values, fmt)(how))
+            want.append(o.Exact(operation, values, fmt)(rounding))
     codes, events = zip(*want, strict=True)
     return np.array(codes, np.uint64), np.array(events, np.uint8)
 
@@ -247,11 +253,11 @@ _POLICIES = len(o.POLICIES)
 _WAYS = len(o.DETERMINISTIC) * _POLICIES
 
 
-def _way(fmt: fs.FloatFormat, operation: str, k: int) -> How:
+def _way(fmt: fs.FloatFormat, operation: str, k: int) -> OracleRounding:
     """The k-th of the modes and policies, with DAZ, FTZ and a tininess rule drawn for it."""
     mode, policy = o.DETERMINISTIC[k // _POLICIES], o.POLICIES[k % _POLICIES]
     r = np.random.default_rng([k, *f"{fmt.name} {operation}".encode()])
-    ways = [h for h in EVERY_HOW if h.rounding is mode and h.overflow is policy]
+    ways = [h for h in EVERY_ROUNDING if h.rounding is mode and h.overflow is policy]
     return ways[r.integers(len(ways))]
 
 
@@ -295,7 +301,7 @@ def _every_pair(fmt: fs.FloatFormat, chunk: int) -> Outcome:
 # -- one step of a sum -------------------------------------------------------------------------------------------------
 
 
-def _step(fmt: fs.FloatFormat, how: fs.accumulation.Accumulation, mode: Rounding, chunk: int) -> Outcome:
+def _step(fmt: fs.FloatFormat, accumulation: fs.accumulation.Accumulation, mode: Rounding, chunk: int) -> Outcome:
     """round(c + a * b), or with the product rounded: whatever is fast against the integer kernels.
 
     8 bits: one c, all a, all b. 16 bits: some c, b = 1, all a.
@@ -306,12 +312,12 @@ def _step(fmt: fs.FloatFormat, how: fs.accumulation.Accumulation, mode: Rounding
     else:
         c = every[chunk * _STEP_ROWS : (chunk + 1) * _STEP_ROWS, None]
         a, b = fs.array(np.ones((_STEP_ROWS, 1)), fmt), every[None, :]
-    keywords = {"accumulate": how, "rounding": mode, "seed": chunk}
+    keywords = {"accumulate": accumulation, "rounding": mode, "seed": chunk}
     got = fs.matmul(a, b, c, **keywords).codes
     with fs.record():
         want = fs.matmul(a, b, c, **keywords).codes
     operands = tuple(np.broadcast_to(x.codes, got.shape).ravel() for x in (a, b, c))
-    return _compared(str(how), fmt, How(mode), operands, (got.ravel(),), (want.ravel(),))
+    return _compared(str(accumulation), fmt, OracleRounding(mode), operands, (got.ravel(),), (want.ravel(),))
 
 
 _STEP_ROWS = 16

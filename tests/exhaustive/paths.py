@@ -28,7 +28,7 @@ import floatsim as fs
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only
 from floatsim.emulator.dispatch.kernel import Case as Planned
 from floatsim.emulator.plan import Plan, plan, processor
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 
 Outcome = tuple[int, int, list[str]]
@@ -483,9 +483,9 @@ def make(d: Draw, setting: Setting) -> Case:
     operation, k = d.one(setting.operations), _length(d, setting)
     if operation == "cumsum":
         return _cumsum(d, setting, min(k, 40))
-    how, keywords = _description(d, setting, k), _keywords(d, setting)
+    options, keywords = _description(d, setting, k), _keywords(d, setting)
     if operation == "sum":
-        return _sum(d, setting, k, how, keywords)
+        return _sum(d, setting, k, options, keywords)
     few = max(1, min(24, 2400 // max(1, k)))
     scale = _scale(d, setting)
     rows = d.integer(1, few)
@@ -513,7 +513,7 @@ def make(d: Draw, setting: Setting) -> Case:
         keywords["alpha"] = d.one((1.0, 2.0, -1.0, 0.5, 1.5, 0.1, 3.0, 0.0, -0.0))
         if "c" in codes:
             keywords["beta"] = d.one((1.0, 2.0, -1.0, 0.5, 0.1, 0.0, -0.0))
-    return Case(operation, codes, formats, how, keywords, events=setting.events)
+    return Case(operation, codes, formats, options, keywords, events=setting.events)
 
 
 def _sum(d: Draw, setting: Setting, k: int, how: Any, keywords: dict[str, Any]) -> Case:
@@ -541,12 +541,14 @@ def _sum(d: Draw, setting: Setting, k: int, how: Any, keywords: dict[str, Any]) 
 
 def _cumsum(d: Draw, setting: Setting, k: int) -> Case:
     kinds = [x for x in setting.leaves if x in ("sequential", "fused", "kahan", "neumaier")] or ["sequential"]
-    how = _description(d, setting, k, kinds)
+    accumulation = _description(d, setting, k, kinds)
     rows = d.integer(1, max(1, min(40, 800 // max(1, k * k))))
     x = _rows(d, setting, setting.a, rows, k, 0)
     axis = d.one((0, 1, -1, None))
     x = x.T if axis == 0 else x[0] if axis is None else x
-    return Case("cumsum", {"x": _as(setting.a, x)}, {"x": setting.a}, how, _keywords(d, setting), axis, setting.events)
+    return Case(
+        "cumsum", {"x": _as(setting.a, x)}, {"x": setting.a}, accumulation, _keywords(d, setting), axis, setting.events
+    )
 
 
 # -- themes ------------------------------------------------------------------------------------------------------------
@@ -742,7 +744,7 @@ def accepting(case: Case) -> list[str]:
     formats = case.formats["a" if "a" in case.formats else "x"], case.formats.get("b")
     addend = case.formats.get("c", case.formats.get("initial"))
     k = case.keywords
-    rounding = Attributes(
+    rounding = RoundingAttributes(
         fs.Rounding[k.get("rounding", "TIES_TO_EVEN")], daz=bool(k.get("daz")), ftz=bool(k.get("ftz")),
         tininess=fs.Tininess[k.get("tininess", "after").upper()],
     )  # fmt: skip
@@ -814,26 +816,26 @@ def _source(fmt: fs.FloatFormat) -> str:
     return f'fs.FloatFormat("{fmt.name}", {fmt.exponent_bits}, {fmt.trailing_bits}, "{fmt.specials.value}", {fmt.bias})'
 
 
-def _described(how: Any) -> str:
+def _described(attributes: Any) -> str:
     """A description as the Python that makes it."""
-    if isinstance(how, fs.Strided):
-        return f"fs.Strided({_described(how.inner)}, {how.lanes}, {_described(how.outer)})"
-    if isinstance(how, fs.Blocked):
-        return f"fs.Blocked({_described(how.inner)}, {how.every}, {_described(how.outer)})"
-    if isinstance(how, fs.SplitK):
-        return f"fs.SplitK({how.parts}, {_described(how.inner)}, {_described(how.outer)})"
-    parts = [_source(how.format)]
-    if isinstance(how, fs.Pairwise):
-        parts.append(repr(how.tree))
-    if hasattr(how, "product") and how.product != how.format:
-        parts.append("product=" + ("None" if how.product is None else _source(how.product)))
+    if isinstance(attributes, fs.Strided):
+        return f"fs.Strided({_described(attributes.inner)}, {attributes.lanes}, {_described(attributes.outer)})"
+    if isinstance(attributes, fs.Blocked):
+        return f"fs.Blocked({_described(attributes.inner)}, {attributes.every}, {_described(attributes.outer)})"
+    if isinstance(attributes, fs.SplitK):
+        return f"fs.SplitK({attributes.parts}, {_described(attributes.inner)}, {_described(attributes.outer)})"
+    parts = [_source(attributes.format)]
+    if isinstance(attributes, fs.Pairwise):
+        parts.append(repr(attributes.tree))
+    if hasattr(attributes, "product") and attributes.product != attributes.format:
+        parts.append("product=" + ("None" if attributes.product is None else _source(attributes.product)))
     for name in ("rounding", "product_rounding"):
-        if (value := getattr(how, name, None)) is not None:
+        if (value := getattr(attributes, name, None)) is not None:
             parts.append(f'{name}="{value.name.lower()}"')
-    parts += [f"{name}={getattr(how, name)}" for name in ("ftz", "daz") if getattr(how, name) is not None]
-    if how.overflow is not fs.Overflow.INFINITY:
-        parts.append(f'overflow="{how.overflow.name.lower()}"')
-    return f"fs.{type(how).__name__}({', '.join(parts)})"
+    parts += [f"{name}={getattr(attributes, name)}" for name in ("ftz", "daz") if getattr(attributes, name) is not None]
+    if attributes.overflow is not fs.Overflow.INFINITY:
+        parts.append(f'overflow="{attributes.overflow.name.lower()}"')
+    return f"fs.{type(attributes).__name__}({', '.join(parts)})"
 
 
 def reproduction(case: Case, way: str, expected_code: Any, got: Any) -> str:

@@ -360,10 +360,10 @@ class Lanes:
             out[...] = stochastic(x, y, row)
             return
         given = [fs.from_codes(o, row.source) for o in (x, y, z) if o is not None]
-        how = manner(row)
+        keywords = rounding_keywords(row)
         with fs.context(backend="emulator"):
-            found = (fs.convert(given[0], row.result, **how) if row.operation == "convert"
-                     else getattr(fs, row.operation)(*given, **how))  # fmt: skip
+            found = (fs.convert(given[0], row.result, **keywords) if row.operation == "convert"
+                     else getattr(fs, row.operation)(*given, **keywords))  # fmt: skip
         out[...] = found.codes
 
     def sums(self, built, name, grid, block, a, b, ranges, out, count, rows, depth, columns, *last):
@@ -374,7 +374,7 @@ class Lanes:
 
             def do(what, *operands):
                 given = (fs.from_codes(np.ascontiguousarray(o), row[what].source) for o in operands)
-                return getattr(fs, what)(*given, **manner(row[what])).codes
+                return getattr(fs, what)(*given, **rounding_keywords(row[what])).codes
 
             for n in range(count):
                 start, stop, step = (int(x) for x in ranges[n][:3])
@@ -400,7 +400,7 @@ class Lanes:
                 cells[...] = stack[-1]
 
 
-def manner(row):
+def rounding_keywords(row):
     """Return the rounding options of a row."""
     daz, ftz = row.flushes[0] if (False, False) in row.flushes else row.flushes[-1]
     return {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow, "daz": daz, "ftz": ftz}

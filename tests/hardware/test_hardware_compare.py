@@ -285,8 +285,8 @@ def test_the_product_of_the_gpu(monkeypatch):
     """Without `against`, the call runs on the backend "hardware", which has a wrong bit here."""
     emulated = fs.matmul
 
-    def matmul(a, b, c=None, backend=None, **how):
-        d = emulated(a, b, c, **how)
+    def matmul(a, b, c=None, backend=None, **keywords):
+        d = emulated(a, b, c, **keywords)
         return faulty(d, 1, 0) if backend == "hardware" else d
 
     monkeypatch.setattr(doors, "matmul", matmul)
@@ -317,9 +317,9 @@ def test_stacks_vectors_and_scales():
 def test_other_sums_have_no_trace():
     rng = np.random.default_rng(2)
     a, b = matrices(rng, (2, 300), (300, 2))
-    how = "blocked(hopper, 128, fp32)"
-    d = fs.matmul(a, b, accumulate=how)
-    (first,) = compare(a, b, accumulate=how, against=faulty(d, 0, 1)).first
+    accumulation = "blocked(hopper, 128, fp32)"
+    d = fs.matmul(a, b, accumulate=accumulation)
+    (first,) = compare(a, b, accumulate=accumulation, against=faulty(d, 0, 1)).first
     assert first.trace is None
     assert first.index == (0, 1)
 

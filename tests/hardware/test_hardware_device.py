@@ -166,19 +166,19 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.parametrize(("capability", "fmt", "how", "keywords"), PRODUCTS, ids=str)
+@pytest.mark.parametrize(("capability", "fmt", "accumulation", "keywords"), PRODUCTS, ids=str)
 @pytest.mark.parametrize("with_c", [False, True])
-def test_products_equal_the_emulator(card, capability, fmt, how, keywords, with_c):
+def test_products_equal_the_emulator(card, capability, fmt, accumulation, keywords, with_c):
     card(capability)
     rng = np.random.default_rng(5)
     a, b = random(rng, (2, 19, 70), fmt), random(rng, (70, 11), fmt)
     c = None
     if with_c:
-        accumulator = fs.as_accumulation(how)
+        accumulator = fs.as_accumulation(accumulation)
         c = random(rng, (19, 11), "fp64" if fmt == "fp64" else getattr(accumulator, "result_format", "fp32"))
     if fmt == "fp64":
-        how = "tensorcore(ampere, output=fp64)"
-    both(lambda backend: fs.matmul(a, b, c, accumulate=how, backend=backend, **keywords))
+        accumulation = "tensorcore(ampere, output=fp64)"
+    both(lambda backend: fs.matmul(a, b, c, accumulate=accumulation, backend=backend, **keywords))
 
 
 def test_block_scaled_products(card):
@@ -198,17 +198,19 @@ def test_no_terms_and_no_results(card):
     for shapes in (((3, 0), (0, 4)), ((0, 5), (5, 4)), ((3, 5), (5, 0))):
         a, b = (np.ones(shape, np.float16) for shape in shapes)
         c = np.full((shapes[0][0], shapes[1][1]), 2.5, np.float32)
-        for how in ("ampere", "fp32", "pairwise(fp32)", "blocked(fp32, 2, fp32)", "strided(fp32, 4)"):
+        for accumulation in ("ampere", "fp32", "pairwise(fp32)", "blocked(fp32, 2, fp32)", "strided(fp32, 4)"):
             for start in (None, c):
-                both(lambda backend, a=a, b=b, s=start, h=how: fs.matmul(a, b, s, accumulate=h, backend=backend))
+                both(
+                    lambda backend, a=a, b=b, s=start, h=accumulation: fs.matmul(a, b, s, accumulate=h, backend=backend)
+                )
 
 
 def test_sums(card):
     card((8, 0))
     rng = np.random.default_rng(7)
     x = rng.standard_normal((6, 37)).astype(np.float16)
-    for how in ("fp32", "fp16", "pairwise(fp16)", "strided(fp32, 8)", "ampere"):
-        both(lambda backend, h=how: fs.sum(x, axis=1, accumulate=h, backend=backend))
+    for accumulation in ("fp32", "fp16", "pairwise(fp16)", "strided(fp32, 8)", "ampere"):
+        both(lambda backend, h=accumulation: fs.sum(x, axis=1, accumulate=h, backend=backend))
     both(lambda backend: fs.dot(x[0], x[1], accumulate="ampere", backend=backend))
 
 
@@ -288,17 +290,17 @@ def test_flushed_sums(card):
     card((8, 0))
     rng = np.random.default_rng(23)
     x = tiny(rng, (40, 6))
-    for how in ("sequential(fp32, daz, ftz)", "sequential(fp32, daz, ftz, rounding=rtp)",
+    for accumulation in ("sequential(fp32, daz, ftz)", "sequential(fp32, daz, ftz, rounding=rtp)",
                 "strided(sequential(fp32, daz, ftz), 4, fp32)"):  # fmt: skip
-        both(lambda backend, h=how: fs.sum(x, axis=0, accumulate=h, backend=backend))
+        both(lambda backend, h=accumulation: fs.sum(x, axis=0, accumulate=h, backend=backend))
     half = tiny(rng, (40, 6), fs.FP16)
     both(lambda backend: fs.sum(half, axis=0, accumulate="sequential(fp16, daz, ftz)", backend=backend))
     with fs.context(daz=True, ftz=True):
         both(lambda backend: fs.sum(x, axis=1, backend=backend))
     a, b = tiny(rng, (5, 40)), random(rng, (40, 7), "fp32")
-    for how in ("sequential(fp32, daz, ftz, rounding=rtz)", "sequential(fp32, fused, daz, ftz, rounding=rtz)",
+    for accumulation in ("sequential(fp32, daz, ftz, rounding=rtz)", "sequential(fp32, fused, daz, ftz, rounding=rtz)",
                 "sequential(fp32, daz, ftz, product_rounding=rtz)"):  # fmt: skip
-        both(lambda backend, h=how: fs.matmul(a, b, accumulate=h, backend=backend))
+        both(lambda backend, h=accumulation: fs.matmul(a, b, accumulate=h, backend=backend))
 
 
 @pytest.mark.parametrize(
@@ -356,9 +358,9 @@ def test_alpha_and_beta(card):
     card((8, 0))
     rng = np.random.default_rng(31)
     a, b, c = (random(rng, shape, "fp16") for shape in ((5, 20), (20, 6), (5, 6)))
-    for how in ("fp32", "ampere"):
+    for accumulation in ("fp32", "ampere"):
         for alpha, beta in ((2, 1), (0.5, -0.25), (1, 0), (-1, 3)):
-            both(lambda backend, h=how, x=alpha, y=beta: fs.matmul(
+            both(lambda backend, h=accumulation, x=alpha, y=beta: fs.matmul(
                 a, b, c, accumulate=h, alpha=x, beta=y, backend=backend))  # fmt: skip
     with pytest.raises(ValueError, match="multiply of FP64, and a GPU computes in FP32, which does not hold it"):
         fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")

@@ -84,20 +84,20 @@ def test_an_operation_of_cuda_cores_equals_the_emulator(card, row):
         fs.from_codes(c, row.source) for c in (x, *(codes(rng, count, row.source, "bits") for _ in range(arity - 1)))
     ]
     for daz, ftz in row.flushes:
-        how = keywords(row) | {"daz": daz, "ftz": ftz}
-        check_equal(*(compute(row, arrays, how, backend) for backend in ("hardware", "emulator")), arrays)
+        options = keywords(row) | {"daz": daz, "ftz": ftz}
+        check_equal(*(compute(row, arrays, options, backend) for backend in ("hardware", "emulator")), arrays)
 
 
 def keywords(row):
     """Return the call that the row computes."""
-    how = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
-    return how | ({"seed": 16, "random_bits": row.random_bits} if row.random_bits else {})
+    keywords = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
+    return keywords | ({"seed": 16, "random_bits": row.random_bits} if row.random_bits else {})
 
 
-def compute(row, arrays, how, backend):
+def compute(row, arrays, keywords, backend):
     call = getattr(fs, row.operation)
     with fs.context(backend=backend):
-        return call(*arrays, row.result, **how) if row.operation == "convert" else call(*arrays, **how)
+        return call(*arrays, row.result, **keywords) if row.operation == "convert" else call(*arrays, **keywords)
 
 
 def check_equal(found, wanted, arrays):
@@ -116,17 +116,17 @@ def test_a_conversion_of_every_float32(card, row):
         pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
     for start in range(0, EVERY, AT_ONCE):
         given = fs.from_codes(np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32), fs.FP32)
-        how = keywords(row) | {"offset": start} | dict(zip(("daz", "ftz"), row.flushes[0], strict=True))
-        check_equal(*(compute(row, [given], how, backend) for backend in ("hardware", "emulator")), [given])
+        options = keywords(row) | {"offset": start} | dict(zip(("daz", "ftz"), row.flushes[0], strict=True))
+        check_equal(*(compute(row, [given], options, backend) for backend in ("hardware", "emulator")), [given])
 
 
 @pytest.mark.parametrize(
-    "how", ["fp32", "sequential(fp32, fused)", "fp16", "pairwise(fp16, halving)", "strided(fp32, 32)"]
+    "accumulation", ["fp32", "sequential(fp32, fused)", "fp16", "pairwise(fp16, halving)", "strided(fp32, 32)"]
 )
-def test_sums_of_cuda_cores_equal_the_emulator(card, how):
+def test_sums_of_cuda_cores_equal_the_emulator(card, accumulation):
     rng = np.random.default_rng(13)
     a, b = rng.standard_normal((33, 257)).astype(np.float16), rng.standard_normal((257, 19)).astype(np.float16)
-    found, wanted = (fs.matmul(a, b, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+    found, wanted = (fs.matmul(a, b, accumulate=accumulation, backend=name) for name in ("hardware", "emulator"))
     assert found.tobytes() == wanted.tobytes()
 
 
@@ -141,8 +141,11 @@ def test_products_are_chains_of_instructions(card, variant):
     a, b = (fs.from_codes(codes(rng, shape, fmt, "normal"), fmt)
             for shape, fmt in (((70, depth), variant.a), ((depth, 21), variant.b)))  # fmt: skip
     unit = fs.TensorCore(architecture_of(capability), variant.name, output=variant.output)
-    for how in (unit, fs.Blocked(unit, 2 * variant.k, variant.output if variant.output != fs.FP16 else fs.FP32)):
-        found, wanted = (fs.matmul(a, b, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+    for accumulation in (
+        unit,
+        fs.Blocked(unit, 2 * variant.k, variant.output if variant.output != fs.FP16 else fs.FP32),
+    ):
+        found, wanted = (fs.matmul(a, b, accumulate=accumulation, backend=name) for name in ("hardware", "emulator"))
         assert np.array_equal(found.codes, wanted.codes)
 
 
@@ -158,8 +161,8 @@ def test_arrays_of_cupy_come_back_as_such(card):
 def test_flushed_sums_of_cuda_cores_equal_the_emulator(card):
     rng = np.random.default_rng(17)
     x = fs.array(rng.standard_normal((300, 21)) * 4 * fs.FP32.smallest_normal, "fp32")
-    how = "sequential(fp32, daz, ftz)"
-    found, wanted = (fs.sum(x, axis=0, accumulate=how, backend=name) for name in ("hardware", "emulator"))
+    accumulation = "sequential(fp32, daz, ftz)"
+    found, wanted = (fs.sum(x, axis=0, accumulate=accumulation, backend=name) for name in ("hardware", "emulator"))
     assert np.array_equal(found.codes, wanted.codes)
 
 

@@ -203,6 +203,6 @@ def test_codes_with_unused_bits():
     """A code with bits that its format does not have is no index beyond a table of values."""
     fmt = fs.FloatFormat("five bits", 3, 1, specials="finite")
     codes = np.full(300, 0xE9, np.uint8)
-    for how in ("fp32", "exact(fp32)"):
-        found = fs.sum(fs.FloatArray(codes, fmt), accumulate=how)
-        assert found == fs.sum(fs.from_codes(codes & 0x1F, fmt), accumulate=how), how
+    for accumulation in ("fp32", "exact(fp32)"):
+        found = fs.sum(fs.FloatArray(codes, fmt), accumulate=accumulation)
+        assert found == fs.sum(fs.from_codes(codes & 0x1F, fmt), accumulate=accumulation), accumulation

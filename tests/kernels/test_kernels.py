@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import oracles as o
 import pytest
-from oracles import DETERMINISTIC, POLICIES, How
+from oracles import DETERMINISTIC, POLICIES, OracleRounding
 
 import floatsim as fs
 from floatsim import Rounding, Tininess, reference
@@ -20,30 +20,32 @@ from floatsim.formats.rounding import FLAGS
 
 FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
-EVERY_HOW = o.every_how()
+EVERY_ROUNDING = o.every_rounding()
 PAIR_OPERATIONS = ("add", "subtract", "multiply", "divide", "remainder", "fmod")
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered")
 
 
-def run(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple[np.ndarray, np.ndarray]:
+def run(
+    operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding
+) -> tuple[np.ndarray, np.ndarray]:
     """A public function on FloatArrays: (codes, flags)."""
     arrays = [fs.from_codes(c.astype(fmt.code_dtype), fmt) for c in codes]
-    result, flags = getattr(fs, operation)(*arrays, return_flags=True, **how.keywords)
+    result, flags = getattr(fs, operation)(*arrays, return_flags=True, **rounding.keywords)
     return result.codes, flags
 
 
-def plain(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> np.ndarray:
+def plain(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding) -> np.ndarray:
     """The same without flags, where another, faster kernel may run; as plain arrays where the dtype exists."""
     operands: list = [c.astype(fmt.code_dtype) for c in codes]
     if fmt.dtype is not None:
-        return getattr(fs, operation)(*(c.view(fmt.dtype) for c in operands), **how.keywords).view(fmt.code_dtype)
-    return getattr(fs, operation)(*(fs.from_codes(c, fmt) for c in operands), **how.keywords).codes
+        return getattr(fs, operation)(*(c.view(fmt.dtype) for c in operands), **rounding.keywords).view(fmt.code_dtype)
+    return getattr(fs, operation)(*(fs.from_codes(c, fmt) for c in operands), **rounding.keywords).codes
 
 
-def events(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How) -> tuple:
+def events(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding) -> tuple:
     """The same one floor below, where the event bytes are whole."""
     operands = [(c.astype(fmt.code_dtype), fmt) for c in codes]
-    return emulator.elementwise(operation, operands, fmt, resolve(how.keywords))
+    return emulator.elementwise(operation, operands, fmt, resolve(rounding.keywords))
 
 
 def all_pairs(fmt: fs.FloatFormat) -> tuple[np.ndarray, np.ndarray]:
@@ -52,9 +54,9 @@ def all_pairs(fmt: fs.FloatFormat) -> tuple[np.ndarray, np.ndarray]:
     return a.ravel(), b.ravel()
 
 
-def varied(rounding: Rounding, policy: fs.Overflow, k: int) -> How:
+def varied(rounding: Rounding, policy: fs.Overflow, k: int) -> OracleRounding:
     """DAZ, FTZ and the tininess rule go through their combinations as k counts."""
-    return How(rounding, policy, bool(k & 1), bool(k & 2), Tininess.BEFORE if k & 4 else Tininess.AFTER)
+    return OracleRounding(rounding, policy, bool(k & 1), bool(k & 2), Tininess.BEFORE if k & 4 else Tininess.AFTER)
 
 
 @pytest.mark.parametrize("operation", PAIR_OPERATIONS)
@@ -64,11 +66,13 @@ def test_every_pair_of_small_formats(fmt, operation):
     codes = all_pairs(fmt)
     start = int(o.rng(fmt, operation).integers(8))
     for k, (rounding, policy) in enumerate(itertools.product(DETERMINISTIC, POLICIES)):
-        for how in {How(rounding, policy), varied(rounding, policy, start + k)}:
-            want = o.vector_operation(operation, codes, fmt, how)
-            got = run(operation, codes, fmt, how)
-            o.assert_equal_codes(operation, fmt, how, codes, got, (want[0], want[1] & FLAGS))
-            o.assert_equal_codes(operation, fmt, how, codes, (plain(operation, codes, fmt, how),), (want[0],))
+        for oracle_rounding in {OracleRounding(rounding, policy), varied(rounding, policy, start + k)}:
+            want = o.vector_operation(operation, codes, fmt, oracle_rounding)
+            got = run(operation, codes, fmt, oracle_rounding)
+            o.assert_equal_codes(operation, fmt, oracle_rounding, codes, got, (want[0], want[1] & FLAGS))
+            o.assert_equal_codes(
+                operation, fmt, oracle_rounding, codes, (plain(operation, codes, fmt, oracle_rounding),), (want[0],)
+            )
 
 
 @pytest.mark.parametrize("fmt", o.SMALL, **ids)
@@ -105,16 +109,22 @@ def test_every_pair_ordered_by_the_reference(fmt):
     a, b = a[chosen], b[chosen]
     at = o.layout(fmt)
     for operation in ("minimum", "maximum", "minimum_number", "maximum_number"):
-        for how in (How(), varied(Rounding.TOWARD_NEGATIVE, fs.Overflow.SATURATE_FINITE, int(r.integers(8)))):
-            got = run(operation, (a, b), fmt, how)
+        for rounding in (
+            OracleRounding(),
+            varied(Rounding.TOWARD_NEGATIVE, fs.Overflow.SATURATE_FINITE, int(r.integers(8))),
+        ):
+            got = run(operation, (a, b), fmt, rounding)
             for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
-                want = o.extremum(operation, at.decode(x, how.daz), at.decode(y, how.daz), fmt, how)
+                want = o.extremum(operation, at.decode(x, rounding.daz), at.decode(y, rounding.daz), fmt, rounding)
                 again = getattr(reference, operation)(
-                    reference.decode(x, fmt, how.daz), reference.decode(y, fmt, how.daz), fmt, how.attributes
+                    reference.decode(x, fmt, rounding.daz),
+                    reference.decode(y, fmt, rounding.daz),
+                    fmt,
+                    rounding.attributes,
                 )
-                assert again == want, o.report(operation, fmt, how, (x, y), again, want)
+                assert again == want, o.report(operation, fmt, rounding, (x, y), again, want)
                 mine = (got[0][i], got[1][i])
-                assert mine == (want[0], want[1] & FLAGS), o.report(operation, fmt, how, (x, y), mine, want)
+                assert mine == (want[0], want[1] & FLAGS), o.report(operation, fmt, rounding, (x, y), mine, want)
     got = fs.total_order(fs.from_codes(a, fmt), fs.from_codes(b, fmt))
     want = [reference.total_order(x, y, fmt) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     o.assert_equal_codes("total_order", fmt, "", (a, b), (got,), (want,))
@@ -142,14 +152,21 @@ def test_every_code_of_16_bits(operation, fmt):
     codes = fmt.codes().astype(np.uint64)
     start = int(o.rng(fmt, operation).integers(8))
     for k, (rounding, policy) in enumerate(itertools.product(DETERMINISTIC, POLICIES)):
-        for how in {How(rounding, policy), varied(rounding, policy, start + k)}:
+        for oracle_rounding in {OracleRounding(rounding, policy), varied(rounding, policy, start + k)}:
             if operation == "sqrt":
-                want = o.vector_operation("sqrt", (codes,), fmt, how)
+                want = o.vector_operation("sqrt", (codes,), fmt, oracle_rounding)
             else:
-                want = o.vector_integral(operation, codes, fmt, how)
-            got = run(operation, (codes,), fmt, how)
-            o.assert_equal_codes(operation, fmt, how, (codes,), got, (want[0], want[1] & FLAGS))
-            o.assert_equal_codes(operation, fmt, how, (codes,), (plain(operation, (codes,), fmt, how),), (want[0],))
+                want = o.vector_integral(operation, codes, fmt, oracle_rounding)
+            got = run(operation, (codes,), fmt, oracle_rounding)
+            o.assert_equal_codes(operation, fmt, oracle_rounding, (codes,), got, (want[0], want[1] & FLAGS))
+            o.assert_equal_codes(
+                operation,
+                fmt,
+                oracle_rounding,
+                (codes,),
+                (plain(operation, (codes,), fmt, oracle_rounding),),
+                (want[0],),
+            )
 
 
 @pytest.mark.parametrize("target", [*o.NAMED, *o.CUSTOM], **ids)
@@ -157,25 +174,25 @@ def test_every_code_of_16_bits_converted(target):
     """From every named format of at most 16 bits to every format."""
     sources = [f for f in o.NAMED if f.bits <= 16]
     r = o.rng("convert", target)
-    hows = EVERY_HOW if target.precision <= 24 else [h for h in EVERY_HOW if h.rounding in DETERMINISTIC]
+    hows = EVERY_ROUNDING if target.precision <= 24 else [h for h in EVERY_ROUNDING if h.rounding in DETERMINISTIC]
     for source in sources:
         codes = source.codes()
         for k in r.permutation(len(hows))[: 24 if source.bits <= 8 else 12]:
-            how = hows[k]
+            keywords = hows[k]
             if target.precision > 24:  # FP64 holds them all
-                x = o.vector_decode(codes, source, how.daz)
-                got, flags = fs.convert(fs.from_codes(codes, source), target, return_flags=True, **how.keywords)
+                x = o.vector_decode(codes, source, keywords.daz)
+                got, flags = fs.convert(fs.from_codes(codes, source), target, return_flags=True, **keywords.keywords)
                 want = np.where(x.nan, np.nan, np.where(x.infinite, np.where(x.negative, -np.inf, np.inf), x.value))
-                if how.overflow is fs.Overflow.SATURATE_FINITE:
+                if keywords.overflow is fs.Overflow.SATURATE_FINITE:
                     want = np.clip(want, -target.max, target.max)
                 want = np.where(x.negative & (x.value == 0) & ~x.infinite, -0.0, want).view(np.uint64)
                 want = np.where(x.nan, target.canonical_nan, want)
-                o.assert_equal_codes(f"convert to {target.name}", source, how, (codes,), (got.codes, flags),
+                o.assert_equal_codes(f"convert to {target.name}", source, keywords, (codes,), (got.codes, flags),
                                      (want, np.where(x.signalling, fs.INVALID, 0)))  # fmt: skip
                 continue
-            want = o.vector_convert(codes, source, target, how)
-            got, flags = fs.convert(fs.from_codes(codes, source), target, return_flags=True, **how.keywords)
-            o.assert_equal_codes(f"convert to {target.name}", source, how, (codes,), (got.codes, flags),
+            want = o.vector_convert(codes, source, target, keywords)
+            got, flags = fs.convert(fs.from_codes(codes, source), target, return_flags=True, **keywords.keywords)
+            o.assert_equal_codes(f"convert to {target.name}", source, keywords, (codes,), (got.codes, flags),
                                  (want[0], want[1] & FLAGS))  # fmt: skip
 
 
@@ -239,17 +256,22 @@ def test_to_integer(fmt, dtype):
     edge += [c | at.sign_bit for c in edge]
     codes = np.concatenate([codes, np.array(edge, np.uint64)])
     for rounding in DETERMINISTIC:
-        how = How(rounding, daz=bool(r.integers(2)))
-        got, flags = fs.to_integer(fs.from_codes(codes, fmt), dtype, rounding=rounding, daz=how.daz, return_flags=True)
+        oracle_rounding = OracleRounding(rounding, daz=bool(r.integers(2)))
+        got, flags = fs.to_integer(
+            fs.from_codes(codes, fmt), dtype, rounding=rounding, daz=oracle_rounding.daz, return_flags=True
+        )
         assert got.dtype == np.dtype(dtype)
         for i, code in enumerate(codes.tolist()):
-            want = o.to_integer(at.decode(code, how.daz), int(info.min), int(info.max), how)
+            want = o.to_integer(at.decode(code, oracle_rounding.daz), int(info.min), int(info.max), oracle_rounding)
             again = reference.to_integer(
-                reference.decode(code, fmt, how.daz), int(info.min), int(info.max), how.attributes
+                reference.decode(code, fmt, oracle_rounding.daz),
+                int(info.min),
+                int(info.max),
+                oracle_rounding.attributes,
             )
-            assert again == want, o.report(f"to_integer {dtype}", fmt, how, (code,), again, want)
+            assert again == want, o.report(f"to_integer {dtype}", fmt, oracle_rounding, (code,), again, want)
             mine = (int(got[i]), int(flags[i]))
-            assert mine == want, o.report(f"to_integer {dtype}", fmt, how, (code,), mine, want)
+            assert mine == want, o.report(f"to_integer {dtype}", fmt, oracle_rounding, (code,), mine, want)
 
 
 @pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
@@ -265,14 +287,14 @@ def test_from_integer(fmt):
         numbers += [int(x) for x in r.integers(-(2**63), 2**63 - 1, 30)]
         numbers = [int(n) for n in numbers if low <= n <= high]
         given = numbers if dtype is object else np.array(numbers, dtype)
-        for k in r.integers(0, len(EVERY_HOW), 4):
-            how = EVERY_HOW[k]
-            got, flags = fs.from_integer(given, fmt, return_flags=True, **how.keywords)
+        for k in r.integers(0, len(EVERY_ROUNDING), 4):
+            rounding = EVERY_ROUNDING[k]
+            got, flags = fs.from_integer(given, fmt, return_flags=True, **rounding.keywords)
             codes = got.codes if isinstance(got, fs.FloatArray) else got.view(fmt.code_dtype)
             for i, n in enumerate(numbers):
-                want = o.Rounder(Fraction(abs(n)), int(n < 0), fmt)(how)
+                want = o.Rounder(Fraction(abs(n)), int(n < 0), fmt)(rounding)
                 mine = (int(codes[i]), int(flags[i]))
-                assert mine == (want[0], want[1] & FLAGS), o.report(f"from_integer {n}", fmt, how, (), mine, want)
+                assert mine == (want[0], want[1] & FLAGS), o.report(f"from_integer {n}", fmt, rounding, (), mine, want)
 
 
 # -- pairs and triples of wide formats -----------------------------------------------------------------------------
@@ -286,14 +308,16 @@ def test_structured_cases_and_their_events(fmt, operation):
     r = o.rng("structured", fmt, operation)
     codes = o.structured(fmt, o.ARITY[operation], 24_000 if fmt.bits > 8 else 9_000, r)
     order = r.permutation(len(codes[0]))
-    for part, k in zip(np.array_split(order, 16), r.permutation(len(EVERY_HOW)), strict=False):
-        how, operands = EVERY_HOW[k], tuple(c[part] for c in codes)
-        want = o.vector_operation(operation, operands, fmt, how)
+    for part, k in zip(np.array_split(order, 16), r.permutation(len(EVERY_ROUNDING)), strict=False):
+        rounding, operands = EVERY_ROUNDING[k], tuple(c[part] for c in codes)
+        want = o.vector_operation(operation, operands, fmt, rounding)
         visible = (want[0], want[1] & FLAGS)
-        o.assert_equal_codes(operation, fmt, how, operands, run(operation, operands, fmt, how), visible)
-        o.assert_equal_codes(operation, fmt, how, operands, events(operation, operands, fmt, how), want)
-        o.assert_equal_codes(operation, fmt, how, operands, (plain(operation, operands, fmt, how),), (want[0],))
-    default = How()  # the way that has kernels of its own: all the cases once more
+        o.assert_equal_codes(operation, fmt, rounding, operands, run(operation, operands, fmt, rounding), visible)
+        o.assert_equal_codes(operation, fmt, rounding, operands, events(operation, operands, fmt, rounding), want)
+        o.assert_equal_codes(
+            operation, fmt, rounding, operands, (plain(operation, operands, fmt, rounding),), (want[0],)
+        )
+    default = OracleRounding()  # the way that has kernels of its own: all the cases once more
     want = o.vector_operation(operation, codes, fmt, default)
     o.assert_equal_codes(operation, fmt, default, codes, (plain(operation, codes, fmt, default),), (want[0],))
 
@@ -305,14 +329,14 @@ def test_kernel_equals_reference(fmt, operation):
     r = o.rng("reference", fmt, operation)
     codes = o.structured(fmt, o.ARITY[operation], 2000 if fmt is fs.FP64 else 400, r)
     order = r.permutation(len(codes[0]))
-    for part, k in zip(np.array_split(order, 16), r.permutation(len(EVERY_HOW)), strict=False):
-        how, operands = EVERY_HOW[k], tuple(c[part] for c in codes)
-        got, happened = events(operation, operands, fmt, how)
+    for part, k in zip(np.array_split(order, 16), r.permutation(len(EVERY_ROUNDING)), strict=False):
+        rounding, operands = EVERY_ROUNDING[k], tuple(c[part] for c in codes)
+        got, happened = events(operation, operands, fmt, rounding)
         for i, row in enumerate(zip(*(c.tolist() for c in operands), strict=True)):
-            numbers = [reference.decode(c, fmt, how.daz) for c in row]
-            want = getattr(reference, operation)(*numbers, fmt, how.attributes)
+            numbers = [reference.decode(c, fmt, rounding.daz) for c in row]
+            want = getattr(reference, operation)(*numbers, fmt, rounding.attributes)
             mine = (int(got[i]), int(happened[i]))
-            assert mine == want, o.report(operation, fmt, how, row, mine, want)
+            assert mine == want, o.report(operation, fmt, rounding, row, mine, want)
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS if f.bits > 16], **ids)
@@ -325,15 +349,22 @@ def test_wide_formats_one_operand(fmt):
     x = fs.from_codes(codes, fmt)
     rows = codes.tolist()
     for operation in ("rint", "floor", "ceil", "trunc"):
-        for k in r.permutation(len(EVERY_HOW))[:3]:
-            how = EVERY_HOW[k]
-            want = [getattr(reference, operation)(reference.decode(c, fmt, how.daz), fmt, how.attributes) for c in rows]
-            again = [o.integral(operation, o.layout(fmt).decode(c, how.daz), fmt, how) for c in rows]
+        for k in r.permutation(len(EVERY_ROUNDING))[:3]:
+            rounding = EVERY_ROUNDING[k]
+            want = [
+                getattr(reference, operation)(reference.decode(c, fmt, rounding.daz), fmt, rounding.attributes)
+                for c in rows
+            ]
+            again = [o.integral(operation, o.layout(fmt).decode(c, rounding.daz), fmt, rounding) for c in rows]
             assert want == again
-            got = events(operation, (codes,), fmt, how) if operation != "rint" else run(operation, (codes,), fmt, how)
+            got = (
+                events(operation, (codes,), fmt, rounding)
+                if operation != "rint"
+                else run(operation, (codes,), fmt, rounding)
+            )
             columns = [np.array(c, np.uint64) for c in zip(*want, strict=True)]
             columns[1] = columns[1] & np.uint64(255 if operation != "rint" else FLAGS)
-            o.assert_equal_codes(operation, fmt, how, (codes,), got, tuple(columns))
+            o.assert_equal_codes(operation, fmt, rounding, (codes,), got, tuple(columns))
     for daz in (False, True):
         for name in ("next_up", "next_down"):
             result, flags = getattr(fs, name)(x, daz=daz, return_flags=True)
@@ -361,14 +392,14 @@ def test_conversion_from_wide_formats(fmt):
         at = o.layout(source)
         codes = np.concatenate([o.structured(source, 1, 250, r)[0], np.array(_around_in(source, fmt, r), np.uint64)])
         x = fs.from_codes(codes, source)
-        for k in r.permutation(len(EVERY_HOW))[:6]:
-            how = EVERY_HOW[k]
-            got, flags = fs.convert(x, fmt, return_flags=True, **how.keywords)
+        for k in r.permutation(len(EVERY_ROUNDING))[:6]:
+            rounding = EVERY_ROUNDING[k]
+            got, flags = fs.convert(x, fmt, return_flags=True, **rounding.keywords)
             mine = zip(got.codes.tolist(), flags.tolist(), codes.tolist(), strict=True)
             for code, flag, given in mine:
-                want = o.convert(at.decode(given, how.daz), fmt, how)
+                want = o.convert(at.decode(given, rounding.daz), fmt, rounding)
                 assert (code, flag) == (want[0], want[1] & FLAGS), o.report(
-                    f"convert to {fmt.name}", source, how, (given,), (code, flag), want
+                    f"convert to {fmt.name}", source, rounding, (given,), (code, flag), want
                 )
 
 
@@ -377,17 +408,17 @@ def test_scalb(fmt):
     r = o.rng("scalb", fmt)
     codes = o.structured(fmt, 1, 300, r)[0]
     n = r.choice([*range(-40, 41), -300, 300, 5000, -5000, -(2**31), 2**31 - 1, 2**62, -(2**62)], len(codes))
-    for k in r.permutation(len(EVERY_HOW))[:8]:
-        how = EVERY_HOW[k]
-        got, flags = fs.scalb(fs.from_codes(codes, fmt), n, return_flags=True, **how.keywords)
+    for k in r.permutation(len(EVERY_ROUNDING))[:8]:
+        rounding = EVERY_ROUNDING[k]
+        got, flags = fs.scalb(fs.from_codes(codes, fmt), n, return_flags=True, **rounding.keywords)
         for i, (c, shift) in enumerate(zip(codes.tolist(), n.tolist(), strict=True)):
-            want = reference.scalb(reference.decode(c, fmt, how.daz), shift, fmt, how.attributes)
+            want = reference.scalb(reference.decode(c, fmt, rounding.daz), shift, fmt, rounding.attributes)
             mine = (int(got.codes[i]), int(flags[i]))
-            assert mine == (want[0], want[1] & FLAGS), o.report(f"scalb {shift}", fmt, how, (c,), mine, want)
-            value = o.layout(fmt).decode(c, how.daz)
+            assert mine == (want[0], want[1] & FLAGS), o.report(f"scalb {shift}", fmt, rounding, (c,), mine, want)
+            value = o.layout(fmt).decode(c, rounding.daz)
             if value.kind == "finite" and abs(shift) < 1000:
-                rounded = o.Rounder(value.magnitude * Fraction(2) ** shift, value.sign, fmt)(how)
-                assert want == rounded, o.report(f"scalb {shift}", fmt, how, (c,), want, rounded)
+                rounded = o.Rounder(value.magnitude * Fraction(2) ** shift, value.sign, fmt)(rounding)
+                assert want == rounded, o.report(f"scalb {shift}", fmt, rounding, (c,), want, rounded)
 
 
 def test_mixed_formats_with_a_named_result():
@@ -400,17 +431,19 @@ def test_mixed_formats_with_a_named_result():
         arity = o.ARITY.get(operation, 2)
         sources = [formats[k] for k in r.integers(0, len(formats), arity)]
         target = formats[r.integers(len(formats))]
-        how = EVERY_HOW[r.integers(len(EVERY_HOW))]
+        rounding = EVERY_ROUNDING[r.integers(len(EVERY_ROUNDING))]
         columns = [r.choice(o.structured(f, 1, 200, r)[0], 120) for f in sources]
         arrays = [fs.from_codes(c, f) for c, f in zip(columns, sources, strict=True)]
-        got, flags = getattr(fs, operation)(*arrays, format=target, return_flags=True, **how.keywords)
+        got, flags = getattr(fs, operation)(*arrays, format=target, return_flags=True, **rounding.keywords)
         assert got.format == target
         for i, row in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-            numbers = [reference.decode(c, f, how.daz) for c, f in zip(row, sources, strict=True)]
-            want = getattr(reference, operation)(*numbers, target, how.attributes)
+            numbers = [reference.decode(c, f, rounding.daz) for c, f in zip(row, sources, strict=True)]
+            want = getattr(reference, operation)(*numbers, target, rounding.attributes)
             mine = (int(got.codes[i]), int(flags[i]))
             names = " ".join(f.name for f in sources)
-            assert mine == (want[0], want[1] & FLAGS), o.report(f"{operation} {names} ->", target, how, row, mine, want)
+            assert mine == (want[0], want[1] & FLAGS), o.report(
+                f"{operation} {names} ->", target, rounding, row, mine, want
+            )
 
 
 # -- quantize ------------------------------------------------------------------------------------------------------
@@ -431,17 +464,17 @@ def test_quantize_is_encode_then_decode(fmt, carrier):
     except TypeError as error:
         assert "convert" in str(error)  # the carrier cannot hold the grid
         return
-    for k in r.permutation(len(EVERY_HOW))[:12]:
-        how = EVERY_HOW[k]
-        values, flags = fs.quantize(x, fmt, return_flags=True, **how.keywords)
-        silent = fs.quantize(x, fmt, **how.keywords)
+    for k in r.permutation(len(EVERY_ROUNDING))[:12]:
+        rounding = EVERY_ROUNDING[k]
+        values, flags = fs.quantize(x, fmt, return_flags=True, **rounding.keywords)
+        silent = fs.quantize(x, fmt, **rounding.keywords)
         assert values.dtype == x.dtype
-        expected, happened = fs.encode(x, fmt, return_flags=True, **how.keywords)
+        expected, happened = fs.encode(x, fmt, return_flags=True, **rounding.keywords)
         decoded = fs.decode(expected, fmt).astype(source.dtype)
         want = np.where(np.isnan(decoded), source.canonical_nan, decoded.view(source.code_dtype))
         what, loud, quiet = f"quantize to {fmt.name}", values.view(source.code_dtype), silent.view(source.code_dtype)
-        o.assert_equal_codes(what, source, how, (codes,), (loud, flags), (want, happened))
-        o.assert_equal_codes(what, source, how, (codes,), (quiet,), (want,))
+        o.assert_equal_codes(what, source, rounding, (codes,), (loud, flags), (want, happened))
+        o.assert_equal_codes(what, source, rounding, (codes,), (quiet,), (want,))
 
 
 # -- formats nobody has named ----------------------------------------------------------------------------------------
@@ -476,24 +509,26 @@ def test_any_format(k):
         ]
         codes = np.concatenate([*beside, o.structured(source, 1, 300, r)[0]]).astype(source.code_dtype)
         x = codes.view(source.dtype)
-        for how in [How(m, p) for m in DETERMINISTIC for p in POLICIES] + [EVERY_HOW[i] for i in r.integers(0, 144, 4)]:
-            want = o.vector_convert(codes, source, fmt, how)
-            got = fs.encode(x, fmt, return_flags=True, **how.keywords)
-            o.assert_equal_codes(f"encode as {fmt.name}", source, how, (codes,), got, (want[0], want[1] & FLAGS))
-            got = fs.encode(x, fmt, **how.keywords)
-            o.assert_equal_codes(f"encode as {fmt.name}", source, how, (codes,), (got,), (want[0],))
+        for rounding in [OracleRounding(m, p) for m in DETERMINISTIC for p in POLICIES] + [
+            EVERY_ROUNDING[i] for i in r.integers(0, 144, 4)
+        ]:
+            want = o.vector_convert(codes, source, fmt, rounding)
+            got = fs.encode(x, fmt, return_flags=True, **rounding.keywords)
+            o.assert_equal_codes(f"encode as {fmt.name}", source, rounding, (codes,), got, (want[0], want[1] & FLAGS))
+            got = fs.encode(x, fmt, **rounding.keywords)
+            o.assert_equal_codes(f"encode as {fmt.name}", source, rounding, (codes,), (got,), (want[0],))
             try:
-                values = fs.quantize(x, fmt, **how.keywords).view(source.code_dtype)
+                values = fs.quantize(x, fmt, **rounding.keywords).view(source.code_dtype)
             except TypeError:
                 continue
             d = o.vector_decode(want[0], fmt)
             exact = np.where(d.infinite, np.where(d.negative, -np.inf, np.inf), d.value)
             exact = np.where(d.negative & ~d.infinite & (d.value == 0), -0.0, exact).astype(source.dtype)
             exact = np.where(d.nan, source.canonical_nan, exact.view(source.code_dtype))
-            o.assert_equal_codes(f"quantize to {fmt.name}", source, how, (codes,), (values,), (exact,))
+            o.assert_equal_codes(f"quantize to {fmt.name}", source, rounding, (codes,), (values,), (exact,))
     for operation in o.ARITY:
         codes = o.structured(fmt, o.ARITY[operation], 700, r)
-        for how in [How(m) for m in DETERMINISTIC] + [EVERY_HOW[i] for i in r.integers(0, 144, 3)]:
-            want = o.vector_operation(operation, codes, fmt, how)
-            o.assert_equal_codes(operation, fmt, how, codes, events(operation, codes, fmt, how), want)
-            o.assert_equal_codes(operation, fmt, how, codes, (plain(operation, codes, fmt, how),), (want[0],))
+        for rounding in [OracleRounding(m) for m in DETERMINISTIC] + [EVERY_ROUNDING[i] for i in r.integers(0, 144, 3)]:
+            want = o.vector_operation(operation, codes, fmt, rounding)
+            o.assert_equal_codes(operation, fmt, rounding, codes, events(operation, codes, fmt, rounding), want)
+            o.assert_equal_codes(operation, fmt, rounding, codes, (plain(operation, codes, fmt, rounding),), (want[0],))

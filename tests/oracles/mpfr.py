@@ -10,7 +10,7 @@ import floatsim as fs
 from floatsim import Rounding
 
 from .decode import ABSORBED, DIVIDE_BY_ZERO, Value, layout
-from .rounding import How, Rounder, nan_of
+from .rounding import OracleRounding, Rounder, nan_of
 
 _EMIN, _EMAX = gmpy2.get_emin_min() // 2, gmpy2.get_emax_max() // 2
 
@@ -65,7 +65,7 @@ class Exact:
         if gmpy2.is_finite(self.result) and not gmpy2.is_zero(self.result):
             self.rounder = Rounder(_truth(self.result), int(gmpy2.is_signed(self.result)), fmt)
 
-    def __call__(self, how: How, random: int = 0) -> tuple[int, int]:
+    def __call__(self, rounding: OracleRounding, random: int = 0) -> tuple[int, int]:
         at, result = layout(self.fmt), self.result
         if gmpy2.is_nan(result):
             a = self.operands
@@ -79,9 +79,9 @@ class Exact:
         if gmpy2.is_infinite(result):
             return at.infinity(sign), DIVIDE_BY_ZERO if self.divided_by_zero else 0
         if self.rounder is None:
-            down = how.rounding is Rounding.TOWARD_NEGATIVE
+            down = rounding.rounding is Rounding.TOWARD_NEGATIVE
             return at.zero(int(self.zero_below) if down else sign), 0
-        code, flags = self.rounder(how, random)
+        code, flags = self.rounder(rounding, random)
         return code, flags | self._absorbed(code)
 
     def _absorbed(self, code: int) -> int:
@@ -102,18 +102,20 @@ class Exact:
         return ABSORBED * bool((b != 0 and signed == a) or (a != 0 and signed == b))
 
 
-def integer_remainder(operation: str, a: Value, b: Value, fmt: fs.FloatFormat, how: How) -> tuple[int, int]:
+def integer_remainder(
+    operation: str, a: Value, b: Value, fmt: fs.FloatFormat, rounding: OracleRounding
+) -> tuple[int, int]:
     """remainder and fmod on integers: both operands in units of their common quantum."""
     if a.is_nan or b.is_nan:
         return nan_of(fmt, "snan" in (a.kind, b.kind))
     if a.kind == "infinite" or b.is_zero:
         return nan_of(fmt, True)
     if b.kind == "infinite":
-        return Rounder(a.magnitude, a.sign, fmt)(how)
+        return Rounder(a.magnitude, a.sign, fmt)(rounding)
     unit = Fraction(1, a.magnitude.denominator * b.magnitude.denominator)
     m, n = int(a.magnitude / unit), int(b.magnitude / unit)
     rest = m % n
     negative = a.sign
     if operation == "remainder" and (2 * rest > n or (2 * rest == n and (m // n) % 2 == 1)):
         rest, negative = n - rest, 1 - a.sign
-    return Rounder(rest * unit, negative, fmt)(how)
+    return Rounder(rest * unit, negative, fmt)(rounding)

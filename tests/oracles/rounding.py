@@ -24,7 +24,7 @@ from .decode import (
 
 
 @dataclass(frozen=True)
-class How:
+class OracleRounding:
     """One way of rounding."""
 
     rounding: Rounding = Rounding.TIES_TO_EVEN
@@ -36,9 +36,9 @@ class How:
 
     @property
     def attributes(self) -> object:
-        from floatsim.reference import Attributes
+        from floatsim.reference import RoundingAttributes
 
-        return Attributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
+        return RoundingAttributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
     @property
     def keywords(self) -> dict[str, object]:
@@ -50,17 +50,19 @@ class How:
         return " ".join(words + ["daz"] * self.daz + ["ftz"] * self.ftz)
 
 
-def every_how(rounding: tuple[Rounding, ...] = DETERMINISTIC) -> list[How]:
+def every_rounding(rounding: tuple[Rounding, ...] = DETERMINISTIC) -> list[OracleRounding]:
     """All combinations of mode, policy, tininess, DAZ and FTZ."""
     return [
-        How(m, o, daz, ftz, t)
+        OracleRounding(m, o, daz, ftz, t)
         for m in rounding for o in POLICIES for daz in (False, True) for ftz in (False, True) for t in TININESS
     ]  # fmt: skip
 
 
-def goes_up(x: Fraction, low: Fraction, high: Fraction, low_is_odd: bool, sign: int, how: How, random: int) -> bool:
+def goes_up(
+    x: Fraction, low: Fraction, high: Fraction, low_is_odd: bool, sign: int, rounding: OracleRounding, random: int
+) -> bool:
     """Which neighbour: x lies strictly between low and high (magnitudes)."""
-    mode = how.rounding
+    mode = rounding.rounding
     twice, middle = 2 * x, low + high
     if mode is Rounding.TIES_TO_EVEN:
         return twice > middle or (twice == middle and low_is_odd)
@@ -74,8 +76,8 @@ def goes_up(x: Fraction, low: Fraction, high: Fraction, low_is_odd: bool, sign: 
         return bool(sign)
     if mode is Rounding.TO_ODD:
         return not low_is_odd
-    steps = (x - low) / (high - low) * 2**how.random_bits
-    return steps.numerator // steps.denominator + random >= 2**how.random_bits
+    steps = (x - low) / (high - low) * 2**rounding.random_bits
+    return steps.numerator // steps.denominator + random >= 2**rounding.random_bits
 
 
 class Rounder:
@@ -89,25 +91,25 @@ class Rounder:
             self.low = at.neighbour_below(x)
             self.low_worth = at.worth(self.low)
 
-    def __call__(self, how: How, random: int = 0) -> tuple[int, int]:
+    def __call__(self, rounding: OracleRounding, random: int = 0) -> tuple[int, int]:
         at, x, sign = self.at, self.x, self.sign
         if at.specials == "scale":
-            return self._scale(how, random)
+            return self._scale(rounding, random)
         if x == 0:
             return at.zero(sign), 0
         if self.far:
-            return self._overflow(how), OVERFLOW | INEXACT
+            return self._overflow(rounding), OVERFLOW | INEXACT
         magnitude, exact = self.low, x == self.low_worth
         if not exact:
             high = at.worth(self.low + 1)
-            magnitude += goes_up(x, self.low_worth, high, at.odd(self.low), sign, how, random)
+            magnitude += goes_up(x, self.low_worth, high, at.odd(self.low), sign, rounding, random)
         tiny = x < at.least_normal
-        if tiny and how.tininess is Tininess.AFTER and x > at.below_normal:
-            tiny = not goes_up(x, at.below_normal, at.least_normal, True, sign, how, random)
-        if tiny and how.ftz:
+        if tiny and rounding.tininess is Tininess.AFTER and x > at.below_normal:
+            tiny = not goes_up(x, at.below_normal, at.least_normal, True, sign, rounding, random)
+        if tiny and rounding.ftz:
             return at.zero(sign), UNDERFLOW | INEXACT | FLUSHED
         if magnitude > at.largest:
-            return self._overflow(how), OVERFLOW | INEXACT
+            return self._overflow(rounding), OVERFLOW | INEXACT
         flags = 0 if exact else INEXACT | (UNDERFLOW if tiny else 0)
         if magnitude == 0:
             return at.zero(sign), flags | FLUSHED
@@ -115,16 +117,16 @@ class Rounder:
             flags |= SUBNORMAL
         return sign * at.sign_bit + magnitude, flags
 
-    def _overflow(self, how: How) -> int:
+    def _overflow(self, rounding: OracleRounding) -> int:
         at, sign = self.at, self.sign
-        stays = how.overflow is not Overflow.INFINITY or how.rounding in (
+        stays = rounding.overflow is not Overflow.INFINITY or rounding.rounding in (
             Rounding.TOWARD_ZERO,
             Rounding.TO_ODD,
             Rounding.TOWARD_NEGATIVE if sign == 0 else Rounding.TOWARD_POSITIVE,
         )
         return sign * at.sign_bit + at.largest if stays else at.infinity(sign)
 
-    def _scale(self, how: How, random: int) -> tuple[int, int]:
+    def _scale(self, rounding: OracleRounding, random: int) -> tuple[int, int]:
         at, x = self.at, self.x
         if x == 0 or self.sign:
             return at.nan, INVALID
@@ -135,12 +137,12 @@ class Rounder:
             code, high = self.low, 2 * self.low_worth
             if x == self.low_worth:
                 flags = 0
-            elif how.rounding is Rounding.TIES_TO_EVEN:
+            elif rounding.rounding is Rounding.TIES_TO_EVEN:
                 code += 2 * x >= self.low_worth + high
             else:
-                code += goes_up(x, self.low_worth, high, True, 0, how, random)
+                code += goes_up(x, self.low_worth, high, True, 0, rounding, random)
         if code > at.largest:
-            return (at.nan if how.overflow is Overflow.INFINITY else at.largest), OVERFLOW | INEXACT
+            return (at.nan if rounding.overflow is Overflow.INFINITY else at.largest), OVERFLOW | INEXACT
         return code, flags
 
 
@@ -149,15 +151,15 @@ def nan_of(fmt: fs.FloatFormat, invalid: bool) -> tuple[int, int]:
     return (at.largest, INVALID) if at.nan is None else (at.nan, INVALID if invalid else 0)
 
 
-def convert(value: Value, fmt: fs.FloatFormat, how: How, random: int = 0) -> tuple[int, int]:
+def convert(value: Value, fmt: fs.FloatFormat, rounding: OracleRounding, random: int = 0) -> tuple[int, int]:
     at = layout(fmt)
     if value.is_nan:
         return nan_of(fmt, value.kind == "snan")
     if value.kind == "infinite":
-        if at.specials != "scale" and how.overflow is Overflow.SATURATE_FINITE:
+        if at.specials != "scale" and rounding.overflow is Overflow.SATURATE_FINITE:
             return value.sign * at.sign_bit + at.largest, 0
         return at.infinity(value.sign), 0
-    return Rounder(value.magnitude, value.sign, fmt)(how, random)
+    return Rounder(value.magnitude, value.sign, fmt)(rounding, random)
 
 
 OWN_DIRECTION = {
@@ -165,32 +167,34 @@ OWN_DIRECTION = {
 }  # fmt: skip
 
 
-def whole_number(v: Value, how: How, random: int = 0) -> int:
+def whole_number(v: Value, rounding: OracleRounding, random: int = 0) -> int:
     """A finite value's magnitude, rounded to an integer."""
     low = v.magnitude.numerator // v.magnitude.denominator
     if v.magnitude == low:
         return low
-    return low + goes_up(v.magnitude, Fraction(low), Fraction(low + 1), low % 2 == 1, v.sign, how, random)
+    return low + goes_up(v.magnitude, Fraction(low), Fraction(low + 1), low % 2 == 1, v.sign, rounding, random)
 
 
-def integral(operation: str, v: Value, fmt: fs.FloatFormat, how: How, random: int = 0) -> tuple[int, int]:
+def integral(
+    operation: str, v: Value, fmt: fs.FloatFormat, rounding: OracleRounding, random: int = 0
+) -> tuple[int, int]:
     """rint, floor, ceil, trunc."""
     if v.is_nan:
         return nan_of(fmt, v.kind == "snan")
     if v.kind == "infinite":
         return layout(fmt).infinity(v.sign), 0
-    direction = OWN_DIRECTION.get(operation, how.rounding)
-    whole = whole_number(v, replace(how, rounding=direction), random)
-    code, flags = Rounder(Fraction(whole), v.sign, fmt)(how)
+    direction = OWN_DIRECTION.get(operation, rounding.rounding)
+    whole = whole_number(v, replace(rounding, rounding=direction), random)
+    code, flags = Rounder(Fraction(whole), v.sign, fmt)(rounding)
     return code, flags | (INEXACT if operation == "rint" and whole != v.magnitude else 0)
 
 
-def to_integer(v: Value, low: int, high: int, how: How, random: int = 0) -> tuple[int, int]:
+def to_integer(v: Value, low: int, high: int, rounding: OracleRounding, random: int = 0) -> tuple[int, int]:
     if v.is_nan:
         return 0, INVALID
     if v.kind == "infinite":
         return (low if v.sign else high), INVALID
-    whole = whole_number(v, how, random)
+    whole = whole_number(v, rounding, random)
     signed = -whole if v.sign else whole
     if signed < low:
         return low, INVALID
@@ -214,7 +218,7 @@ def compare(a: Value, b: Value) -> int | None:
     return (ka > kb) - (ka < kb)
 
 
-def extremum(operation: str, a: Value, b: Value, fmt: fs.FloatFormat, how: How) -> tuple[int, int]:
+def extremum(operation: str, a: Value, b: Value, fmt: fs.FloatFormat, rounding: OracleRounding) -> tuple[int, int]:
     """minimum, maximum, minimum_number, maximum_number (operands of the same format)."""
     loud = "snan" in (a.kind, b.kind)
     numbers = [v for v in (a, b) if not v.is_nan]
@@ -224,6 +228,6 @@ def extremum(operation: str, a: Value, b: Value, fmt: fs.FloatFormat, how: How) 
     code, flags = (
         (layout(fmt).infinity(chosen.sign), 0)
         if chosen.kind == "infinite"
-        else Rounder(chosen.magnitude, chosen.sign, fmt)(how)
+        else Rounder(chosen.magnitude, chosen.sign, fmt)(rounding)
     )
     return code, flags | (INVALID if loud else 0)

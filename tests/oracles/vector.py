@@ -11,7 +11,7 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
 
 from .decode import ABSORBED, DIVIDE_BY_ZERO, FLUSHED, INEXACT, INVALID, OVERFLOW, SUBNORMAL, UNDERFLOW, Layout, layout
-from .rounding import OWN_DIRECTION, How, nan_of
+from .rounding import OWN_DIRECTION, OracleRounding, nan_of
 
 
 @functools.cache
@@ -77,14 +77,14 @@ def neighbours(x: np.ndarray, fmt: fs.FloatFormat, table: bool) -> tuple[np.ndar
 
 
 def vector_round(
-    x: np.ndarray, negative: np.ndarray, fmt: fs.FloatFormat, how: How, tail: np.ndarray | int = 0,
+    x: np.ndarray, negative: np.ndarray, fmt: fs.FloatFormat, rounding: OracleRounding, tail: np.ndarray | int = 0,
     table: bool | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Round finite float64 values; `tail` is the sign of (exact - x), an error term smaller than half an ulp of x.
 
     x == 0 means an exact zero of the given sign.
     """
-    at, mode = layout(fmt), how.rounding
+    at, mode = layout(fmt), rounding.rounding
     ax = np.abs(x)
     tail = np.where(negative, -1, 1) * np.broadcast_to(np.asarray(tail), ax.shape)  # in terms of magnitudes
     low, low_value, high_value = neighbours(ax, fmt, fmt.bits <= 16 if table is None else table)
@@ -114,19 +114,21 @@ def vector_round(
     magnitude = low + (up(side, odd) & ~exact)
     least, below = float(at.least_normal), float(at.below_normal)
     tiny = ((ax < least) | ((ax == least) & (tail < 0))) & (ax > 0)
-    if how.tininess is Tininess.AFTER:
+    if rounding.tininess is Tininess.AFTER:
         above = tiny & ((ax > below) | ((ax == below) & (tail > 0)))
         middle = below + (least - below) / 2
         side = np.where(ax == middle, tail, np.where(ax > middle, 1, -1))
         tiny &= ~(above & up(side, True))
-    over = (far | (magnitude > at.largest)) & ~(tiny & how.ftz)
+    over = (far | (magnitude > at.largest)) & ~(tiny & rounding.ftz)
     flags = np.where(exact, 0, INEXACT) | np.where(tiny & ~exact, UNDERFLOW, 0)
     flags = flags | np.where((magnitude == 0) & (ax > 0), FLUSHED, 0)
     flags = flags | np.where((magnitude > 0) & (magnitude < 1 << at.t), SUBNORMAL, 0)
     sign = np.where(negative, at.sign_bit, 0).astype(np.int64)
     zero = np.array([at.zero(0), at.zero(1)], dtype=np.int64)[negative.astype(np.int64)]
     code = np.where(magnitude == 0, zero, sign + magnitude)
-    stays = np.full(ax.shape, how.overflow is not Overflow.INFINITY or mode in (Rounding.TOWARD_ZERO, Rounding.TO_ODD))
+    stays = np.full(
+        ax.shape, rounding.overflow is not Overflow.INFINITY or mode in (Rounding.TOWARD_ZERO, Rounding.TO_ODD)
+    )
     if mode is Rounding.TOWARD_NEGATIVE:
         stays |= ~negative
     if mode is Rounding.TOWARD_POSITIVE:
@@ -134,7 +136,7 @@ def vector_round(
     infinity = np.array([at.infinity(0), at.infinity(1)], dtype=np.int64)[negative.astype(np.int64)]
     code = np.where(over, np.where(stays, sign + at.largest, infinity), code)
     flags = np.where(over, OVERFLOW | INEXACT, flags)
-    if how.ftz:
+    if rounding.ftz:
         code = np.where(tiny, zero, code)
         flags = np.where(tiny, UNDERFLOW | INEXACT | FLUSHED, flags)
     return code, flags
@@ -148,7 +150,11 @@ def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def vector_operation(
-    operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, how: How, table: bool | None = None
+    operation: str,
+    codes: tuple[np.ndarray, ...],
+    fmt: fs.FloatFormat,
+    rounding: OracleRounding,
+    table: bool | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """An operation on arrays of codes, all of one format: codes (int64) and events.
 
@@ -156,7 +162,7 @@ def vector_operation(
     no float64 midpoint-of-the-format differs from all of them by more than float64 can blur (53 >= 2p + 2).
     """
     at = layout(fmt)
-    numbers = [vector_decode(c, fmt, how.daz) for c in codes]
+    numbers = [vector_decode(c, fmt, rounding.daz) for c in codes]
     shape = np.broadcast_shapes(*(n.value.shape for n in numbers))
     numbers = [Decoded(*(np.broadcast_to(v, shape) for v in vars(n).values())) for n in numbers]
     a = numbers[0]
@@ -166,7 +172,7 @@ def vector_operation(
     infinite = np.zeros(shape, bool)
     divided = np.zeros(shape, bool)
     tail: np.ndarray = np.zeros(shape)
-    down = how.rounding is Rounding.TOWARD_NEGATIVE
+    down = rounding.rounding is Rounding.TOWARD_NEGATIVE
     with np.errstate(all="ignore"):
         if operation in ("add", "subtract", "fma"):
             if operation == "fma":
@@ -226,7 +232,7 @@ def vector_operation(
         negative = np.asarray(negative, bool)
         x = np.where(infinite | invalid | any_nan, 0.0, x)
         tail = np.where(infinite | invalid | any_nan, 0.0, tail)
-        code, flags = vector_round(x, negative, fmt, how, tail, table)
+        code, flags = vector_round(x, negative, fmt, rounding, tail, table)
     infinity = np.array([at.infinity(0), at.infinity(1)], dtype=np.int64)[negative.astype(np.int64)]
     code = np.where(infinite, infinity, code)
     flags = np.where(infinite, np.where(divided, DIVIDE_BY_ZERO, 0), flags)
@@ -244,16 +250,16 @@ def vector_operation(
 
 
 def vector_convert(
-    codes: np.ndarray, source: fs.FloatFormat, fmt: fs.FloatFormat, how: How, table: bool | None = None
+    codes: np.ndarray, source: fs.FloatFormat, fmt: fs.FloatFormat, rounding: OracleRounding, table: bool | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Conversion between formats."""
-    at, x = layout(fmt), vector_decode(codes, source, how.daz)
+    at, x = layout(fmt), vector_decode(codes, source, rounding.daz)
     index = x.negative.astype(np.int64)
     if at.specials == "scale":
-        return _vector_scale(x, at, how)
-    code, flags = vector_round(x.value, x.negative, fmt, how, 0, table)
+        return _vector_scale(x, at, rounding)
+    code, flags = vector_round(x.value, x.negative, fmt, rounding, 0, table)
     infinity = np.array([at.infinity(0), at.infinity(1)], dtype=np.int64)
-    if how.overflow is Overflow.SATURATE_FINITE:
+    if rounding.overflow is Overflow.SATURATE_FINITE:
         infinity = np.array([at.largest, at.largest + at.sign_bit], dtype=np.int64)
     code = np.where(x.infinite, infinity[index], code)
     code = np.where(x.nan, nan_of(fmt, False)[0], code)
@@ -261,19 +267,19 @@ def vector_convert(
     return code, np.where(x.nan, np.where(x.signalling | (at.nan is None), INVALID, 0), flags)
 
 
-def _vector_scale(x: Decoded, at: Layout, how: How) -> tuple[np.ndarray, np.ndarray]:
+def _vector_scale(x: Decoded, at: Layout, rounding: OracleRounding) -> tuple[np.ndarray, np.ndarray]:
     significand, exponent = np.frexp(np.where(x.value > 0, x.value, 1.0))  # significand in [0.5, 1)
     up = {
         Rounding.TIES_TO_EVEN: significand >= 0.75,
         Rounding.TIES_TO_AWAY: significand >= 0.75,
         Rounding.TOWARD_POSITIVE: significand > 0.5,
-    }.get(how.rounding, np.zeros(significand.shape, bool))
+    }.get(rounding.rounding, np.zeros(significand.shape, bool))
     code = exponent.astype(np.int64) - 1 + at.bias + up
     flags = np.where(significand == 0.5, 0, INEXACT)
     under = x.value < float(at.least_normal)
     code, flags = np.where(under, 0, code), np.where(under, UNDERFLOW | INEXACT, flags)
     over = ~under & (code > at.largest)
-    code = np.where(over, at.nan if how.overflow is Overflow.INFINITY else at.largest, code)
+    code = np.where(over, at.nan if rounding.overflow is Overflow.INFINITY else at.largest, code)
     flags = np.where(over, OVERFLOW | INEXACT, flags)
     invalid = x.negative | x.zero
     nan = x.nan | x.infinite | invalid
@@ -282,10 +288,10 @@ def _vector_scale(x: Decoded, at: Layout, how: How) -> tuple[np.ndarray, np.ndar
 
 
 def vector_integral(
-    operation: str, codes: np.ndarray, fmt: fs.FloatFormat, how: How, table: bool | None = None
+    operation: str, codes: np.ndarray, fmt: fs.FloatFormat, rounding: OracleRounding, table: bool | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """rint, floor, ceil, trunc."""
-    at, x = layout(fmt), vector_decode(codes, fmt, how.daz)
+    at, x = layout(fmt), vector_decode(codes, fmt, rounding.daz)
     magnitude = np.abs(x.value)
     low = np.floor(magnitude)
     rest = magnitude - low
@@ -298,8 +304,8 @@ def vector_integral(
         Rounding.TOWARD_POSITIVE: ~x.negative,
         Rounding.TOWARD_NEGATIVE: x.negative,
         Rounding.TO_ODD: ~odd,
-    }[OWN_DIRECTION.get(operation, how.rounding)]
-    code, flags = vector_round(low + (up & (rest > 0)), x.negative, fmt, how, 0, table)
+    }[OWN_DIRECTION.get(operation, rounding.rounding)]
+    code, flags = vector_round(low + (up & (rest > 0)), x.negative, fmt, rounding, 0, table)
     if operation == "rint":
         flags = flags | np.where(rest > 0, INEXACT, 0)
     infinity = np.array([at.infinity(0), at.infinity(1)], dtype=np.int64)[x.negative.astype(np.int64)]

@@ -12,14 +12,14 @@ import ml_dtypes
 import numpy as np
 import oracles as o
 import pytest
-from oracles import How
+from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
 
 FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
-EVERY_HOW = o.every_how()
+EVERY_ROUNDING = o.every_rounding()
 
 
 @pytest.mark.parametrize("fmt", FORMATS, **ids)
@@ -34,11 +34,11 @@ def test_operation_equals_mpfr(operation, fmt):
             values = tuple(o.layout(fmt).decode(c, daz) for c in operands)
             numbers = [reference.decode(c, fmt, daz) for c in operands]
             exact = None if operation in ("remainder", "fmod") else o.Exact(operation, values, fmt)
-            for k in r.integers(0, len(EVERY_HOW) // 2, 5):
-                how = [h for h in EVERY_HOW if h.daz is daz][k]
-                want = exact(how) if exact else o.integer_remainder(operation, *values, fmt, how)
-                got = function(*numbers, fmt, how.attributes)
-                assert got == want, o.report(operation, fmt, how, operands, got, want)
+            for k in r.integers(0, len(EVERY_ROUNDING) // 2, 5):
+                rounding = [h for h in EVERY_ROUNDING if h.daz is daz][k]
+                want = exact(rounding) if exact else o.integer_remainder(operation, *values, fmt, rounding)
+                got = function(*numbers, fmt, rounding.attributes)
+                assert got == want, o.report(operation, fmt, rounding, operands, got, want)
 
 
 @pytest.mark.parametrize("fmt", FORMATS, **ids)
@@ -48,7 +48,7 @@ def test_special_values_of_every_operation(fmt):
     at = o.layout(fmt)
     decoded = {c: (at.decode(c), reference.decode(c, fmt)) for c in special.tolist()}
     r = o.rng("special", fmt)
-    plain = [h for h in EVERY_HOW if not h.daz]
+    plain = [h for h in EVERY_ROUNDING if not h.daz]
     for operation, arity in o.ARITY.items():
         grids = np.meshgrid(*[special] * min(arity, 2), indexing="ij")
         columns = [g.ravel() for g in grids]
@@ -81,19 +81,19 @@ def test_mpfr_rounding_by_itself(fmt):
             if any(v.kind == "snan" for v in values):
                 continue  # MPFR has none
             for mode, direction in modes.items():
-                how = How(mode)
+                rounding = OracleRounding(mode)
                 context = gmpy2.context(
                     precision=precision, emin=fmt.emin - precision + 2, emax=fmt.emax + 1, round=direction,
                     subnormalize=True,
                 )  # fmt: skip
                 x = f(context, *numbers)
                 got, flags = reference.__dict__[operation](
-                    *(reference.decode(c, fmt) for c in operands), fmt, how.attributes
+                    *(reference.decode(c, fmt) for c in operands), fmt, rounding.attributes
                 )
                 result = at.decode(got)
                 again = o.to_mpfr(result)
                 same = (gmpy2.is_nan(x) and result.is_nan) or (x == again and gmpy2.is_signed(x) == bool(result.sign))
-                assert same, o.report(operation, fmt, how, operands, (got, flags), x)
+                assert same, o.report(operation, fmt, rounding, operands, (got, flags), x)
                 if any(v.is_nan for v in values):
                     continue  # MPFR's NaN flag means "the result is NaN"
                 theirs = (
@@ -101,7 +101,7 @@ def test_mpfr_rounding_by_itself(fmt):
                     | o.DIVIDE_BY_ZERO * context.divzero | o.INVALID * context.invalid
                 )  # fmt: skip
                 ours = flags & (o.INEXACT | o.OVERFLOW | o.DIVIDE_BY_ZERO | o.INVALID)
-                assert ours == theirs, o.report(operation, fmt, how, operands, (got, flags), theirs)
+                assert ours == theirs, o.report(operation, fmt, rounding, operands, (got, flags), theirs)
 
 
 NUMPY = {
@@ -123,7 +123,7 @@ def test_values_equal_numpy(operation, name):
     nan = np.isnan(hardware)
     for i, operands in enumerate(zip(*(c.tolist() for c in codes), strict=True)):
         numbers = [reference.decode(c, fmt) for c in operands]
-        got, flags = getattr(reference, operation)(*numbers, fmt, reference.Attributes())
+        got, flags = getattr(reference, operation)(*numbers, fmt, reference.RoundingAttributes())
         want = fmt.canonical_nan if nan[i] else int(theirs[i])
         assert got == want, o.report(operation, fmt, "ties_to_even", operands, (got, flags), hex(want))
 
@@ -140,7 +140,7 @@ def test_remainder_equals_python():
             continue
         want = np.float64(math.remainder(u, v)).view(np.uint64)
         got, flags = reference.remainder(
-            reference.decode(int(x), fmt), reference.decode(int(y), fmt), fmt, reference.Attributes()
+            reference.decode(int(x), fmt), reference.decode(int(y), fmt), fmt, reference.RoundingAttributes()
         )
         assert got == want, o.report("remainder", fmt, "", (x, y), (got, flags), hex(want))
 
@@ -160,7 +160,7 @@ def test_casts_from_float32_equal_ml_dtypes(fmt):
         theirs = x.astype(fmt.dtype)
     for value, want in zip(x, theirs.view(fmt.code_dtype).tolist(), strict=True):
         number = reference.decode(int(value.view(np.uint32)), source)
-        got, flags = reference.convert(number, fmt, reference.Attributes())
+        got, flags = reference.convert(number, fmt, reference.RoundingAttributes())
         if at.decode(want).is_nan:
             assert got == fmt.canonical_nan, o.report("convert", source, fmt.name, (value.view(np.uint32),), got, "NaN")
             continue
@@ -193,11 +193,11 @@ def test_conversion_between_all_formats(fmt):
         for code in codes:
             for daz in (False, True):
                 value, number = at.decode(code, daz), reference.decode(code, source, daz)
-                for k in r.integers(0, len(EVERY_HOW), 4):
-                    how = EVERY_HOW[k]
-                    want = o.convert(value, fmt, how)
-                    got = reference.convert(number, fmt, how.attributes)
-                    assert got == want, o.report(f"convert to {fmt.name}", source, how, (code,), got, want)
+                for k in r.integers(0, len(EVERY_ROUNDING), 4):
+                    rounding = EVERY_ROUNDING[k]
+                    want = o.convert(value, fmt, rounding)
+                    got = reference.convert(number, fmt, rounding.attributes)
+                    assert got == want, o.report(f"convert to {fmt.name}", source, rounding, (code,), got, want)
 
 
 def _around_in(source, fmt, r):
@@ -226,11 +226,11 @@ def test_one_value_in_all_ways(rounding):
                     for policy in Overflow:
                         for tininess in Tininess:
                             for ftz in (False, True):
-                                how = How(rounding, policy, False, ftz, tininess)
+                                oracle_rounding = OracleRounding(rounding, policy, False, ftz, tininess)
                                 for random in (0, 1 << 31, (1 << 32) - 1):
-                                    got = reference.round_pack(number, fmt, how.attributes, random)
-                                    want = rounder(how, random)
-                                    assert got == want, o.report("round", fmt, how, (), got, want)
+                                    got = reference.round_pack(number, fmt, oracle_rounding.attributes, random)
+                                    want = rounder(oracle_rounding, random)
+                                    assert got == want, o.report("round", fmt, oracle_rounding, (), got, want)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float16])
@@ -247,7 +247,7 @@ def test_half_formats_through_float32(dtype):
             theirs = wide.astype(dtype).view(np.uint16)
         for i in range(len(a)):
             got, flags = getattr(reference, operation)(
-                reference.decode(int(a[i]), fmt), reference.decode(int(b[i]), fmt), fmt, reference.Attributes()
+                reference.decode(int(a[i]), fmt), reference.decode(int(b[i]), fmt), fmt, reference.RoundingAttributes()
             )
             want = fmt.canonical_nan if np.isnan(wide[i]) else int(theirs[i])
             assert got == want, o.report(operation, fmt, "ties_to_even", (a[i], b[i]), (got, flags), hex(want))

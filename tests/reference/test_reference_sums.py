@@ -23,9 +23,9 @@ import pytest
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, reference
-from floatsim.formats.call import Manner
+from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import ABSORBED, FLAGS, FLUSHED, INEXACT, INVALID, OVERFLOW, SUBNORMAL, UNDERFLOW
-from floatsim.reference import Attributes, Number
+from floatsim.reference import Number, RoundingAttributes
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code, accumulate, scaled
 
@@ -38,7 +38,7 @@ def code(x, fmt):
     """The Code of a number that the format has, or of a NumPy scalar."""
     if isinstance(x, np.floating):
         return Code(int(x.view(f"u{x.itemsize}")), {d: f for f, d in DTYPES.items()}[type(x)])
-    found, events = reference.convert(reference.from_text(float(x).hex()), fmt, Attributes())
+    found, events = reference.convert(reference.from_text(float(x).hex()), fmt, RoundingAttributes())
     assert not events & INEXACT, f"{x} is not in {fmt}"
     return Code(found, fmt)
 
@@ -47,13 +47,13 @@ def operands(values, fmt=None):
     return [x if x is None or isinstance(x, Code) else code(x, fmt) for x in values]
 
 
-def total(how, a, b=None, fmt=None, *, c=None, index=0, seed=0, **attributes):
+def total(accumulation, a, b=None, fmt=None, *, c=None, index=0, seed=0, **attributes):
     """`accumulate` on NumPy arrays, or on numbers of `fmt`; without b the terms are values."""
-    how = fs.accumulation.as_accumulation(how)
+    accumulation = fs.accumulation.as_accumulation(accumulation)
     right = [None] * len(a) if b is None else operands(b, fmt)
     terms = list(zip(operands(a, fmt), right, strict=True))
-    manner = Manner(Attributes(**attributes), seed)
-    return accumulate(how, terms, manner, index, None if c is None else code(c, fmt))
+    options = CallOptions(RoundingAttributes(**attributes), seed)
+    return accumulate(accumulation, terms, options, index, None if c is None else code(c, fmt))
 
 
 def number(result, fmt):
@@ -165,19 +165,21 @@ def neumaier(dtype, terms, start=0.0):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fmt", SEQUENTIAL_FORMATS, ids=lambda f: f.name)
-@pytest.mark.parametrize("how, oracle", [(fs.Kahan, kahan), (fs.Neumaier, neumaier)])
-def test_compensated_sums_are_loops_of_scalars(how, oracle, fmt, kind):
-    rng, dtype = o.rng(how.__name__, fmt.name, kind), DTYPES[fmt]
+@pytest.mark.parametrize("accumulation, oracle", [(fs.Kahan, kahan), (fs.Neumaier, neumaier)])
+def test_compensated_sums_are_loops_of_scalars(accumulation, oracle, fmt, kind):
+    rng, dtype = o.rng(accumulation.__name__, fmt.name, kind), DTYPES[fmt]
     for n in (*range(1, 6), 50):
         a, b, c = samples(rng, dtype, n, kind), samples(rng, dtype, n, kind), samples(rng, dtype, 1, kind)[0]
-        assert same(total(how(fmt), a), oracle(dtype, a))
-        assert same(total(how(fmt), a, b), oracle(dtype, a * b))
-        assert same(total(how(fmt), a, b, c=c), oracle(dtype, a * b, c))
+        assert same(total(accumulation(fmt), a), oracle(dtype, a))
+        assert same(total(accumulation(fmt), a, b), oracle(dtype, a * b))
+        assert same(total(accumulation(fmt), a, b, c=c), oracle(dtype, a * b, c))
 
 
 def test_compensation_compensates():
     x = np.array([1.0, 1e100, 1.0, -1e100])
-    assert [number(total(how, x), fs.FP64) for how in ("kahan(fp64)", "neumaier(fp64)", "exact(fp64)")] == [0, 2, 2]
+    assert [
+        number(total(accumulation, x), fs.FP64) for accumulation in ("kahan(fp64)", "neumaier(fp64)", "exact(fp64)")
+    ] == [0, 2, 2]
     small = np.full(4096, np.float16(0.1))
     exact = 4096 * float(np.float16(0.1))
     assert number(total("sequential(fp16)", small), fs.FP16) == 256
@@ -231,11 +233,11 @@ def test_pairwise_is_the_sum_along_its_tree(tree, kind):
     rng = o.rng("pairwise", tree, kind)
     for n in (*range(1, 20), 31, 32, 33, 127, 128, 129, 137, 256, 300):
         x, y = samples(rng, np.float32, n, kind), samples(rng, np.float32, n, kind)
-        how = fs.Pairwise("fp32", tree)
-        assert same(total(how, x), LEVELS[tree](x)), n
-        assert same(total(how, x, y), LEVELS[tree](x * y)), n
+        accumulation = fs.Pairwise("fp32", tree)
+        assert same(total(accumulation, x), LEVELS[tree](x)), n
+        assert same(total(accumulation, x, y), LEVELS[tree](x * y)), n
         c = samples(rng, np.float32, 1, kind)[0]
-        assert same(total(how, x, c=c), np.float32(LEVELS[tree](x) + c)), n
+        assert same(total(accumulation, x, c=c), np.float32(LEVELS[tree](x) + c)), n
 
 
 def test_numpy_gives_zero_a_sign_of_its_own():
@@ -292,9 +294,9 @@ def test_partial_sums_are_values_of_the_inner_format():
 def test_composites_of_one_part(kind):
     x = samples(o.rng("one part", kind), np.float32, 21, kind)
     alone = total("kahan(fp32)", x)
-    for how in ("blocked(kahan(fp32), 21, pairwise(fp32))", "splitk(1, kahan(fp32), pairwise(fp32))",
+    for accumulation in ("blocked(kahan(fp32), 21, pairwise(fp32))", "splitk(1, kahan(fp32), pairwise(fp32))",
                 "strided(kahan(fp32), 1, exact(fp32))", "blocked(kahan(fp32), 4000000, pairwise(fp32))"):  # fmt: skip
-        assert total(how, x).code == alone.code
+        assert total(accumulation, x).code == alone.code
     leaves = total("strided(exact(fp32), 1000000000000, sequential(fp32))", x)
     assert leaves.code == total("blocked(exact(fp32), 1, fp32)", x).code == total("sequential(fp32)", x).code
 
@@ -309,18 +311,18 @@ def signed(value):
 @pytest.mark.parametrize("fmt", [fs.E4M3, fs.FP16, fs.BF16, fs.FP32, fs.FP64, fs.E2M1], ids=lambda f: f.name)
 def test_exact_is_the_sum_of_fractions_rounded_once(fmt):
     rng = o.rng("exact", fmt.name)
-    for n, how in itertools.product((1, 2, 9), o.every_how((*Rounding,))):
+    for n, rounding in itertools.product((1, 2, 9), o.every_rounding((*Rounding,))):
         inputs = rng.integers(0, 2**16, (3, n))
         inputs[inputs & 0x7C00 == 0x7C00] ^= 0x4000  # no infinity, no NaN
         a, b, c = ([Code(int(x), fs.FP16) for x in row] for row in inputs)
-        decoded = [[signed(o.layout(fs.FP16).decode(x.code, how.daz)) for x in row] for row in (a, b, c)]
+        decoded = [[signed(o.layout(fs.FP16).decode(x.code, rounding.daz)) for x in row] for row in (a, b, c)]
         exact = sum((x * y for x, y in zip(*decoded[:2], strict=True)), decoded[2][0])
         if exact == 0:
             continue
-        manner = Manner(how.attributes, 7)
-        leaf = fs.Exact(fmt, overflow=how.overflow)
-        result = accumulate(leaf, list(zip(a, b, strict=True)), manner, 3, c[0])
-        expected, events = o.Rounder(abs(exact), int(exact < 0), fmt)(how, reference.draw(7, 3, 32, site=1))
+        options = CallOptions(rounding.attributes, 7)
+        leaf = fs.Exact(fmt, overflow=rounding.overflow)
+        result = accumulate(leaf, list(zip(a, b, strict=True)), options, 3, c[0])
+        expected, events = o.Rounder(abs(exact), int(exact < 0), fmt)(rounding, reference.draw(7, 3, 32, site=1))
         assert result.code == expected
         new_nan = NAN * (o.layout(fmt).decode(expected).is_nan)
         assert result.counts == {"product": Counter(), "sum": Counter({events | new_nan: 1})}
@@ -336,8 +338,8 @@ def test_exact_is_fsum():
 def test_special_values_of_exact_sums():
     inf, nan, zero = math.inf, math.nan, 0.0
 
-    def exact(values, **how):
-        result = total("exact(fp16)", values, fmt=fs.FP16, **how)
+    def exact(values, **keywords):
+        result = total("exact(fp16)", values, fmt=fs.FP16, **keywords)
         return result.code, result.counts["sum"]
 
     assert exact([-zero, -zero]) == (0x8000, {0: 1})
@@ -421,7 +423,7 @@ class Definition:
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.E5M2], ids=lambda f: f.name)
 def test_leaves_are_their_definitions(leaf, fmt, product):
     rng = o.rng("definitions", leaf.__name__, fmt.name, product)
-    ways = [how for how in o.every_how((*Rounding,)) if how.overflow is Overflow.INFINITY]
+    ways = [how for how in o.every_rounding((*Rounding,)) if how.overflow is Overflow.INFINITY]
     for n, way in enumerate(ways):
         codes = rng.integers(0, 2**8, (3, 7))
         codes = (codes & 0x80) << 8 | (codes & 0x7F) << 3 | rng.integers(0, 5) * 0x1000  # small, medium, large
@@ -431,7 +433,7 @@ def test_leaves_are_their_definitions(leaf, fmt, product):
         seed, index = int(rng.integers(2**63)), int(rng.integers(2**40))
         special = None if product is None or n % 2 else Rounding.TO_ODD
         description = leaf(fmt, product=product, product_rounding=special)
-        result = accumulate(description, list(zip(a, b, strict=True)), Manner(how.attributes, seed), index, c)
+        result = accumulate(description, list(zip(a, b, strict=True)), CallOptions(how.attributes, seed), index, c)
 
         definition = Definition(fmt, how, seed, index)
         x, y = ([signed(o.layout(fs.FP16).decode(v.code, how.daz)) for v in row] for row in (a, b))
@@ -447,7 +449,7 @@ def test_leaves_are_their_definitions(leaf, fmt, product):
 
 def test_seeds_of_composites():
     """Part t has the seed 16 + t, outer 3, c added last 2, c as a seed 4."""
-    how, seed, index = o.How(Rounding.STOCHASTIC), 99, 5
+    rounding, seed, index = o.OracleRounding(Rounding.STOCHASTIC), 99, 5
     x = samples(o.rng("composite seeds"), np.float16, 11, "ordinary")
     values = [Fraction(float(v)) for v in x]
 
@@ -455,7 +457,7 @@ def test_seeds_of_composites():
         return reference.split_seed(seed, n)
 
     def e5m2(seed):
-        return Definition(fs.E5M2, how, seed, index)
+        return Definition(fs.E5M2, rounding, seed, index)
 
     parts = [e5m2(of(16 + t)).kahan(values[4 * t : 4 * t + 4], Fraction(0)) for t in range(3)]
     given = {"c": np.float64(0.1), "seed": seed, "index": index, "rounding": Rounding.STOCHASTIC}
@@ -477,9 +479,9 @@ EVERY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("how", EVERY)
+@pytest.mark.parametrize("accumulation", EVERY)
 @pytest.mark.parametrize("n", [0, 1, 2, 17])
-def test_no_draw_is_used_twice(how, n, monkeypatch):
+def test_no_draw_is_used_twice(accumulation, n, monkeypatch):
     used = []
 
     def draw(seed, index, random_bits, site):
@@ -487,14 +489,14 @@ def test_no_draw_is_used_twice(how, n, monkeypatch):
         return reference.draw(seed, index, random_bits, site)
 
     monkeypatch.setattr(reference_sums, "draw", draw)
-    x = samples(o.rng("draws", how, n), np.float16, n, "ordinary")
-    result = total(how, x, x, c=np.float64(0.3), seed=11, rounding=Rounding.STOCHASTIC)
+    x = samples(o.rng("draws", accumulation, n), np.float16, n, "ordinary")
+    result = total(accumulation, x, x, c=np.float64(0.3), seed=11, rounding=Rounding.STOCHASTIC)
     assert len(used) == len(set(used)) == sum(sum(c.values()) for c in result.counts.values())
     used.clear()
     terms = [(code(v, None), code(v, None)) for v in x]
     third = code(np.float64(1 / 3), None)
-    manner = Manner(Attributes(Rounding.STOCHASTIC), 11)
-    result = scaled(fs.accumulation.parse(how), terms, manner, third, third, 0, third)
+    options = CallOptions(RoundingAttributes(Rounding.STOCHASTIC), 11)
+    result = scaled(fs.accumulation.parse(accumulation), terms, options, third, third, 0, third)
     assert len(used) == len(set(used)) == sum(sum(c.values()) for c in result.counts.values())
 
 
@@ -507,10 +509,10 @@ def test_stochastic_sums_have_no_bias():
     assert abs(np.mean(sums) - (1 + 2.0**-8)) < 5 * deviation / math.sqrt(len(sums))
 
 
-# -- how a leaf settles its manner ---------------------------------------------------------------------------------
+# -- rounding attributes of a leaf ---------------------------------------------------------------------------------
 
 
-def test_a_leaf_has_its_own_manner():
+def test_a_leaf_has_its_own_attributes():
     x = [1.0, 2.0**-11]
     assert number(total("sequential(fp16)", x, fmt=fs.FP16, rounding=Rounding.TOWARD_POSITIVE), fs.FP16) == 1 + 2.0**-10
     own = "sequential(fp16, rounding=toward_zero)"
@@ -528,15 +530,19 @@ def test_a_leaf_has_its_own_manner():
 
 
 def test_saturating_accumulators():
-    how = "sequential(fp16, overflow=saturate_finite)"
-    result = total(how, [65504.0, 65504.0, -4.0], fmt=fs.FP16)
+    accumulation = "sequential(fp16, overflow=saturate_finite)"
+    result = total(accumulation, [65504.0, 65504.0, -4.0], fmt=fs.FP16)
     assert number(result, fs.FP16) == 65504  # 65500 is the middle of 65472 and 65504 less 12: nearer to 65504
     assert result.counts["sum"] == {0: 1, INEXACT | OVERFLOW | ABSORBED: 1, INEXACT | ABSORBED: 1}
     assert (result.first["overflow"], result.first["absorbed"]) == (1, 1)
-    product = total(how, [256.0], [512.0], fs.FP16)
+    product = total(accumulation, [256.0], [512.0], fs.FP16)
     assert (number(product, fs.FP16), product.counts["product"]) == (65504, {INEXACT | OVERFLOW: 1})
     # what is infinite stays so: terms, c, and a lone leaf
-    for description in (how, "pairwise(fp16, overflow=saturate_finite)", "exact(fp16, overflow=saturate_finite)"):
+    for description in (
+        accumulation,
+        "pairwise(fp16, overflow=saturate_finite)",
+        "exact(fp16, overflow=saturate_finite)",
+    ):
         assert number(total(description, [-math.inf], fmt=fs.FP16), fs.FP16) == -math.inf
         assert number(total(description, [], fmt=fs.FP16, c=math.inf), fs.FP16) == math.inf
     e4m3 = total("sequential(e4m3)", [448.0, 448.0, -448.0], fmt=fs.E4M3)
@@ -567,17 +573,17 @@ def test_ftz_and_daz():
     assert total("sequential(fp16, fused, daz)", [2.0**-12], [2.0**-12], fp16).code == 1
     assert total("blocked(fp16, 1, sequential(fp16, daz))", fp32, fmt=fs.FP32).code == 0
     assert total("blocked(sequential(fp16, daz), 1, fp16)", fp32, fmt=fs.FP32).code == 2
-    for how in ("kahan(fp16, daz)", "pairwise(fp16, daz)", "exact(fp16, daz)", "neumaier(fp16, daz)"):
-        assert total(how, fp32, fmt=fp16).code == 0
-        assert total(how, [1.0, *fp32], fmt=fp16, c=tiny).code == 0x3C00
+    for accumulation in ("kahan(fp16, daz)", "pairwise(fp16, daz)", "exact(fp16, daz)", "neumaier(fp16, daz)"):
+        assert total(accumulation, fp32, fmt=fp16).code == 0
+        assert total(accumulation, [1.0, *fp32], fmt=fp16, c=tiny).code == 0x3C00
     product = total("sequential(fp16, ftz)", [2.0**-12], [2.0**-12], fp16)
     assert (product.counts["product"], product.counts["sum"]) == ({flushed: 1}, {0: 1})
 
 
 def test_numbers_have_been_read_already():
     one = Number(reference.Kind.FINITE, 0, 1, -30)
-    how, manner = fs.Sequential("fp64"), Manner(Attributes(daz=True))
-    result = accumulate(how, [(one, one), (one, None)], manner, start=one)
+    attributes, options = fs.Sequential("fp64"), CallOptions(RoundingAttributes(daz=True))
+    result = accumulate(attributes, [(one, one), (one, None)], options, start=one)
     assert number(result, fs.FP64) == 2.0**-60 + 2 * 2.0**-30
 
 
@@ -626,8 +632,8 @@ def test_first_absorbed():
     """FP16: above 2048 the spacing is 2, and 2048 + 1 is a tie that goes to 2048."""
     x = [2048.0, 0.0, -0.0, 2.0, 1.0, 1.0, -2.0, 0.0]  # 2050 + 1 goes up to 2052, and 2052 + 1 back to it
 
-    def first(how, values=x, **given):
-        return total(how, values, fmt=fs.FP16, **given).first["absorbed"]
+    def first(accumulation, values=x, **given):
+        return total(accumulation, values, fmt=fs.FP16, **given).first["absorbed"]
 
     assert first("sequential(fp16)") == 5
     assert first("sequential(fp16)", [2048.0, 0.0, 1.0, 1.0]) == 2
@@ -654,8 +660,8 @@ def test_first_k_of_composites():
     """A partial result has the largest original index of its part."""
     x = [2048.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
-    def first(how, values=x):
-        return total(how, values, fmt=fs.FP16).first["absorbed"]
+    def first(accumulation, values=x):
+        return total(accumulation, values, fmt=fs.FP16).first["absorbed"]
 
     assert first("blocked(fp16, 3, fp16)") == 5
     assert first("blocked(fp16, 3, pairwise(fp16))") == 5
@@ -671,17 +677,17 @@ def test_first_k_of_composites():
 def test_first_nan_and_invalid():
     inf, nan = math.inf, math.nan
 
-    def first(how, a, b=None, **given):
-        found = total(how, a, b, fs.FP16, **given).first
+    def first(accumulation, a, b=None, **given):
+        found = total(accumulation, a, b, fs.FP16, **given).first
         return found["nan"], found["invalid"]
 
     every = ("sequential(fp16)", "kahan(fp16)", "neumaier(fp16)")
-    for how in every:
-        assert first(how, [1.0, nan, 2.0, nan]) == (1, None)
-        assert first(how, [inf, 1.0, -inf, inf]) == (2, 2)
-        assert first(how, [1.0, inf, 1.0], [1.0, 0.0, 1.0]) == (1, 1)
-        assert first(how, [1.0, -inf], c=inf) == (1, 1)
-        assert first(how, [1.0, 1.0], c=nan) == (0, None)
+    for accumulation in every:
+        assert first(accumulation, [1.0, nan, 2.0, nan]) == (1, None)
+        assert first(accumulation, [inf, 1.0, -inf, inf]) == (2, 2)
+        assert first(accumulation, [1.0, inf, 1.0], [1.0, 0.0, 1.0]) == (1, 1)
+        assert first(accumulation, [1.0, -inf], c=inf) == (1, 1)
+        assert first(accumulation, [1.0, 1.0], c=nan) == (0, None)
     assert first("sequential(fp16, fused)", [1.0, inf, 1.0], [1.0, 0.0, 1.0]) == (1, 1)
     assert first("pairwise(fp16)", [nan]) == (0, None)
     assert first("pairwise(fp16)", [nan, 1.0, 1.0]) == (1, None)
@@ -703,18 +709,18 @@ def test_first_nan_and_invalid():
 def test_signalling_nans():
     signalling = Code(0x7C01, fs.FP16)
     one = code(1.0, fs.FP16)
-    manner = Manner(Attributes())
+    options = CallOptions(RoundingAttributes())
     for text, site in (("fp16", "product"), ("sequential(fp16, fused)", "sum"), ("exact(fp16)", "sum")):
-        found = accumulate(fs.accumulation.parse(text), [(one, one), (one, signalling)], manner)
+        found = accumulate(fs.accumulation.parse(text), [(one, one), (one, signalling)], options)
         assert (found.code, count(found.counts[site], INVALID), found.first["invalid"]) == (0x7E00, 1, 1)
-    seed = accumulate(fs.Sequential("fp16"), [(one, one)], manner, start=signalling)
+    seed = accumulate(fs.Sequential("fp16"), [(one, one)], options, start=signalling)
     assert seed.counts["sum"] == {INVALID | NAN: 1, 0: 1}
 
 
 def test_how_many_roundings():
-    def roundings(how, n, b=True, **given):
+    def roundings(accumulation, n, b=True, **given):
         x = [1.0] * n
-        counts = total(how, x, x if b else None, fs.FP16, **given).counts
+        counts = total(accumulation, x, x if b else None, fs.FP16, **given).counts
         return sum(counts["product"].values()), sum(counts["sum"].values())
 
     for n in (1, 2, 5):
@@ -737,35 +743,40 @@ def test_how_many_roundings():
 # -- nothing, one term, zeros, alpha and beta ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", EVERY)
-def test_no_terms(how):
-    nothing = total(how, [])
+@pytest.mark.parametrize("accumulation", EVERY)
+def test_no_terms(accumulation):
+    nothing = total(accumulation, [])
     assert nothing.code == 0 and not any(nothing.counts.values())
     assert set(nothing.first.values()) == {None}
     for c, expected in ((-0.0, 0x8000), (0.0, 0), (1.0, 0x3C00), (-math.inf, 0xFC00), (math.nan, 0x7E00)):
-        assert total(how, [], fmt=fs.FP32, c=c).code == expected
-    rounded = total(how, [], fmt=fs.FP32, c=1 + 2.0**-11 + 2.0**-20)
+        assert total(accumulation, [], fmt=fs.FP32, c=c).code == expected
+    rounded = total(accumulation, [], fmt=fs.FP32, c=1 + 2.0**-11 + 2.0**-20)
     assert (rounded.code, rounded.counts["sum"]) == (0x3C01, {INEXACT: 1})
-    assert total(how, [], fmt=fs.FP32, c=1e9).first["overflow"] == 0
+    assert total(accumulation, [], fmt=fs.FP32, c=1e9).first["overflow"] == 0
 
 
 def test_one_term():
     minus = [-0.0]
-    for how in EVERY:
-        one = total(how, [1 + 2.0**-11 + 2.0**-20], fmt=fs.FP32)
+    for accumulation in EVERY:
+        one = total(accumulation, [1 + 2.0**-11 + 2.0**-20], fmt=fs.FP32)
         assert one.code == 0x3C01
     # an accumulator starts with +0, and a tree with its first term
-    assert [total(how, minus, fmt=fs.FP16).code for how in ("fp16", "kahan(fp16)", "neumaier(fp16)")] == [0, 0, 0]
-    assert [total(how, minus, fmt=fs.FP16).code for how in ("pairwise(fp16)", "exact(fp16)")] == [0x8000, 0x8000]
+    assert [
+        total(accumulation, minus, fmt=fs.FP16).code for accumulation in ("fp16", "kahan(fp16)", "neumaier(fp16)")
+    ] == [0, 0, 0]
+    assert [total(accumulation, minus, fmt=fs.FP16).code for accumulation in ("pairwise(fp16)", "exact(fp16)")] == [
+        0x8000,
+        0x8000,
+    ]
     lone = total("pairwise(fp16, product=fp32)", [1.0], [1 + 2.0**-11], fs.FP32)
     assert (lone.code, lone.counts) == (0x3C00, {"product": {0: 1}, "sum": {INEXACT: 1}})
 
 
 def test_signs_of_zero():
     down = {"rounding": Rounding.TOWARD_NEGATIVE}
-    for how in ("sequential(fp16)", "pairwise(fp16)", "kahan(fp16)"):
-        assert total(how, [1.0, -1.0], fmt=fs.FP16).code == 0
-        assert total(how, [1.0, -1.0], fmt=fs.FP16, **down).code == 0x8000
+    for accumulation in ("sequential(fp16)", "pairwise(fp16)", "kahan(fp16)"):
+        assert total(accumulation, [1.0, -1.0], fmt=fs.FP16).code == 0
+        assert total(accumulation, [1.0, -1.0], fmt=fs.FP16, **down).code == 0x8000
     assert total("sequential(fp16)", [-0.0, -0.0], fmt=fs.FP16, **down).code == 0x8000
     assert total("sequential(fp16)", [-0.0, -0.0], fmt=fs.FP16, c=-0.0).code == 0x8000
     assert total("pairwise(fp16)", [-0.0, -0.0], fmt=fs.FP16).code == 0x8000
@@ -779,27 +790,31 @@ def test_alpha_and_beta():
     a, b = samples(rng, np.float32, 20, "ordinary"), samples(rng, np.float32, 20, "ordinary")
     c, alpha, beta = (np.float32(x) for x in (1 / 3, 0.7, -1.1))
     terms = [(code(x, None), code(y, None)) for x, y in zip(a, b, strict=True)]
-    manner = Manner(Attributes())
+    options = CallOptions(RoundingAttributes())
 
-    def run(how, alpha, beta, c):
+    def run(accumulation, alpha, beta, c):
         c = None if c is None else code(c, None)
-        return scaled(fs.accumulation.parse(how), terms, manner, code(alpha, None), code(beta, None), 0, c)
+        return scaled(fs.accumulation.parse(accumulation), terms, options, code(alpha, None), code(beta, None), 0, c)
 
     one, zero, nan = np.float32(1), np.float32(0), np.float32(np.nan)
     acc = loop(np.float32, a * b, 0)
-    for how, plain in (("fp32", acc), ("pairwise(fp32)", adjacent(a * b)), ("kahan(fp32)", kahan(np.float32, a * b)),
-                       ("blocked(fp32, 40, pairwise(fp32))", acc)):  # fmt: skip
-        both = run(how, alpha, beta, c)
+    for accumulation, plain in (
+        ("fp32", acc),
+        ("pairwise(fp32)", adjacent(a * b)),
+        ("kahan(fp32)", kahan(np.float32, a * b)),
+        ("blocked(fp32, 40, pairwise(fp32))", acc),
+    ):
+        both = run(accumulation, alpha, beta, c)
         assert same(both, np.float32(alpha * plain) + np.float32(beta * c))
         assert sum(both.counts["scale"].values()) == 3
-        assert same(run(how, one, beta, c), plain + np.float32(beta * c))
-        assert same(run(how, alpha, one, c), np.float32(alpha * plain) + c)
-        assert same(run(how, alpha, beta, None), alpha * plain)
+        assert same(run(accumulation, one, beta, c), plain + np.float32(beta * c))
+        assert same(run(accumulation, alpha, one, c), np.float32(alpha * plain) + c)
+        assert same(run(accumulation, alpha, beta, None), alpha * plain)
         for ignored in (c, nan, None):
-            assert same(run(how, alpha, zero, ignored), alpha * plain)
-            assert same(run(how, one, zero, ignored), plain)
+            assert same(run(accumulation, alpha, zero, ignored), alpha * plain)
+            assert same(run(accumulation, one, zero, ignored), plain)
     assert run("fp32", one, one, c) == total("fp32", a, b, c=c)
-    # alpha * acc, beta * c and their sum are rounded in the outermost leaf's manner
+    # alpha * acc, beta * c and their sum are rounded with the outermost leaf's attributes
     narrow = run("blocked(fp32, 40, sequential(bf16, rounding=toward_zero))", alpha, beta, c)
     down = {"rounding": Rounding.TOWARD_ZERO}
     part = number(total("blocked(fp32, 40, sequential(bf16, rounding=toward_zero))", a, b), fs.BF16)
@@ -827,13 +842,13 @@ FUSED = [
 @pytest.mark.parametrize("fmt, why, given, expected, flags", FUSED, ids=[t[1] for t in FUSED])
 def test_fused_traps(fmt, why, given, expected, flags):
     a, b, c = (Code(x, fs.formats.as_format(fmt)) for x in given)
-    manner = Manner(Attributes(Rounding.TOWARD_NEGATIVE if "down" in why else Rounding.TIES_TO_EVEN))
+    options = CallOptions(RoundingAttributes(Rounding.TOWARD_NEGATIVE if "down" in why else Rounding.TIES_TO_EVEN))
     fused, exact = fs.Sequential(fmt, fused=True), fs.Exact(fmt)
-    seeded = accumulate(fused, [(a, b)], manner, start=c)
-    in_turn = accumulate(fused, [(c, reference_sums.ONE), (a, b)], manner)
-    as_values = accumulate(fused, [(c, None), (a, b)], manner)
-    once = accumulate(exact, [(a, b)], manner, start=c)
-    tree = accumulate(fs.Pairwise(fmt, product=None), [(a, b), (c, None)], manner)
+    seeded = accumulate(fused, [(a, b)], options, start=c)
+    in_turn = accumulate(fused, [(c, reference_sums.ONE), (a, b)], options)
+    as_values = accumulate(fused, [(c, None), (a, b)], options)
+    once = accumulate(exact, [(a, b)], options, start=c)
+    tree = accumulate(fs.Pairwise(fmt, product=None), [(a, b), (c, None)], options)
     for result in (seeded, in_turn, as_values, once, tree):
         assert result.code == expected
         union = functools.reduce(operator.or_, result.counts["sum"])

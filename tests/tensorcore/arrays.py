@@ -23,8 +23,8 @@ from floatsim.formats.rounding import (
     OVERFLOW,
     SUBNORMAL,
     UNDERFLOW,
-    Attributes,
     Rounding,
+    RoundingAttributes,
 )
 from floatsim.reference import Kind, Number, convert, decode, round_pack
 from floatsim.reference.tensorcore import nvidia
@@ -94,7 +94,7 @@ def _table(fmt: FloatFormat) -> tuple[np.ndarray, ...]:
 
 
 def _through_fp16(codes: np.ndarray, fmt: FloatFormat) -> Terms:
-    halves = np.array([convert(decode(code, fmt), FP16, Attributes())[0] for code in range(1 << fmt.bits)])
+    halves = np.array([convert(decode(code, fmt), FP16, RoundingAttributes())[0] for code in range(1 << fmt.bits)])
     return terms(halves[codes.astype(np.int64)], FP16)
 
 
@@ -247,7 +247,7 @@ def exact(products: Terms, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     total = (everything.s.astype(object) << at.astype(object)).sum(axis=-1)
 
     def one(x: int) -> tuple[int, int]:
-        return round_pack(Number(Kind.FINITE, int(x < 0), abs(x), _LOW), FP32, Attributes())
+        return round_pack(Number(Kind.FINITE, int(x < 0), abs(x), _LOW), FP32, RoundingAttributes())
 
     code, events = _pairs(np.frompyfunc(one, 1, 1)(total))
     seen = _seen(products, own)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.formats.rounding import ABSORBED, FLUSHED, INEXACT, INVALID, OVERFLOW, UNDERFLOW, Attributes
+from floatsim.formats.rounding import ABSORBED, FLUSHED, INEXACT, INVALID, OVERFLOW, UNDERFLOW, RoundingAttributes
 from floatsim.reference import from_text
 from floatsim.reference.tensorcore.dot import Dot, Scaled, dot
 from floatsim.tensorcore import architectures
@@ -27,7 +27,7 @@ NAN32, NAN16 = 0x7FFFFFFF, 0x7FFF
 def code(x: float | str, fmt: fs.FloatFormat) -> int:
     """The code of a number that the format has."""
     text = x if isinstance(x, str) else float(x).hex() if math.isfinite(x) else str(x)
-    number, events = fs.reference.convert(from_text(text), fmt, Attributes())
+    number, events = fs.reference.convert(from_text(text), fmt, RoundingAttributes())
     assert not events & (INEXACT | OVERFLOW), f"{x} is no number of {fmt}"
     return number
 

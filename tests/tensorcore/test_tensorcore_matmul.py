@@ -7,12 +7,12 @@ import pytest
 
 import floatsim as fs
 from floatsim import reference
-from floatsim.formats.call import Manner
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 from floatsim.tensorcore.architectures import ARCHITECTURES
-from tests.arrays.test_matmul import check_by_reference, random_leaf, random_manner
+from tests.arrays.test_matmul import check_by_reference, random_leaf, random_options
 from tests.tensorcore.cases import STYLES, cases, codes
 
 CASES = {arch: [case for case in cases() if case.arch == arch] for arch in ARCHITECTURES}
@@ -41,7 +41,7 @@ def test_equals_the_reference(arch):
     for _ in range(40):
         case = CASES[arch][rng.integers(len(CASES[arch]))]
         row, every = case.row, case.scales.every if case.scales else 1
-        how = description(rng, fs.TensorCore(arch, row.name, row.output), every, row.k)
+        accumulation = description(rng, fs.TensorCore(arch, row.name, row.output), every, row.k)
         m, k, n = (int(x) for x in (rng.integers(1, 4), rng.integers(0, 2 * row.k + 3), rng.integers(1, 4)))
         style = STYLES[rng.integers(len(STYLES))]
         a, b = array(rng, case.a, (m, k), style), array(rng, case.b, (k, n), style)
@@ -54,8 +54,8 @@ def test_equals_the_reference(arch):
             kind = "bits" if style == "bits" else "near"
             scales = *(array(rng, case.scales.format, shape, kind) for shape in shapes), case.scales
         alpha, beta = float(rng.choice([1, 1, -0.3])), float(rng.choice([1, 0, 0.7])) if c is not None else 1.0
-        manner = random_manner(rng, fs.Rounding(int(rng.integers(7))))
-        check_by_reference(a, b, how, manner, c, alpha, beta, scales)
+        options = random_options(rng, fs.Rounding(int(rng.integers(7))))
+        check_by_reference(a, b, accumulation, options, c, alpha, beta, scales)
 
 
 def test_promotion_is_blocks_added_in_fp32():
@@ -68,14 +68,16 @@ def test_promotion_is_blocks_added_in_fp32():
     assert np.array_equal(np.asarray(got), acc)
 
 
-@pytest.mark.parametrize("how", ["hopper", "cdna3", "blocked(hopper, 128, fp32)", "splitk(3, ampere, kahan(fp16))"])
-def test_long_vectors(how):
+@pytest.mark.parametrize(
+    "accumulation", ["hopper", "cdna3", "blocked(hopper, 128, fp32)", "splitk(3, ampere, kahan(fp16))"]
+)
+def test_long_vectors(accumulation):
     """A few results of many terms, for which other descriptions have special kernels."""
     rng = np.random.default_rng(9)
     a, b = array(rng, fs.FP16, (6, 700)), array(rng, fs.FP16, (700, 5))
-    whole = fs.matmul(a, b, accumulate=how).codes
-    assert np.array_equal(fs.matmul(a[:2], b[:, :2], accumulate=how).codes, whole[:2, :2])
-    assert [[fs.dot(x, y, accumulate=how).codes for y in b.T] for x in a] == whole.tolist()
+    whole = fs.matmul(a, b, accumulate=accumulation).codes
+    assert np.array_equal(fs.matmul(a[:2], b[:, :2], accumulate=accumulation).codes, whole[:2, :2])
+    assert [[fs.dot(x, y, accumulate=accumulation).codes for y in b.T] for x in a] == whole.tolist()
 
 
 def test_alpha_beta_and_the_format_of_the_result():
@@ -100,12 +102,12 @@ def test_c_is_rounded_to_d_and_recorded():
 def test_keywords_of_the_call_stay_outside():
     rng = np.random.default_rng(3)
     a, b = array(rng, fs.FP16, (5, 40), "tiny"), array(rng, fs.FP16, (40, 7))
-    for how in "hopper", "cdna2", "tensorcore(volta, output=fp16)":
-        plain = fs.matmul(a, b, accumulate=how)
-        got = fs.matmul(a, b, accumulate=how, rounding="rtp", daz=True, ftz=True, tininess="before")
+    for accumulation in "hopper", "cdna2", "tensorcore(volta, output=fp16)":
+        plain = fs.matmul(a, b, accumulate=accumulation)
+        got = fs.matmul(a, b, accumulate=accumulation, rounding="rtp", daz=True, ftz=True, tininess="before")
         assert np.array_equal(got.codes, plain.codes)
         # the conversion to the result's format is the call's
-        up = fs.matmul(a, b, accumulate=how, format="e5m2", result_rounding="rtp", overflow="saturate_finite")
+        up = fs.matmul(a, b, accumulate=accumulation, format="e5m2", result_rounding="rtp", overflow="saturate_finite")
         assert np.array_equal(up.codes, fs.convert(plain, "e5m2", rounding="rtp", overflow="saturate_finite").codes)
 
 
@@ -120,25 +122,27 @@ def test_keywords_of_a_unit_are_errors(keyword):
 # -- reductions: products with ones ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["hopper", "tensorcore(ampere, output=fp16)", "blocked(cdna3, 8, fp32)", "cdna1"])
-def test_sums_are_products_with_ones(how):
+@pytest.mark.parametrize(
+    "accumulation", ["hopper", "tensorcore(ampere, output=fp16)", "blocked(cdna3, 8, fp32)", "cdna1"]
+)
+def test_sums_are_products_with_ones(accumulation):
     rng = np.random.default_rng(4)
     x = array(rng, fs.FP16, (6, 37))
     ones = fs.array(np.ones((37, 1)), "fp16")
-    want = fs.matmul(x, ones, accumulate=how)[:, 0]
-    got = fs.sum(x, axis=1, accumulate=how)
+    want = fs.matmul(x, ones, accumulate=accumulation)[:, 0]
+    got = fs.sum(x, axis=1, accumulate=accumulation)
     assert got.format == want.format
     assert np.array_equal(got.codes, want.codes)
-    assert np.array_equal(np.asarray(fs.sum(x.T, axis=0, accumulate=how)), np.asarray(want))
+    assert np.array_equal(np.asarray(fs.sum(x.T, axis=0, accumulate=accumulation)), np.asarray(want))
     where = rng.random(x.shape) < 0.5
-    for row, mask, total in zip(x, where, fs.sum(x, axis=1, accumulate=how, where=where), strict=True):
-        assert total.codes == fs.matmul(row[mask], ones[: mask.sum(), 0], accumulate=how).codes
-    mean = fs.mean(x, axis=1, accumulate=how)
+    for row, mask, total in zip(x, where, fs.sum(x, axis=1, accumulate=accumulation, where=where), strict=True):
+        assert total.codes == fs.matmul(row[mask], ones[: mask.sum(), 0], accumulate=accumulation).codes
+    mean = fs.mean(x, axis=1, accumulate=accumulation)
     assert np.array_equal(mean.codes, fs.divide(got, fs.array(37.0, got.format)).codes)
-    assert np.array_equal(fs.dot(x, ones, accumulate=how).codes[:, 0], want.codes)
-    assert fs.vdot(x[0], x[1], accumulate=how).codes == fs.matmul(x[0], x[1], accumulate=how).codes
-    squares = fs.matmul(x[0], x[0], accumulate=how)
-    assert fs.norm(x[0], accumulate=how).codes == fs.sqrt(squares).codes
+    assert np.array_equal(fs.dot(x, ones, accumulate=accumulation).codes[:, 0], want.codes)
+    assert fs.vdot(x[0], x[1], accumulate=accumulation).codes == fs.matmul(x[0], x[1], accumulate=accumulation).codes
+    squares = fs.matmul(x[0], x[0], accumulate=accumulation)
+    assert fs.norm(x[0], accumulate=accumulation).codes == fs.sqrt(squares).codes
 
 
 def test_sums_tell_where():
@@ -158,8 +162,8 @@ def test_initial_is_c():
 
 def test_variances_need_a_unit_that_multiplies_what_it_returns():
     x = fs.array(np.arange(8.0), "fp16")
-    for how in "tensorcore(hopper, output=fp16)", "blocked(hopper, 16, fp16)":
-        assert fs.var(x, accumulate=how, rounding="rtz").item() == 5.25
+    for accumulation in "tensorcore(hopper, output=fp16)", "blocked(hopper, 16, fp16)":
+        assert fs.var(x, accumulate=accumulation, rounding="rtz").item() == 5.25
     with pytest.raises(ValueError, match="var squares differences in the accumulator's format, FP32, which tensorcore"):
         fs.var(x, accumulate="hopper")
     y = fs.array([1.0, 2.0, 4.0], "fp16")
@@ -192,8 +196,13 @@ def test_kinds_of_scales():
         powers = [2.0 ** rng.integers(-2, 3, shape) for shape in ((2, 3, 96 // every), (96 // every, 5))]
         scale_a, scale_b = (fs.array(x, scale) for x in powers)
         exact = (a.values * powers[0].repeat(every, 2)) @ (b.values * powers[1].repeat(every, 0))
-        for how in "blackwell", f"tensorcore(blackwell, {name})", "blackwell-rtx", "blocked(blackwell, 32, fp32)":
-            got = fs.matmul(a, b, accumulate=how, scale_a=scale_a, scale_b=scale_b)
+        for accumulation in (
+            "blackwell",
+            f"tensorcore(blackwell, {name})",
+            "blackwell-rtx",
+            "blocked(blackwell, 32, fp32)",
+        ):
+            got = fs.matmul(a, b, accumulate=accumulation, scale_a=scale_a, scale_b=scale_b)
             assert np.array_equal(np.asarray(got), exact)
         fit = fs.accumulation.fitted(fs.TensorCore("blackwell"), a.format, b.format, None, fs_scales(every, scale))
         assert fit.instruction == name
@@ -249,7 +258,7 @@ def of_ones(fmt, *shape):
 
 
 @pytest.mark.parametrize(
-    ("how", "fmt", "scales", "says"),
+    ("accumulation", "fmt", "scales", "says"),
     [
         ("blackwell", FP8, ((4, 4, "e8m0"), None), "scale_b is missing: both operands need scales"),
         ("blackwell", FP8, (None, (4, 4, "e8m0")), "scale_a is missing"),
@@ -273,11 +282,11 @@ def of_ones(fmt, *shape):
         ("tensorcore(blackwell, tcgen05.k64.mxf4)", FP4, (None, None), "which were not given: scale_a= and scale_b="),
     ],
 )  # fmt: skip
-def test_scales_that_do_not_fit(how, fmt, scales, says):
+def test_scales_that_do_not_fit(accumulation, fmt, scales, says):
     a, b = of_ones(fmt, 4, 128), of_ones(fmt, 128, 5)
     scale_a, scale_b = (None if x is None else of_ones(x[2], *x[:2]) for x in scales)
     with pytest.raises(ValueError, match=says):
-        fs.matmul(a, b, accumulate=how, scale_a=scale_a, scale_b=scale_b)
+        fs.matmul(a, b, accumulate=accumulation, scale_a=scale_a, scale_b=scale_b)
 
 
 def test_scales_are_floats():
@@ -290,7 +299,7 @@ def test_scales_are_floats():
 
 
 @pytest.mark.parametrize(
-    ("how", "formats", "says"),
+    ("accumulation", "formats", "says"),
     [
         ("hopper", ("fp32", "fp32"), r"FP32 operands are read as TF32 where the instruction is named: wgmma.k8.tf32"),
         ("volta", ("e4m3", "e4m3"), r"volta does not multiply E4M3 by E4M3; it takes FP16 \(mma.m8n8k4\)"),
@@ -307,12 +316,12 @@ def test_scales_are_floats():
         ("blocked(hopper, 128, fp32)", ("e3m4", "e3m4"), "hopper does not multiply E3M4"),
     ],
 )
-def test_operands_that_the_unit_does_not_take(how, formats, says):
+def test_operands_that_the_unit_does_not_take(accumulation, formats, says):
     with pytest.raises(ValueError, match=says):
-        fs.matmul(of_ones(formats[0], 2, 16), of_ones(formats[1], 16, 2), accumulate=how)
+        fs.matmul(of_ones(formats[0], 2, 16), of_ones(formats[1], 16, 2), accumulate=accumulation)
     if formats[0] == formats[1]:
         with pytest.raises(ValueError, match=says):
-            fs.sum(of_ones(formats[0], 16), accumulate=how)
+            fs.sum(of_ones(formats[0], 16), accumulate=accumulation)
 
 
 @pytest.mark.parametrize(
@@ -343,20 +352,24 @@ def test_where_a_unit_cannot_stand(build):
         build()
 
 
-@pytest.mark.parametrize("how", ["hopper", "tensorcore(hopper, mma.m16n8k8)", "volta", "ampere", "cdna3", "cdna2"])
-def test_any_k_is_filled_up_with_zeros(how):
+@pytest.mark.parametrize(
+    "accumulation", ["hopper", "tensorcore(hopper, mma.m16n8k8)", "volta", "ampere", "cdna3", "cdna2"]
+)
+def test_any_k_is_filled_up_with_zeros(accumulation):
     """Every K is accepted, and appended zeros change no bit."""
     rng = np.random.default_rng(6)
     for k in range(36):
         a, b, c = array(rng, fs.FP16, (3, k)), array(rng, fs.FP16, (k, 2)), array(rng, fs.FP32, (3, 2))
         longer = [fs.array(np.pad(x.values, pad), "fp16") for x, pad in ((a, ((0, 0), (0, 9))), (b, ((0, 9), (0, 0))))]
-        assert np.array_equal(fs.matmul(a, b, c, accumulate=how).codes, fs.matmul(*longer, c, accumulate=how).codes)
+        assert np.array_equal(
+            fs.matmul(a, b, c, accumulate=accumulation).codes, fs.matmul(*longer, c, accumulate=accumulation).codes
+        )
 
 
 def test_the_reference_takes_codes_alone():
-    manner = Manner(Attributes())
+    options = CallOptions(RoundingAttributes())
     one = reference.Number(reference.Kind.FINITE, 0, 1)
     with pytest.raises(AssertionError, match="multiplies codes"):
-        reference_sums.accumulate(fs.TensorCore("hopper"), [(one, one)], manner)
-    nothing = reference_sums.accumulate(fs.TensorCore("hopper"), [], manner, start=Code(0x3C00, fs.FP16))
+        reference_sums.accumulate(fs.TensorCore("hopper"), [(one, one)], options)
+    nothing = reference_sums.accumulate(fs.TensorCore("hopper"), [], options, start=Code(0x3C00, fs.FP16))
     assert nothing.code == 0x3F800000

@@ -73,7 +73,7 @@ class Product:
 class SurveyRow:
     """One product in one format with one accumulator.
 
-    Attributes
+    RoundingAttributes
     ----------
     product : str
         The product's name.

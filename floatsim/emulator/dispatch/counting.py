@@ -168,16 +168,21 @@ class Counting:
     takes = (Sequential,)
 
     def refusal(self, case: Case) -> str | None:
-        leaf, terms, how = case.accumulation, case.terms, case.sums
+        leaf, terms, attributes = case.accumulation, case.terms, case.sums
         assert isinstance(leaf, Sequential)
         fmt = leaf.format
         if not case.events:
             return "no events are counted"
         if not case.cpu.keeps_subnormals:
             return "this thread's floating-point environment flushes subnormals or does not round to nearest"
-        if leaf.product != fmt or terms.b is None or case.products != how:
+        if leaf.product != fmt or terms.b is None or case.products != attributes:
             return "only products that are rounded as the sums"
-        if how.rounding is not Rounding.TIES_TO_EVEN or how.overflow is not Overflow.INFINITY or how.ftz or how.daz:
+        if (
+            attributes.rounding is not Rounding.TIES_TO_EVEN
+            or attributes.overflow is not Overflow.INFINITY
+            or attributes.ftz
+            or attributes.daz
+        ):
             return "only ties to even, without saturation, FTZ and DAZ"
         inside = all(contains(FP32, factor, specials=False) for factor in terms.factors)
         if terms.precision > FP32.precision or not inside:
@@ -185,12 +190,12 @@ class Counting:
         return None if fmt == BF16 or counted_in_float32(fmt) else f"float32 does not round to {fmt} once"
 
     def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> CountingKernel:
-        fmt, terms, how = case.accumulation.result_format, case.terms, case.sums
-        fast = fast_float32_rounding(fmt, steps.RNE, steps.TIES_TO_EVEN, how)
+        fmt, terms, attributes = case.accumulation.result_format, case.terms, case.sums
+        fast = fast_float32_rounding(fmt, steps.RNE, steps.TIES_TO_EVEN, attributes)
         exact = terms.lowest >= FP32.emin and terms.highest <= FP32.emax
         rounds_bits = fmt == BF16 and all(factor.precision <= fmt.precision for factor in terms.factors)
         products = steps.ROUNDED if rounds_bits else steps.ROUNDED_SUBNORMAL
-        params = counting_rounding(fmt, how.tininess)
+        params = counting_rounding(fmt, attributes.tininess)
         counter = EventCounter(fmt == BF16, products, params, _NOT_FAST if fast is None else fast, exact)
         return CountingKernel(case, plan, counter)
 

@@ -20,7 +20,7 @@ from floatsim.emulator.params import float64_rounding, format_params, rounding_p
 from floatsim.emulator.proofs import FLOAT64_EXPONENTS, exponents_bound_operands, rounds_in_float64
 from floatsim.emulator.unpack import unpack
 from floatsim.formats.format import FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ExactSums:
 
     terms: TermRange
     fmt: FloatFormat
-    attributes: Attributes
+    attributes: RoundingAttributes
 
     @property
     def in_floats(self) -> bool:

@@ -339,18 +339,18 @@ def _float32_kernel(case: Case) -> Float32Kernel | None:
 
 def _any_format(case: Case, fallback: Fallback) -> Float32Kernel | None:
     """Return the fast kernel of a format that float32 holds with margin; else the general one; else None."""
-    leaf, terms, how, exact = case.accumulation, case.terms, case.sums, _enters_exactly(case)
+    leaf, terms, attributes, exact = case.accumulation, case.terms, case.sums, _enters_exactly(case)
     assert isinstance(leaf, ProductLeaf)
-    fmt, direction = leaf.format, _DIRECTIONS[how.rounding]
+    fmt, direction = leaf.format, _DIRECTIONS[attributes.rounding]
     if not proofs.rounds_by_addition(fmt):
         return None
     if not isinstance(leaf, Kahan | Neumaier):
-        if how.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
+        if attributes.overflow is not Overflow.INFINITY and terms.highest + 1 >= FP32.emax:
             return None  # a sum that saturates must not become infinite in float32 first
         products = steps.EXACT if exact else steps.ROUNDED
-        fallback = _tiled(leaf, steps.GENERAL, products, direction, float32_rounding(fmt, how))
+        fallback = _tiled(leaf, steps.GENERAL, products, direction, float32_rounding(fmt, attributes))
     style = _style(direction)
-    params = fast_float32_rounding(fmt, style, direction, how)
+    params = fast_float32_rounding(fmt, style, direction, attributes)
     scaled_terms_overflow = exact and isinstance(leaf, Pairwise)  # they are scaled before they are added
     if params is None or (scaled_terms_overflow and terms.highest + scale_exponent(params) >= FP32.emax):
         return fallback if isinstance(fallback, Float32Kernel) else None

@@ -48,8 +48,8 @@ class Float64:
             exponents = f"exponents {terms.lowest} to {terms.highest}"
             return f"float64 does not hold every term: {terms.precision} bits, {exponents}"
         if _to_single(case):
-            how = case.sums
-            if not contains(FP32, terms) or how.random_bits > 32 or how.daz or how.ftz:
+            attributes = case.sums
+            if not contains(FP32, terms) or attributes.random_bits > 32 or attributes.daz or attributes.ftz:
                 return "stochastic sums in FP32 need FP32 terms, at most 32 random bits, and neither DAZ nor FTZ"
         elif not rounds_in_float64(fmt, case.sums):
             return f"float64 does not round to {fmt} in this way"

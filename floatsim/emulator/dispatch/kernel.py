@@ -48,7 +48,7 @@ from floatsim.emulator.tiling import MEMORY
 from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FloatFormat
-from floatsim.formats.rounding import Attributes, Rounding
+from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 from floatsim.reference.random import Site, split_seeds
 from floatsim.tensorcore.instructions import Scales
@@ -57,16 +57,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CPU",
-    "FIRST_EVENTS",
-    "NEVER",
-    "Candidate",
-    "Case",
-    "FloatKernel",
-    "Kernel",
-    "LeafKernel",
-    "Refusal",
-    "Work",
+    "CPU", "FIRST_EVENTS", "NEVER", "Candidate", "Case", "FloatKernel", "Kernel", "LeafKernel", "Refusal", "Work",
     "programs",
 ]  # fmt: skip
 
@@ -97,7 +88,7 @@ class Case:
 
     accumulation: Accumulation
     terms: TermRange
-    rounding: Attributes
+    rounding: RoundingAttributes
     """The rounding attributes of the call. A leaf's own win; see `sums` and `products`."""
     cpu: CPU
     c: FloatFormat | None = None
@@ -112,17 +103,17 @@ class Case:
     """Whether an element's index for its draws exceeds 32 bits."""
 
     @cached_property
-    def sums(self) -> Attributes:
+    def sums(self) -> RoundingAttributes:
         """How the leaf rounds its sums."""
         return self._settled[0]
 
     @cached_property
-    def products(self) -> Attributes:
+    def products(self) -> RoundingAttributes:
         """How the leaf rounds its products."""
         return self._settled[1]
 
     @cached_property
-    def _settled(self) -> tuple[Attributes, Attributes]:
+    def _settled(self) -> tuple[RoundingAttributes, RoundingAttributes]:
         assert isinstance(self.accumulation, Leaf)
         return settled(self.accumulation, self.rounding)
 

@@ -17,7 +17,7 @@ from floatsim.emulator.dispatch.kernel import Case, Planned, StartValue, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source
 from floatsim.emulator.types import Indices, Seeds
 from floatsim.formats import FP32
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import Instruction
 
 __all__ = ["TensorCoreFloat32", "TensorCoreFloat64", "TensorCoreInteger", "TensorCoreKernel", "fast_kernels"]
@@ -47,7 +47,7 @@ class TensorCoreKernel:
     def __init__(self, case: Case, plan: Callable[[Case], Planned], floats: ModuleType | None) -> None:
         self._row, self._floats = _instruction(case), floats
         if case.c is not None:
-            plain = replace(case, rounding=Attributes())
+            plain = replace(case, rounding=RoundingAttributes())
             self._start = StartValue(Sequential(self._row.output), plain, plan)
 
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:

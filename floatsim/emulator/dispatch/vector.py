@@ -35,7 +35,7 @@ from floatsim.emulator.proofs import product_rounds_once
 from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Attributes, Overflow, Rounding
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange, contains
 
 if TYPE_CHECKING:
@@ -221,15 +221,20 @@ def _columns(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 # -- descriptions ------------------------------------------------------------------------------------------------------
 
 
-def _leaf_refusal(leaf: Accumulation, terms: TermRange, call: Attributes) -> str | None:
+def _leaf_refusal(leaf: Accumulation, terms: TermRange, call: RoundingAttributes) -> str | None:
     """Return why these kernels do not sum the terms by a leaf."""
     if not isinstance(leaf, Sequential | Pairwise):
         return "only Sequential, Pairwise, and composites of these"
     fmt = leaf.format
     if fmt not in _GRIDS or not _readable(fmt):
         return f"no vector kernel for {fmt} on this processor"
-    for how in settled(leaf, call):
-        if how.rounding is not Rounding.TIES_TO_EVEN or how.ftz or how.daz or how.overflow is not Overflow.INFINITY:
+    for attributes in settled(leaf, call):
+        if (
+            attributes.rounding is not Rounding.TIES_TO_EVEN
+            or attributes.ftz
+            or attributes.daz
+            or attributes.overflow is not Overflow.INFINITY
+        ):
             return "only ties to even, without saturation, FTZ and DAZ"
     entering = terms if terms.b is None else _entering(leaf, terms)
     if entering is None:
@@ -252,7 +257,7 @@ def _entering(leaf: ProductLeaf, terms: TermRange) -> TermRange | None:
     return TermRange(product) if product == carrier or product_rounds_once(terms, product) else None
 
 
-def _refusal(accumulation: Accumulation, terms: TermRange, call: Attributes) -> str | None:
+def _refusal(accumulation: Accumulation, terms: TermRange, call: RoundingAttributes) -> str | None:
     if not isinstance(accumulation, Composite):
         return _leaf_refusal(accumulation, terms, call)
     inner, outer = accumulation.inner, accumulation.outer
@@ -331,7 +336,7 @@ class Vectors:
 # -- running sums ------------------------------------------------------------------------------------------------------
 
 
-def running_sums_refusal(accumulation: Sequential, fmt: FloatFormat, call: Attributes) -> str | None:
+def running_sums_refusal(accumulation: Sequential, fmt: FloatFormat, call: RoundingAttributes) -> str | None:
     """Return why `running_sums` does not carry out a scan of values of a format."""
     if not cpu.environment_is_default():
         return "this thread's floating-point environment flushes subnormals or does not round to nearest"

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from floatsim.formats import FP16, FP32, FP64, FloatFormat
-from floatsim.formats.rounding import INEXACT, Attributes, Rounding
+from floatsim.formats.rounding import INEXACT, Rounding, RoundingAttributes
 from floatsim.reference import Kind, decode, from_fraction, round_pack
 from floatsim.tensorcore.instructions import E8M13, Scales
 from floatsim.testing.dot_unit import DotProducts, ScaleCodes
@@ -56,7 +56,7 @@ def exact_code(x: Exact, fmt: FloatFormat) -> int | None:
         return None if fmt.infinity_code is None else fmt.infinity_code | (fmt.sign_mask if x < 0 else 0)
     if x and (abs(x) > Fraction(fmt.max) or x.denominator & (x.denominator - 1)):
         return None
-    code, events = round_pack(from_fraction(x), fmt, Attributes())
+    code, events = round_pack(from_fraction(x), fmt, RoundingAttributes())
     return None if events & INEXACT else code
 
 

@@ -12,7 +12,7 @@ import functools
 from dataclasses import dataclass
 
 from floatsim.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, FP16, FP32, FP64, TF32, FloatFormat
-from floatsim.formats.rounding import Attributes, Overflow, Rounding
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
 from floatsim.hardware.tables.compute_capability import Capability, needs, runs_on, since
 
 __all__ = ["SCALARS", "Scalar", "find_scalar", "memory_type"]
@@ -53,7 +53,7 @@ class Scalar:
     random_bits: int = 0
     cuda: tuple[int, int] = (0, 0)
 
-    def supports(self, attributes: Attributes) -> bool:
+    def supports(self, attributes: RoundingAttributes) -> bool:
         """Return whether the row rounds like this. An exact row fits any rounding, but does not saturate infinities."""
         if (attributes.daz and self._reads_subnormals, attributes.ftz) not in self.flushes:
             return False
@@ -312,7 +312,7 @@ SCALARS = (*_arithmetic(), *_flushing(), *_conversions())
 
 @functools.lru_cache(maxsize=1024)
 def find_scalar(
-    operation: str, source: FloatFormat, result: FloatFormat, attributes: Attributes, capability: Capability
+    operation: str, source: FloatFormat, result: FloatFormat, attributes: RoundingAttributes, capability: Capability
 ) -> Scalar:
     """Return the row of the table for an operation on a GPU of this compute capability.
 
@@ -322,7 +322,7 @@ def find_scalar(
         The emulator's name: "add", "fma", "convert".
     source, result : FloatFormat
         The formats of the operands and of the result.
-    attributes : Attributes
+    attributes : RoundingAttributes
         The rounding attributes.
     capability : (int, int)
         The compute capability.
@@ -334,7 +334,7 @@ def find_scalar(
 
     Examples
     --------
-    >>> find_scalar("convert", FP32, E4M3, Attributes(overflow=Overflow.SATURATE_FINITE), (9, 0)).text
+    >>> find_scalar("convert", FP32, E4M3, RoundingAttributes(overflow=Overflow.SATURATE_FINITE), (9, 0)).text
     '{cvt.rn.satfinite.e4m3x2.f32 %0, %2, %1;}'
     """
     rows = [row for row in SCALARS if (row.operation, row.source, row.result) == (operation, source, result)]
@@ -355,7 +355,7 @@ def find_scalar(
     return usable[0]
 
 
-def _keywords(attributes: Attributes) -> str:
+def _keywords(attributes: RoundingAttributes) -> str:
     """Return rounding attributes as keywords: the rounding, the overflow, and options that are not the default."""
     words = [f"rounding={attributes.rounding.name.lower()!r}"]
     words += [f"random_bits={attributes.random_bits}"] if attributes.rounding is Rounding.STOCHASTIC else []

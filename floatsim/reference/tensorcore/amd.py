@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from floatsim.formats import FP32, FloatFormat
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.scalar import Kind, Number, add, decode, fma, from_fraction, multiply, nan_result, round_pack
 from floatsim.reference.tensorcore.alignment import Step, Term, cut, cut_down, events_of, highest, special, to_code
 from floatsim.tensorcore.instructions import EvenAndOdd, LateAccumulator
@@ -22,7 +22,7 @@ __all__ = ["exact_block", "flushed_tree", "fma_step", "late_block"]
 
 Operand: TypeAlias = tuple[int, FloatFormat]
 
-_TO_EVEN = Attributes()
+_TO_EVEN = RoundingAttributes()
 _NO_EXPONENT = -(1 << 20)  # of a sum of zeros: below every other
 
 
@@ -61,7 +61,7 @@ def exact_block(products: Sequence[Term], c: Term, last: int) -> Step:
 
 # -- CDNA 2: multiply, add as neighbours, flush ------------------------------------------------------------------------
 
-_FLUSHING = Attributes(ftz=True)
+_FLUSHING = RoundingAttributes(ftz=True)
 
 
 def flushed_tree(a: Sequence[Operand], b: Sequence[Operand], c: int, last: int) -> Step:

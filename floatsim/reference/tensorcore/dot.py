@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from floatsim.formats import FP32, TF32, FloatFormat
-from floatsim.formats.rounding import Attributes
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.scalar import convert, decode
 from floatsim.reference.tensorcore import amd, nvidia
 from floatsim.reference.tensorcore.alignment import Step, Term, product, read
@@ -58,7 +58,7 @@ def seeded(c: tuple[int, FloatFormat] | None, output: FloatFormat) -> tuple[int,
     """Return c rounded to the format of D, ties to even, and the events; +0 for None."""
     if c is None:
         return 0, 0
-    return convert(decode(*c), output, Attributes())
+    return convert(decode(*c), output, RoundingAttributes())
 
 
 def dot(

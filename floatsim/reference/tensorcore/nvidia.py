@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from floatsim.formats import FP16, FloatFormat
-from floatsim.formats.rounding import OVERFLOW, Attributes
+from floatsim.formats.rounding import OVERFLOW, RoundingAttributes
 from floatsim.reference.scalar import Kind, Number, add, convert, decode, round_pack
 from floatsim.reference.tensorcore.alignment import Step, Term, cut, events_of, highest, product, read, special, to_code
 from floatsim.tensorcore.instructions import FusedBlocks, GroupedBlocks, TwoHalves
@@ -57,7 +57,7 @@ def block(model: FusedBlocks, products: Sequence[Term], c: Term, output: FloatFo
 def _rounded(total: int, quantum: int, model: FusedBlocks, output: FloatFormat) -> tuple[int, int]:
     """Return the code of total * 2**quantum. A zero is +0. Overflow gives infinity, also toward zero."""
     grid, sign = model.grid, int(total < 0)
-    code, events = round_pack(Number(Kind.FINITE, sign, abs(total), quantum), grid, Attributes(model.rounding))
+    code, events = round_pack(Number(Kind.FINITE, sign, abs(total), quantum), grid, RoundingAttributes(model.rounding))
     if events & OVERFLOW:
         code = to_code(Number(Kind.INFINITE, sign), grid, nan_of(grid))
     if not code & grid.magnitude_mask:
@@ -103,7 +103,7 @@ def two_halves(
 
 def _as_fp16(code: int, fmt: FloatFormat) -> Term:
     """Return the number exactly, as a code of FP16, where subnormal FP8 numbers are normal."""
-    return read(convert(decode(code, fmt), FP16, Attributes())[0], FP16)
+    return read(convert(decode(code, fmt), FP16, RoundingAttributes())[0], FP16)
 
 
 def _plus(acc: int, c: int, output: FloatFormat, last: int) -> Step:
@@ -112,5 +112,5 @@ def _plus(acc: int, c: int, output: FloatFormat, last: int) -> Step:
     if (what := special((x, y))) is not None:
         number, events = what
         return Step(to_code(number, output, nan_of(output)), events, last, (x, y))
-    code, events = add(x.number, y.number, output, Attributes())
+    code, events = add(x.number, y.number, output, RoundingAttributes())
     return Step(code, events, last, (x, y))
