@@ -117,7 +117,7 @@ def test_indexing(x):
     assert x.codes[0] == fs.encode(0.1, "fp16")
     x[1:] = fs.array([1.0, 2.0], "fp16")
     assert x.tolist()[1:] == [1.0, 2.0]
-    with pytest.raises(TypeError, match="BF16 where FP16"):
+    with pytest.raises(TypeError, match="value is BF16, but must be FP16"):
         x[0] = fs.array(1.0, "bf16")
     assert [v.item() for v in x][1:] == [1.0, 2.0]
 
