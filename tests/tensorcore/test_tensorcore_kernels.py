@@ -111,7 +111,7 @@ def test_where_events_happen():
     b[0, 20, 0] = 0x0001  # 2**-24, beside 20 in its block: below 2**(4 - 24)
     record = emulator.Record(np.arange(40), np.zeros((2, 256), np.int64), np.full((6, 1, 1, 1), 99))
     out, ranges = np.zeros((1, 1, 1, 1), np.uint64), np.array([[0, 40]])
-    accumulate(row, Matrix(a, fs.FP16), Matrix(b, fs.FP16), out, ranges, None, record)
+    accumulate(row, Matrix(a, fs.FP16), Matrix(b, fs.FP16), out, ranges, record=record)
     assert record.first[5, 0, 0, 0] == 23
     assert record.counts[1].sum() == 6, "three instructions of two blocks, one of them of zeros"
 
@@ -135,5 +135,5 @@ def test_scales_are_read_where_they_stand():
     a, b = np.full((1, 1, 64), one, np.uint64), np.full((1, 64, 1), one, np.uint64)
     of = BlockScales(np.array([[[scale, scale + 1]]]), np.array([[[scale], [scale + 3]]]), Scales(32, fs.E8M0))
     out = np.zeros((1, 1, 1, 1), np.uint64)
-    accumulate(row, Matrix(a, fs.E4M3), Matrix(b, fs.E4M3), out, np.array([[0, 64]]), of)
+    accumulate(row, Matrix(a, fs.E4M3), Matrix(b, fs.E4M3), out, np.array([[0, 64]]), fast_kernels(row), of)
     assert out.astype(np.uint32).view(np.float32)[0, 0, 0, 0] == 32 + 32 * 16
