@@ -394,8 +394,8 @@ def sum(
     --------
     >>> import floatsim as fs, numpy as np
     >>> x = np.ones(4096, np.float16)
-    >>> fs.sum(x), fs.sum(x, accumulate="fp16"), fs.sum(x, accumulate="pairwise(fp16)")
-    (np.float32(4096.0), np.float16(2.048e+03), np.float16(4.096e+03))
+    >>> [float(fs.sum(x, accumulate=order)) for order in ("fp32", "fp16", "pairwise(fp16)")]
+    [4096.0, 2048.0, 4096.0]
     """
     operand, float_array = _read(x)
     call, out = _settled(operand[1], options)
