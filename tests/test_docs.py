@@ -229,16 +229,16 @@ def table(rows: list[list[str]]) -> str:
 
 def notebooks_table() -> str:
     """Two a row: the question, which leads to the notebook, and its picture."""
-    doors = []
+    cells = []
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py")):
         question = re.search(r"^# # (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)[1]
-        doors.append(
+        cells.append(
             (
                 f"**[{question}](notebooks/{path.stem}.ipynb)**",
                 f"![{question.partition('. ')[2]}](docs/pictures/{path.stem}.png)",
             )
         )
-    pairs = itertools.zip_longest(doors[::2], doors[1::2], fillvalue=("", ""))
+    pairs = itertools.zip_longest(cells[::2], cells[1::2], fillvalue=("", ""))
     rows = [list(cells) for pair in pairs for cells in zip(*pair, strict=True)]
     return table([rows[0], [":---:"] * 2, *rows[1:]])
 

@@ -34,7 +34,7 @@ ids = {"ids": lambda x: getattr(x, "name", str(x))}
 FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
 TINY_FP16 = fs.FloatFormat("tiny", 3, 2, "finite")  # a global that is no name
 
-MANNERS = [
+ORACLE_ROUNDINGS = [
     *(OracleRounding(rounding) for rounding in o.DETERMINISTIC),
     OracleRounding(Rounding.TOWARD_POSITIVE, Overflow.SATURATE_FINITE, ftz=True),
     OracleRounding(Rounding.TIES_TO_EVEN, Overflow.SATURATE_PROPAGATE, daz=True),
@@ -152,7 +152,7 @@ def test_every_format_and_rounding(name):
     run = loop(name)
     for fmt in (*FORMATS, fs.E8M0) if name == "quantize" else FORMATS:
         arrays = operands(fmt, ARITY[name], name) if fmt != fs.E8M0 else operands(fs.FP32, 1)
-        for how in MANNERS:
+        for how in ORACLE_ROUNDINGS:
             check(run, name, fmt, arrays, how)
 
 
@@ -162,7 +162,7 @@ def test_every_pair_of_fp8(name):
     for k, fmt in enumerate((fs.E4M3, fs.E5M2, fs.E4M3FNUZ)):
         values = fs.decode(fmt.codes(), fmt)
         pairs = [x.ravel() for x in np.meshgrid(values, values, indexing="ij")]
-        for how in (MANNERS[0], MANNERS[k + 1], MANNERS[-1 - k]):
+        for how in (ORACLE_ROUNDINGS[0], ORACLE_ROUNDINGS[k + 1], ORACLE_ROUNDINGS[-1 - k]):
             check(run, name, fmt, pairs, how)
 
 
@@ -173,7 +173,7 @@ def test_float32():
         x, y = (fs.convert(v, "fp32") for v in operands(fmt, 2))
         hard = [codes.astype(np.uint32).view(np.float32) for codes in o.structured(fs.FP32, 2, 400, o.rng("f32", fmt))]
         x, y = np.concatenate([x, hard[0]]), np.concatenate([y, hard[1]])
-        for keywords in MANNERS:
+        for keywords in ORACLE_ROUNDINGS:
             parameters = fs.njit.format_params(fmt, **keywords.keywords)
             values, again, flags = run(x, parameters)
             want, raised = fs.quantize(x, fmt, return_flags=True, **keywords.keywords)
@@ -261,7 +261,7 @@ def test_ways_of_naming_a_rounding():
     got = np.array([literal(*pair) for pair in zip(x, y, strict=True)])
     for column, keywords in zip(got.T, roundings, strict=True):
         assert_same(column.copy(), outside("add", fs.FP16, [x, y], **keywords.keywords)[0], x, y)
-    for keywords in MANNERS:
+    for keywords in ORACLE_ROUNDINGS:
         arguments = keywords.rounding, keywords.overflow, keywords.tininess, keywords.ftz
         got = np.array([at_run_time(*pair, *arguments) for pair in zip(x, y, strict=True)])
         assert_same(got, outside("add", fs.FP16, [x, y], **keywords.keywords | {"daz": keywords.ftz})[0], x, y)

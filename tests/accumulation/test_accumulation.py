@@ -13,7 +13,7 @@ from floatsim.accumulation import Accumulation, fitted, leaves, parse, rounds_st
 from floatsim.tensorcore.architectures import ARCHITECTURES
 
 FORMATS = st.sampled_from([fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E4M3, fs.E2M1, fs.FloatFormat.ieee(4, 7)])
-MANNERS = {
+KEYWORDS = {
     "rounding": st.sampled_from([None, *fs.Rounding]),
     "ftz": st.sampled_from([None, True, False]),
     "daz": st.sampled_from([None, True, False]),
@@ -23,7 +23,7 @@ MANNERS = {
 
 @st.composite
 def product_leaves(draw):
-    keywords = {name: draw(values) for name, values in MANNERS.items()}
+    keywords = {name: draw(values) for name, values in KEYWORDS.items()}
     product = draw(st.one_of(st.just("same"), st.none(), FORMATS))
     keywords["product"] = product
     if product is not None:
@@ -34,7 +34,7 @@ def product_leaves(draw):
     return kind(draw(FORMATS), **keywords)
 
 
-LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **MANNERS))
+LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **KEYWORDS))
 COUNTS = st.integers(1, 1 << 40)
 ADDS = st.recursive(
     LEAVES,

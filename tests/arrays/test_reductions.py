@@ -25,7 +25,7 @@ DESCRIPTIONS = (
     "pairwise(e5m2)", "pairwise(fp16, numpy)", "strided(fp16, 3, pairwise(fp16, halving))", "blocked(e4m3, 4, fp32)",
     "splitk(3, kahan(fp16), exact(bf16))", "strided(blocked(fp16, 2, bf16), 2, fp32)",
 )  # fmt: skip
-MANNERS = (
+KEYWORDS = (
     {}, {"rounding": "rtz"}, {"rounding": "rtp", "ftz": True}, {"rounding": "sr", "seed": 7},
     {"rounding": "rto", "daz": True, "tininess": "before"}, {"rounding": "sr", "seed": 1, "random_bits": 3},
 )  # fmt: skip
@@ -97,7 +97,7 @@ AXES = [None, 0, 1, -1, (0, 2), (2, 0), (0, 1, 2), ()]
 @pytest.mark.parametrize("text", DESCRIPTIONS)
 def test_sum(text):
     accumulation, rng = parse(text), generator("sum", text)
-    for n, keywords in enumerate(MANNERS):
+    for n, keywords in enumerate(KEYWORDS):
         fmt = fs.as_format(rng.choice(["fp16", "bf16", "e5m2", "e4m3", "tf32"]))
         x, axis = numbers(fmt, (3, 5, 4), rng), AXES[rng.integers(len(AXES))]
         where = None if n % 2 else rng.random((5, 4) if n % 4 else (3, 5, 4)) < 0.6
@@ -135,7 +135,7 @@ def integer(n: int) -> Code:
 @pytest.mark.parametrize("operation", ["mean", "norm", "var"])
 def test_quotients_and_roots(operation, text):
     accumulation, rng = parse(text), generator(operation, text)
-    for keywords, format in zip(MANNERS, ("fp16", None, "e4m3", "bf16", None, "fp16"), strict=True):
+    for keywords, format in zip(KEYWORDS, ("fp16", None, "e4m3", "bf16", None, "fp16"), strict=True):
         x, axis = numbers(fs.as_format(rng.choice(["fp16", "e4m3"])), (4, 6), rng), int(rng.integers(2))
         where = rng.random(x.shape) < 0.7 if rng.random() < 0.5 else None
         options = resolve(keywords)
@@ -192,7 +192,7 @@ def differences(terms, places, accumulation, options, cell):
 @pytest.mark.parametrize("text", ["fp16", "e5m2", "pairwise(fp16)", "pairwise(bf16, numpy)", "pairwise(e4m3, halving)"])
 def test_prod(text):
     accumulation, rng = parse(text), generator("prod", text)
-    for n, keywords in itertools.product((0, 1, 2, 9), MANNERS):
+    for n, keywords in itertools.product((0, 1, 2, 9), KEYWORDS):
         x = numbers(fs.FP16, (n, 3), rng)
         where = rng.random(x.shape) < 0.7 if rng.random() < 0.5 else None
         initial = numbers(fs.BF16, (), rng) if rng.random() < 0.5 else None
@@ -215,7 +215,7 @@ def test_prod(text):
 @pytest.mark.parametrize("text", ["fp16", "kahan(e5m2)", "neumaier(fp16)", "bf16", "fp32", "sequential(fp64, ftz)"])
 def test_cumsum(text):
     accumulation, rng = parse(text), generator("cumsum", text)
-    for keywords in MANNERS:
+    for keywords in KEYWORDS:
         x, options = numbers(fs.as_format(rng.choice(["fp16", "e5m2", "bf16"])), (7, 2, 3), rng), resolve(keywords)
         table = x.codes.reshape(7, 6)
         want = np.empty(table.shape, object)

@@ -10,7 +10,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.cli import hardware as hardware_commands
-from floatsim.hardware import api as doors
+from floatsim.hardware import api
 from floatsim.hardware import comparison as comparisons
 from floatsim.hardware.device import Device
 from floatsim.hardware.session import compare_device, emulated_device, questions
@@ -289,7 +289,7 @@ def test_the_product_of_the_gpu(monkeypatch):
         d = emulated(a, b, c, **keywords)
         return faulty(d, 1, 0) if backend == "hardware" else d
 
-    monkeypatch.setattr(doors, "matmul", matmul)
+    monkeypatch.setattr(api, "matmul", matmul)
     a, b = matrices(np.random.default_rng(4), (3, 20), (20, 2))
     report = compare(a, b, accumulate="blocked(hopper, 16, fp32)", format="fp32")
     assert [each.index for each in report.first] == [(1, 0)]
