@@ -18,7 +18,7 @@ from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER, Case, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source, Values
 from floatsim.emulator.plan import Plan, plan, processor
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.emulator.tiling import LANES, LONG_ROW, MEMORY, WORTH_THREADS, Tile, by_vectors, tiles
+from floatsim.emulator.tiling import LANES, LONG_ROW, PARTIAL_RESULTS, WORTH_THREADS, Tile, by_vectors, tiles
 from floatsim.emulator.types import Codes, Indices
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import IdentityCache
@@ -176,7 +176,7 @@ class _Call:
 
     def compute(self, tile: Tile) -> None:
         """Write one tile of the result."""
-        MEMORY.clear()
+        PARTIAL_RESULTS.clear()
         batch, rows, columns = tile
         shape = batch.stop - batch.start, rows.stop - rows.start, columns.stop - columns.start
         work = Work(self._events, shape, self._draws)

@@ -33,7 +33,9 @@ def _draws(options: CallOptions) -> NDArray[np.uint64]:
 
 def _flat(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the array broadcast to `shape`, contiguous and one-dimensional."""
-    return np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype).reshape(-1)
+    if array.shape != shape:
+        array = np.broadcast_to(array, shape)
+    return np.ascontiguousarray(array, dtype=dtype).reshape(-1)
 
 
 _U64 = np.dtype(np.uint64)

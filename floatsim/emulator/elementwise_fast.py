@@ -196,8 +196,9 @@ _UFUNCS: dict[str, Any] = {
 
 def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat, options: CallOptions) -> Any:
     """Return the result codes of an operation in the processor's FP32 or FP64, or None if it does not apply."""
-    inside = all(contains(fmt, source, specials=False) for _, source in operands)
-    if fmt not in _NATIVE or name not in _UFUNCS or not inside:
+    if fmt not in _NATIVE or name not in _UFUNCS:
+        return None
+    if not all(contains(fmt, source, specials=False) for _, source in operands):
         return None
     attributes = options.attributes
     if (

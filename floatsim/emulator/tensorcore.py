@@ -86,7 +86,9 @@ def accumulate(
 
 def _pieces(failed: NDArray[np.bool_], width: int, columns: int) -> Iterator[tuple[int, Any, slice]]:
     """Yield (range, rows, columns) of the cases that the fast kernels bailed out of."""
-    if failed.all() and failed.size:
+    if not failed.any():
+        return
+    if failed.all():
         yield from ((part, slice(None), slice(0, columns)) for part in range(len(failed)))
         return
     for part, group in np.argwhere(failed.any(axis=1)).tolist():

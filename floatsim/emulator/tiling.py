@@ -1,4 +1,4 @@
-"""How results are cut into tiles, and the scratch memory that the tiles of a thread share."""
+"""The tiles of a result, and the memory that the tiles of a thread use again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LANES", "LONG_ROW", "MEMORY", "WORTH_THREADS", "Tile", "by_vectors", "tile_work", "tiles"]
+__all__ = [
+    "LANES", "LONG_ROW", "PARTIAL_RESULTS", "SCRATCH", "WORTH_THREADS", "Tile", "by_vectors", "tile_work", "tiles",
+]  # fmt: skip
 
 
 class Tile(NamedTuple):
@@ -21,35 +23,6 @@ class Tile(NamedTuple):
     rows: slice
     columns: slice
 
-
-class _Memory(threading.local):
-    """A thread's memory for partial results, reused by its next tile: new memory costs as much as the sums."""
-
-    _MOST = 1 << 23  # bytes of a block worth keeping
-
-    def __init__(self) -> None:
-        self._blocks: list[NDArray[np.uint8]] = []
-        self._taken = 0
-
-    def clear(self) -> None:
-        """Start a tile: all blocks can be taken again."""
-        self._taken = 0
-
-    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return uninitialised memory until the next `clear`."""
-        size = math.prod(shape) * dtype.itemsize
-        if size > self._MOST:
-            return np.empty(shape, dtype)
-        if self._taken == len(self._blocks):
-            self._blocks.append(np.empty(size, np.uint8))
-        elif self._blocks[self._taken].size < size:
-            self._blocks[self._taken] = np.empty(size, np.uint8)
-        found = self._blocks[self._taken][:size].view(dtype).reshape(shape)
-        self._taken += 1
-        return found
-
-
-MEMORY = _Memory()
 
 _FAST_TILE, _COUNTING_TILE, _INTEGER_TILE = 1 << 26, 1 << 24, 1 << 21
 """Multiply-adds of a tile: some tens of milliseconds by fast kernels, by counting ones, and by integer ones."""
@@ -114,3 +87,59 @@ def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, thr
                 for j in range(0, columns, cells)
             ]
     return found
+
+
+# -- memory: new memory costs as much as the sums of a small product ---------------------------------------------------
+
+_LINE = 64
+"""Bytes of a cache line. A vector across two lines costs twice."""
+
+
+class _PartialResults(threading.local):
+    """The partial results of one tile. The thread's next tile uses the same memory."""
+
+    _MOST = 1 << 23  # bytes of a block worth keeping
+
+    def __init__(self) -> None:
+        self._blocks: list[NDArray[np.uint8]] = []
+        self._taken = 0
+
+    def clear(self) -> None:
+        """Start a tile: all blocks can be taken again."""
+        self._taken = 0
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return uninitialised memory until the next `clear`."""
+        size = math.prod(shape) * dtype.itemsize
+        if size > self._MOST:
+            return np.empty(shape, dtype)
+        if self._taken == len(self._blocks):
+            self._blocks.append(np.empty(size, np.uint8))
+        elif self._blocks[self._taken].size < size:
+            self._blocks[self._taken] = np.empty(size, np.uint8)
+        found = self._blocks[self._taken][:size].view(dtype).reshape(shape)
+        self._taken += 1
+        return found
+
+
+class _Scratch(threading.local):
+    """The scratch rows of one kernel. The thread's next kernel uses the same memory."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, rows: int, width: int, dtype: np.dtype[Any], used: int) -> NDArray[Any]:
+        """Return an array (rows, width) until the next `take`. Its first row starts on a cache line.
+
+        The first `used` columns hold zeros, the others are uninitialised.
+        """
+        size = rows * width * dtype.itemsize
+        if self._memory.size < size:
+            memory = np.empty(size + _LINE, np.uint8)
+            self._memory = memory[-memory.__array_interface__["data"][0] % _LINE :]
+        found = self._memory[:size].view(dtype).reshape(rows, width)
+        found[:, :used] = 0
+        return found
+
+
+PARTIAL_RESULTS, SCRATCH = _PartialResults(), _Scratch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from floatsim.formats.format import FloatFormat
@@ -82,6 +83,7 @@ class TermRange(NamedTuple):
         return self.b is not None or self.a.has_signed_zero
 
 
+@lru_cache(maxsize=4096)
 def contains(outer: FloatFormat, inner: FloatFormat | TermRange, specials: bool = True) -> bool:
     """Return whether every value of `inner` is a value of `outer`.
 

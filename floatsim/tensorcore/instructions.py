@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from floatsim.formats import FP32, FloatFormat
+from floatsim.formats._hashing import hashed_once
 from floatsim.formats.rounding import Rounding
 
 __all__ = [
@@ -144,6 +145,7 @@ class Scales:
     format: FloatFormat
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Instruction:
     """One matrix instruction with one format of D: a row of the table.

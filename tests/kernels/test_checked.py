@@ -12,7 +12,6 @@ import numpy as np
 
 import floatsim as fs
 from floatsim.emulator import tiling
-from floatsim.emulator.dispatch import float32
 
 ROOT = Path(__file__).parents[2]
 
@@ -180,23 +179,22 @@ def test_exact_sums_of_wide_products(tmp_path):
 def test_scratch_that_threads_keep():
     """Arrays that are taken again have the wanted size, share no memory, and begin at cache lines where promised."""
     r = np.random.default_rng(1)
-    memory, scratch = tiling._Memory(), float32._Scratch()
+    partial, scratch = tiling._PartialResults(), tiling._Scratch()
     for _ in range(200):
-        memory.clear()
+        partial.clear()
         taken = []
         for _ in range(int(r.integers(1, 5))):
             shape = tuple(int(n) for n in r.integers(0, 30, int(r.integers(1, 4))))
             dtype = np.dtype(str(r.choice(["u1", "f4", "f8"])))
-            taken.append(memory.take(shape, dtype))
+            taken.append(partial.take(shape, dtype))
             assert taken[-1].shape == shape and taken[-1].dtype == dtype and taken[-1].flags.c_contiguous
         assert not any(np.shares_memory(x, y) for x, y in itertools.combinations(taken, 2))
-        heights, width = tuple(int(n) for n in r.integers(0, 70, 2)), int(r.integers(1, 33)) * 16
-        first, second = scratch.take(heights, width, np.dtype(str(r.choice(["u2", "f4", "f8"]))))
-        assert (len(first), len(second)) == heights and first.shape[1] == second.shape[1] == width
-        assert not np.shares_memory(first, second) and not first.any() and not second.any()
-        for x in (first, second):
-            assert x.size == 0 or x.__array_interface__["data"][0] % (64 if x.itemsize >= 4 else 32) == 0
-            x[...] = 1
+        shape, dtype = (int(r.integers(0, 140)), int(r.integers(1, 33)) * 16), np.dtype(str(r.choice(["f4", "f8"])))
+        used = int(r.integers(0, shape[1] + 1))
+        rows = scratch.take(*shape, dtype, used)
+        assert rows.shape == shape and rows.dtype == dtype and not rows[:, :used].any()
+        assert rows.size == 0 or rows.__array_interface__["data"][0] % 64 == 0
+        rows[...] = 1
 
 
 def test_codes_with_unused_bits():

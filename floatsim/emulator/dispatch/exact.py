@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ class _Levels(NamedTuple):
     high: int
 
 
+@functools.lru_cache(maxsize=256)
 def _levels(terms: _Range, count: int) -> _Levels:
     """The levels of a sum of `count` terms."""
     more = count.bit_length()
@@ -88,44 +90,61 @@ class ExactSums:
     fmt: FloatFormat
     attributes: RoundingAttributes
 
-    @property
+    @functools.cached_property
     def in_floats(self) -> bool:
         """Whether the last rounding is done in float64, too."""
         stochastic = self.attributes.rounding is Rounding.STOCHASTIC
         needed = self.fmt.precision + 2 + (32 if stochastic else 0)
         return needed <= _KEPT and rounds_in_float64(self.fmt, self.attributes)
 
+    @functools.cached_property
+    def _rule(self) -> tuple[NDArray[np.int64], float, NDArray[np.float64]]:
+        """The last rounding in float64: its rule, sign and parameters."""
+        rule, sign, params = float64_rounding(self.fmt, self.attributes) if self.in_floats else _NO_RULE
+        return np.array([rule]), sign, params
+
+    @functools.cached_property
+    def _precision(self) -> int:
+        """The largest number of significand bits of a product, for the kernel."""
+        return self.terms.precision + self._one
+
     @property
     def _one(self) -> int:
         """The bits of the number 1 that values are multiplied by: to the kernel they are products."""
         return int(self.terms.b is None)
 
+    @functools.cached_property
+    def _range_of_formats(self) -> _Range | None:
+        """The range of all possible terms, or None if the kernel needs the range of the operands."""
+        terms = _Range(self.terms.lowest, self.terms.highest + 1 + self._one)
+        return terms if terms.fits and exponents_bound_operands(self.terms) else None
+
     def _range(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> _Range:
-        static = _Range(self.terms.lowest, self.terms.highest + 1 + self._one)
-        if static.fits and exponents_bound_operands(self.terms):
-            return static
+        if self._range_of_formats is not None:
+            return self._range_of_formats
         (least_a, largest_a), (least_b, largest_b) = _extent(a), _extent(b)
-        return _Range(least_a + least_b + 2 - self.terms.precision - self._one, largest_a + largest_b + 2)
+        return _Range(least_a + least_b + 2 - self._precision, largest_a + largest_b + 2)
 
     def __call__(
         self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64], ranges: NDArray[np.int64],
         index: NDArray[np.int64], seeds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
-        span, split = self._range(a, b), self.terms.precision > FP64.precision
+        span, split = self._range(a, b), self._precision - self._one > FP64.precision
         if not span.fits or (split and not cpu.has_fma()):
             codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
             whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
             out[...] = self._by_integers(*codes, whole, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]
             return
-        most_terms = int(((ranges[:, 1] - ranges[:, 0]) // ranges[:, 2]).max(initial=0)) + 1
+        most_terms = max(map(len, map(range, *ranges.T.tolist())), default=0) + 1
         levels = _levels(span, most_terms * (1 + split))
-        rule, sign, grid = float64_rounding(self.fmt, self.attributes) if self.in_floats else _NO_RULE
+        rule, sign, grid = self._rule
+        rows = loops.rows_of_work(levels.number)
         shape = (len(ranges), len(a), levels.number, b.shape[1])
         digits = _NO_DIGITS if self.in_floats else np.empty((math.prod(shape[:3]), shape[3]))
         loops.exact(
-            a, b, rows_of(out), ranges, index, seeds, digits, self.terms.precision + self._one, int(split),
-            span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), np.array([rule]), sign, grid,
-            np.empty(loops.BOUNDS_SHAPE, np.int64), work_rows(loops.rows_of_work(levels.number), index),
+            a, b, rows_of(out), ranges, index, seeds, digits, self._precision, int(split),
+            span.low, *levels, int(self.attributes.rounding is Rounding.TOWARD_NEGATIVE), rule, sign, grid,
+            np.empty(loops.BOUNDS_SHAPE, np.int64), work_rows(rows, index, b.shape[1]),
         )  # fmt: skip
         if not self.in_floats:
             self._add_digits(digits.reshape(shape), span, out, index, seeds)

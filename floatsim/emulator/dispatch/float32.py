@@ -7,7 +7,6 @@ kernel that takes every number.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +21,7 @@ from floatsim.emulator import proofs
 from floatsim.emulator.dispatch.float64 import Float64, float64_kernel
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, MatrixKernel, Planned
 from floatsim.emulator.params import fast_float32_rounding, float32_rounding, scale_exponent
+from floatsim.emulator.tiling import LANES, SCRATCH
 from floatsim.formats import BF16, FP16, FP32, FP64
 from floatsim.formats.rounding import Overflow, Rounding
 from floatsim.formats.value_sets import contains, quantum
@@ -42,28 +42,8 @@ _DIRECTIONS = {
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 _ROWS, _TREE_ROWS, _COLUMNS, _DEPTH = 64, 16, 512, 32  # of scratch: 512 float32 columns of 64 rows stay in L2
-_LANES, _LINE = 16, 64
 
 
-class _Scratch(threading.local):
-    """A thread's scratch memory, used by one kernel after the other: new memory costs more than small products."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def take(self, heights: tuple[int, int], width: int, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return two arrays of zeros whose rows start on cache lines; `width` is a multiple of the lanes."""
-        row: int = width * dtype.itemsize
-        size = sum(heights) * row
-        if self._memory.size < size:
-            memory = np.empty(size + _LINE, np.uint8)
-            self._memory = memory[-memory.__array_interface__["data"][0] % _LINE :]
-        zeros = self._memory[:size].view(dtype).reshape(-1, width)
-        zeros[...] = 0
-        return zeros[: heights[0]], zeros[heights[0] :]
-
-
-_SCRATCH = _Scratch()
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -98,14 +78,15 @@ class Float32Kernel:
     ) -> None:  # fmt: skip
         parts, rows, columns = out.shape
         across = -(-columns // _COLUMNS)
-        width = -(-columns // max(across, 1) // _LANES) * _LANES
+        width = -(-columns // max(across, 1) // LANES) * LANES
         bailed_out = np.zeros((parts, rows, across), np.bool_)
         if self.scratch_rows:
             heights = self.scratch_rows * min(rows, _ROWS), _DEPTH
         else:
             heights = more[-1] * min(rows, _TREE_ROWS), 4
-        scratch = _SCRATCH.take(heights, width, self.scratch)
-        self.kernel(*scratch, bailed_out, a, b, out, ranges, index, seeds, *more, self.direction, self.params)
+        scratch = SCRATCH.take(sum(heights), width, self.scratch, width)
+        work = scratch[: heights[0]], scratch[heights[0] :]
+        self.kernel(*work, bailed_out, a, b, out, ranges, index, seeds, *more, self.direction, self.params)
         if self.fallback is not None and bailed_out.any():
             self._fall_back(bailed_out, width, a, b, out, ranges, index, seeds, *more)
 

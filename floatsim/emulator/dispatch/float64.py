@@ -19,6 +19,7 @@ from floatsim.emulator.proofs import (
     rounds_in_float64,
     terms_fit_float64,
 )
+from floatsim.emulator.tiling import SCRATCH
 from floatsim.formats import FP32, FP64
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import TermRange, contains, quantum
@@ -126,6 +127,9 @@ def float64_kernel(case: Case) -> Float64Kernel:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
+_FLOAT64 = np.dtype(np.float64)
+
+
 @functools.lru_cache(maxsize=64)
 def _numbers(stride: int) -> NDArray[np.uint32]:
     """Return the row NUMBERS of the kernels' scratch."""
@@ -133,11 +137,12 @@ def _numbers(stride: int) -> NDArray[np.uint32]:
     return numbers.reshape(-1, 2, 8).swapaxes(1, 2).reshape(-1)
 
 
-def work_rows(n: int, index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return n rows of scratch that start on a cache line: vectors across two lines cost twice."""
-    memory = np.zeros(n * loops.WIDTH + 8)
-    skip = -memory.__array_interface__["data"][0] // 8 % 8
-    work = memory[skip : skip + n * loops.WIDTH].reshape(n, loops.WIDTH)
+def work_rows(n: int, index: NDArray[np.int64], columns: int) -> NDArray[np.float64]:
+    """Return n rows of scratch for so many columns of results, with the numbers of the columns' draws.
+
+    The kernels read whole vectors: at most the next multiple of 16 columns, and no column beyond WIDTH.
+    """
+    work = SCRATCH.take(n, loops.WIDTH, _FLOAT64, columns + 15 & -16)
     work[loops.NUMBERS].view(np.uint32)[: loops.WIDTH] = _numbers(int(index[2]))
     return work
 
@@ -148,17 +153,17 @@ def rows_of(out: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _sequential(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: Any) -> None:
-    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.SEQUENTIAL_ROWS, index)
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.SEQUENTIAL_ROWS, index, b.shape[1])
     loops.sequential(a, b, rows_of(out), ranges, index, *arguments, *work)
 
 
 def _compensated(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: Any) -> None:
-    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.COMPENSATED_ROWS, index)
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.COMPENSATED_ROWS, index, b.shape[1])
     loops.compensated(a, b, rows_of(out), ranges, index, *arguments, *work)
 
 
 def _tree(
     a: Any, b: Any, out: Any, ranges: Any, index: Any, seeds: Any, orders: Any, merges: Any, depth: int, *arguments: Any
 ) -> None:
-    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.rows_of_tree(depth), index)
+    work = np.empty(loops.KEYS, np.uint64), work_rows(loops.rows_of_tree(depth), index, b.shape[1])
     loops.tree(a, b, rows_of(out), ranges, index, seeds, orders, merges, depth, *arguments, *work)

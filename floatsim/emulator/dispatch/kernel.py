@@ -44,7 +44,7 @@ from floatsim.accumulation import Accumulation, Exact, Leaf, Pairwise, Sequentia
 from floatsim.accumulation.partition import count, rows
 from floatsim.accumulation.trees import program, stack_depth
 from floatsim.emulator.operands import Operand, Partials, Source, Values
-from floatsim.emulator.tiling import MEMORY
+from floatsim.emulator.tiling import PARTIAL_RESULTS
 from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FloatFormat
@@ -320,7 +320,7 @@ class FloatKernel(LeafKernel):
         self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None, term: Operand | None
     ) -> Partials:
         batch, m, n = source.shape
-        out = MEMORY.take((batch, len(ranges), m, n), self._dtype)
+        out = PARTIAL_RESULTS.take((batch, len(ranges), m, n), self._dtype)
         if start is not None:
             fmt = self.leaf.format
             out[...] = unpack(start.astype(fmt.code_dtype), fmt, self.carrier).reshape(out.shape)
