@@ -27,8 +27,16 @@ FULL_TESTS = (
     "test_hardware_libraries", "test_hardware_rates", "test_notebook_silicon", "test_orders", "test_plot",
     "test_plot_bits", "test_plot_lines", "test_plot_losses", "test_plot_roundings", "test_plot_sums",
     "test_plot_units", "test_reference_mpfr", "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim",
-    "test_tensorcore_silicon", "test_tensorcore_trace",
+    "test_tensorcore_silicon", "test_tensorcore_trace", "test_warnings",
 )  # fmt: skip
+
+# Test files whose tests run for many formats. `make test` runs them for these formats, `make test-full` for all: one
+# format of each width, one of each kind of special values, and the custom formats at the ends of what a format can be.
+FORMAT_TESTS = ("test_kernels", "test_njit", "test_oracles", "test_reference", "test_ulps")
+QUICK_FORMATS = {
+    "FP32", "FP16", "BF16", "E4M3", "E5M2", "E2M1", "E8M0", "smallest", "no subnormals", "below one", "above one",
+    "one exponent",
+}  # fmt: skip
 
 
 def own_modules() -> str:
@@ -66,10 +74,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", line)
 
 
+def formats_of(item: pytest.Item) -> set[str]:
+    """Return the names of the formats among the parameters of a test."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return {x.name for x in parameters if type(x).__name__ == "FloatFormat"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that `make test` leaves to `make test-full`, and those that `make test-pythons` runs."""
     for item in items:
-        if item.path.stem in FULL_TESTS:
+        if item.path.stem in FULL_TESTS or (item.path.stem in FORMAT_TESTS and not formats_of(item) <= QUICK_FORMATS):
             item.add_marker("full")
         if isinstance(item, pytest.DoctestItem) or item.path.stem in VERSION_TESTS:
             item.add_marker("versions")

@@ -61,6 +61,7 @@ TARGETS = {
     "pairwise sum": Target("FP16 pairwise sum of 16 M against np.sum of float32", 1.6, 1.25),
     "sequential sum": Target("FP16 sequential sum of 16 M against np.add.accumulate of float16", 5, 10, FASTER),
     "threads": Target("two threads against one thread", 1.7, 1.95, FASTER),
+    "edges": Target("a format at the bound of a fast path against the next format, beyond the bound", 1.2, 2, FASTER),
     "small": Target("a product of 16 x 16 x 16, after the first call", 100, 50, MICROSECONDS),
 }
 
@@ -73,7 +74,7 @@ class Call:
     """
 
     fmt: fs.FloatFormat
-    how: str = ""
+    accumulation: str | fs.Accumulation = ""
     shape: tuple[int, ...] = (512, 512, 512)
     who: str = OURS
     data: str = "easy"
@@ -89,8 +90,8 @@ class Call:
     def __str__(self) -> str:
         if self.who != OURS:
             return self.who
-        said = [self.how]
-        if self.fmt not in {leaf.format for leaf in leaves(fs.as_accumulation(self.how))}:
+        said = [str(self.accumulation)]
+        if self.fmt not in {leaf.format for leaf in leaves(fs.as_accumulation(self.accumulation))}:
             said.append(f"of {self.fmt.name}")
         said += [f"scales of {self.scale.upper()}"] * bool(self.scale)
         said += [f"{self.data} data"] * (self.data != "easy")
@@ -148,7 +149,7 @@ def _products() -> Iterator[Row]:
         yield Row(group, replace(plain, mode="stochastic"), _SGEMM, stochastic)
         for inner in (plain, fused) if narrow else (plain,):
             for text in _COMPOSED:
-                yield Row(group, replace(plain, how=text.format(inner.how)), inner, "composed")
+                yield Row(group, replace(plain, accumulation=text.format(inner.accumulation)), inner, "composed")
             for tree in _TREES:
                 exact = ", product=none" if inner is not plain else ""
                 yield Row(group, Call(fmt, f"pairwise({fmt.name.lower()}, {tree}{exact})"), inner, "composed")
@@ -223,6 +224,30 @@ def _small() -> Iterator[Row]:
         yield Row("small", Call(fmt, accumulation, (16,) * 3), None, "small")
 
 
+EDGES = (
+    ("2 p + 2 <= 24", False, "ties_to_even", (6, 10, 31), (6, 11, 31)),
+    ("products above the subnormals", False, "ties_to_even", (7, 9, 117), (7, 9, 118)),
+    ("the constants of directed rounding are finite", False, "toward_positive", (7, 10, 13), (7, 10, 12)),
+    ("exact products of 53 bits", True, "ties_to_even", (6, 25, 31), (6, 26, 31)),
+    ("exponents of products up to 900", True, "ties_to_even", (9, 10, 61), (9, 10, 60)),
+)
+"""Hypothesis of a fast path, fused or not, rounding mode, and two formats as (exponent bits, trailing bits, bias): the
+last that the fast path takes, and the first that it refuses. `floatsim/emulator/proofs.py` has the bounds."""
+
+
+def edges() -> Iterator[tuple[Call, Call]]:
+    """The calls on both sides of each bound of EDGES."""
+    for _, fused, mode, *sides in EDGES:
+        formats = (fs.FloatFormat(f"ieee({w},{t}) of bias {bias}", w, t, "ieee", bias) for w, t, bias in sides)
+        inside, outside = (Call(fmt, fs.Sequential(fmt, fused=fused), mode=mode) for fmt in formats)
+        yield inside, outside
+
+
+def _edges() -> Iterator[Row]:
+    for inside, outside in edges():
+        yield Row("edges", inside, outside, "edges")
+
+
 _SHAPES = [(n, n, n) for n in (64, 128, 256, 512, 1024)] + [(64, 64, k) for k in (1 << 10, 1 << 13, 1 << 16)]
 _THIN = [(1, 1, 1 << 20), (4096, 1, 4096), (1, 4096, 4096)]  # dot, matrix by vector, vector by matrix
 
@@ -239,7 +264,7 @@ def _rates() -> Iterator[Row]:
 def rows() -> list[Row]:
     return [
         *_products(), *_exact(), *_recording(), *_matrix_units(), *_rivals(), *_sums(), *_threads(), *_small(),
-        *_rates(),
+        *_edges(), *_rates(),
     ]  # fmt: skip
 
 

@@ -243,3 +243,15 @@ def test_runs_are_merged(tmp_path, monkeypatch):
     assert found["cases"][1]["of"] == ("b", "c") and len(found["parts"]) == 2
     with pytest.raises(ValueError, match="versions"):
         report.merged("trial", part("b") | {"versions": {"numpy": "0"}})
+
+
+def test_each_edge_is_the_bound_of_a_fast_path():
+    """The format at the bound takes a faster candidate than the format one step beyond."""
+    for inside, outside in sums.edges():
+        plans = [
+            fs.explain_plan(x := fs.array([[1.0]], call.fmt), x, accumulate=call.accumulation, rounding=call.mode)
+            for call in (inside, outside)
+        ]
+        refused = [refusal.candidate for refusal in plans[1].refused]
+        assert plans[0].candidate in refused, (inside, outside)
+        assert plans[1].candidate not in [refusal.candidate for refusal in plans[0].refused]
