@@ -19,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import floatsim as fs
 from floatsim.accumulation import parse
@@ -463,16 +464,14 @@ def _is_finite(x: Operand)""",
         ("from floatsim.accumulation import ", "Cascaded, "),
         ("import math\n", "from functools import partial\n"),
     )
-    copy.insert(
+    copy.replace(
         dispatch,
-        (
-            "Kahan: loops.kahan, Neumaier: loops.neumaier}\n",
-            """\
+        "_EXACT_PRODUCTS = ",
+        """\
 S, T, TERM, ERROR, COMP = loops.S, loops.T, loops.TERM, loops.ERROR, loops.COMP
 _CASCADED = np.array([(S, TERM, 0, T), (T, S, 1, ERROR), (ERROR, TERM, 1, ERROR), (COMP, ERROR, 1, COMP)])
 _IN_ORDER[Cascaded] = partial(loops.in_order, _CASCADED, np.array([(S, COMP, 0, S)]), 0)
-""",
-        ),
+_EXACT_PRODUCTS = """,
     )
     lines = copy.new_lines
     assert sum(lines.values()) <= 35 and max(lines.values()) <= 16, lines
@@ -505,6 +504,9 @@ def check_accumulation() -> None:
     }
     for text, keywords in options.items():
         assert check_sums(text, fs.FP16, fs.E5M2, **keywords) == "integer"
+    for scan in (fs.cumsum, fs.prod):
+        with pytest.raises(TypeError, match="cascaded"):
+            scan(x, accumulate="cascaded(fp32)")
     assert check_sums("strided(cascaded(fp16), 4)", fs.FP16, fs.FP16) == "parts"
 
 
