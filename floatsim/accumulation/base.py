@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
 
 __all__ = [
-    "MOST", "TREES", "Accumulation", "Composite", "Leaf", "ProductLeaf", "Same", "accumulator_format", "value_text",
+    "MOST", "TEXT_FORMS", "TREES", "Accumulation", "Composite", "Leaf", "ProductLeaf", "Same", "accumulator_format",
+    "value_text",
 ]  # fmt: skip
 
 TREES = ("adjacent", "halving", "numpy")
 MOST = 1 << 62  # the largest number of lanes or parts, and the largest block length
 Same: TypeAlias = Literal["same"]
+
+TEXT_FORMS: dict[str, type[Accumulation]] = {}
+"""The classes that have a text form, by the name in it: the class's name in lower case."""
 
 
 class Accumulation:
@@ -25,6 +29,16 @@ class Accumulation:
     >>> isinstance(fs.Kahan("fp16"), fs.accumulation.Accumulation)
     True
     """
+
+    text_form: ClassVar[str]
+    """The text form, as error messages show it. Every class that sets one can be written as text."""
+    text_words: ClassVar[dict[str, dict[str, Any]]] = {}
+    """The words of the text form that stand for keyword arguments."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "text_form" in vars(cls):
+            TEXT_FORMS[cls.__name__.lower()] = cls
 
     @property
     def result_format(self) -> FloatFormat:

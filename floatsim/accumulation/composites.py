@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from floatsim.accumulation.base import MOST, TREES, Accumulation, Composite, Leaf
-from floatsim.accumulation.leaves import Exact, Kahan, Neumaier, Pairwise, Sequential
+from floatsim.accumulation.base import MOST, TEXT_FORMS, Accumulation, Composite, Leaf
+from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.queries import tensor_cores
 from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.formats import FloatFormat, FormatLike, as_format
@@ -50,6 +50,8 @@ class Strided(Composite):
     >>> print(fs.Strided("fp16", 32, fs.Pairwise("fp16", tree="halving")))
     strided(sequential(fp16), 32, pairwise(fp16, halving))
     """
+
+    text_form = "strided(inner, lanes) or strided(inner, lanes, outer)"
 
     inner: Accumulation
     lanes: int
@@ -96,6 +98,8 @@ class Blocked(Composite):
     Blocked(Sequential(FP16), 128, Sequential(FP32))
     """
 
+    text_form = "blocked(inner, every, outer)"
+
     inner: Accumulation
     every: int
     outer: Accumulation
@@ -139,6 +143,8 @@ class SplitK(Composite):
     splitk(4, sequential(fp32), sequential(fp32))
     """
 
+    text_form = "splitk(parts, inner, outer)"
+
     parts: int
     inner: Accumulation
     outer: Accumulation
@@ -166,40 +172,7 @@ _ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"
 _TAKES_NEIGHBOURS = "the instructions of a TensorCore take consecutive terms along K, not every `lanes`-th term"
 
 
-@dataclass(frozen=True)
-class _Form:
-    """The text form of a class: its positional arguments, and the words that need no name."""
-
-    build: Any
-    shape: str
-    words: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ("product", "product_rounding", "rounding", "ftz", "daz", "overflow")
-
-    @property
-    def is_leaf(self) -> bool:
-        return issubclass(self.build, Leaf)
-
-    @property
-    def is_composite(self) -> bool:
-        return issubclass(self.build, Composite)
-
-
-_TREE_WORDS: dict[str, dict[str, Any]] = {tree: {"tree": tree} for tree in TREES}
 _OPTION_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
-
-
-_FORMS = {
-    "sequential": _Form(Sequential, "sequential(fmt) or sequential(fmt, fused)", {"fused": {"fused": True}}),
-    "pairwise": _Form(Pairwise, "pairwise(fmt) or pairwise(fmt, tree)", _TREE_WORDS),
-    "kahan": _Form(Kahan, "kahan(fmt)"),
-    "neumaier": _Form(Neumaier, "neumaier(fmt)"),
-    "exact": _Form(Exact, "exact(fmt)"),
-    "strided": _Form(Strided, "strided(inner, lanes) or strided(inner, lanes, outer)"),
-    "blocked": _Form(Blocked, "blocked(inner, every, outer)"),
-    "splitk": _Form(SplitK, "splitk(parts, inner, outer)"),
-    "tensorcore": _Form(TensorCore, "tensorcore(arch) or tensorcore(arch, instruction, output=fp16)"),
-}
-_WORDS = {word for form in _FORMS.values() for word in form.words}
 _VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
 
 
@@ -219,33 +192,33 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _positional(form: _Form, text: str, same: FloatFormat | None) -> Any:
+def _positional(form: type[Accumulation], text: str, same: FloatFormat | None) -> Any:
     if text.isdecimal():
         return int(text)
-    if form.is_composite:
+    if issubclass(form, Composite):
         return parse(text, same)
     return same if text.lower() == "same" and same is not None else text
 
 
-def _arguments(form: _Form, body: str, same: FloatFormat | None) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(form: type[Accumulation], body: str, same: FloatFormat | None) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    words = form.words | (_OPTION_WORDS if form.is_leaf else {})
+    fields: Any = form  # the classes with a text form are dataclasses
+    words = form.text_words | (_OPTION_WORDS if issubclass(form, Leaf) else {})
     for text in _split(body):
         name, equals, value = (part.strip() for part in text.partition("="))
         name = name.lower()
         if not text:
             raise ValueError("an argument is missing")
         if equals and "(" not in name:
-            known = dataclasses.fields(form.build)
-            if name not in (names := [f.name for f in known]):
+            if name not in (names := [f.name for f in dataclasses.fields(fields)]):
                 near = difflib.get_close_matches(name, names, n=1)
                 raise ValueError(f"unknown argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
             given = {name: _VALUES.get(value.lower(), int(value) if value.isdecimal() else value)}
         elif text.lower() in words:
             given = words[text.lower()]
-        elif text.lower() in _WORDS:
-            raise ValueError(f"{form.build.__name__.lower()} has no {text.lower()!r}")
+        elif any(text.lower() in other.text_words for other in TEXT_FORMS.values()):
+            raise ValueError(f"{form.__name__.lower()} has no {text.lower()!r}")
         else:
             positional.append(_positional(form, text, same))
             continue
@@ -282,7 +255,7 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     (Strided(Sequential(FP16), 32, Pairwise(FP16)), TensorCore('hopper'))
     """
     name, opened, rest = text.strip().partition("(")
-    form = _FORMS.get(name.strip().lower())
+    form = TEXT_FORMS.get(name.strip().lower())
     if form is None and same is not None and text.strip().lower() == "same":
         return Sequential(same)
     if form is None and is_architecture(text):
@@ -291,19 +264,20 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
         try:
             return Sequential(as_format(text))
         except ValueError as error:
-            forms = ", ".join([f.shape for f in _FORMS.values()] + [f"an architecture: {', '.join(ARCHITECTURES)}"])
+            forms = ", ".join(
+                [known.text_form for known in TEXT_FORMS.values()] + [f"an architecture: {', '.join(ARCHITECTURES)}"]
+            )
             if (near := nearest(text)) is not None:
                 raise ValueError(f"unknown accumulation {text!r}; did you mean {near!r}? Write {forms}") from None
             raise ValueError(f"unknown accumulation {text!r} ({error}); write a format, {forms}") from None
     if not opened or not rest.endswith(")"):
-        raise ValueError(f"accumulation {text!r} is not complete; write {form.shape}")
+        raise ValueError(f"accumulation {text!r} is not complete; write {form.text_form}")
     try:
         positional, keywords = _arguments(form, rest[:-1], same)
-        built: Accumulation = form.build(*positional, **keywords)
+        return form(*positional, **keywords)
     except (TypeError, ValueError) as error:
         message = str(error).split("__init__() ")[-1]
-        raise ValueError(f"accumulation {text!r}: {message}; write {form.shape}") from None
-    return built
+        raise ValueError(f"accumulation {text!r}: {message}; write {form.text_form}") from None
 
 
 _parsed = functools.lru_cache(maxsize=256)(parse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from floatsim.accumulation.base import TREES, Leaf, ProductLeaf, Same
 from floatsim.formats import FormatLike
@@ -56,6 +56,9 @@ class Sequential(ProductLeaf):
     >>> fs.Sequential("fp16", overflow="saturate_finite")
     Sequential(FP16, overflow='saturate_finite')
     """
+
+    text_form = "sequential(fmt) or sequential(fmt, fused)"
+    text_words: ClassVar = {"fused": {"fused": True}}
 
     def __init__(
         self, format: FormatLike, fused: bool = False, product: FormatLike | Same | None = "same", *,
@@ -128,6 +131,9 @@ class Pairwise(ProductLeaf):
     pairwise(fp16, halving)
     """
 
+    text_form = "pairwise(fmt) or pairwise(fmt, tree)"
+    text_words: ClassVar = {tree: {"tree": tree} for tree in TREES}
+
     tree: str = "adjacent"
 
     def __init__(
@@ -191,6 +197,8 @@ class Kahan(ProductLeaf):
     [4096.0, 2048.0]
     """
 
+    text_form = "kahan(fmt)"
+
 
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
@@ -231,6 +239,8 @@ class Neumaier(ProductLeaf):
     [0.0, 0.0, 2.0]
     """
 
+    text_form = "neumaier(fmt)"
+
 
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
@@ -261,3 +271,5 @@ class Exact(Leaf):
     >>> print(fs.Exact(fs.FP16))
     exact(fp16)
     """
+
+    text_form = "exact(fmt)"

@@ -66,6 +66,8 @@ class TensorCore(Accumulation):
     Blocked(TensorCore('hopper'), 128, Sequential(FP32))
     """
 
+    text_form = "tensorcore(arch) or tensorcore(arch, instruction, output=fp16)"
+
     arch: str
     instruction: str | None = None
     output: FloatFormat | None = None

@@ -152,7 +152,7 @@ def _nan_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
     from floatsim import reference
 
     quiet = reference.decode(code, fmt).kind is not reference.Kind.SIGNALING_NAN
-    return {"quiet": quiet, "payload": code & ((1 << fmt.trailing_bits - 1) - 1) if fmt.has_infinity else None}
+    return {"quiet": quiet, "payload": code & (fmt.quiet_bit - 1) if fmt.quiet_bit else None}
 
 
 def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:

@@ -66,7 +66,7 @@ def format_params(fmt: FloatFormat) -> NDArray[np.int64]:
         "infinity": -1 if fmt.infinity_code is None else fmt.infinity_code,
         "nan": -1 if fmt.canonical_nan is None else fmt.canonical_nan,
         "sign_shift": fmt.exponent_bits + fmt.trailing_bits,
-        "quiet_bit": 1 << (fmt.trailing_bits - 1) if fmt.has_infinity else 0,
+        "quiet_bit": fmt.quiet_bit,
         "signed_zero": int(fmt.has_signed_zero),
         "is_scale": int(fmt.is_scale),
     }

@@ -22,6 +22,7 @@ from floatsim.tensorcore.instructions import (
     GroupedBlocks,
     Instruction,
     LateAccumulator,
+    Model,
     TwoHalves,
 )
 
@@ -108,7 +109,7 @@ def _in_integers(
     model = row.model
     bits = left[1].trailing_bits + right[1].trailing_bits
     match model:
-        case FmaChain() | ExactBlocks() | FlushedTree():
+        case _ if type(model) in _IEEE:
             kind, rounding = _IEEE[type(model)]
             operands = left[0], format_params(left[1]), right[0], format_params(right[1])
             integers.ieee(kind, *operands, out, _model_params(row, 0, 0), fd, rounding, *common)
@@ -136,11 +137,12 @@ def _in_integers(
 
 
 _TO_EVEN = rounding_params(RoundingAttributes())
-_IEEE = {
+_IEEE: dict[type[Model], Any] = {
     FmaChain: (integers.CHAIN, _TO_EVEN),
     ExactBlocks: (integers.EXACT, _TO_EVEN),
     FlushedTree: (integers.FLUSHED_TREE, rounding_params(RoundingAttributes(ftz=True))),
 }
+"""The models of IEEE operations: the kernel's number of each, and its rounding."""
 _NO_SCALES = np.zeros((0, 0, 0), np.int64)
 
 

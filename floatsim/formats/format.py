@@ -16,9 +16,10 @@ import functools
 import math
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from floatsim.formats._hashing import hashed_once
 
@@ -33,18 +34,58 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Specials(enum.Enum):
-    """The kinds of special codes: infinities, NaNs and zeros."""
+# -- special codes, from the widths of the exponent field and of the trailing significand field ------------------------
 
-    IEEE = "ieee"
+
+def _all_ones(w: int, t: int) -> int:
+    """Return the largest magnitude: all bits are set except the sign."""
+    return (1 << w + t) - 1
+
+
+def _minus_zero(w: int, t: int) -> int:
+    """Return the code of -0: only the sign is set."""
+    return 1 << w + t
+
+
+def _largest_exponent(w: int, t: int) -> int:
+    """Return the code whose exponent field has all bits set, and whose trailing significand is 0."""
+    return (1 << w) - 1 << t
+
+
+def _quiet(w: int, t: int) -> int:
+    """Return the largest exponent field with the first bit of the trailing significand."""
+    return _largest_exponent(w, t) | 1 << t - 1
+
+
+_Code: TypeAlias = "Callable[[int, int], int] | None"
+
+
+class Specials(enum.Enum):
+    """The kinds of special codes: infinities, NaNs and zeros.
+
+    A member is its text, the code of +infinity and the canonical NaN. The two codes are functions of the field widths,
+    or None. All other properties follow from them. Every magnitude from the smaller code on is special. A NaN with the
+    code of -0 means that there is no -0.
+    """
+
+    infinity: _Code
+    nan: _Code
+
+    def __new__(cls, text: str, infinity: _Code = None, nan: _Code = None) -> Specials:
+        member = object.__new__(cls)
+        member._value_ = text
+        member.infinity, member.nan = infinity, nan
+        return member
+
+    IEEE = "ieee", _largest_exponent, _quiet
     """The largest exponent field has the infinities (trailing significand 0) and the NaNs (IEEE 754-2019, 3.4)."""
-    FN = "fn"
+    FN = "fn", None, _all_ones
     """No infinity. The magnitude with all bits set is NaN (OCP E4M3)."""
-    FNUZ = "fnuz"
+    FNUZ = "fnuz", None, _minus_zero
     """No infinity and no negative zero. The code of -0 is the only NaN (AMD's and Graphcore's FP8)."""
     FINITE = "finite"
     """Every code is a finite number (OCP FP6 and FP4)."""
-    SCALE = "scale"
+    SCALE = "scale", None, _all_ones
     """Unsigned powers of two without a zero. The code with all bits set is NaN (OCP E8M0)."""
 
 
@@ -66,7 +107,7 @@ class FloatFormat:
     specials : Specials
         The kind of special codes, as a member or a string: "ieee", "fn", "fnuz", "finite" or "scale".
     bias : int, optional
-        Stored exponent = e + bias. Default: 2**(w-1) - 1 (FNUZ: 2**(w-1)).
+        Stored exponent = e + bias. Default: 2**(w-1) - 1, or 2**(w-1) if NaN has the code of -0 (FNUZ).
 
     Raises
     ------
@@ -105,7 +146,7 @@ class FloatFormat:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{what} must be an int, not {value!r}")
         try:
-            object.__setattr__(self, "specials", Specials(self.specials))
+            object.__setattr__(self, "specials", Specials(given["specials"]))
         except ValueError:
             raise ValueError(
                 f"specials must be one of {', '.join(s.value for s in Specials)}, not {self.specials!r}"
@@ -123,8 +164,8 @@ class FloatFormat:
         if self.specials is Specials.SCALE and t != 0:
             raise ValueError(f"a scale format has trailing_bits = 0, not {t}")
         if "bias" not in widths:
-            offset = 0 if self.specials is Specials.FNUZ else 1
-            object.__setattr__(self, "bias", 2 ** (w - 1) - offset)
+            replaced = self.specials.nan is _minus_zero
+            object.__setattr__(self, "bias", 2 ** (w - 1) - (0 if replaced else 1))
         if self.max_code >> t < (0 if self.is_scale else 1):
             raise ValueError(f"{w} exponent and {t} trailing bits leave no normal number")
         if self.emax > 1023 or self.emin - t < -1074:
@@ -172,15 +213,15 @@ class FloatFormat:
     # -- special codes -----------------------------------------------------------------------------------
     @cached_property
     def has_infinity(self) -> bool:
-        return self.specials is Specials.IEEE
+        return self.infinity_code is not None
 
     @cached_property
     def has_nan(self) -> bool:
-        return self.specials is not Specials.FINITE
+        return self.canonical_nan is not None
 
     @cached_property
     def has_signed_zero(self) -> bool:
-        return self.specials not in (Specials.FNUZ, Specials.SCALE)
+        return self.signed and self.canonical_nan != self.sign_mask
 
     @cached_property
     def has_subnormals(self) -> bool:
@@ -189,25 +230,26 @@ class FloatFormat:
     @cached_property
     def infinity_code(self) -> int | None:
         """Code of +infinity, or None."""
-        top = ((1 << self.exponent_bits) - 1) << self.trailing_bits
-        return top if self.has_infinity else None
+        code = self.specials.infinity
+        return None if code is None else code(self.exponent_bits, self.trailing_bits)
 
     @cached_property
     def canonical_nan(self) -> int | None:
         """The code that arithmetic returns for NaN (positive, quiet, empty payload), or None."""
-        if self.specials is Specials.IEEE:
-            return self.infinity_code | 1 << (self.trailing_bits - 1)  # type: ignore[operator]
-        if self.specials is Specials.FNUZ:
-            return self.sign_mask
-        return self.magnitude_mask if self.has_nan else None
+        code = self.specials.nan
+        return None if code is None else code(self.exponent_bits, self.trailing_bits)
+
+    @cached_property
+    def quiet_bit(self) -> int:
+        """The bit that is set in quiet NaNs and clear in signalling ones; 0 if every NaN is quiet."""
+        has_payload = self.infinity_code is not None and self.infinity_code < self.magnitude_mask
+        return 1 << self.trailing_bits - 1 if has_payload else 0
 
     @cached_property
     def max_code(self) -> int:
-        """Code of the largest finite number."""
-        if self.specials is Specials.IEEE:
-            return self.infinity_code - 1  # type: ignore[operator]
-        nan_on_top = self.specials in (Specials.FN, Specials.SCALE)
-        return self.magnitude_mask - nan_on_top
+        """Code of the largest finite number: the magnitude below the special codes."""
+        special = (self.infinity_code, self.canonical_nan, self.magnitude_mask + 1)
+        return min(code for code in special if code is not None) - 1
 
     # -- range -------------------------------------------------------------------------------------------
     @cached_property
@@ -252,8 +294,8 @@ class FloatFormat:
     @cached_property
     def dtype(self) -> np.dtype[Any] | None:
         """The NumPy or ml_dtypes dtype with exactly these codes, or None."""
-        name = _DTYPE_NAMES.get(self)
-        return None if name is None else _numpy_dtype(name)
+        known = _NAMED.get(self)
+        return None if known is None or known.dtype is None else _numpy_dtype(known.dtype)
 
     @cached_property
     def code_dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
@@ -298,7 +340,8 @@ class FloatFormat:
         >>> fs.FP16.colour
         '#0072b2'
         """
-        return _COLOURS.get(self, CUSTOM_COLOUR)
+        known = _NAMED.get(self)
+        return CUSTOM_COLOUR if known is None else known.colour
 
     def _facts(self) -> list[tuple[str, str]]:
         has = [
@@ -350,58 +393,46 @@ def html_name(fmt: FloatFormat) -> str:
 FormatLike: TypeAlias = Any
 """What `as_format` accepts: a FloatFormat, a name, or a NumPy or ml_dtypes dtype."""
 
-FP64 = FloatFormat("FP64", 11, 52)
-FP32 = FloatFormat("FP32", 8, 23)
-TF32 = FloatFormat("TF32", 8, 10)
-FP16 = FloatFormat("FP16", 5, 10)
-BF16 = FloatFormat("BF16", 8, 7)
-E4M3 = FloatFormat("E4M3", 4, 3, Specials.FN)
-E5M2 = FloatFormat("E5M2", 5, 2)
-E4M3FNUZ = FloatFormat("E4M3FNUZ", 4, 3, Specials.FNUZ)
-E5M2FNUZ = FloatFormat("E5M2FNUZ", 5, 2, Specials.FNUZ)
-E4M3B11FNUZ = FloatFormat("E4M3B11FNUZ", 4, 3, Specials.FNUZ, 11)
-E4M3IEEE = FloatFormat("E4M3IEEE", 4, 3)
-E3M4 = FloatFormat("E3M4", 3, 4)
-E3M2 = FloatFormat("E3M2", 3, 2, Specials.FINITE)
-E2M3 = FloatFormat("E2M3", 2, 3, Specials.FINITE)
-E2M1 = FloatFormat("E2M1", 2, 1, Specials.FINITE)
-E8M0 = FloatFormat("E8M0", 8, 0, Specials.SCALE)
-
-_DTYPE_NAMES: dict[FloatFormat, str] = {
-    FP64: "float64", FP32: "float32", FP16: "float16", BF16: "bfloat16",
-    E4M3: "float8_e4m3fn", E5M2: "float8_e5m2", E4M3FNUZ: "float8_e4m3fnuz", E5M2FNUZ: "float8_e5m2fnuz",
-    E4M3B11FNUZ: "float8_e4m3b11fnuz", E4M3IEEE: "float8_e4m3", E3M4: "float8_e3m4",
-    E3M2: "float6_e3m2fn", E2M3: "float6_e2m3fn", E2M1: "float4_e2m1fn", E8M0: "float8_e8m0fnu",
-}  # fmt: skip
-
-_COLOURS: dict[FloatFormat, str] = {
-    # Okabe and Ito's colour-blind-safe palette for the common formats; related formats have shades of the same hue.
-    FP64: "#000000", FP32: "#5f6b75", TF32: "#56b4e9", FP16: "#0072b2", BF16: "#009e73",
-    E4M3: "#d55e00", E4M3FNUZ: "#b34f00", E4M3IEEE: "#8f3f00", E4M3B11FNUZ: "#ee9a55", E3M4: "#6b2f00",
-    E5M2: "#cc79a7", E5M2FNUZ: "#a3507f",
-    E3M2: "#e69f00", E2M3: "#b87f00", E2M1: "#8a7a00", E8M0: "#999999",
-}  # fmt: skip
-
 CUSTOM_COLOUR = "#7d6bb3"
 """The colour of formats without a name in floatsim."""
 
-_OTHER_NAMES: dict[FloatFormat, tuple[str, ...]] = {
-    FP64: ("binary64", "double", "f64"),
-    FP32: ("binary32", "single", "f32"),
-    TF32: ("tensorfloat32", "tensorfloat_32"),
-    FP16: ("binary16", "half", "f16"),
-    E4M3: ("e4m3fn", "fp8_e4m3", "fp8_e4m3fn", "ocp_e4m3", "mx_e4m3"),
-    E5M2: ("fp8_e5m2", "ocp_e5m2", "mx_e5m2"),
-    E3M2: ("e3m2fn", "fp6_e3m2", "mx_e3m2"),
-    E2M3: ("e2m3fn", "fp6_e2m3", "mx_e2m3"),
-    E2M1: ("e2m1fn", "fp4", "fp4_e2m1", "mx_e2m1"),
-    E8M0: ("e8m0fnu", "ue8m0", "mx_e8m0"),
-}
 
-_NAMED = (
-    FP64, FP32, TF32, FP16, BF16, E4M3, E5M2, E4M3FNUZ, E5M2FNUZ, E4M3B11FNUZ, E4M3IEEE, E3M4, E3M2, E2M3, E2M1,
-    E8M0,
-)  # fmt: skip
+class _Named(NamedTuple):
+    """The colour of a named format, the name of its NumPy or ml_dtypes dtype if there is one, and its other names."""
+
+    colour: str
+    dtype: str | None
+    others: tuple[str, ...]
+
+
+_NAMED: dict[FloatFormat, _Named] = {}
+
+
+def _named(fmt: FloatFormat, colour: str = CUSTOM_COLOUR, dtype: str | None = None, others: str = "") -> FloatFormat:
+    """Give a format its name in floatsim: a colour, the name of its dtype, and its other names."""
+    _NAMED[fmt] = _Named(colour, dtype, tuple(others.split()))
+    return fmt
+
+
+# Okabe and Ito's colour-blind-safe palette for the common formats; related formats have shades of the same hue.
+FP64 = _named(FloatFormat("FP64", 11, 52), "#000000", "float64", "binary64 double f64")
+FP32 = _named(FloatFormat("FP32", 8, 23), "#5f6b75", "float32", "binary32 single f32")
+TF32 = _named(FloatFormat("TF32", 8, 10), "#56b4e9", None, "tensorfloat32 tensorfloat_32")
+FP16 = _named(FloatFormat("FP16", 5, 10), "#0072b2", "float16", "binary16 half f16")
+BF16 = _named(FloatFormat("BF16", 8, 7), "#009e73", "bfloat16")
+E4M3 = _named(
+    FloatFormat("E4M3", 4, 3, Specials.FN), "#d55e00", "float8_e4m3fn", "e4m3fn fp8_e4m3 fp8_e4m3fn ocp_e4m3 mx_e4m3"
+)
+E5M2 = _named(FloatFormat("E5M2", 5, 2), "#cc79a7", "float8_e5m2", "fp8_e5m2 ocp_e5m2 mx_e5m2")
+E4M3FNUZ = _named(FloatFormat("E4M3FNUZ", 4, 3, Specials.FNUZ), "#b34f00", "float8_e4m3fnuz")
+E5M2FNUZ = _named(FloatFormat("E5M2FNUZ", 5, 2, Specials.FNUZ), "#a3507f", "float8_e5m2fnuz")
+E4M3B11FNUZ = _named(FloatFormat("E4M3B11FNUZ", 4, 3, Specials.FNUZ, 11), "#ee9a55", "float8_e4m3b11fnuz")
+E4M3IEEE = _named(FloatFormat("E4M3IEEE", 4, 3), "#8f3f00", "float8_e4m3")
+E3M4 = _named(FloatFormat("E3M4", 3, 4), "#6b2f00", "float8_e3m4")
+E3M2 = _named(FloatFormat("E3M2", 3, 2, Specials.FINITE), "#e69f00", "float6_e3m2fn", "e3m2fn fp6_e3m2 mx_e3m2")
+E2M3 = _named(FloatFormat("E2M3", 2, 3, Specials.FINITE), "#b87f00", "float6_e2m3fn", "e2m3fn fp6_e2m3 mx_e2m3")
+E2M1 = _named(FloatFormat("E2M1", 2, 1, Specials.FINITE), "#8a7a00", "float4_e2m1fn", "e2m1fn fp4 fp4_e2m1 mx_e2m1")
+E8M0 = _named(FloatFormat("E8M0", 8, 0, Specials.SCALE), "#999999", "float8_e8m0fnu", "e8m0fnu ue8m0 mx_e8m0")
 
 _FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
 _FP6 = "FP6 is E3M2 or E2M3"
@@ -431,8 +462,8 @@ _AMBIGUOUS: dict[str, str] = {
 
 _LOOKUP: dict[str, FloatFormat] = {
     alias: fmt
-    for fmt in _NAMED
-    for alias in (fmt.name.lower(), _DTYPE_NAMES.get(fmt, fmt.name.lower()), *_OTHER_NAMES.get(fmt, ()))
+    for fmt, known in _NAMED.items()
+    for alias in (fmt.name.lower(), known.dtype or fmt.name.lower(), *known.others)
 }
 
 
@@ -443,7 +474,7 @@ def named_formats() -> tuple[FloatFormat, ...]:
     >>> [fmt.name for fmt in fs.named_formats() if fmt.bits == 16]
     ['FP16', 'BF16']
     """
-    return _NAMED
+    return tuple(_NAMED)
 
 
 @functools.cache

@@ -129,7 +129,7 @@ def decode(code: int, fmt: FloatFormat, daz: bool = False) -> Number:
     if magnitude > fmt.max_code:
         if magnitude == fmt.infinity_code:
             return _infinity(sign)
-        quiet = not fmt.has_infinity or magnitude >> (fmt.trailing_bits - 1) & 1
+        quiet = not fmt.quiet_bit or magnitude & fmt.quiet_bit
         return Number(Kind.QUIET_NAN if quiet else Kind.SIGNALING_NAN, sign)
     field, trailing = magnitude >> fmt.trailing_bits, magnitude & ((1 << fmt.trailing_bits) - 1)
     if field == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats._hashing import hashed_once
@@ -89,6 +89,8 @@ class TwoHalves:
 @dataclass(frozen=True)
 class FmaChain:
     """acc = fma(a, b, acc) in the format of D, k ascending, ties to even."""
+
+    terms: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class Instruction:
     def block(self) -> int:
         """The number of products that are summed at once."""
         model = self.model.block if isinstance(self.model, TwoHalves) else self.model
-        return min(1 if isinstance(model, FmaChain) else model.terms, self.k)
+        return min(model.terms, self.k)
 
     @property
     def roundings(self) -> int:

@@ -18,7 +18,7 @@ from floatsim_kernels.rounding import float32 as steps
 
 from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf, Sequential
 from floatsim.emulator import proofs
-from floatsim.emulator.dispatch.float64 import Float64, float64_kernel
+from floatsim.emulator.dispatch.float64 import LEAVES, Float64, float64_kernel
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, MatrixKernel, Planned
 from floatsim.emulator.params import fast_float32_rounding, float32_rounding, scale_exponent
 from floatsim.emulator.tiling import LANES, SCRATCH
@@ -182,7 +182,7 @@ class Native:
     """Hardware arithmetic in the accumulator's own format: FP32, FP64, or FP16 where the processor has it."""
 
     name = "native"
-    takes = (ProductLeaf,)
+    takes = LEAVES
 
     def refusal(self, case: Case) -> str | None:
         if self._scratch(case) is None:
@@ -226,7 +226,7 @@ class StochasticBF16:
     """Stochastic sums in BF16: float32 decides most of them, float64 those whose first 16 random bits tie."""
 
     name = "stochastic bf16"
-    takes = (ProductLeaf,)
+    takes = LEAVES
 
     def refusal(self, case: Case) -> str | None:
         leaf = case.accumulation
@@ -266,7 +266,7 @@ class Float32:
     """Sums in float32, each rounded once more to the accumulator's format."""
 
     name = "float32"
-    takes = (ProductLeaf,)
+    takes = LEAVES
 
     def refusal(self, case: Case) -> str | None:
         if reason := _common_refusal(case) or _no_direction(case):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from floatsim_kernels.gemm import float64 as loops
 
-from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf
+from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf, Sequential
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
 from floatsim.emulator.params import float64_rounding
 from floatsim.emulator.proofs import (
@@ -27,7 +27,10 @@ from floatsim.formats.value_sets import TermRange, contains, quantum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Float64", "Float64Kernel", "float64_kernel", "work_rows"]
+__all__ = ["LEAVES", "Float64", "Float64Kernel", "float64_kernel", "work_rows"]
+
+LEAVES = (Sequential, Pairwise, Kahan, Neumaier)
+"""The accumulations that the kernels on float32 and float64 have loops for."""
 
 _HEIGHT = 96
 """Height of the tallest tree: 64 levels; or NumPy's, 64 halvings, 16 terms in order, 3 levels and 7 more terms."""
@@ -37,7 +40,7 @@ class Float64:
     """Sums in float64, rounded to the accumulator's format by a second operation."""
 
     name = "float64"
-    takes = (ProductLeaf,)
+    takes = LEAVES
 
     def refusal(self, case: Case) -> str | None:
         leaf, terms = case.accumulation, case.terms

@@ -62,6 +62,13 @@ class IntegerKernel(LeafKernel):
 
 
 _IN_ORDER: dict[type[Leaf], Any] = {Sequential: loops.sequential, Kahan: loops.kahan, Neumaier: loops.neumaier}
+"""The kernels of sums in order: `loops.in_order` with a table of passes (x, y, 1 for x - y, row of the result) for each
+term, a table for the step after the last term, and whether an infinite or NaN t clears comp.
+
+The pass whose x is S is the addition of the term. Only this pass counts absorbed terms; S + COMP is no such pass. The
+passes whose x is neither S nor TERM do not run where t is infinite or NaN. A table with more than one pass leaves the
+new accumulator in T.
+"""
 _EXACT_PRODUCTS = np.zeros_like(format_params(FP32))
 _NO_TERM = np.empty((0, 0, 0), np.uint64)
 
