@@ -63,8 +63,9 @@ def table(head, rows):
 # %% [markdown]
 # ## One dot product
 #
-# The next picture shows twelve products of FP8 numbers and an accumulator in the FP8 instruction of Hopper's GEMM
-# kernels (`wgmma`). Each row is one term, with each bit at its place.
+# The next picture shows twelve products of FP8 numbers and an [accumulator](../docs/glossary.md#accumulator) in the FP8
+# [instruction](../docs/glossary.md#instruction) of Hopper's GEMM [kernels](../docs/glossary.md#kernel) (`wgmma`). Each
+# row is one [term](../docs/glossary.md#term), with each bit at its place.
 
 # %%
 rng = np.random.default_rng(3)
@@ -105,8 +106,8 @@ plot.explore(
 # %% [markdown]
 # ## Architectures side by side
 #
-# The next dot product in FP16 has two large terms that cancel. The result shows which bits of the small terms each
-# generation keeps beside them:
+# The next dot product in FP16 has two large terms that [cancel](../docs/glossary.md#cancellation). The result shows
+# which bits of the small terms each generation keeps beside them:
 
 # %%
 rng = np.random.default_rng(0)
@@ -156,9 +157,10 @@ ax = plot.width_map(
 )  # fmt: skip
 
 # %% [markdown]
-# An IEEE accumulator *rounds*: the small term is kept, then rounded to nearest (107 % is rounding up), then absorbed.
-# CDNA 1 and 2 also round. NVIDIA's units and CDNA 3 *truncate*: they lose one bit, then two, then three, and the
-# magnitude always decreases. The FP8 units of Ada and of Hopper's wgmma lose bits much earlier than all others.
+# An IEEE accumulator *rounds*: the small term is kept, then rounded to nearest (107 % is rounding up), then
+# [absorbed](../docs/glossary.md#absorption). CDNA 1 and 2 also round. NVIDIA's units and CDNA 3 *truncate*: they lose
+# one bit, then two, then three, and the magnitude always decreases. The FP8 units of Ada and of Hopper's wgmma lose
+# bits much earlier than all others.
 #
 # Two rows have the same GPU and the same format: `wgmma` on Hopper truncates FP8 sums at 13 bits, `mma.sync` does not.
 # For `mma.sync` in FP8, the compiler generates FP16 instructions instead of FP8 ones. So a measurement of one of the
@@ -197,8 +199,8 @@ bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i 
 # %% [markdown]
 # The title of each picture has the number of products that are added at once. The third order comes from the compiler:
 # `mma.sync` in FP8 on Hopper first adds the products with k mod 4 = 0 or 1, then the others, because FP8 numbers are
-# unpacked from registers with four each. On CDNA 1, a block is an exact sum, so terms that meet in one block lose
-# nothing.
+# [unpacked](../docs/glossary.md#pack-and-unpack) from registers with four each. On CDNA 1, a block is an exact sum, so
+# terms that meet in one block lose nothing.
 #
 # The K loop of a GEMM is a chain of such blocks, with k ascending. The D of one block, *rounded or truncated to its
 # format*, is the accumulator of the next. Some kernels permute k, for example for layouts in shared memory. The next
@@ -326,8 +328,8 @@ for signs, draw in SIGNS.items():
 table(("K = 4096", *(f"`{how}`" for how in wrong)), rows)
 
 # %% [markdown]
-# So many elements of a correct FP8 kernel on Hopper differ from a reference that adds in FP32. A tolerance cannot tell
-# whether the kernel also has a bug. The kernel's own sum as a description can:
+# So many elements of a correct FP8 kernel on Hopper differ from a [reference](../docs/glossary.md#reference) that adds
+# in FP32. A tolerance cannot tell whether the kernel also has a bug. The kernel's own sum as a description can:
 # `fs.hardware.compare(a, b, accumulate="blocked(hopper, 128, fp32)", against=ours)`.
 #
 # The interval between two [promotions](../docs/glossary.md#promotion) is a parameter of the description,

@@ -11,7 +11,6 @@ E2M1, E8M0); the "FNUZ" formats as AMD and ml_dtypes define them.
 from __future__ import annotations
 
 import difflib
-import enum
 import functools
 import math
 import re
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Specials(enum.Enum):
+class Specials(NamedEnum):
     """The kinds of special codes: infinities, NaNs and zeros."""
 
     IEEE = "ieee"

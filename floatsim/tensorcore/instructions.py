@@ -7,11 +7,10 @@ exact integers. The kernels are tested equal to them.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from floatsim.formats import FP32, FloatFormat
+from floatsim.formats import FP32, FloatFormat, NamedEnum
 from floatsim.formats.rounding import Rounding
 
 __all__ = [
@@ -23,7 +22,7 @@ E8M13 = FloatFormat.ieee(8, 13, "E8M13")
 """FP32 with 13 fraction bits: the accumulator of FP8 on Ada and in Hopper's wgmma, also called FP22."""
 
 
-class Evidence(enum.Enum):
+class Evidence(NamedEnum):
     """What a row of the table has been verified against, the strongest evidence first."""
 
     SILICON = "silicon"
