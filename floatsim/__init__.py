@@ -23,7 +23,7 @@ Numbers
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     comparison      equal less total_order classify isnan issubnormal ...
-    errors          ulp ulp_distance
+    errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot sum mean norm var prod cumsum, with `accumulate=`: "fp16", "kahan(bf16)", "hopper" ...
     descriptions    Sequential Pairwise Kahan Neumaier Exact Strided Blocked SplitK TensorCore as_accumulation
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow)
@@ -70,6 +70,7 @@ _HOMES = {
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",
+    ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",

@@ -126,7 +126,7 @@ ax = plot.equality_matrix(
 )
 
 # %% jupyter={"source_hidden": true}
-shares = plot.equal_shares(results)
+shares = fs.equal_shares(results)
 names = list(results)
 off = shares[~np.eye(len(names), dtype=bool)]
 whole = [f"{names[i]} and {names[j]}" for i, j in np.argwhere(np.triu(shares == 1, 1))]
@@ -178,7 +178,7 @@ table(
 # Kernels often store their results in a narrower format:
 
 # %%
-stored = {fmt: plot.equal_shares({name: fs.convert(x, fmt) for name, x in results.items()}) for fmt in ("fp16", "bf16")}
+stored = {fmt: fs.equal_shares({name: fs.convert(x, fmt) for name, x in results.items()}) for fmt in ("fp16", "bf16")}
 Markdown(
     "Smallest share of equal elements of two results: "
     + ", ".join(f"{fs.as_format(fmt)} {s.min():.2%}" for fmt, s in {"fp32": shares, **stored}.items())

@@ -165,6 +165,13 @@ def test_help_names_the_rounding_options(name):
     assert "keywords}" not in page
 
 
+def test_sections_of_docstrings_have_the_names_of_numpydoc():
+    known = {"Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "See Also", "Examples"}
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources(PACKAGE))
+    sections = set(re.findall(r"^ *(\w[\w ]*)\n *-{4,}$", text, re.MULTILINE))
+    assert sections == known | {"Where to begin"}
+
+
 @pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot], ids=lambda module: module.__name__)
 def test_signatures_fit_on_a_line(module):
     """A default value is written as a name, not as the repr of a format or a plain enum."""

@@ -31,7 +31,7 @@ HEADS = ("instruction", "A, B", "D", "k", "added at once", "F", "least exponent"
 class Description:
     """The instructions of one architecture, as the table lists them. Prints as text; in notebooks as Markdown.
 
-    RoundingAttributes
+    Attributes
     ----------
     architecture : Architecture
     instructions : tuple of Instruction

@@ -18,7 +18,7 @@ __all__ = ["Info", "info"]
 class Info:
     """The result of `fs.hardware.info()`. Prints as text.
 
-    RoundingAttributes
+    Attributes
     ----------
     card : DeviceIdentity
         The GPU and its software.

@@ -22,7 +22,7 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 class DeviceIdentity:
     """The name of a GPU and the versions of its software: the provenance of every result.
 
-    RoundingAttributes
+    Attributes
     ----------
     name : str
         The name that the driver reports.

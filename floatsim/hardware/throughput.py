@@ -55,7 +55,7 @@ class Timed(Protocol):
 class Rate:
     """The throughput of one instruction or library product.
 
-    RoundingAttributes
+    Attributes
     ----------
     what : str
         The instruction with its formats, or the library's product.

@@ -46,7 +46,7 @@ class DotProducts(Protocol):
 class Unit:
     """An instruction of an architecture with the formats of its operands. `dots` emulates it.
 
-    RoundingAttributes
+    Attributes
     ----------
     arch : str
         The architecture's name in `fs.tensorcore.ARCHITECTURES`.

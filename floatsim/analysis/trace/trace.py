@@ -35,7 +35,7 @@ __all__ = ["Trace", "trace"]
 class Trace(TracedDot):
     """A dot product as a chain of matrix instructions computes it. Prints as a table; `plot` draws the bits.
 
-    RoundingAttributes
+    Attributes
     ----------
     accumulation : TensorCore
         The matrix unit, with its instruction and output.

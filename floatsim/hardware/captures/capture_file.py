@@ -37,7 +37,7 @@ FORMAT = "floatsim silicon 1"
 class Capture:
     """The outputs of one instruction of one GPU.
 
-    RoundingAttributes
+    Attributes
     ----------
     path : Path
         The file that holds the capture.

@@ -19,7 +19,7 @@ __all__ = ["Observation", "read_model", "text_of"]
 class Observation:
     """One parameter of a model: its measured value, or why it cannot be measured.
 
-    RoundingAttributes
+    Attributes
     ----------
     name : str
     value : object

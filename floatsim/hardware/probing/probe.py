@@ -31,7 +31,7 @@ __all__ = ["Observation", "Probe", "probe_dots", "rows_alike"]
 class Probe:
     """The measured parameters of an instruction, beside those of the table's row. Prints as text.
 
-    RoundingAttributes
+    Attributes
     ----------
     title : str
     observations : tuple of Observation
