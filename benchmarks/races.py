@@ -52,7 +52,7 @@ def _ours(call: Call, operands: list[np.ndarray]) -> Job | str:
     arrays = [fs.from_codes(x, call.fmt) if call.fmt.dtype is None else x.view(call.fmt.dtype) for x in terms]
     names = ("scale_a", "scale_b")
     of_blocks = {name: fs.from_codes(x, call.scale) for name, x in zip(names, scales, strict=False)}
-    run = functools.partial(function, *arrays, accumulate=call.how, **of_blocks, **call.keywords)
+    run = functools.partial(function, *arrays, accumulate=call.accumulation, **of_blocks, **call.keywords)
 
     def run_with_settings() -> Any:
         before = config.NUMBA_NUM_THREADS
@@ -153,7 +153,7 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
         size = a.shape[0] * b.shape[1]
         picked = np.random.default_rng(0).choice(size, min(size, max(1, most // a.shape[1])), replace=False)
         columns = [list(zip(a[n // b.shape[1]], b[:, n % b.shape[1]], strict=True)) for n in picked]
-    accumulation, options = fs.as_accumulation(call.how), resolve(dict(call.keywords))
+    accumulation, options = fs.as_accumulation(call.accumulation), resolve(dict(call.keywords))
 
     def code(x: Any) -> reference_sums.Code | None:
         return None if x is None else reference_sums.Code(int(x), call.fmt)

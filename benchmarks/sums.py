@@ -73,7 +73,7 @@ class Call:
     """
 
     fmt: fs.FloatFormat
-    how: str = ""
+    accumulation: str = ""
     shape: tuple[int, ...] = (512, 512, 512)
     who: str = OURS
     data: str = "easy"
@@ -89,8 +89,8 @@ class Call:
     def __str__(self) -> str:
         if self.who != OURS:
             return self.who
-        said = [self.how]
-        if self.fmt not in {leaf.format for leaf in leaves(fs.as_accumulation(self.how))}:
+        said = [self.accumulation]
+        if self.fmt not in {leaf.format for leaf in leaves(fs.as_accumulation(self.accumulation))}:
             said.append(f"of {self.fmt.name}")
         said += [f"scales of {self.scale.upper()}"] * bool(self.scale)
         said += [f"{self.data} data"] * (self.data != "easy")
@@ -148,7 +148,7 @@ def _products() -> Iterator[Row]:
         yield Row(group, replace(plain, mode="stochastic"), _SGEMM, stochastic)
         for inner in (plain, fused) if narrow else (plain,):
             for text in _COMPOSED:
-                yield Row(group, replace(plain, how=text.format(inner.how)), inner, "composed")
+                yield Row(group, replace(plain, accumulation=text.format(inner.accumulation)), inner, "composed")
             for tree in _TREES:
                 exact = ", product=none" if inner is not plain else ""
                 yield Row(group, Call(fmt, f"pairwise({fmt.name.lower()}, {tree}{exact})"), inner, "composed")

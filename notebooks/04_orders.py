@@ -118,7 +118,7 @@ ORDERS = {
     "Hopper's Tensor Cores": "hopper",
     "CDNA 3's matrix cores": "cdna3",
 }
-results = {name: fs.matmul(a, b, accumulate=how) for name, how in ORDERS.items()}
+results = {name: fs.matmul(a, b, accumulate=accumulation) for name, accumulation in ORDERS.items()}
 
 # %% tags=["picture"]
 ax = plot.equality_matrix(
@@ -207,8 +207,8 @@ shown = {
     "Hopper's Tensor Cores": "hopper",
 }
 figure, axes = plt.subplots(2, 3, figsize=(9.6, 6), layout="constrained")
-for ax, (name, how) in zip(axes.flat, shown.items(), strict=True):
-    plot.order_map(fs.reveal_order(how, 32), ax=ax, title=name, colorbar=False)
+for ax, (name, accumulation) in zip(axes.flat, shown.items(), strict=True):
+    plot.order_map(fs.reveal_order(accumulation, 32), ax=ax, title=name, colorbar=False)
 bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i and j have met", shrink=0.7)
 
 # %% [markdown]
@@ -244,11 +244,12 @@ runs = {
     ("absorbed", "bf16"): (fs.array(act.T, "bf16"), fs.array(act, "bf16")),
 }
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-for ax, ((event, how), (left, right)) in zip(axes, runs.items(), strict=True):
+for ax, ((event, accumulation), (left, right)) in zip(axes, runs.items(), strict=True):
     with fs.record(events=[event]) as log:
-        fs.matmul(left, right, accumulate=how)
+        fs.matmul(left, right, accumulate=accumulation)
     hit = np.mean(log.first[event] >= 0)
-    plot.first_map(log.first[event], K, ax=ax, title=f"{event} in {fs.as_format(how)}: {hit:.0%} of the elements")
+    title = f"{event} in {fs.as_format(accumulation)}: {hit:.0%} of the elements"
+    plot.first_map(log.first[event], K, ax=ax, title=title)
 
 # %% [markdown]
 # The stripes without events are activations that are zero, or small, for all images. After an
@@ -340,7 +341,7 @@ def two_kernels(k=256, parts=4, mean=0.0, stored="fp32"):
     x = fs.array(rng.normal(mean, 1, (48, k)), "bf16")
     y = fs.array(rng.normal(mean, 1, (k, 48)), "bf16")
     ways = ("fp32", f"splitk({parts}, fp32, fp32)", "pairwise(fp32)", "exact(fp32)", "hopper")
-    results = {how: fs.convert(fs.matmul(x, y, accumulate=how), stored) for how in ways}
+    results = {accumulation: fs.convert(fs.matmul(x, y, accumulate=accumulation), stored) for accumulation in ways}
     plot.equality_matrix(results, title=f"K = {k}, stored in {fs.as_format(stored)}")
 
 

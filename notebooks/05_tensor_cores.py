@@ -121,8 +121,8 @@ ax = plot.side_by_side(traces, title="8 products in FP16; the first and the last
 worst = max(traces.values(), key=lambda trace: abs(trace.error))
 Markdown(
     f"The same operands, {len({trace.code for trace in traces.values()})} different results. The largest error, "
-    f"{worst.how.arch}'s, is {abs(float(worst.error / worst.exact)):.2%} of the result. Relative to the two large "
-    f"terms it is only {abs(float(worst.error)) / (x.values[0] * y.values[0]):.0e}."
+    f"{worst.accumulation.arch}'s, is {abs(float(worst.error / worst.exact)):.2%} of the result. Relative to the two "
+    f"large terms it is only {abs(float(worst.error)) / (x.values[0] * y.values[0]):.0e}."
 )
 
 # %% [markdown]
@@ -248,10 +248,10 @@ def budget(draw, k, ways, m=48):
     z, w = draw(np.random.default_rng(k), (m, k)), draw(np.random.default_rng(k + 1), (k, m))
     (p, s), (q, t) = scaled_to_fp8(z), scaled_to_fp8(w)
     true, exact = z @ w, fs.matmul(p, q, accumulate="exact(fp64)").values / (s * t)
-    sums = {how: fs.matmul(p, q, accumulate=how).values / (s * t) for how in ways}
+    sums = {accumulation: fs.matmul(p, q, accumulate=accumulation).values / (s * t) for accumulation in ways}
     size = np.linalg.norm(true)
     return {"rounding to E4M3": np.linalg.norm(exact - true) / size} | {
-        how: np.linalg.norm(got - exact) / size for how, got in sums.items()
+        accumulation: np.linalg.norm(got - exact) / size for accumulation, got in sums.items()
     }
 
 
@@ -306,9 +306,9 @@ z, w = (
 (p, _), (q, _) = scaled_to_fp8(z), scaled_to_fp8(w)
 exact = fs.matmul(p, q, accumulate="exact(fp64)").values
 rows = []
-for how in ("fp32", "blackwell", promoted, "hopper"):
-    errors = fs.matmul(p, q, accumulate=how).values - exact
-    rows.append((f"`{how}`", f"{np.mean(errors < 0):.0%}", f"{np.mean(errors / exact):+.1e}"))
+for accumulation in ("fp32", "blackwell", promoted, "hopper"):
+    errors = fs.matmul(p, q, accumulate=accumulation).values - exact
+    rows.append((f"`{accumulation}`", f"{np.mean(errors < 0):.0%}", f"{np.mean(errors / exact):+.1e}"))
 table(("sum", "too small", "mean relative error"), rows)
 
 # %% [markdown]
@@ -322,10 +322,11 @@ for signs, draw in SIGNS.items():
         scaled_to_fp8(draw(np.random.default_rng(i), size)) for i, size in enumerate([(48, 4096), (4096, 48)])
     )
     right = fs.matmul(p, q, accumulate="exact(bf16)").codes
-    ways = ("fp32", "blackwell", promoted, "hopper")
-    wrong = {how: np.mean(fs.matmul(p, q, accumulate=how, format="bf16").codes != right) for how in ways}
+    wrong = {}
+    for accumulation in ("fp32", "blackwell", promoted, "hopper"):
+        wrong[accumulation] = np.mean(fs.matmul(p, q, accumulate=accumulation, format="bf16").codes != right)
     rows.append((signs, *(f"{share:.1%}" for share in wrong.values())))
-table(("K = 4096", *(f"`{how}`" for how in wrong)), rows)
+table(("K = 4096", *(f"`{accumulation}`" for accumulation in wrong)), rows)
 
 # %% [markdown]
 # So many elements of a correct FP8 kernel on Hopper differ from a [reference](../docs/glossary.md#reference) that adds
@@ -370,7 +371,7 @@ if folder and Path(folder).exists():
     checked = list(fs.hardware.check_silicon(folder))
     shown = table(
         ("GPU", "instruction", "dot products", "results that differ from the emulator"),
-        [(each.recording.card, str(each.recording.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
+        [(each.capture.gpu, str(each.recording.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
          for each in checked],
     )  # fmt: skip
 else:
@@ -385,18 +386,19 @@ else:
 shown
 
 # %%
-on_hopper = [each.recording for each in checked if str(each.recording.unit).startswith("hopper")]
+on_hopper = [each.capture for each in checked if str(each.recording.unit).startswith("hopper")]
 fp8 = [each for each in on_hopper if "wgmma.k32: E4M3" in str(each.unit)]
 if fp8:
     found = fp8[0]
     x, y = (fs.from_codes(side[0], found.unit.a) for side in (found.inputs.a, found.inputs.b))
-    recorded = fs.tensorcore.trace(x, y, fs.from_codes(found.inputs.c[0], found.unit.output), accumulate=found.unit.how)
+    c = fs.from_codes(found.inputs.c[0], found.unit.output)
+    recorded = fs.tensorcore.trace(x, y, c, accumulate=found.unit.accumulation)
     recorded.plot()
-    print(f"{found.card} returned 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
+    print(f"{found.gpu} returned 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
 for each in on_hopper:
     if "FP16 x FP16 to FP32" in str(each.unit):
         mismatches = each.compare("ampere").mismatches
-        print(f"{each.card} compared with the model of Ampere: {mismatches} of {len(each.d)} dot products differ")
+        print(f"{each.gpu} compared with the model of Ampere: {mismatches} of {len(each.d)} dot products differ")
 if not on_hopper:
     print("No outputs of a Hopper GPU were found.")
 

@@ -262,9 +262,9 @@ def test_table_in_the_readme(name):
 
 
 def test_table_of_accumulations_has_every_kind():
-    def kinds(how):
-        parts = [getattr(how, field.name) for field in dataclasses.fields(how)]
-        return {type(how)}.union(*(kinds(part) for part in parts if isinstance(part, accumulation.Accumulation)))
+    def kinds(each):
+        parts = [getattr(each, field.name) for field in dataclasses.fields(each)]
+        return {type(each)}.union(*(kinds(part) for part in parts if isinstance(part, accumulation.Accumulation)))
 
     shown = set().union(*(kinds(fs.as_accumulation(text)) for text in ACCUMULATIONS))
     public = {value for name in accumulation.__all__ if isinstance(value := getattr(accumulation, name), type)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import importlib
 import importlib.util
 import inspect
 import json
@@ -13,6 +14,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 import zipfile
 from pathlib import Path
 
@@ -370,3 +372,21 @@ def test_wheel(tmp_path):
         "floatsim_kernels",
         f"floatsim-{fs.__version__}.dist-info",
     }
+
+
+@pytest.mark.parametrize(("module", "kind", "old", "new"), [
+    ("analysis.trace.trace", "Trace", "how", "accumulation"),
+    ("testing.dot_unit", "Unit", "how", "accumulation"),
+    ("tensorcore.instructions", "Instruction", "cards", "gpus"),
+    ("hardware.device", "Device", "card", "identity"),
+    ("hardware.device_info", "Info", "card", "identity"),
+    ("hardware.session", "Emulated", "card", "identity"),
+    ("hardware.throughput", "Rates", "card", "identity"),
+    ("hardware.captures.capture_file", "Capture", "card", "gpu"),
+])  # fmt: skip
+def test_former_names_of_attributes(module, kind, old, new):
+    """The former name is no field any more; it warns and returns the new one."""
+    owner = getattr(importlib.import_module(f"floatsim.{module}"), kind)
+    assert new in {*dir(owner), *inspect.get_annotations(owner), *getattr(owner, "__dataclass_fields__", ())}
+    with pytest.warns(DeprecationWarning, match=rf"\.{old} is deprecated; use \w+\.{new}$"):
+        assert vars(owner)[old].fget(types.SimpleNamespace(**{new: 7})) == 7

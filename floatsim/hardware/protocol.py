@@ -49,7 +49,7 @@ class Dots(Protocol):
     """A device that computes dot products by single instructions: a GPU, or an emulated device."""
 
     @property
-    def card(self) -> DeviceIdentity:
+    def identity(self) -> DeviceIdentity:
         """The identity of the device."""
 
     def can_run(self, variant: Variant) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from floatsim._warnings import former_name
 from floatsim.formats import FP32, FloatFormat, NamedEnum
 from floatsim.formats.rounding import Rounding
 
@@ -162,7 +163,7 @@ class Instruction:
         The format of c and D.
     evidence : Evidence
         What the row has been verified against.
-    cards : str
+    gpus : str
         The GPUs of the evidence.
     mixes : bool
         Whether A and B may have different formats, both of `inputs`.
@@ -180,11 +181,13 @@ class Instruction:
     model: Model
     output: FloatFormat = None  # type: ignore[assignment]  # filled in by __post_init__
     evidence: Evidence = Evidence.MODEL
-    cards: str = ""
+    gpus: str = ""
     mixes: bool = False
     scales: tuple[Scales, ...] = ()
     truncates: bool = False
     note: str = ""
+
+    cards = former_name("cards", "gpus")
 
     def __post_init__(self) -> None:
         if vars(self)["output"] is None:
