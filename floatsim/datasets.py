@@ -1,4 +1,4 @@
-"""The real data that travels with floatsim: where it lies, and what it is."""
+"""The real data that floatsim ships: its files and their contents."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Context:
 
     @cached_property
     def attributes(self) -> RoundingAttributes:
-        """Of a rounding under these defaults."""
+        """The attributes of a rounding under these defaults."""
         return RoundingAttributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
 
@@ -69,7 +69,7 @@ CURRENT_CONTEXT: ContextVar[Context] = ContextVar("floatsim_context", default=Co
 
 
 class _SeedUse:
-    """How many calls took one integer seed from the block of `context` that set it, nested blocks included."""
+    """The number of calls that used the integer seed of one `context` block, nested blocks included."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -303,7 +303,7 @@ def bind_context(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Within it, no warning of a repeated seed: one public call that makes several, each with the context's seed."""
+    """Suppress the warning of a repeated seed, for a public call that makes several calls with the context's seed."""
     token = _SEED_USE.set(None)
     try:
         yield

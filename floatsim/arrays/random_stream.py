@@ -1,4 +1,4 @@
-"""Where the seeds of stochastic rounding come from."""
+"""The seeds of stochastic rounding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["RandomStream", "SeedLike"]
 
 
 def checked_seed(seed: Any) -> int:
-    """`seed` as an integer below 2**64, or a TypeError or ValueError."""
+    """Return the seed as an integer below 2**64. Raise TypeError or ValueError for other values."""
     return as_index(seed, "seed", 0, (1 << 64) - 1, "an integer or a RandomStream")
 
 

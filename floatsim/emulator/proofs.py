@@ -1,4 +1,4 @@
-"""When a fast kernel returns the bits of the definition: every admissibility theorem of the dispatch, stated once.
+"""The theorems under which a fast kernel returns the bits of the definition, each stated once.
 
 Each function decides one hypothesis. Its docstring gives the hypothesis, the claim, the source and the test that tries
 to break it. `python -m tests.exhaustive 'paths-*'` walks both sides of every bound with custom formats. Notation: p and

@@ -1,4 +1,4 @@
-"""How results are cut into tiles, and the scratch memory that the tiles of a thread share."""
+"""The division of results into tiles, and the scratch memory that the tiles of a thread share."""
 
 from __future__ import annotations
 

@@ -141,12 +141,12 @@ class FloatFormat:
     # -- layout ------------------------------------------------------------------------------------------
     @cached_property
     def is_scale(self) -> bool:
-        """Whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
+        """Return whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
         return self.specials is Specials.SCALE
 
     @cached_property
     def signed(self) -> bool:
-        """Whether the format has a sign bit (all but scale formats)."""
+        """Return whether the format has a sign bit (all but scale formats)."""
         return not self.is_scale
 
     @cached_property

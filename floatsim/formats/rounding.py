@@ -72,7 +72,7 @@ class Overflow(NamedEnum):
 
 
 class Tininess(NamedEnum):
-    """When a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
+    """The rules for when a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
 
     AFTER = 0
     """The result rounded to p bits with unbounded exponent is below 2**emin (x86, RISC-V, NVIDIA)."""

@@ -113,7 +113,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether all bits are equal."""
+        """Return whether all bits are equal."""
         return self.mismatches == 0
 
     @property

@@ -334,7 +334,7 @@ def _key(name: str) -> str:
 
 
 def is_architecture(name: str) -> bool:
-    """Whether this is the name of an architecture, of a GPU or of a compilation target, in the table or missing there.
+    """Return whether this names an architecture, a GPU or a compilation target, also if the table does not have it.
 
     >>> is_architecture("H100"), is_architecture("B300"), is_architecture("fp16")
     (True, True, False)

@@ -24,7 +24,7 @@ E8M13 = FloatFormat.ieee(8, 13, "E8M13")
 
 
 class Evidence(NamedEnum):
-    """What a row of the table has been verified against, the strongest evidence first."""
+    """The evidence for a row of the table, the strongest first."""
 
     SILICON = "silicon"
     """Equal to all published outputs of real GPUs (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores")."""

@@ -91,7 +91,7 @@ class _Inference:
 
     @property
     def c_is_in_first_block(self) -> bool:
-        """Whether c is added in the first block; True if no blocks are observable."""
+        """Return whether c is added in the first block; True if no blocks are observable."""
         return not self.blocks or C in self.blocks[0]
 
     @cached_property

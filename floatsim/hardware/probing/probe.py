@@ -64,7 +64,7 @@ class Probe:
 
     @property
     def equal(self) -> bool | None:
-        """Whether the table's row has the same parameters; None without a row."""
+        """Return whether the table's row has the same parameters; None without a row."""
         return None if self.expected is None else not self.different
 
     @property

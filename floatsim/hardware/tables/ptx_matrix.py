@@ -19,7 +19,7 @@ __all__ = ["KERNELS", "MatrixKernel", "Variant", "find", "variants"]
 
 @dataclass(frozen=True)
 class MatrixKernel:
-    """How an instruction is issued: a row of the table.
+    """The description of how an instruction is issued: a row of the table.
 
     Parameters
     ----------
