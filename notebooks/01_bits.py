@@ -101,10 +101,10 @@ for numerator, denominator in [(1, 2), (3, 4), (1, 10), (1, 3)]:
 # neighbouring number that it has. `explain_rounding` shows the steps for BF16. Its output uses these words:
 #
 # - *p*, the [precision](../docs/glossary.md#precision): the number of bits of the significand, the leading 1 included.
-# - [*guard bit*](../docs/glossary.md#guard-bit): the first bit that is not kept. It tells whether the rest is at least
+# - [*guard bit*](../docs/glossary.md#guard-bit): the first bit that is not kept. It shows whether the rest is at least
 #   half of the gap to the next number.
-# - [*sticky*](../docs/glossary.md#sticky-bit): 1 if any later bit is 1. It tells a rest of exactly one half from a
-#   larger one.
+# - [*sticky*](../docs/glossary.md#sticky-bit): 1 if any later bit is 1. It distinguishes a rest of exactly one half
+#   from a larger one.
 # - [*ties to even*](../docs/glossary.md#ties): the rule for a rest of exactly one half. [Notebook 2](02_rounding.ipynb)
 #   compares such rules.
 # - [*flags*](../docs/glossary.md#exception-flag): signals of an operation; *inexact* means that the result was rounded.

@@ -174,6 +174,21 @@ def test_sections_of_docstrings_have_the_names_of_numpydoc():
     assert sections == known | {"Where to begin"}
 
 
+@pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.datasets], ids=lambda m: m.__name__)
+def test_docstrings_list_the_parameters(module):
+    """Also those of dataclasses."""
+    public = {name: getattr(module, name) for name in module.__all__}
+    missing = {}
+    for name, value in public.items():
+        if inspect.isfunction(value) or (isinstance(value, type) and dataclasses.is_dataclass(value)):
+            heads = re.findall(r"^[\w*, ]+(?= : |$)", inspect.getdoc(value), re.MULTILINE)
+            listed = set(re.findall(r"\w+", " ".join(heads)))
+            parameters = inspect.signature(value).parameters.values()
+            named = {each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+            missing[name] = named - listed
+    assert not {name: unlisted for name, unlisted in missing.items() if unlisted}
+
+
 @pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot], ids=lambda module: module.__name__)
 def test_signatures_fit_on_a_line(module):
     """A default value is written as a name, not as the repr of a format or a plain enum."""

@@ -40,11 +40,11 @@ EVENTS = {
     "inexact": INEXACT,
     "absorbed": ABSORBED,
 }
-"""The events that are counted, and their bits in the kernels' event bytes."""
+"""The counted events, and their bits in the kernels' event bytes."""
 
 
 ALL = frozenset(EVENTS) | {"nan"}
-"""What `record(events=...)` may name: what is counted, and "nan", of which sums keep the first k."""
+"""The names that `record(events=...)` accepts: the counted events, and "nan", of which sums keep the first k."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Log:
     events: frozenset[str] = ALL
 
     def __getitem__(self, operation: str) -> Counts:
-        """The counts of an operation. KeyError, naming what was recorded, if it did not happen."""
+        """Return the counts of an operation. The KeyError for an unknown operation lists the recorded ones."""
         if operation not in self.counts:
             raise KeyError(f"{operation!r} was not recorded; recorded are: {', '.join(self.counts) or 'none'}")
         return self.counts[operation]
@@ -218,7 +218,7 @@ def recording() -> bool:
 
 
 def wanted() -> frozenset[str]:
-    """The events that the open records ask for; empty where there are none."""
+    """Return the events that the open records count; none if no record is open."""
     logs = ACTIVE_LOGS.get()
     return logs[0].events if len(logs) == 1 else frozenset().union(*[log.events for log in logs])
 
@@ -249,10 +249,10 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
         The events to count: "invalid", "divide_by_zero", "overflow", "underflow", "flushed", "subnormal", "inexact",
         "absorbed", and "nan" for `log.first` alone. Default: all; matrix products are faster with few.
     where : bool
-        Keep the index, operands and result of the first events of each kind, too (of matrix products and reductions
-        `log.first` tells instead).
+        Keep the index, operands and result of the first events of each kind, too. For matrix products and reductions,
+        `log.first` has the first k instead.
     keep : int
-        How many events of each kind and operation `where` keeps.
+        The number of events of each kind and operation that `where` keeps.
 
     Yields
     ------
@@ -263,7 +263,7 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
     Raises
     ------
     TypeError, ValueError
-        If `keep` is negative, or `events` names what is no event.
+        If `keep` is negative, or `events` has an unknown name.
 
     Notes
     -----

@@ -38,13 +38,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BACKENDS = ("emulator", "hardware")
-"""What carries operations out: kernels on this machine's processor, or a GPU."""
+"""The backends: kernels on this machine's processor, or a GPU."""
 
 
 @dataclass(frozen=True)
 class Context:
     """The defaults in force. Change them with `context`, read them with `get_context`.
 
+    Attributes
+    ----------
+    rounding, overflow, daz, ftz, tininess, seed, random_bits, backend
+        The keywords of `fs.context`, as members, booleans and integers.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.Context().overflow.name, fs.Context().seed
     ('INFINITY', None)
@@ -223,7 +230,7 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     random_bits : int
         The random bits of a stochastic rounding, 1 to 64.
     backend : str
-        What carries the operations out: "emulator", the CPU, or "hardware", a GPU (`floatsim.hardware`).
+        "emulator": compute on the CPU. "hardware": compute on a GPU (`floatsim.hardware`).
 
     Raises
     ------

@@ -460,7 +460,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def as_format(x: FormatLike) -> FloatFormat:
-    """The format that `x` names.
+    """Return the format that `x` names.
 
     Parameters
     ----------
@@ -469,10 +469,14 @@ def as_format(x: FormatLike) -> FloatFormat:
         ("float16", "bfloat16", "float8_e4m3fn"); or "ieee(w,t)" for a custom one. "e4m3" is OCP's format
         (max 448); the dtype *name* "float8_e4m3" is ml_dtypes' IEEE-like one (max 240), here `E4M3IEEE`.
 
+    Returns
+    -------
+    FloatFormat
+
     Raises
     ------
     ValueError
-        If a name or dtype is not known; the message says which formats such a name stands for ("fp8"), or names the
+        If a name or dtype is not known. The message lists the formats that an ambiguous name ("fp8") may mean, or the
         nearest match.
     TypeError
         If `x` cannot name a format.

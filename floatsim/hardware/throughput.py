@@ -114,6 +114,13 @@ class Rate:
 class Rates:
     """The measured throughput of a GPU. Prints as a table.
 
+    Attributes
+    ----------
+    identity : DeviceIdentity
+        The GPU and its software.
+    rates : tuple of Rate
+        One measurement for each instruction and library.
+
     >>> def rate(name, operands, ms):
     ...     return Rate(name, "wgmma", operands, FP32, 10**12, (ms,), 989.5, "H100 data sheet")
     >>> from floatsim.formats import E4M3

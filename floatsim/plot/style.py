@@ -58,8 +58,20 @@ _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
 def colour(fmt: FormatLike) -> str:
-    """The colour of a format in every picture, as "#rrggbb".
+    """Return the colour of a format in every picture.
 
+    Parameters
+    ----------
+    fmt : format
+        Anything that `fs.as_format` takes.
+
+    Returns
+    -------
+    str
+        The colour as "#rrggbb".
+
+    Examples
+    --------
     >>> from floatsim import plot
     >>> plot.colour("fp16")
     '#0072b2'

@@ -60,6 +60,15 @@ class Architecture:
     """A generation of matrix units: its name, the manufacturer's name, and its instructions.
 
     The default instruction is the first one that takes the operands.
+
+    Attributes
+    ----------
+    name : str
+        The name in `fs.tensorcore.ARCHITECTURES`, such as "hopper".
+    title : str
+        The manufacturer's name.
+    instructions : tuple of Instruction
+        The matrix instructions.
     """
 
     name: str

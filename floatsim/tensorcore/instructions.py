@@ -138,7 +138,15 @@ Model: TypeAlias = FusedBlocks | TwoHalves | FmaChain | ExactBlocks | FlushedTre
 
 @dataclass(frozen=True)
 class Scales:
-    """The block scales that an instruction takes: one for every `every` elements of a row of A and of a column of B."""
+    """The block scales that an instruction takes: one for every `every` elements of a row of A and of a column of B.
+
+    Parameters
+    ----------
+    every : int
+        The number of elements that share a scale.
+    format : FloatFormat
+        The format of the scales.
+    """
 
     every: int
     format: FloatFormat

@@ -172,7 +172,7 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
     got = result.codes
     wrong = np.zeros(got.shape, bool)
     count = loops.verify_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o.table_of_values(fmt), at.t,
-                              at.largest, at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
+                               at.largest, at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
     found = [
         o.report(operation, fmt, rounding, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
         for i, j in np.argwhere(wrong)[:EXAMPLES]

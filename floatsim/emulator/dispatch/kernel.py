@@ -1,6 +1,6 @@
-"""The protocol between plans and kernels: what a candidate is asked, what a kernel is given, what it returns.
+"""The protocol between plans and kernels: the methods of a candidate, and the arguments and results of a kernel.
 
-A *candidate* is one way to carry out an accumulation. `plan.plan` asks the candidates of `candidates.py` in order:
+A *candidate* is one way to carry out an accumulation. `plan.plan` tries the candidates of `candidates.py` in order:
 `refusal(case)` returns None, or the reason why the candidate does not give the defined bits for this case (or would not
 be faster). The first that does not refuse makes the kernel: `kernel(case, plan)`, which computes every parameter once.
 
@@ -195,7 +195,7 @@ class Candidate(Protocol):
 
     @property
     def takes(self) -> tuple[type[Accumulation], ...]:
-        """The accumulations it is for. It is not asked about others."""
+        """The accumulations that the candidate is for. Plans do not try it for others."""
 
     def refusal(self, case: Case) -> str | None: ...
 
@@ -252,7 +252,7 @@ def _of_c(case: Case, leaf: Leaf) -> Case:
 
 
 class LeafKernel:
-    """A kernel of one leaf: `sum` adds its terms; c enters as the leaf says."""
+    """A kernel of one leaf: `sum` adds its terms; the leaf defines how c enters."""
 
     fast: ClassVar[bool] = True
 

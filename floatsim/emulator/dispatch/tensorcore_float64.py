@@ -95,7 +95,7 @@ def _run(
 
 
 def _values(row: Instruction, x: Matrix) -> tuple[NDArray[np.float64], Indices]:
-    """Values as float64, what is not finite as 0, and exponents."""
+    """Return the values as float64, with 0 for infinities and NaNs, and their exponents."""
     floats = floats_of(x)
     values, exponents = np.empty(floats.shape, np.float64), np.empty(floats.shape, np.int64)
     loops.prepare(floats, x.format.emin, bits_read(row), values, exponents)

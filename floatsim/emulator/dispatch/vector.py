@@ -51,7 +51,7 @@ _GRIDS: dict[FloatFormat, Any] = {
 }
 
 
-# -- vectors as the kernels want to see them ---------------------------------------------------------------------------
+# -- vectors in the layout of the kernels ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class _Inference:
 
     def repeatability(self) -> Iterator[Observation]:
         again = experiments.measure_repeatability(self.bench)
-        yield Observation("answers", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
+        yield Observation("results", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
 
     def tree_only(self) -> Iterator[Observation]:
         """Yield the order of a tree that is not a chain of blocks."""

@@ -76,6 +76,15 @@ class Variant:
 
     FP32 operands belong to the .tf32 instructions, which truncate them. TF32 operands need no truncation.
 
+    Attributes
+    ----------
+    kernel : MatrixKernel
+        The instruction.
+    a, b : FloatFormat
+        The formats of the operands.
+    output : FloatFormat
+        The format of c and D.
+
     >>> v = find("mma.m16n8k32", E4M3, E5M2, FP16)
     >>> str(v), v.k, v.kernel.needs
     ('mma.m16n8k32 e4m3 e5m2 fp16', 32, 'compute capability 8.9 or newer')
@@ -261,6 +270,10 @@ def find(
         The block scales of the operands.
     capability : (major, minor), optional
         The compute capability of the GPU, which selects one of several rows.
+
+    Returns
+    -------
+    Variant
 
     Raises
     ------
