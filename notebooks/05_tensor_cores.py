@@ -371,7 +371,7 @@ if folder and Path(folder).exists():
     checked = list(fs.hardware.check_silicon(folder))
     shown = table(
         ("GPU", "instruction", "dot products", "results that differ from the emulator"),
-        [(each.capture.gpu, str(each.recording.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
+        [(each.capture.gpu, str(each.capture.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
          for each in checked],
     )  # fmt: skip
 else:
@@ -386,7 +386,7 @@ else:
 shown
 
 # %%
-on_hopper = [each.capture for each in checked if str(each.recording.unit).startswith("hopper")]
+on_hopper = [each.capture for each in checked if str(each.capture.unit).startswith("hopper")]
 fp8 = [each for each in on_hopper if "wgmma.k32: E4M3" in str(each.unit)]
 if fp8:
     found = fp8[0]
