@@ -62,7 +62,7 @@ class Row:
 
     label: str
     kind: str
-    how: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     out: bool = False
 
 
@@ -93,8 +93,8 @@ class Case:
         return f"{self.group}: {self.title}"
 
 
-def _peers(how: dict[str, Any] | None = None) -> tuple[Row, ...]:
-    return tuple(Row(name, "peer", how or {}) for name in peers.PEERS)
+def _peers(options: dict[str, Any] | None = None) -> tuple[Row, ...]:
+    return tuple(Row(name, "peer", options or {}) for name in peers.PEERS)
 
 
 _LIMITS = (Row(COPYTO, "limit"), Row(COPY, "limit"))
@@ -123,8 +123,9 @@ def _conversions() -> Iterator[Case]:
         checks = (Check("float64", BEST, COPYTO),)
         yield Case("quantize float64", fmt.name, "quantize", fmt, "conversion", rows, checks, "float64")
     for fmt in QUANTIZED:
-        how = _mode("stochastic")
-        rows = (*_LIMITS, Row(OURS, "floatsim", how), Row(OURS_OUT, "floatsim", how, out=True), *_peers(how))
+        options = _mode("stochastic")
+        ours = (Row(OURS, "floatsim", options), Row(OURS_OUT, "floatsim", options, out=True))
+        rows = (*_LIMITS, *ours, *_peers(options))
         requirement = "stochastic BF16" if fmt is fs.BF16 else "stochastic"
         checks = (Check(requirement, BEST, COPYTO),)
         yield Case("quantize float32, stochastic", fmt.name, "quantize", fmt, "conversion", rows, checks, "float32")

@@ -56,7 +56,7 @@ def operands_of(case: Case, data: str, size: int) -> list[np.ndarray]:
 
 def _call(case: Case, row: Row, operands: list[np.ndarray]) -> Callable[[], Any]:
     """The public function as users call it."""
-    function, keywords = getattr(fs, case.operation), dict(row.how)
+    function, keywords = getattr(fs, case.operation), dict(row.options)
     count = cases.OPERANDS[case.operation]
     if count == 0:
         arguments: list[Any] = [operands[0], case.fmt]
@@ -91,7 +91,7 @@ def job(case: Case, row: Row, operands: list[np.ndarray]) -> Job | str:
     if peer.version is None:
         return "not installed"
     if case.operation == "quantize":
-        found = peer.quantize(operands[0], case.fmt, row.how.get("rounding", "ties_to_even"))
+        found = peer.quantize(operands[0], case.fmt, row.options.get("rounding", "ties_to_even"))
     elif case.operation == "convert":
         found = peer.convert(operands[0], case.fmt)
     else:
@@ -121,7 +121,7 @@ def against_reference(case: Case, row: Row, operands: list[np.ndarray], result: 
         return None
     source = fs.as_format(operands[0].dtype) if converts else case.fmt
     function = reference.convert if converts else getattr(reference, case.operation)
-    options = resolve(dict(row.how))
+    options = resolve(dict(row.options))
     size = operands[0].size
     picked = np.unique(np.random.default_rng(0).integers(0, size, sample))
     codes = [x[picked].view(source.code_dtype) for x in operands]

@@ -1,4 +1,4 @@
-"""Matrix products and sums, as rows: what is summed and how, what it is held against, and the targets of each."""
+"""Matrix products and sums as rows: operands, accumulation, baseline and targets."""
 
 from __future__ import annotations
 

@@ -1,26 +1,42 @@
-"""Floating-point formats, roundings and summation orders as data, carried out bit for bit.
+"""Floating-point formats, rounding modes and summation orders as data, computed bit for bit.
 
 Where to begin
 --------------
 >>> import floatsim as fs
->>> fs.array([0.1, 1e5], "fp16")            # numbers in a format; NumPy's operators and functions work on them
-FloatArray([0.099976, inf], FP16)
->>> fs.quantize([0.1, 1e5], "bf16")         # the same values in float64, rounded to a format
+>>> x = fs.array([0.1, 1e5], "fp16")  # numbers in a format; NumPy's operators and functions work on them
+>>> x, x + 1
+(FloatArray([0.099976, inf], FP16), FloatArray([1.0996, inf], FP16))
+>>> fs.quantize([0.1, 1e5], "bf16")  # rounded to a format, returned as float64
 array([1.00097656e-01, 9.98400000e+04])
->>> fs.explain_rounding("0.1", "e4m3").code  # print it: one rounding step by step
-29
+>>> y = fs.array([2048, 1, 1], "fp16")
+>>> fs.sum(y, accumulate="fp16"), fs.sum(y, accumulate="kahan(fp16)")  # the description of a sum: order, accumulator
+(FloatArray(2048.0, FP16), FloatArray(2050.0, FP16))
 
-formats           FP64 FP32 TF32 FP16 BF16 E4M3 E5M2 ... FloatFormat as_format named_formats; `print(fs.E4M3)`
-in and out        array encode decode quantize convert from_codes to_integer from_integer save load conversion_losses
-arithmetic        add subtract multiply divide sqrt fma remainder ..., comparisons and predicates
-sums              matmul dot sum mean norm var prod cumsum with `accumulate=`: "fp16", "kahan(bf16)", "hopper", ...
-                  reveal_order reveal_width explain_plan
-rounding options  rounding= overflow= daz= ftz= tininess= seed=, in each call (`help(fs.quantize)`) or in `fs.context`
-events            `with fs.record() as log:` counts overflow, underflow, absorbed terms, ...
-a first study     survey; the modules plot tensorcore hardware njit datasets
+Each function has its own page, `help(fs.matmul)`. The names by topic:
 
-Each function has its own page: `help(fs.matmul)`. The command `floatsim --help` needs no Python. Names are imported
-when first used: `import floatsim` itself loads nothing, not even NumPy.
+Numbers
+    formats         FP64 FP32 TF32 FP16 BF16 E4M3 E5M2 E2M1 E8M0 ...; `print(fs.E4M3)` shows its parameters
+    custom formats  FloatFormat; as_format("e4m3") finds a format by name, named_formats() lists them
+    FloatArray      array(values, "fp16"), from_codes, save, load
+    codes           encode (values to codes), decode (codes to values), to_integer, from_integer
+    rounding        quantize (keeps the dtype), convert (to another format), conversion_losses, explain_rounding
+Operations
+    arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
+    comparison      equal less total_order classify isnan issubnormal ...
+    errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
+    sums            matmul dot sum mean norm var prod cumsum, with `accumulate=`: "fp16", "kahan(bf16)", "hopper" ...
+    descriptions    Sequential Pairwise Kahan Neumaier Exact Strided Blocked SplitK TensorCore as_accumulation
+    analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow)
+Settings
+    options         rounding= overflow= daz= ftz= tininess= seed= of each call; `help(fs.quantize)` explains them
+    context         with fs.context(rounding="toward_zero"): the options of all calls inside
+    record          with fs.record() as log: counts overflow, underflow, absorbed terms, ...
+More
+    survey          one array or layer in many formats and accumulations, as a table
+    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets
+
+The command `floatsim --help` needs no Python. Names are imported when they are first used: `import floatsim` itself
+loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
 """
 
 from __future__ import annotations
@@ -54,6 +70,7 @@ _HOMES = {
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",
+    ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",

@@ -1,4 +1,4 @@
-"""The real data that travels with floatsim: where it lies, and what it is."""
+"""The real data that floatsim ships: its files and their contents."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ __all__ = ["digits", "folder"]
 
 
 def folder(name: str) -> Path:
-    """The folder of a dataset: `floatsim/data/<name>` in an installed package, `data/<name>` in a checkout.
+    """Return the folder of a dataset: `floatsim/data/<name>` in an installed package, `data/<name>` in a checkout.
+
+    Parameters
+    ----------
+    name : str
+        The name of the dataset, such as "digits".
+
+    Returns
+    -------
+    Path
 
     Raises
     ------
     FileNotFoundError
-        If it is in neither place.
+        If neither folder exists.
 
     Examples
     --------

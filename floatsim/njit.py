@@ -189,7 +189,7 @@ def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
     return reference.draw(seed, index, as_index(random_bits, "random_bits", 1, 64), site)
 
 
-# -- a format the compiler knows ---------------------------------------------------------------------------------------
+# -- formats that are constants at compile time ------------------------------------------------------------------------
 
 
 class FormatType(types.Dummy):  # type: ignore[misc]

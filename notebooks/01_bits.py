@@ -12,9 +12,9 @@
 # # 1. What do the bits mean, and why is 0.1 not 0.1?
 #
 # A computer stores bits, each 0 or 1, and a *format* defines which number a row of bits stands for. This notebook
-# explains floating-point formats, shows five that machines use today, and answers the question above. It needs no
-# knowledge of floating point. Each term is explained where it first appears, and again in the
-# [glossary](../docs/glossary.md).
+# explains [floating-point formats](../docs/glossary.md#floating-point-format), shows five that machines use today, and
+# answers the question above. It needs no knowledge of floating point. Each new word is explained where it first
+# appears, and again in the [glossary](../docs/glossary.md).
 
 # %%
 try:
@@ -45,9 +45,10 @@ print("0.1 is stored as =", Decimal.from_float(0.1))  # every digit of the store
 #
 # ## The fields of one number
 #
-# In scientific notation, the distance to the sun is 1.5 × 10⁸ km: a sign, a *significand* between 1 and 10, and a power
-# of ten. A floating-point number has the same parts, with two instead of ten: **sign × significand × 2^exponent**, with
-# a significand between 1 and 2. Three fields of bits hold the three parts. This is 6.5 in FP16, a format of 16 bits:
+# In scientific notation, the distance to the sun is 1.5 × 10⁸ km: a sign, a
+# *[significand](../docs/glossary.md#significand)* between 1 and 10, and a power of ten. A floating-point number has the
+# same parts, with two instead of ten: **sign × significand × 2^exponent**, with a significand between 1 and 2. Three
+# fields of bits hold the three parts. This is 6.5 in FP16, a format of 16 bits:
 
 # %%
 ax = plot.anatomy(6.5, "fp16")
@@ -58,8 +59,8 @@ ax = plot.anatomy(6.5, "fp16")
 # - **Sign**, one bit: 0 is plus, 1 is minus.
 # - **Exponent**, five bits: a whole number in binary. Exponents can be negative, so a fixed number, the
 #   [bias](../docs/glossary.md#bias), is subtracted.
-# - **[Significand](../docs/glossary.md#significand)**, ten bits: halves, quarters, eighths and so on. A significand
-#   between 1 and 2 always starts with 1, so this 1 is not stored. The significand has eleven bits, and ten are stored.
+# - **Significand**, ten bits: halves, quarters, eighths and so on. A significand between 1 and 2 always starts with 1,
+#   so this 1 is not stored. The significand has eleven bits, and ten are stored.
 #
 # The effect of flipping one bit depends on its place. This is the same number with each of its bits flipped in turn:
 
@@ -97,13 +98,13 @@ for numerator, denominator in [(1, 2), (3, 4), (1, 10), (1, 3)]:
 
 # %% [markdown]
 # The last two repeat the same digits for ever. A format keeps a fixed number of digits, and *rounds*: it takes a
-# neighbouring number that it has. `explain_rounding` shows the steps for BF16. Its output uses these terms:
+# neighbouring number that it has. `explain_rounding` shows the steps for BF16. Its output uses these words:
 #
 # - *p*, the [precision](../docs/glossary.md#precision): the number of bits of the significand, the leading 1 included.
-# - [*guard bit*](../docs/glossary.md#guard-bit): the first bit that is not kept. It tells whether the rest is at least
+# - [*guard bit*](../docs/glossary.md#guard-bit): the first bit that is not kept. It shows whether the rest is at least
 #   half of the gap to the next number.
-# - [*sticky*](../docs/glossary.md#sticky-bit): 1 if any later bit is 1. It tells a rest of exactly one half from a
-#   larger one.
+# - [*sticky*](../docs/glossary.md#sticky-bit): 1 if any later bit is 1. It distinguishes a rest of exactly one half
+#   from a larger one.
 # - [*ties to even*](../docs/glossary.md#ties): the rule for a rest of exactly one half. [Notebook 2](02_rounding.ipynb)
 #   compares such rules.
 # - [*flags*](../docs/glossary.md#exception-flag): signals of an operation; *inexact* means that the result was rounded.
@@ -167,7 +168,7 @@ ax = plot.code_grid("e4m3")
 #   hidden 1, so they continue to zero with the gaps of the next stripe, and doubling them does not give that stripe.
 #   [Notebook 3](03_ends.ipynb) is about them.
 # - **Black**: codes that are not numbers. E4M3 has only two codes for [NaN](../docs/glossary.md#nan) ("not a number"),
-#   and no infinity.
+#   and no [infinity](../docs/glossary.md#infinity).
 #
 # E5M2 has one more exponent bit and one significand bit less. It uses the whole last exponent for infinity and NaN, as
 # IEEE 754, the standard for floating point, defines:
@@ -193,8 +194,9 @@ ax = plot.number_line(["e2m1", "e3m2", "e5m2", "e4m3", "fp16"], limits=(0, 8))
 ax = plot.spacing(limits=(-28, 20))
 
 # %% [markdown]
-# A lower line means smaller gaps. FP16 is below BF16 wherever both have normal numbers. But its range is smaller: its
-# line ends near 2^16 at the right and 2^-24 at the left. The lines of BF16 and FP32 continue far beyond the picture.
+# A lower line means smaller gaps. FP16 is below BF16 wherever both have [normal
+# numbers](../docs/glossary.md#normal-number). But its range is smaller: its line ends near 2^16 at the right and 2^-24
+# at the left. The lines of BF16 and FP32 continue far beyond the picture.
 #
 # One tenth lies between two numbers of each format:
 
@@ -207,7 +209,7 @@ ax = plot.number_line(["bf16", "e4m3", "e5m2"], limits=(0.092, 0.112), mark="0.1
 # ## And 0.1 + 0.2?
 #
 # There are three roundings: of one tenth, of two tenths, and of their sum. The result is compared with three tenths,
-# which is rounded once. In some formats the errors cancel:
+# which is rounded once. In some formats the errors [cancel](../docs/glossary.md#cancellation):
 
 # %%
 print("format   0.1 + 0.2              0.3                    equal?")
@@ -253,7 +255,7 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # <details>
 # <summary>Solution 1</summary>
 #
-# In lowest terms, the denominator must be a power of two, and small enough for the format.
+# In lowest [terms](../docs/glossary.md#term), the denominator must be a power of two, and small enough for the format.
 #
 # ```python
 # >>> def is_exact(x, fmt):

@@ -14,7 +14,7 @@
 # A number that a format does not have lies between two numbers that it has. A [*rounding
 # mode*](../docs/glossary.md#rounding-mode) chooses one of them. One choice has little effect, but a computation makes
 # millions of them. This notebook shows seven rounding modes, finds out which of them are biased, and ends with
-# stochastic rounding, which is correct on average.
+# [stochastic rounding](../docs/glossary.md#stochastic-rounding), which is correct on average.
 #
 # It follows [notebook 1](01_bits.ipynb) about the numbers of a format.
 
@@ -64,8 +64,8 @@ for ax, rounding in zip(axes.flat, list(fs.Rounding)[:6], strict=True):
     plot.staircase("e2m1", rounding=rounding, limits=(-3, 3), ax=ax)
 
 # %% [markdown]
-# - **Ties to even** and **ties to away** take the *nearest* number. Their steps lie around the dashed line. They differ
-#   only at the dots.
+# - **[Ties](../docs/glossary.md#ties) to even** and **ties to away** take the *nearest* number. Their steps lie around
+#   the dashed line. They differ only at the dots.
 # - **Toward zero** truncates: it drops the digits that do not fit. Its steps lie below the line on the right and above
 #   it on the left, so every magnitude decreases.
 # - **Toward positive** always rounds up, **toward negative** always rounds down.
@@ -86,9 +86,9 @@ plot.explore(
 # %% [markdown]
 # ## Ties
 #
-# A [tie](../docs/glossary.md#ties) lies exactly half-way, so both neighbours are nearest. At school, a half is rounded
-# up or away from zero. A bank that rounds all half cents in one direction gains or loses money. *Ties to even* takes
-# the neighbour whose last bit is 0, which is alternately the upper and the lower one:
+# A tie lies exactly half-way, so both neighbours are nearest. At school, a half is rounded up or away from zero. A bank
+# that rounds all half cents in one direction gains or loses money. *Ties to even* takes the neighbour whose last bit is
+# 0, which is alternately the upper and the lower one:
 
 # %%
 ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5])
@@ -157,8 +157,8 @@ print(f"results that differ: {np.mean(truncated != near):.1%}")
 #
 # ## The effect of a bias in long sums
 #
-# Errors of both signs partly cancel, errors of one sign add up. Here the sum of random numbers is rounded after each
-# addition, and compared with the exact sum:
+# Errors of both signs partly [cancel](../docs/glossary.md#cancellation), errors of one sign add up. Here the sum of
+# random numbers is rounded after each addition, and compared with the exact sum:
 
 # %%
 n = 2000
@@ -186,9 +186,8 @@ ax.spines["bottom"].set_bounds(0, n)
 #
 # ## Stochastic rounding
 #
-# [*Stochastic* rounding](../docs/glossary.md#stochastic-rounding) takes the upper neighbour with a probability that
-# depends on the distance. A number three quarters of the way up is rounded up with probability 3/4. In the picture, the
-# stronger colour is more probable:
+# *Stochastic* rounding takes the upper neighbour with a probability that depends on the distance. A number three
+# quarters of the way up is rounded up with probability 3/4. In the picture, the stronger colour is more probable:
 
 # %%
 ax = plot.staircase("e2m1", rounding="stochastic", limits=(0, 3))
@@ -204,9 +203,10 @@ for x in (0.1, 0.25, 0.7, 1.3, 2.9):
     print(f"{x:<7} {fs.quantize(x, 'e2m1'):<9} {results.mean():.4f}")
 
 # %% [markdown]
-# The `seed` fixes every random draw: the same seed gives the same results, on any machine and in any order. This is
-# floatsim's definition, see [Conventions](../docs/conventions.md#stochastic-rounding). Hardware differs: by NVIDIA's
-# PTX documentation, its stochastic conversions (`cvt.rs`) take the random bits as an operand.
+# The `seed` fixes every random draw: the same [seed](../docs/glossary.md#seed) gives the same results, on any machine
+# and in any order. This is floatsim's definition, see [Conventions](../docs/conventions.md#stochastic-rounding).
+# Hardware differs: by NVIDIA's PTX documentation, its stochastic conversions (`cvt.rs`) take the random bits as an
+# operand.
 #
 # ## The weight with stochastic rounding
 #
@@ -264,7 +264,7 @@ Markdown(
 #
 # ## What to remember
 #
-# - To nearest, ties to even: small errors, no bias. It is the default.
+# - To nearest, ties to even: small errors, no [bias](../docs/glossary.md#bias). It is the default.
 # - Truncation has a bias of half an ulp toward zero.
 # - Rounding up and rounding down give bounds.
 # - Stochastic rounding has larger errors and no bias: on average, small steps have their full effect.

@@ -12,8 +12,9 @@
 # # 3. What happens at both ends?
 #
 # A format has a smallest positive number and a largest number. Results below the first become zero. Results beyond the
-# second depend on the overflow policy. This notebook shows both ends with real data: gradients of a small network that
-# reads digits. The data is part of floatsim; [data](../data/digits/README.md) describes its origin.
+# second depend on the [overflow](../docs/glossary.md#overflow) policy. This notebook shows both ends with real data:
+# gradients of a small network that reads digits. The data is part of floatsim; [data](../data/digits/README.md)
+# describes its origin.
 #
 # It follows [notebook 1](01_bits.ipynb) (numbers) and [notebook 2](02_rounding.ipynb) (rounding).
 
@@ -62,19 +63,20 @@ ax = plot.exponent_histogram(gradients, limits=(-46, 20),
                              title="Gradients of the loss by pre-activations, in five formats")  # fmt: skip
 
 # %% [markdown]
-# The heights are the same in each row. Solid: normal numbers. Hatched: subnormal numbers, with fewer bits. Black:
-# flushed to zero, which means that the result is zero. The band behind is the format's range, up to its largest number
-# at the right.
+# The heights are the same in each row. Solid: [normal numbers](../docs/glossary.md#normal-number). Hatched:
+# [subnormal](../docs/glossary.md#subnormal) numbers, with fewer bits. Black: [flushed to
+# zero](../docs/glossary.md#flush-to-zero), which means that the result is zero. The band behind is the format's range,
+# up to its largest number at the right.
 #
 # The range of E4M3 is to the right of all these gradients. In FP16, more than a third become zero. In BF16, none does:
 # BF16 has as many bits as FP16, but more of them are exponent bits.
 #
 # ## The small end: subnormal numbers
 #
-# A [normal number](../docs/glossary.md#normal-number) has a hidden 1 before the point, so the smallest one is 1.000 ×
-# 2^emin, where emin is the smallest exponent. Without other numbers there would be a gap from there to zero. The
-# [*subnormal* numbers](../docs/glossary.md#subnormal) fill it: their exponent field is 0, and they have no hidden 1.
-# This is a subnormal number of FP16:
+# A normal number has a hidden 1 before the point, so the smallest one is 1.000 ×
+# 2^[emin](../docs/glossary.md#emin-and-emax), where emin is the smallest exponent. Without other numbers there would be
+# a gap from there to zero. The *subnormal* numbers fill it: their exponent field is 0, and they have no hidden 1. This
+# is a subnormal number of FP16:
 
 # %%
 ax = plot.anatomy(1e-6, "fp16")
@@ -105,9 +107,10 @@ for x in (1e-4, 1e-5, 1e-6, 1e-7, 3e-8, 2.9e-8):
     print(f"{x:7.1e} becomes {y:.6e}, off by {abs(y - x) / x:.2%}")
 
 # %% [markdown]
-# Some texts say that FP16 loses everything below its smallest *normal* number. The table shows that only precision is
-# lost there, one bit per power of two. Results become zero only below half the smallest subnormal number. The next
-# picture shows the largest relative error for each power of two. The dashed line is FP16 without subnormal numbers:
+# Some texts say that FP16 loses everything below its smallest *normal* number. The table shows that only
+# [precision](../docs/glossary.md#precision) is lost there, one bit per power of two. Results become zero only below
+# half the smallest subnormal number. The next picture shows the largest relative error for each power of two. The
+# dashed line is FP16 without subnormal numbers:
 
 # %%
 formats = ["bf16", "fp16", "e5m2", "e4m3"]
@@ -121,12 +124,11 @@ ax = plot.worst_error(["fp16"], limits=(-32, 18), ftz=True, ax=ax)
 #
 # ## Flush to zero
 #
-# Subnormal numbers make hardware more expensive, and some hardware can switch them off.
-# [*FTZ*](../docs/glossary.md#flush-to-zero) ("flush to zero") replaces subnormal results by zero.
-# [*DAZ*](../docs/glossary.md#daz) ("denormals are zero") reads subnormal operands as zero. On x86 both are bits of the
-# control register MXCSR (Intel's manual). NVIDIA's compiler has `-ftz=true` for FP32, which `-use_fast_math` implies
-# (its documentation). In floatsim both are arguments, False by default. `fs.record` counts the events of converting the
-# gradients to FP16:
+# Subnormal numbers make hardware more expensive, and some hardware can switch them off. *FTZ* ("flush to zero")
+# replaces subnormal results by zero. [*DAZ*](../docs/glossary.md#daz) ("denormals are zero") reads subnormal operands
+# as zero. On x86 both are bits of the control register MXCSR (Intel's manual). NVIDIA's compiler has `-ftz=true` for
+# FP32, which `-use_fast_math` implies (its documentation). In floatsim both are arguments, False by default.
+# `fs.record` counts the events of converting the gradients to FP16:
 
 # %%
 for ftz in (False, True):
@@ -149,8 +151,9 @@ for ftz in (False, True):
 # ## The large end: overflow policies
 #
 # The largest number of E4M3 is 448, so 500 *overflows*. There are two usual policies. In IEEE 754, the result is
-# infinity, which makes the overflow visible; a format without infinity has NaN instead. Machine learning often uses the
-# largest number, which is called [*saturation*](../docs/glossary.md#saturation). The steps around the largest number:
+# [infinity](../docs/glossary.md#infinity), which makes the overflow visible; a format without infinity has
+# [NaN](../docs/glossary.md#nan) instead. Machine learning often uses the largest number, which is called
+# [*saturation*](../docs/glossary.md#saturation). The steps around the largest number:
 
 # %%
 figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
@@ -210,8 +213,8 @@ plot.explore(
 )
 
 # %% [markdown]
-# The purpose of this array is the gradient of the weights. The next cell computes this part of the backward pass. Its
-# seed is the derivative of the scaled loss with respect to the pre-activations, which is rounded to the format. The
+# The purpose of this array is the gradient of the weights. The next cell computes this part of the backward pass. It
+# starts with the derivative of the scaled loss with respect to the pre-activations, which is rounded to the format. The
 # product with the activations is exact up to float64 rounding, and is divided by 2^k. The error of the weights'
 # gradient, for each factor and both policies:
 
@@ -257,11 +260,11 @@ ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# Where a curve is flat, the error comes from the few bits of the significand. There FP16 is best, and E4M3, with one
-# bit more, is better than E5M2, although some small gradients are zero. At the right, the first overflow makes the
-# result NaN with one policy. With the other (dashed), the result stays finite, and its error grows without a signal.
-# Training recipes choose the factor automatically. FP16 training usually has one factor for the whole network (loss
-# scaling), FP8 training one per tensor or block.
+# Where a curve is flat, the error comes from the few bits of the [significand](../docs/glossary.md#significand). There
+# FP16 is best, and E4M3, with one bit more, is better than E5M2, although some small gradients are zero. At the right,
+# the first overflow makes the result NaN with one policy. With the other (dashed), the result stays finite, and its
+# error grows without a signal. Training recipes choose the factor automatically. FP16 training usually has one factor
+# for the whole network (loss scaling), FP8 training one per tensor or [block](../docs/glossary.md#block).
 #
 # ## What to remember
 #
@@ -276,8 +279,9 @@ ax.spines[["top", "right"]].set_visible(False)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1.** Find the smallest positive number that FP16 does *not* round to zero (ties to even). How does it
-# compare with the smallest normal and the smallest subnormal number? What changes under `rounding="toward_positive"`?
+# **Exercise 1.** Find the smallest positive number that FP16 does *not* round to zero ([ties](../docs/glossary.md#ties)
+# to even). How does it compare with the smallest normal and the smallest subnormal number? What changes under
+# `rounding="toward_positive"`?
 #
 # **Exercise 2.** Which power of two makes the fewest gradients zero or infinite in E4M3? And in E5M2?
 #

@@ -59,11 +59,13 @@ ax = plot.running_sums(ones, accumulations, title="The sum of 4096 ones")
 
 # %% [markdown]
 # Each line has the colour of the format in which it adds; the five BF16 lines have shades from dark to light. Only the
-# plain BF16 sum stops at 256. The other four do not use a wider format. They use another *order* (in pairs, in blocks),
-# a second number for the lost part (Kahan's [compensated sum](../docs/glossary.md#compensated-summation)), or
-# stochastic rounding, which is correct on average.
+# plain BF16 sum stops at 256. The other four do not use a wider format. They use another *order* (in pairs, in
+# [blocks](../docs/glossary.md#block)), a second number for the lost part (Kahan's [compensated
+# sum](../docs/glossary.md#compensated-summation)), or [stochastic rounding](../docs/glossary.md#stochastic-rounding),
+# which is correct on average.
 #
-# `fs.record` counts the absorbed terms, and reports the first k at which a term was absorbed:
+# `fs.record` counts the absorbed [terms](../docs/glossary.md#term), and reports the first k at which a term was
+# absorbed:
 
 # %%
 rows = []
@@ -76,7 +78,8 @@ for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
 table(("accumulator", "bits of precision p", "stops at", "first absorbed, k", "absorbed in all"), rows)
 
 # %% [markdown]
-# The sum stops at 2^p. From there on the gap is 2, so adding 1 gives a tie, and the even neighbour is the present sum.
+# The sum stops at 2^p. From there on the gap is 2, so adding 1 gives a [tie](../docs/glossary.md#ties), and the even
+# neighbour is the present sum.
 #
 # In FP32 the same happens at 2^24. Three numbers are enough to make a sum depend on its order:
 
@@ -94,7 +97,8 @@ Markdown(
 #
 # The next product is the gradient of a layer's weights, activations.T @ gradients, of a small network that reads digits
 # ([data](../data/digits/README.md); `gradients` is the derivative of the loss by the layer's pre-activations). The
-# operands are BF16 and the accumulators FP32, as in most training. There are many correct summation orders:
+# operands are BF16 and the accumulators FP32, as in most training. There are many correct [summation
+# orders](../docs/glossary.md#summation-order):
 
 # %%
 digits = datasets.digits()
@@ -114,7 +118,7 @@ ORDERS = {
     "Hopper's Tensor Cores": "hopper",
     "CDNA 3's matrix cores": "cdna3",
 }
-results = {name: fs.matmul(a, b, accumulate=how) for name, how in ORDERS.items()}
+results = {name: fs.matmul(a, b, accumulate=accumulation) for name, accumulation in ORDERS.items()}
 
 # %% tags=["picture"]
 ax = plot.equality_matrix(
@@ -122,7 +126,7 @@ ax = plot.equality_matrix(
 )
 
 # %% jupyter={"source_hidden": true}
-shares = plot.equal_shares(results)
+shares = fs.equal_shares(results)
 names = list(results)
 off = shares[~np.eye(len(names), dtype=bool)]
 whole = [f"{names[i]} and {names[j]}" for i, j in np.argwhere(np.triu(shares == 1, 1))]
@@ -163,10 +167,10 @@ table(
 )  # fmt: skip
 
 # %% [markdown]
-# In ulps, or relative to the result, the error of a correct kernel can be very large: where positive and negative terms
-# [cancel](../docs/glossary.md#cancellation), the result is small. Relative to the sum of |a·b|, the same errors are a
-# few roundings. There is a theorem about this measure: in every order of n terms, with each addition rounded to
-# nearest, the error is at most (n - 1) u times the sum of |a·b|, to first order in the [unit
+# In [ulps](../docs/glossary.md#ulp), or relative to the result, the error of a correct kernel can be very large: where
+# positive and negative terms [cancel](../docs/glossary.md#cancellation), the result is small. Relative to the sum of
+# |a·b|, the same errors are a few roundings. There is a theorem about this measure: in every order of n terms, with
+# each addition rounded to nearest, the error is at most (n - 1) u times the sum of |a·b|, to first order in the [unit
 # roundoff](../docs/glossary.md#unit-roundoff) u (N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd
 # edition, SIAM 2002, section 4.2). Matrix units truncate instead of rounding to nearest; their bound is a small
 # multiple.
@@ -174,7 +178,7 @@ table(
 # Kernels often store their results in a narrower format:
 
 # %%
-stored = {fmt: plot.equal_shares({name: fs.convert(x, fmt) for name, x in results.items()}) for fmt in ("fp16", "bf16")}
+stored = {fmt: fs.equal_shares({name: fs.convert(x, fmt) for name, x in results.items()}) for fmt in ("fp16", "bf16")}
 Markdown(
     "Smallest share of equal elements of two results: "
     + ", ".join(f"{fs.as_format(fmt)} {s.min():.2%}" for fmt, s in {"fp32": shares, **stored}.items())
@@ -203,13 +207,13 @@ shown = {
     "Hopper's Tensor Cores": "hopper",
 }
 figure, axes = plt.subplots(2, 3, figsize=(9.6, 6), layout="constrained")
-for ax, (name, how) in zip(axes.flat, shown.items(), strict=True):
-    plot.order_map(fs.reveal_order(how, 32), ax=ax, title=name, colorbar=False)
+for ax, (name, accumulation) in zip(axes.flat, shown.items(), strict=True):
+    plot.order_map(fs.reveal_order(accumulation, 32), ax=ax, title=name, colorbar=False)
 bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i and j have met", shrink=0.7)
 
 # %% [markdown]
 # The squares of the last two have one shade each: 8 products on Ampere and 16 on Hopper are added *at once*, without an
-# order among them. (Ampere's instruction takes 16, and adds 8 at a time.)
+# order among them. (Ampere's [instruction](../docs/glossary.md#instruction) takes 16, and adds 8 at a time.)
 #
 # `fs.reveal_order` also takes a function of two vectors that returns a number, such as your own kernel. The order of
 # NumPy's matrix product depends on its BLAS library. NumPy's sum has a documented order:
@@ -229,9 +233,9 @@ Markdown(f"`np.sum` of FP32 products has the fingerprint of: {', '.join(f'`{each
 # ## The first event along K
 #
 # For every element of a product, `log.first` has the first k at which an event occurred in its sum. The two
-# accumulators here are too narrow: the largest number of FP16 is 65504, and BF16 has 8 bits of precision. The matrix is
-# the layer's second moments, activations.T @ activations. On the left, the activations are 16 times as large, as for
-# images with pixels from 0 to 255 (these images have 0 to 16).
+# accumulators here are too narrow: the largest number of FP16 is 65504, and BF16 has 8 bits of
+# [precision](../docs/glossary.md#precision). The matrix is the layer's second moments, activations.T @ activations. On
+# the left, the activations are 16 times as large, as for images with pixels from 0 to 255 (these images have 0 to 16).
 
 # %%
 act = digits["activations"]
@@ -240,17 +244,18 @@ runs = {
     ("absorbed", "bf16"): (fs.array(act.T, "bf16"), fs.array(act, "bf16")),
 }
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-for ax, ((event, how), (left, right)) in zip(axes, runs.items(), strict=True):
+for ax, ((event, accumulation), (left, right)) in zip(axes, runs.items(), strict=True):
     with fs.record(events=[event]) as log:
-        fs.matmul(left, right, accumulate=how)
+        fs.matmul(left, right, accumulate=accumulation)
     hit = np.mean(log.first[event] >= 0)
-    plot.first_map(log.first[event], K, ax=ax, title=f"{event} in {fs.as_format(how)}: {hit:.0%} of the elements")
+    title = f"{event} in {fs.as_format(accumulation)}: {hit:.0%} of the elements"
+    plot.first_map(log.first[event], K, ax=ax, title=title)
 
 # %% [markdown]
-# The stripes without events are activations that are zero, or small, for all images. After an overflow, the element
-# stays infinite or becomes NaN. After the first absorbed term, the sum loses more terms, as with the ones above.
-# Stripes come from the *inputs*: a row of one operand or a column of the other. A kernel with a wrong tile would show a
-# rectangle.
+# The stripes without events are activations that are zero, or small, for all images. After an
+# [overflow](../docs/glossary.md#overflow), the element stays infinite or becomes [NaN](../docs/glossary.md#nan). After
+# the first absorbed term, the sum loses more terms, as with the ones above. Stripes come from the *inputs*: a row of
+# one operand or a column of the other. A kernel with a wrong [tile](../docs/glossary.md#tile) would show a rectangle.
 
 # %% [markdown]
 # ## A kernel differs: order or bug?
@@ -322,7 +327,7 @@ table(
 # %% [markdown]
 # The share of equal bits does not separate the kernels: the correct one differs from the plain sum nearly as often as a
 # wrong one. All pass the tolerance, because these gradients are smaller than its `atol`. The other three tests find the
-# bugs, and the second one needs only integer arithmetic as its reference.
+# bugs, and the second one needs only integer arithmetic as its [reference](../docs/glossary.md#reference).
 #
 # A description cannot reproduce an order that changes from run to run, such as with `atomicAdd`: see exercise 2.
 #
@@ -336,7 +341,7 @@ def two_kernels(k=256, parts=4, mean=0.0, stored="fp32"):
     x = fs.array(rng.normal(mean, 1, (48, k)), "bf16")
     y = fs.array(rng.normal(mean, 1, (k, 48)), "bf16")
     ways = ("fp32", f"splitk({parts}, fp32, fp32)", "pairwise(fp32)", "exact(fp32)", "hopper")
-    results = {how: fs.convert(fs.matmul(x, y, accumulate=how), stored) for how in ways}
+    results = {accumulation: fs.convert(fs.matmul(x, y, accumulate=accumulation), stored) for accumulation in ways}
     plot.equality_matrix(results, title=f"K = {k}, stored in {fs.as_format(stored)}")
 
 

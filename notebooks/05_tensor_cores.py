@@ -63,8 +63,9 @@ def table(head, rows):
 # %% [markdown]
 # ## One dot product
 #
-# The next picture shows twelve products of FP8 numbers and an accumulator in the FP8 instruction of Hopper's GEMM
-# kernels (`wgmma`). Each row is one term, with each bit at its place.
+# The next picture shows twelve products of FP8 numbers and an [accumulator](../docs/glossary.md#accumulator) in the FP8
+# [instruction](../docs/glossary.md#instruction) of Hopper's GEMM [kernels](../docs/glossary.md#kernel) (`wgmma`). Each
+# row is one [term](../docs/glossary.md#term), with each bit at its place.
 
 # %%
 rng = np.random.default_rng(3)
@@ -105,8 +106,8 @@ plot.explore(
 # %% [markdown]
 # ## Architectures side by side
 #
-# The next dot product in FP16 has two large terms that cancel. The result shows which bits of the small terms each
-# generation keeps beside them:
+# The next dot product in FP16 has two large terms that [cancel](../docs/glossary.md#cancellation). The result shows
+# which bits of the small terms each generation keeps beside them:
 
 # %%
 rng = np.random.default_rng(0)
@@ -120,8 +121,8 @@ ax = plot.side_by_side(traces, title="8 products in FP16; the first and the last
 worst = max(traces.values(), key=lambda trace: abs(trace.error))
 Markdown(
     f"The same operands, {len({trace.code for trace in traces.values()})} different results. The largest error, "
-    f"{worst.how.arch}'s, is {abs(float(worst.error / worst.exact)):.2%} of the result. Relative to the two large "
-    f"terms it is only {abs(float(worst.error)) / (x.values[0] * y.values[0]):.0e}."
+    f"{worst.accumulation.arch}'s, is {abs(float(worst.error / worst.exact)):.2%} of the result. Relative to the two "
+    f"large terms it is only {abs(float(worst.error)) / (x.values[0] * y.values[0]):.0e}."
 )
 
 # %% [markdown]
@@ -156,9 +157,10 @@ ax = plot.width_map(
 )  # fmt: skip
 
 # %% [markdown]
-# An IEEE accumulator *rounds*: the small term is kept, then rounded to nearest (107 % is rounding up), then absorbed.
-# CDNA 1 and 2 also round. NVIDIA's units and CDNA 3 *truncate*: they lose one bit, then two, then three, and the
-# magnitude always decreases. The FP8 units of Ada and of Hopper's wgmma lose bits much earlier than all others.
+# An IEEE accumulator *rounds*: the small term is kept, then rounded to nearest (107 % is rounding up), then
+# [absorbed](../docs/glossary.md#absorption). CDNA 1 and 2 also round. NVIDIA's units and CDNA 3 *truncate*: they lose
+# one bit, then two, then three, and the magnitude always decreases. The FP8 units of Ada and of Hopper's wgmma lose
+# bits much earlier than all others.
 #
 # Two rows have the same GPU and the same format: `wgmma` on Hopper truncates FP8 sums at 13 bits, `mma.sync` does not.
 # For `mma.sync` in FP8, the compiler generates FP16 instructions instead of FP8 ones. So a measurement of one of the
@@ -197,8 +199,8 @@ bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i 
 # %% [markdown]
 # The title of each picture has the number of products that are added at once. The third order comes from the compiler:
 # `mma.sync` in FP8 on Hopper first adds the products with k mod 4 = 0 or 1, then the others, because FP8 numbers are
-# unpacked from registers with four each. On CDNA 1, a block is an exact sum, so terms that meet in one block lose
-# nothing.
+# [unpacked](../docs/glossary.md#pack-and-unpack) from registers with four each. On CDNA 1, a block is an exact sum, so
+# terms that meet in one block lose nothing.
 #
 # The K loop of a GEMM is a chain of such blocks, with k ascending. The D of one block, *rounded or truncated to its
 # format*, is the accumulator of the next. Some kernels permute k, for example for layouts in shared memory. The next
@@ -246,10 +248,10 @@ def budget(draw, k, ways, m=48):
     z, w = draw(np.random.default_rng(k), (m, k)), draw(np.random.default_rng(k + 1), (k, m))
     (p, s), (q, t) = scaled_to_fp8(z), scaled_to_fp8(w)
     true, exact = z @ w, fs.matmul(p, q, accumulate="exact(fp64)").values / (s * t)
-    sums = {how: fs.matmul(p, q, accumulate=how).values / (s * t) for how in ways}
+    sums = {accumulation: fs.matmul(p, q, accumulate=accumulation).values / (s * t) for accumulation in ways}
     size = np.linalg.norm(true)
     return {"rounding to E4M3": np.linalg.norm(exact - true) / size} | {
-        how: np.linalg.norm(got - exact) / size for how, got in sums.items()
+        accumulation: np.linalg.norm(got - exact) / size for accumulation, got in sums.items()
     }
 
 
@@ -304,9 +306,9 @@ z, w = (
 (p, _), (q, _) = scaled_to_fp8(z), scaled_to_fp8(w)
 exact = fs.matmul(p, q, accumulate="exact(fp64)").values
 rows = []
-for how in ("fp32", "blackwell", promoted, "hopper"):
-    errors = fs.matmul(p, q, accumulate=how).values - exact
-    rows.append((f"`{how}`", f"{np.mean(errors < 0):.0%}", f"{np.mean(errors / exact):+.1e}"))
+for accumulation in ("fp32", "blackwell", promoted, "hopper"):
+    errors = fs.matmul(p, q, accumulate=accumulation).values - exact
+    rows.append((f"`{accumulation}`", f"{np.mean(errors < 0):.0%}", f"{np.mean(errors / exact):+.1e}"))
 table(("sum", "too small", "mean relative error"), rows)
 
 # %% [markdown]
@@ -320,14 +322,15 @@ for signs, draw in SIGNS.items():
         scaled_to_fp8(draw(np.random.default_rng(i), size)) for i, size in enumerate([(48, 4096), (4096, 48)])
     )
     right = fs.matmul(p, q, accumulate="exact(bf16)").codes
-    ways = ("fp32", "blackwell", promoted, "hopper")
-    wrong = {how: np.mean(fs.matmul(p, q, accumulate=how, format="bf16").codes != right) for how in ways}
+    wrong = {}
+    for accumulation in ("fp32", "blackwell", promoted, "hopper"):
+        wrong[accumulation] = np.mean(fs.matmul(p, q, accumulate=accumulation, format="bf16").codes != right)
     rows.append((signs, *(f"{share:.1%}" for share in wrong.values())))
-table(("K = 4096", *(f"`{how}`" for how in wrong)), rows)
+table(("K = 4096", *(f"`{accumulation}`" for accumulation in wrong)), rows)
 
 # %% [markdown]
-# So many elements of a correct FP8 kernel on Hopper differ from a reference that adds in FP32. A tolerance cannot tell
-# whether the kernel also has a bug. The kernel's own sum as a description can:
+# So many elements of a correct FP8 kernel on Hopper differ from a [reference](../docs/glossary.md#reference) that adds
+# in FP32. A tolerance cannot tell whether the kernel also has a bug. The kernel's own sum as a description can:
 # `fs.hardware.compare(a, b, accumulate="blocked(hopper, 128, fp32)", against=ours)`.
 #
 # The interval between two [promotions](../docs/glossary.md#promotion) is a parameter of the description,
@@ -368,7 +371,7 @@ if folder and Path(folder).exists():
     checked = list(fs.hardware.check_silicon(folder))
     shown = table(
         ("GPU", "instruction", "dot products", "results that differ from the emulator"),
-        [(each.recording.card, str(each.recording.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
+        [(each.capture.gpu, str(each.capture.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
          for each in checked],
     )  # fmt: skip
 else:
@@ -383,18 +386,19 @@ else:
 shown
 
 # %%
-on_hopper = [each.recording for each in checked if str(each.recording.unit).startswith("hopper")]
+on_hopper = [each.capture for each in checked if str(each.capture.unit).startswith("hopper")]
 fp8 = [each for each in on_hopper if "wgmma.k32: E4M3" in str(each.unit)]
 if fp8:
     found = fp8[0]
     x, y = (fs.from_codes(side[0], found.unit.a) for side in (found.inputs.a, found.inputs.b))
-    recorded = fs.tensorcore.trace(x, y, fs.from_codes(found.inputs.c[0], found.unit.output), accumulate=found.unit.how)
+    c = fs.from_codes(found.inputs.c[0], found.unit.output)
+    recorded = fs.tensorcore.trace(x, y, c, accumulate=found.unit.accumulation)
     recorded.plot()
-    print(f"{found.card} returned 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
+    print(f"{found.gpu} returned 0x{int(found.d[0]):08X}, the emulator 0x{recorded.code:08X}")
 for each in on_hopper:
     if "FP16 x FP16 to FP32" in str(each.unit):
         mismatches = each.compare("ampere").mismatches
-        print(f"{each.card} compared with the model of Ampere: {mismatches} of {len(each.d)} dot products differ")
+        print(f"{each.gpu} compared with the model of Ampere: {mismatches} of {len(each.d)} dot products differ")
 if not on_hopper:
     print("No outputs of a Hopper GPU were found.")
 

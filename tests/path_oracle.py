@@ -307,46 +307,46 @@ class Composite:
 Description = Leaf | Composite
 
 
-def outermost(how: Description) -> Leaf:
-    return how if isinstance(how, Leaf) else outermost(how.outer)
+def outermost(description: Description) -> Leaf:
+    return description if isinstance(description, Leaf) else outermost(description.outer)
 
 
-def innermost(how: Description) -> Leaf:
+def innermost(description: Description) -> Leaf:
     """The leaf that reads the operands."""
-    return how if isinstance(how, Leaf) else innermost(how.inner)
+    return description if isinstance(description, Leaf) else innermost(description.inner)
 
 
-def formats(how: Description) -> list[Format]:
-    if isinstance(how, Composite):
-        return formats(how.inner) + formats(how.outer)
-    return [how.format] + ([] if how.product is None else [how.product])
+def formats(description: Description) -> list[Format]:
+    if isinstance(description, Composite):
+        return formats(description.inner) + formats(description.outer)
+    return [description.format] + ([] if description.product is None else [description.product])
 
 
 class Sum:
     """A description on one grid, with its arithmetic looked up."""
 
-    def __init__(self, how: Description, grid: int) -> None:
-        self.how = how
-        leaf = outermost(how)
+    def __init__(self, description: Description, grid: int) -> None:
+        self.description = description
+        leaf = outermost(description)
         self.unit = _arithmetic(leaf.format, grid, leaf.style)
-        if isinstance(how, Composite):
-            self.inner, self.outer = Sum(how.inner, grid), Sum(how.outer, grid)
-            style = Style(daz=innermost(how.outer).style.daz)
-            self.read_part = _arithmetic(outermost(how.inner).format, grid, style).read
-        elif how.product is not None:
-            self.products = _arithmetic(how.product, grid, how.product_style)
+        if isinstance(description, Composite):
+            self.inner, self.outer = Sum(description.inner, grid), Sum(description.outer, grid)
+            style = Style(daz=innermost(description.outer).style.daz)
+            self.read_part = _arithmetic(outermost(description.inner).format, grid, style).read
+        elif description.product is not None:
+            self.products = _arithmetic(description.product, grid, description.product_style)
 
     def __call__(self, x: Sequence[Number], y: Sequence[Number] | None, seed: Number | None) -> Number:
         """The sum of the terms x, or of the products of x and y: a number of the outermost leaf's format.
 
         The operands and `seed`, which is c or None, are read already.
         """
-        how, unit = self.how, self.unit
-        if isinstance(how, Leaf):
+        description, unit = self.description, self.unit
+        if isinstance(description, Leaf):
             return self._leaf(self._terms(x, y), seed)
-        parts = [(x[part], None if y is None else y[part]) for part in _parts(how, len(x))]
+        parts = [(x[part], None if y is None else y[part]) for part in _parts(description, len(x))]
         found = [self.read_part(self.inner(u, v, None)) for u, v in parts]
-        if how.kind != "strided":
+        if description.kind != "strided":
             return self.outer(found, None, seed)
         joined = self.outer(found, None, None)
         if seed is None:
@@ -357,23 +357,23 @@ class Sum:
         """The terms as the leaf reads them: products are rounded, or not."""
         if y is None:
             return x
-        if self.how.product is None:
+        if self.description.product is None:
             return list(map(exact_product, x, y))
         round_, product = self.products.round, self.products.product
         found = [
             round_(n) if type(u) is int and type(v) is int and (n := u * v) else product(u, v)
             for u, v in zip(x, y, strict=True)
         ]
-        return list(map(self.products.read, found)) if self.how.style.daz else found
+        return list(map(self.products.read, found)) if self.description.style.daz else found
 
     def _leaf(self, terms: Sequence[Number], seed: Number | None) -> Number:
-        unit, kind = self.unit, self.how.kind
+        unit, kind = self.unit, self.description.kind
         if not terms:
             return 0 if seed is None else unit.enter(seed)
         if kind == "exact":
             return _exact(unit, terms if seed is None else [*terms, seed])
         if kind == "pairwise":
-            root = _TREES[self.how.tree](unit, terms) if len(terms) > 1 else unit.enter(terms[0])
+            root = _TREES[self.description.tree](unit, terms) if len(terms) > 1 else unit.enter(terms[0])
             return root if seed is None else unit.add(unit.read(root), seed)
         return _CHAINS[kind](unit, terms, 0 if seed is None else unit.enter(seed))
 
@@ -498,7 +498,7 @@ _CHAINS = {"sequential": _sequential, "kahan": _kahan, "neumaier": _neumaier}
 class Call:
     """A sum with everything that is said at the call: the result's format and the style of its conversion."""
 
-    how: Description
+    description: Description
     result: Format
     result_style: Style = Style()
     alpha: float = 1.0
@@ -512,7 +512,7 @@ class Call:
 def grid_of(call: Call, *terms: Format, c: Format | None = None) -> int:
     """log2 of a unit in which every number of a call is an integer; `terms` are the factors' formats, or one."""
     of_terms = sum(fmt.quantum for fmt in terms)
-    others = [fmt.quantum for fmt in (*formats(call.how), call.result, *([] if c is None else [c]))]
+    others = [fmt.quantum for fmt in (*formats(call.description), call.result, *([] if c is None else [c]))]
     return min(of_terms, *others) - (SCALAR_BITS if call.scaled else 0)
 
 
@@ -530,19 +530,19 @@ class _Run:
     def __init__(self, call: Call, terms: tuple[Format, ...], c: Format | None) -> None:
         self.call = call
         self.grid = grid = grid_of(call, *terms, c=c)
-        self.sum, leaf = Sum(call.how, grid), outermost(call.how)
+        self.sum, leaf = Sum(call.description, grid), outermost(call.description)
         self.unit = self.sum.unit
         self.reads_result = _arithmetic(leaf.format, grid, Style(daz=call.result_style.daz)).read
         self.convert = functools.partial(_arithmetic(call.result, grid, call.result_style).enter, conversion=True)
         self.same, self.saturates = call.result == leaf.format, call.result_style.overflow == "saturate_finite"
         self.shift = call.result.quantum - grid
-        self.daz = innermost(call.how).style.daz
+        self.daz = innermost(call.description).style.daz
 
     def start(self, code: int | None, fmt: Format | None) -> Number | None:
         """c as its reader reads it."""
         if code is None or fmt is None:
             return None
-        return fmt.decode(code, fmt.quantum - self.grid, outermost(self.call.how).style.daz)
+        return fmt.decode(code, fmt.quantum - self.grid, outermost(self.call.description).style.daz)
 
     def code(self, x: Sequence[Number], y: Sequence[Number] | None, c: Number | None) -> int:
         call, unit = self.call, self.unit

@@ -24,6 +24,7 @@ import floatsim as fs
 from floatsim import accumulation
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "notebooks/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
@@ -95,9 +96,18 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", LINK.sub("", heading).lower()).replace(" ", "-") for heading in headings}
 
 
+def text_of(path: Path) -> str:
+    """The text of a page, or of the text cells of a notebook's source."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    cells = [cell.partition("\n") for cell in re.split("^# %%", text, flags=re.MULTILINE)]
+    return "\n".join(re.sub("^# ?", "", body, flags=re.MULTILINE) for head, _, body in cells if "[markdown]" in head)
+
+
 def links(path: Path) -> set[tuple[Path, str]]:
     """(file, fragment) of each link of a page that leads to a file of the project."""
-    targets = [target for target in LINK.findall(path.read_text(encoding="utf-8")) if not re.match("[a-z]+:", target)]
+    targets = [target for target in LINK.findall(text_of(path)) if not re.match("[a-z]+:", target)]
     split = [target.partition("#") for target in targets]
     return {((path.parent / name).resolve() if name else path, fragment) for name, _, fragment in split}
 
@@ -111,16 +121,6 @@ def test_links(page):
 
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
-TERMS = """
-    floating-point format, code, significand, trailing significand, precision, bias, emin and emax, normal number,
-    subnormal, signed zero, infinity, nan, ulp, machine epsilon, unit roundoff, rounding mode, correctly rounded, ties,
-    guard bit, sticky bit, double rounding, round to odd, stochastic rounding, seed, overflow, saturation, underflow,
-    flush to zero, daz, exception flag, accumulator, accumulation, leaf and composite, term, absorption, cancellation,
-    fused multiply-add, summation order, summation tree, order fingerprint, compensated summation, split-k, matrix unit,
-    tensor core, instruction, block, alignment, promotion, block scale, mixed precision, master weights, loss scaling,
-    quantization, conversion losses, reference, oracle, kernel, fast path, fast-path condition, bail out, tile,
-    carrier format, pack and unpack, backend, capture, test vector
-"""
 
 
 def entries() -> dict[str, str]:
@@ -130,18 +130,20 @@ def entries() -> dict[str, str]:
     return {head.lower().replace(" ", "-"): body.strip() for head, body in found}
 
 
-# Words that mean nothing else on the pages, and so must lead to the glossary where a page has them first.
-FIRST_USES = {
-    "significand": "significands?", "subnormal": "subnormals?", "nan": "NaNs?", "ulp": "ulps?", "ties": "ties? to even",
-    "machine-epsilon": "machine epsilon", "unit-roundoff": "unit roundoff", "rounding-mode": "rounding modes?",
-    "correctly-rounded": "correctly rounded", "guard-bit": "guard bits?", "sticky-bit": "sticky bits?",
-    "double-rounding": "double rounding", "stochastic-rounding": "stochastic rounding", "overflow": "overflow(ed|s)?",
-    "saturation": "saturat(es?|ed|ing|ion)", "underflow": "underflow(ed|s)?", "flush-to-zero": "flush to zero|FTZ",
-    "daz": "DAZ", "accumulator": "accumulators?", "absorption": "absorbed|absorption", "matrix-unit": "matrix units?",
-    "tensor-core": "Tensor Cores?", "fused-multiply-add": "fused multiply-adds?", "split-k": "split-K",
-    "block-scale": "block scales?", "cancellation": "cancel(s|lation)?", "summation-order": "summation orders?",
-    "order-fingerprint": "order fingerprints?", "mixed-precision": "mixed precision", "loss-scaling": "loss scaling",
-    "master-weights": "master weights", "fast-path": "fast paths?", "bail-out": "bails? out", "oracle": "oracles?",
+# The forms of a term on the pages, where they are more than the words of its heading and their plural.
+FORMS = {
+    "code": "(?<!exit )codes", "precision": "(?<!single )(?<!double )precision", "emin-and-emax": "emin|emax",
+    "infinity": "infinit(y|ies)", "ties": "ties?", "round-to-odd": "to odd", "stochastic-rounding": "stochastic(ally)?",
+    "overflow": "overflow(s|ed|ing)?", "saturation": "saturat(es?|ed|ing|ion)", "underflow": "underflow(s|ed|ing)?",
+    "flush-to-zero": "flush(es|ed|ing)?( to zero)?|FTZ", "exception-flag": "(exception )?flags?",
+    "clamping": "clamp(s|ed|ing)?", "leaf-and-composite": "leaf|composites?", "absorption": "absorb(s|ed)|absorption",
+    "cancellation": "cancel(s|led|lation)?", "fused-multiply-add": "fused multiply-adds?|FMA",
+    "compensated-summation": "compensated( sum(mation)?s?)?", "alignment": "align(s|ed|ment)",
+    "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
+}  # fmt: skip
+OTHER_MEANINGS = {  # pages that use a term's word only for another thing, such as a `with` block
+    "block": "conventions how-to sums 03_ends 04_orders", "bias": "02_rounding", "term": "01_bits",
+    "reference": "04_orders 05_tensor_cores",
 }  # fmt: skip
 NOT_PROSE = re.compile(
     r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$|^<!-- (\w+): begin.*?<!-- \1: end -->"  # code, tables, headings
@@ -151,27 +153,33 @@ NOT_PROSE = re.compile(
 
 
 def first_use(path: Path, fragment: str) -> re.Match[str] | None:
-    """Where the prose of a page has a word of the glossary for the first time; links are not counted."""
-    prose = NOT_PROSE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), path.read_text(encoding="utf-8"))
-    return re.search(rf"(?<![\w-])(?:{FIRST_USES[fragment]})(?![\w-])", prose, re.IGNORECASE)
+    """Where the prose of a page has a term of the glossary for the first time; links are not counted."""
+    prose = NOT_PROSE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text_of(path))
+    form = FORMS.get(fragment, fragment.replace("-", "[ -]") + "s?")
+    return re.search(rf"(?<![\w-])(?:{form})(?![\w-])", prose, re.IGNORECASE)
 
 
-EXPLAINING = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {GLOSSARY, ROOT / "docs" / "README.md"})]
+EXPLAINING = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {GLOSSARY}), *NOTEBOOKS]
 
 
-@pytest.mark.parametrize("page", EXPLAINING, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", EXPLAINING, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_first_uses_lead_to_the_glossary(page):
-    linked = {fragment for target, fragment in links(page) if target == GLOSSARY}
-    unlinked = {use[0] for fragment in FIRST_USES.keys() - linked if (use := first_use(page, fragment))}
-    assert not unlinked, f"{page.name} does not link to the glossary where it first says {unlinked}"
+    """A page or notebook links each term of the glossary that its text uses, where it has the term first."""
+    assert {fragment for target, fragment in links(page) if target == GLOSSARY} <= {"", *anchors(GLOSSARY)}
+    unlinked = []
+    for fragment in entries():
+        use, link = first_use(page, fragment), re.search(rf"glossary\.md#{fragment}\)", text_of(page))
+        other = page.stem in OTHER_MEANINGS.get(fragment, "").split()
+        if use and not other and not (link and link.start() < use.start()):
+            unlinked.append((fragment, use.string[max(0, use.start() - 40) : use.end() + 20]))
+    assert not unlinked, f"{page.name} does not link to the glossary where it first has {unlinked}"
 
 
-@pytest.mark.parametrize("term", [" ".join(term.split()) for term in TERMS.split(",")])
-def test_glossary(term):
-    """The term has a short entry, and another page links to it."""
-    fragment = term.replace(" ", "-")
+@pytest.mark.parametrize("fragment", entries())
+def test_glossary(fragment):
+    """The entry is short, and another page links to it."""
     assert 40 < len(LINK.sub("", entries()[fragment])) < 400
-    assert any((GLOSSARY, fragment) in links(path) for path in PAGES if path != GLOSSARY)
+    assert any((GLOSSARY, fragment) in links(path) for path in EXPLAINING)
 
 
 def test_every_page_is_in_the_index():
@@ -230,7 +238,7 @@ def table(rows: list[list[str]]) -> str:
 def notebooks_table() -> str:
     """Two a row: the question, which leads to the notebook, and its picture."""
     cells = []
-    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py")):
+    for path in NOTEBOOKS:
         question = re.search(r"^# # (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)[1]
         cells.append(
             (
@@ -254,9 +262,9 @@ def test_table_in_the_readme(name):
 
 
 def test_table_of_accumulations_has_every_kind():
-    def kinds(how):
-        parts = [getattr(how, field.name) for field in dataclasses.fields(how)]
-        return {type(how)}.union(*(kinds(part) for part in parts if isinstance(part, accumulation.Accumulation)))
+    def kinds(each):
+        parts = [getattr(each, field.name) for field in dataclasses.fields(each)]
+        return {type(each)}.union(*(kinds(part) for part in parts if isinstance(part, accumulation.Accumulation)))
 
     shown = set().union(*(kinds(fs.as_accumulation(text)) for text in ACCUMULATIONS))
     public = {value for name in accumulation.__all__ if isinstance(value := getattr(accumulation, name), type)}

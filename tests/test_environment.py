@@ -53,13 +53,13 @@ def digest(formats=fs.named_formats()):
     x = values()
     f = singles(x)
     for fmt in formats:
-        for how in ({}, {"rounding": "RTP"}, {"rounding": "RTN", "overflow": "saturate_finite"}, {"rounding": "RTO"},
-                    {"rounding": "RNA"}, {"rounding": "RTZ"}, {"rounding": "SR", "seed": 1}):
+        for options in ({}, {"rounding": "RTP"}, {"rounding": "RTN", "overflow": "saturate_finite"},
+                        {"rounding": "RTO"}, {"rounding": "RNA"}, {"rounding": "RTZ"}, {"rounding": "SR", "seed": 1}):
             for source in (x, f):
-                add_to(seen, fs.encode(source, fmt, **how))
-                add_to(seen, fs.encode(source, fmt, return_flags=True, **how))
+                add_to(seen, fs.encode(source, fmt, **options))
+                add_to(seen, fs.encode(source, fmt, return_flags=True, **options))
                 try:
-                    add_to(seen, fs.quantize(source, fmt, **how))
+                    add_to(seen, fs.quantize(source, fmt, **options))
                 except TypeError:
                     pass
         if fmt.is_scale:
@@ -67,8 +67,8 @@ def digest(formats=fs.named_formats()):
         a = fs.from_codes(fs.encode(x, fmt, return_flags=True)[0], fmt)
         b = fs.from_codes(a.codes[::-1].copy(), fmt)
         for operation in ("add", "subtract", "multiply", "divide"):
-            for how in ({}, {"return_flags": True}, {"rounding": "RTP"}, {"daz": True, "ftz": True}):
-                add_to(seen, getattr(fs, operation)(a, b, **how))
+            for options in ({}, {"return_flags": True}, {"rounding": "RTP"}, {"daz": True, "ftz": True}):
+                add_to(seen, getattr(fs, operation)(a, b, **options))
         add_to(seen, fs.sqrt(a))
         add_to(seen, fs.fma(a, b, a))
         add_to(seen, fs.remainder(a, b))

@@ -88,41 +88,41 @@ def loop(name: str):
     if name == "quantize":
 
         @njit
-        def run(a, how):
+        def run(a, params):
             values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
             for i in range(a.size):
-                values[i] = function(a[i], how)
-                again[i], flags[i] = function(a[i], how, return_flags=True)
+                values[i] = function(a[i], params)
+                again[i], flags[i] = function(a[i], params, return_flags=True)
             return values, again, flags
 
     elif arity == 1:
 
         @njit
-        def run(a, how):
+        def run(a, params):
             values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
             for i in range(a.size):
-                values[i] = function(a[i], format=how)
-                again[i], flags[i] = function(a[i], format=how, return_flags=True)
+                values[i] = function(a[i], format=params)
+                again[i], flags[i] = function(a[i], format=params, return_flags=True)
             return values, again, flags
 
     elif arity == 2:
 
         @njit
-        def run(a, b, how):
+        def run(a, b, params):
             values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
             for i in range(a.size):
-                values[i] = function(a[i], b[i], format=how)
-                again[i], flags[i] = function(a[i], b[i], format=how, return_flags=True)
+                values[i] = function(a[i], b[i], format=params)
+                again[i], flags[i] = function(a[i], b[i], format=params, return_flags=True)
             return values, again, flags
 
     else:
 
         @njit
-        def run(a, b, c, how):
+        def run(a, b, c, params):
             values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
             for i in range(a.size):
-                values[i] = function(a[i], b[i], c[i], format=how)
-                again[i], flags[i] = function(a[i], b[i], c[i], format=how, return_flags=True)
+                values[i] = function(a[i], b[i], c[i], format=params)
+                again[i], flags[i] = function(a[i], b[i], c[i], format=params, return_flags=True)
             return values, again, flags
 
     return run
@@ -166,8 +166,8 @@ def test_every_pair_of_fp8(name):
     for k, fmt in enumerate((fs.E4M3, fs.E5M2, fs.E4M3FNUZ)):
         values = fs.decode(fmt.codes(), fmt)
         pairs = [x.ravel() for x in np.meshgrid(values, values, indexing="ij")]
-        for how in (ORACLE_ROUNDINGS[0], ORACLE_ROUNDINGS[k + 1], ORACLE_ROUNDINGS[-1 - k]):
-            check(run, name, fmt, pairs, how)
+        for keywords in (ORACLE_ROUNDINGS[0], ORACLE_ROUNDINGS[k + 1], ORACLE_ROUNDINGS[-1 - k]):
+            check(run, name, fmt, pairs, keywords)
 
 
 def test_float32():
@@ -273,8 +273,8 @@ def test_ways_of_naming_a_rounding():
 
 def test_the_context_stays_outside_but_for_records():
     @njit
-    def run(x, how):
-        return fs.quantize(x, "fp16"), fs.quantize(x, how)
+    def run(x, params):
+        return fs.quantize(x, "fp16"), fs.quantize(x, params)
 
     with fs.context(rounding="toward_zero", overflow="saturate_finite"):
         assert run(1e6, fs.njit.format_params("e4m3")) == (np.inf, 448.0)
@@ -286,7 +286,7 @@ def test_records_among_records():
 
     @njit
     def run(x, records):
-        return [fs.quantize(x, how) for how in records], fs.quantize(x, bfloat)
+        return [fs.quantize(x, params) for params in records], fs.quantize(x, bfloat)
 
     formats = (fs.FP16, fs.BF16, fs.E4M3)
     want = [fs.quantize(0.1, fmt) for fmt in formats]
@@ -300,12 +300,12 @@ def test_stochastic():
     """offset=i has the draw of element i of an array, for every number of bits."""
 
     @njit
-    def run(x, how, seed, start):
+    def run(x, params, seed, start):
         quantized, literal, sums = np.empty_like(x), np.empty_like(x), np.empty_like(x)
         for i in range(x.size):
-            quantized[i] = fs.quantize(x[i], how, seed=seed, offset=start + i)
+            quantized[i] = fs.quantize(x[i], params, seed=seed, offset=start + i)
             literal[i] = fs.quantize(x[i], "bf16", rounding="SR", seed=seed, offset=start + i, random_bits=9)
-            sums[i] = fs.add(x[i], 1.0, format=how, seed=seed, offset=start + i)
+            sums[i] = fs.add(x[i], 1.0, format=params, seed=seed, offset=start + i)
         return quantized, literal, sums
 
     for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E2M1):
@@ -422,10 +422,10 @@ def test_comparisons_and_classes():
 
 def test_codes_and_integers():
     @njit
-    def run(x, how, i):
+    def run(x, params, i):
         return (
             fs.encode(x[i], "e4m3"), fs.encode(x[i], fs.FP16, rounding="RTZ"),
-            fs.encode(x[i], how, return_flags=True), fs.to_integer(x[i], np.int32),
+            fs.encode(x[i], params, return_flags=True), fs.to_integer(x[i], np.int32),
             fs.to_integer(x[i], np.uint8, rounding="RTP", return_flags=True), fs.to_integer(x[i], np.int64),
         )  # fmt: skip
 
@@ -498,8 +498,8 @@ def test_users_functions_can_be_cached(tmp_path):
         import floatsim as fs
 
         @njit(cache=True)
-        def f(x, how, fmt):
-            return fs.quantize(x, how), fs.fma(x, x, x, format="bf16"), fs.divide(x, 3.0, format=fmt)
+        def f(x, params, fmt):
+            return fs.quantize(x, params), fs.fma(x, x, x, format="bf16"), fs.divide(x, 3.0, format=fmt)
     """
     (tmp_path / "mine.py").write_text(textwrap.dedent(source), encoding="utf-8")
     code = f"""

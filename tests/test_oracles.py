@@ -1,4 +1,4 @@
-"""The oracles against one another: what judges everything else must be right, and must be able to say no."""
+"""The oracles, compared with each other. They must be correct, and must report wrong results."""
 
 import sys
 from pathlib import Path
@@ -60,8 +60,8 @@ def test_the_cast_loop_equals_the_rational_oracle(fmt):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16], **ids)
-def test_the_judge_of_pairs(fmt, operation):
-    """It accepts what the oracle says, and nothing else: no neighbour, no other sign, no other flags."""
+def test_the_verification_of_pairs(fmt, operation):
+    """It accepts the oracle's result only: no neighbour, no other sign, no other flags."""
     r = o.rng("judge", fmt, operation)
     at = o.layout(fmt)
     a = r.choice(o.structured(fmt, 1, 400, r)[0], 90).astype(np.uint16)
@@ -69,17 +69,19 @@ def test_the_judge_of_pairs(fmt, operation):
     for mode in DETERMINISTIC:
         code, events = o.vector_operation(operation, (a[:, None], b[None, :]), fmt, OracleRounding(mode))
 
-        def judged(codes, flags, mode=mode):
+        def wrong_pairs(codes, flags, mode=mode):
             wrong = np.zeros(codes.shape, bool)
             arguments = (OPERATIONS.index(operation), a, b.astype(np.uint16), codes.astype(np.uint16), flags)
-            count = loops.judge_pairs(*arguments, o.table_of_values(fmt), at.t, at.largest, at.inf, at.nan, at.sign_bit,
-                                      mode.value, wrong)  # fmt: skip
+            specials = at.inf, at.nan, at.sign_bit
+            count = loops.verify_pairs(
+                *arguments, o.table_of_values(fmt), at.t, at.largest, *specials, mode.value, wrong
+            )
             assert count == wrong.sum()
             return wrong
 
         flags = (events & 31).astype(np.uint8)
-        assert not judged(code, flags).any(), mode
+        assert not wrong_pairs(code, flags).any(), mode
         for changed in (code + 1, code - 1, code ^ at.sign_bit):
-            assert judged(changed & 0xFFFF, flags).all(), mode
+            assert wrong_pairs(changed & 0xFFFF, flags).all(), mode
         for bit in (1, 2, 4, 8, 16):
-            assert judged(code, flags ^ np.uint8(bit)).all(), (mode, bit)
+            assert wrong_pairs(code, flags ^ np.uint8(bit)).all(), (mode, bit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import importlib
 import importlib.util
 import inspect
 import json
@@ -13,6 +14,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 import zipfile
 from pathlib import Path
 
@@ -165,15 +167,37 @@ def test_help_names_the_rounding_options(name):
     assert "keywords}" not in page
 
 
+def test_sections_of_docstrings_have_the_names_of_numpydoc():
+    known = {"Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "See Also", "Examples"}
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources(PACKAGE))
+    sections = set(re.findall(r"^ *(\w[\w ]*)\n *-{4,}$", text, re.MULTILINE))
+    assert sections == known | {"Where to begin"}
+
+
+@pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.datasets], ids=lambda m: m.__name__)
+def test_docstrings_list_the_parameters(module):
+    """Also those of dataclasses."""
+    public = {name: getattr(module, name) for name in module.__all__}
+    missing = {}
+    for name, value in public.items():
+        if inspect.isfunction(value) or (isinstance(value, type) and dataclasses.is_dataclass(value)):
+            heads = re.findall(r"^[\w*, ]+(?= : |$)", inspect.getdoc(value), re.MULTILINE)
+            listed = set(re.findall(r"\w+", " ".join(heads)))
+            parameters = inspect.signature(value).parameters.values()
+            named = {each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+            missing[name] = named - listed
+    assert not {name: unlisted for name, unlisted in missing.items() if unlisted}
+
+
 @pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot], ids=lambda module: module.__name__)
 def test_signatures_fit_on_a_line(module):
-    """A default value is written as a name: the repr of a format has several lines."""
+    """A default value is written as a name, not as the repr of a format or a plain enum."""
     callables = [value for name in module.__all__ if callable(value := getattr(module, name))]
     methods = [method for each in callables if isinstance(each, type) for method in vars(each).values()]
     signatures = [str(inspect.signature(each)) for each in callables + methods if inspect.isfunction(each)]
     signatures += [str(inspect.signature(each)) for each in callables if dataclasses.is_dataclass(each)]
     assert signatures
-    assert not [text for text in signatures if "\n" in text]
+    assert not [text for text in signatures if re.search(r"\n|<\w+\.", text)]
 
 
 def test_unknown_name_is_an_attribute_error():
@@ -363,3 +387,21 @@ def test_wheel(tmp_path):
         "floatsim_kernels",
         f"floatsim-{fs.__version__}.dist-info",
     }
+
+
+@pytest.mark.parametrize(("module", "kind", "old", "new"), [
+    ("analysis.trace.trace", "Trace", "how", "accumulation"),
+    ("testing.dot_unit", "Unit", "how", "accumulation"),
+    ("tensorcore.instructions", "Instruction", "cards", "gpus"),
+    ("hardware.device", "Device", "card", "identity"),
+    ("hardware.device_info", "Info", "card", "identity"),
+    ("hardware.session", "Emulated", "card", "identity"),
+    ("hardware.throughput", "Rates", "card", "identity"),
+    ("hardware.captures.capture_file", "Capture", "card", "gpu"),
+])  # fmt: skip
+def test_former_names_of_attributes(module, kind, old, new):
+    """The former name is no field any more; it warns and returns the new one."""
+    owner = getattr(importlib.import_module(f"floatsim.{module}"), kind)
+    assert new in {*dir(owner), *inspect.get_annotations(owner), *getattr(owner, "__dataclass_fields__", ())}
+    with pytest.warns(DeprecationWarning, match=rf"\.{old} is deprecated; use \w+\.{new}$"):
+        assert vars(owner)[old].fget(types.SimpleNamespace(**{new: 7})) == 7

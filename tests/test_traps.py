@@ -43,7 +43,7 @@ class Trap:
     tininess: Tininess = Tininess.AFTER
 
     @property
-    def how(self) -> OracleRounding:
+    def options(self) -> OracleRounding:
         return OracleRounding(self.rounding, self.overflow, tininess=self.tininess)
 
 
@@ -144,12 +144,12 @@ named = {"ids": lambda t: f"{t.number:03d} {t.name}"}
 
 @pytest.mark.parametrize("trap", TRAPS, **named)
 def test_trap_in_the_reference(trap):
-    fmt, attributes = fs.as_format(trap.fmt), trap.how.attributes
+    fmt, attributes = fs.as_format(trap.fmt), trap.options.attributes
     source = fs.as_format(trap.source or trap.fmt)
     numbers = [reference.decode(c, source) for c in trap.operands]
     code, events = getattr(reference, trap.operation)(*numbers, fmt, attributes)
     assert (code, events & FLAGS) == (trap.code, trap.flags), o.report(
-        trap.operation, fmt, trap.how, trap.operands, (code, events & FLAGS), (trap.code, trap.flags)
+        trap.operation, fmt, trap.options, trap.operands, (code, events & FLAGS), (trap.code, trap.flags)
     )
 
 
@@ -162,7 +162,7 @@ def test_trap_inside_a_fused_product(trap, steps):
     a, b = np.zeros((3, steps), fmt.code_dtype), np.zeros((steps, 33), fmt.code_dtype)
     a[:, 0], b[0], c = x, y, np.full((3, 33), z)
     operands = [fs.from_codes(codes, fmt) for codes in (a, b, c)]
-    keywords = trap.how.keywords | {"accumulate": fs.Sequential(fmt, fused=True)}
+    keywords = trap.options.keywords | {"accumulate": fs.Sequential(fmt, fused=True)}
     with fs.record() as log:
         recorded = fs.matmul(*operands, **keywords)
     assert set(recorded.codes.ravel().tolist()) == {trap.code}
@@ -181,13 +181,13 @@ def test_trap_in_the_public_functions(trap):
             arrays.append([c.view(source.dtype) for c in codes])
         for operands in arrays:
             if trap.operation == "convert":
-                got, flags = fs.encode(*operands, trap.fmt, return_flags=True, **trap.how.keywords)
+                got, flags = fs.encode(*operands, trap.fmt, return_flags=True, **trap.options.keywords)
             else:
-                result, flags = getattr(fs, trap.operation)(*operands, return_flags=True, **trap.how.keywords)
+                result, flags = getattr(fs, trap.operation)(*operands, return_flags=True, **trap.options.keywords)
                 got = result.codes if isinstance(result, fs.FloatArray) else np.asarray(result).view(fmt.code_dtype)
             seen = {(int(c), int(f)) for c, f in zip(np.ravel(got), np.ravel(flags), strict=True)}
             assert seen == {(trap.code, trap.flags)}, o.report(
-                trap.operation, fmt, trap.how, trap.operands, next(iter(seen)), (trap.code, trap.flags)
+                trap.operation, fmt, trap.options, trap.operands, next(iter(seen)), (trap.code, trap.flags)
             )
 
 

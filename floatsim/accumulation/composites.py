@@ -293,6 +293,10 @@ def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
     argument : str
         The name of the argument in error messages.
 
+    Returns
+    -------
+    Accumulation
+
     Raises
     ------
     TypeError

@@ -75,7 +75,7 @@ class Sequential(ProductLeaf):
 
     @property
     def fused(self) -> bool:
-        """Whether products are not rounded."""
+        """Return whether products are not rounded."""
         return self.product is None
 
     def _product_texts(self, show: Any) -> list[str]:

@@ -31,7 +31,7 @@ HEADS = ("instruction", "A, B", "D", "k", "added at once", "F", "least exponent"
 class Description:
     """The instructions of one architecture, as the table lists them. Prints as text; in notebooks as Markdown.
 
-    RoundingAttributes
+    Attributes
     ----------
     architecture : Architecture
     instructions : tuple of Instruction
@@ -195,7 +195,7 @@ def evidence_text(row: Instruction, notes: bool = True) -> str:
     'verified on hardware: H100, H200 (published with c = 0 only)'
     """
     note = f" ({row.note})" if row.note and notes else ""
-    return _EVIDENCE[row.evidence] + (f": {row.cards}" if row.cards else "") + note
+    return _EVIDENCE[row.evidence] + (f": {row.gpus}" if row.gpus else "") + note
 
 
 _EVIDENCE = {
@@ -272,7 +272,7 @@ def facts(row: Instruction) -> dict[str, str]:
     texts["longer sums"] = (
         f"instructions are chained: D is c of the next; the last is filled up to k = {row.k} with zeros"
     )
-    texts["evidence"] = _EVIDENCE_IN_FULL[row.evidence].format(cards=row.cards) + (f"; {row.note}" if row.note else "")
+    texts["evidence"] = _EVIDENCE_IN_FULL[row.evidence].format(gpus=row.gpus) + (f"; {row.note}" if row.note else "")
     return texts
 
 
@@ -284,12 +284,12 @@ _NVIDIA_SPECIALS = "NaN, inf * 0 and inf - inf give NaN, all bits set but the si
 _AMD_SPECIALS = "NaN, inf * 0 and inf - inf give NaN (its code is not known); an infinity wins over finite terms"
 _FUSED_C = "is aligned and truncated like a product"
 _EVIDENCE_IN_FULL = {
-    Evidence.SILICON: "verified on hardware: equal to the published outputs of {cards} (Khattak and Mikaitis), which "
+    Evidence.SILICON: "verified on hardware: equal to the published outputs of {gpus} (Khattak and Mikaitis), which "
     "cover ordinary numbers with a and b in one format; other formats, infinities, NaN, subnormals and overflow are "
     "equal to mmasim 2.1.1, if it has the instruction",
-    Evidence.ASSERTED: "reported by the authors of the model to equal {cards}; they have published no outputs; equal "
+    Evidence.ASSERTED: "reported by the authors of the model to equal {gpus}; they have published no outputs; equal "
     "to mmasim 2.1.1",
-    Evidence.MODEL: "equal to mmasim 2.1.1, whose authors compared it with {cards}; there are no published outputs",
+    Evidence.MODEL: "equal to mmasim 2.1.1, whose authors compared it with {gpus}; there are no published outputs",
     Evidence.NOTHING: "unverified: inferred by analogy",
 }  # fmt: skip
 

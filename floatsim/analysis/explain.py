@@ -31,7 +31,7 @@ _RULES = {
 class Explanation:
     """The steps of one rounding. Prints as text; the fields are for programs.
 
-    RoundingAttributes
+    Attributes
     ----------
     given : str
         The number as it was given.

@@ -29,7 +29,7 @@ class ConversionLosses:
 
     The shares sum to 1.
 
-    RoundingAttributes
+    Attributes
     ----------
     flushed : float
         The share flushed to zero.

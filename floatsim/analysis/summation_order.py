@@ -1,10 +1,10 @@
-"""How something adds, seen from outside: in which order, and how much of a small term is left beside a large one.
+"""Detect the summation order of a kernel, and the bits of a small term that it keeps beside a large one.
 
-A large term and its negative come and go, and what they have swallowed meanwhile is read from the sum.
-`reveal_order` is FPRev's method (P. Xie et al., "Revealing floating-point accumulation orders", USENIX ATC 2025). All
-products but two are one small unit; the two are +M and -M, M so large that a unit beside it leaves no trace. The units
-that are added to one of them before the two meet are lost, those that are added afterwards, or meet each other first,
-are not. So the sum counts units, and tells when i and j meet.
+Both functions add a large term M and later its negative. The sum shows which small terms were absorbed in between.
+`reveal_order` is the method FPRev (P. Xie et al., "Revealing floating-point accumulation orders", USENIX ATC 2025).
+Products i and j are +M and -M. All other products are one small unit, and M absorbs every unit that is added to it.
+Units that are added to +M or -M before the two meet are absorbed. All other units remain. The sum is their number,
+which depends on where i and j meet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["reveal_order", "reveal_width"]
 _FEWEST, _MOST = 3, 512  # terms; beyond the latter, k * k dot products of k terms take too long
 _REACH = 60  # the largest product is 2**60 at most: an accumulator in FP32 is far from overflow
 _REPEATED = 512  # pairs of a callable that are repeated, and then tried with half of the units: all up to k = 32
-_PROBE_BITS = 4  # of the small term of `reveal_width`, all set: each bit that is cut off shows
+_PROBE_BITS = 4  # of the small term of `reveal_width`, all set: each discarded bit changes the result
 _KEPT = 26  # bits that a matrix unit keeps, at most, of operands without scales
 
 
@@ -37,7 +37,7 @@ def reveal_order(
     kernel: AccumulationLike | Callable[[Any, Any], Any], k: int, *, format: FormatLike = "bf16",
     accumulator: FormatLike | None = None,
 ) -> NDArray[np.int64]:  # fmt: skip
-    """How many of the other terms survive where terms i and j, large and of opposite signs, cancel: the order's print.
+    """Return the order fingerprint of a sum: how many other terms remain when terms i and j cancel, for every pair.
 
     Parameters
     ----------
@@ -45,45 +45,44 @@ def reveal_order(
         A description of a sum; or any dot product, called as kernel(a, b) with vectors of k numbers in `format` (its
         NumPy or ml_dtypes array, where it has a dtype, else a FloatArray), which returns one number.
     k : int
-        How many terms, 3 to 512. A kernel that adds in blocks shows its inside with a few blocks' worth.
+        The number of terms, 3 to 512. For a kernel that adds in blocks, choose the length of a few blocks.
     format : format
-        Of the operands. Its products must span more than the accumulator's bits: BF16 always does.
+        The format of the operands. Its products must span more bits than the accumulator has: those of BF16 always do.
     accumulator : format, optional
-        The narrowest in which the kernel adds; by default that of the description, FP32 of a callable.
+        The narrowest format in which the kernel adds. Default: the description's, or FP32 for a callable.
 
     Returns
     -------
     int64 array (k, k)
-        Symmetric; -1 on the diagonal. Terms that are added at once have one count in common, that of the terms that
-        come after their block; k - 2 everywhere means that nothing is lost: the sum is exact, or added in something
-        wider than `accumulator`. Different prints mean different orders of additions; equal prints the same order, not
-        yet the same bits.
+        The counts, symmetric, with -1 on the diagonal. Terms that are added at once have the same count: the number of
+        terms after their block. The count k - 2 everywhere means that no term is absorbed: the sum is exact, or the
+        kernel adds in a format wider than `accumulator`. Equal fingerprints mean equal order, not equal bits.
 
     Raises
     ------
     ValueError
-        If `format` or the accumulator is too narrow for that many terms. If a callable does not return 1 and 2 for one
-        and two products of 1; if it does not count up to k - 2 units exactly, because its result is rounded to a
-        format of few bits; if it is not deterministic; or if it returns no count of units.
+        If `format` or the accumulator is too narrow for k terms. If a callable does not return 1 and 2 for one and two
+        products of 1. If it cannot count k - 2 units exactly, because its result is rounded to a format of few bits.
+        If it is not deterministic, or returns no number of units.
     TypeError
         If `kernel` is neither a description nor a callable.
 
     Warns
     -----
     FloatsimWarning
-        If a callable loses nothing in FP32, which was not asked for: BLAS and compilers may add FP32 products in FP64.
-        With accumulator="fp64" its order can be seen there. If the order that was found does not predict the sums of
-        other values: the order of the callable depends on the values.
+        If a callable absorbs no term in FP32, the default: BLAS and compilers may add FP32 products in FP64.
+        accumulator="fp64" shows the order of such a callable. Also if the order does not predict the sums of other
+        values: the order of the callable depends on the values.
 
     Notes
     -----
-    k * (k - 1) / 2 dot products are computed. Of a callable, up to 512 of them are repeated, and the order that was
-    found is compared with up to 512 sums of random units. Source: P. Xie et al., "Revealing
-    floating-point accumulation orders", USENIX ATC 2025; the trees are not built here.
+    The function computes k * (k - 1) / 2 dot products. For a callable it repeats up to 512 of them, and compares the
+    order with up to 512 sums of random units. Source: P. Xie et al., "Revealing floating-point accumulation orders",
+    USENIX ATC 2025. The function does not build the trees.
 
     Examples
     --------
-    One accumulator: what comes after the later of the two survives. In pairs: all but what shares a subtree.
+    With one accumulator, the terms after i and j remain. In pairs, all terms remain that share no subtree with them.
 
     >>> import floatsim as fs
     >>> fs.reveal_order("fp32", 5)
@@ -150,32 +149,33 @@ def reveal_width(
     kernel: AccumulationLike | Callable[[Any, Any], Any], gaps: Sequence[int], *, format: FormatLike = "fp16",
     places: tuple[int, int, int] = (0, 1, 2), k: int | None = None,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """How much of a small term is left after a large one has come and gone: (M + s) - M, as a share of s.
+    """Return the share of a small term s that a kernel keeps beside a large term M: ((M + s) - M) / s.
 
     Parameters
     ----------
     kernel : accumulation, text, or callable
-        As for `reveal_order`.
+        A description of a sum, or any dot product, called as kernel(a, b) with vectors of k numbers in `format`. It
+        returns one number.
     gaps : sequence of int
-        By how many powers of two the small product s lies below the large one M. The bits of s are all set, four of
-        them (or as many as the format has), so that each bit that is cut off shows.
+        The number of powers of two between the large product M and the small product s. The four leading bits of s are
+        set (fewer if the format has fewer), so that each discarded bit changes the result.
     format : format
-        Of the operands.
+        The format of the operands.
     places : (int, int, int)
-        The k of M, s and -M. Next to each other by default: within one block of a matrix unit.
+        The k of M, s and -M. Default: neighbours, which lie in one block of a matrix unit.
     k : int, optional
-        How many products there are, the others zeros. Default: as many as `places` needs.
+        The number of products; the others are zeros. Default: the least that `places` needs.
 
     Returns
     -------
     float64 array (len(gaps),)
-        1 where s came through whole, 0 where nothing is left, more than 1 where it was rounded up; NaN where the
-        format has no such products, or the sum overflows.
+        1 if all bits of s are kept, 0 if none is, more than 1 if s is rounded up. NaN if the format has no such
+        products, or the sum overflows.
 
     Raises
     ------
     ValueError
-        If places are not three different k below `k`, or a callable does not give 1 and 2 for one and two products
+        If places are not three different k below `k`, or a callable does not return 1 and 2 for one and two products
         of 1 there.
     TypeError
         If `kernel` is neither a description nor a callable.
@@ -187,7 +187,7 @@ def reveal_width(
 
     Examples
     --------
-    FP32 rounds to nearest at 24 bits. Hopper's FP8 unit cuts: at 13 places, then one bit after the other is gone.
+    FP32 rounds to nearest at 24 bits. Hopper's FP8 unit keeps 13 bits below the leading bit of M and truncates.
 
     >>> import floatsim as fs
     >>> fs.reveal_width("fp32", [8, 20, 21, 24, 25]).round(2).tolist()
@@ -238,9 +238,10 @@ def _half(exponent: int, side: int) -> int:
 
 
 def _exponents(fmt: FloatFormat, within: list[FloatFormat], k: int, keeps: int) -> tuple[int, int]:
-    """Those of the large product and of the unit: k units beside the large one vanish, and are exact among themselves.
+    """Return the exponents of the large product and of the unit. The large product absorbs k units.
 
-    The unit is as large as it may be, so that neither factor is subnormal if that can be helped.
+    Sums of units alone are exact. The unit is as large as possible, so that its factors are normal numbers where the
+    format allows it.
     """
     large = min(2 * fmt.emax, *(each.emax - 1 for each in within), _REACH)
     gap = keeps + 1 + k.bit_length()
@@ -312,10 +313,10 @@ def _predicts(
     found: NDArray[np.int64], kernel: Callable[[Any, Any], Any], pairs: NDArray[np.int64], a: NDArray[np.float64],
     b: NDArray[np.float64], fmt: FloatFormat, unit: int,
 ) -> bool:  # fmt: skip
-    """Whether the counts predict the sums where a random half of the units is 0.
+    """Return whether the counts predict the sums where a random half of the units is 0.
 
-    In a summation tree k - found[i, j] terms lie below the node where i and j meet, and their units are lost. Counts
-    that belong to no tree, such as those of compensated sums, predict nothing: True.
+    In a summation tree k - found[i, j] terms lie below the node where i and j meet, and their units are absorbed.
+    Counts that belong to no tree, such as those of compensated sums, predict nothing; the result is then True.
     """
     import numpy as np
 
@@ -340,7 +341,7 @@ def _described(accumulation: Accumulation) -> Callable[[Any, Any], Any]:
 def _sums(
     kernel: Callable[[Any, Any], Any], a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat
 ) -> list[float]:
-    """What the kernel makes of each row of a and of b."""
+    """Return the kernel's result for each row of a and of b."""
     import numpy as np
 
     from floatsim.arrays.conversion import convert

@@ -1,4 +1,4 @@
-"""What users call: arrays of numbers in any format, and every operation on them."""
+"""The public functions: arrays of numbers in any format, and every operation on them."""
 
 from __future__ import annotations
 

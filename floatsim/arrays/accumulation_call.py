@@ -44,7 +44,7 @@ class AccumulationCall:
 
     @property
     def draws(self) -> bool:
-        """Whether a rounding inside the sums is stochastic."""
+        """Return whether a rounding inside the sums is stochastic."""
         return rounds_stochastically(self.accumulation) or self.options.attributes.rounding is Rounding.STOCHASTIC
 
 

@@ -40,16 +40,16 @@ EVENTS = {
     "inexact": INEXACT,
     "absorbed": ABSORBED,
 }
-"""The events that are counted, and their bits in the kernels' event bytes."""
+"""The counted events, and their bits in the kernels' event bytes."""
 
 
 ALL = frozenset(EVENTS) | {"nan"}
-"""What `record(events=...)` may name: what is counted, and "nan", of which sums keep the first k."""
+"""The names that `record(events=...)` accepts: the counted events, and "nan", of which sums keep the first k."""
 
 
 @dataclass
 class Counts:
-    """How many results an operation gave, and to how many of them each event happened; None: that was not counted."""
+    """The number of results of an operation, and of each event among them; None if the event was not counted."""
 
     elements: int = 0
     invalid: int | None = 0
@@ -64,7 +64,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Event:
-    """One element to which something happened: where, to what operands, with what result.
+    """One event of one element: its index, its operands and its result.
 
     Values are float64; operands that were integers or texts are kept as they were.
     """
@@ -82,7 +82,7 @@ class Event:
 
 
 class FirstSteps(dict[str, "NDArray[np.int64]"]):
-    """By event the least k; a name that is not in it is an error that says what is."""
+    """The least k of each event. The error for an unknown event lists the known ones."""
 
     def __missing__(self, event: str) -> NDArray[np.int64]:
         there = ", ".join(self) or "nothing: no matrix product or reduction was recorded"
@@ -91,7 +91,7 @@ class FirstSteps(dict[str, "NDArray[np.int64]"]):
 
 @dataclass
 class Log:
-    """What `record` counted, by operation. Prints as a table; `log["add"].overflow` is a number.
+    """The counts of `record` by operation. Prints as a table; `log["add"].overflow` is a number.
 
     `where` holds, with `record(where=True)`, the first events of each kind. `first` belongs to the latest matrix
     product or reduction: for "invalid", "nan", "overflow", "underflow", "flushed" and "absorbed" an int64 array of the
@@ -105,7 +105,7 @@ class Log:
     events: frozenset[str] = ALL
 
     def __getitem__(self, operation: str) -> Counts:
-        """The counts of an operation. KeyError, naming what was recorded, if it did not happen."""
+        """Return the counts of an operation. The KeyError for an unknown operation lists the recorded ones."""
         if operation not in self.counts:
             raise KeyError(f"{operation!r} was not recorded; recorded are: {', '.join(self.counts) or 'none'}")
         return self.counts[operation]
@@ -119,14 +119,14 @@ class Log:
         return total
 
     def _columns(self) -> list[str]:
-        """What is counted."""
+        """Return the names of the counts."""
         return [name for name in asdict(Counts()) if name == "elements" or name in self.events]
 
     def _new_counts(self) -> Counts:
         return Counts(**dict.fromkeys(EVENTS.keys() - self.events))  # type: ignore[arg-type]  # None, all of them
 
     def to_dict(self) -> dict[str, dict[str, int]]:
-        """{operation: {event: count}}, for JSON."""
+        """Return the counts as {operation: {event: count}}, for JSON."""
         return {op: {name: getattr(counts, name) for name in self._columns()} for op, counts in self.counts.items()}
 
     def to_pandas(self) -> Any:
@@ -213,12 +213,12 @@ ACTIVE_LOGS: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default
 
 
 def recording() -> bool:
-    """Whether a `record` is open in this thread or task."""
+    """Return whether a `record` is open in this thread or task."""
     return bool(ACTIVE_LOGS.get())
 
 
 def wanted() -> frozenset[str]:
-    """The events that the open records ask for; empty where there are none."""
+    """Return the events that the open records count; none if no record is open."""
     logs = ACTIVE_LOGS.get()
     return logs[0].events if len(logs) == 1 else frozenset().union(*[log.events for log in logs])
 
@@ -249,10 +249,10 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
         The events to count: "invalid", "divide_by_zero", "overflow", "underflow", "flushed", "subnormal", "inexact",
         "absorbed", and "nan" for `log.first` alone. Default: all; matrix products are faster with few.
     where : bool
-        Keep the index, operands and result of the first events of each kind, too (of matrix products and reductions
-        `log.first` tells instead).
+        Keep the index, operands and result of the first events of each kind, too. For matrix products and reductions,
+        `log.first` has the first k instead.
     keep : int
-        How many events of each kind and operation `where` keeps.
+        The number of events of each kind and operation that `where` keeps.
 
     Yields
     ------
@@ -263,7 +263,7 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
     Raises
     ------
     TypeError, ValueError
-        If `keep` is negative, or `events` names what is no event.
+        If `keep` is negative, or `events` has an unknown name.
 
     Notes
     -----
@@ -310,7 +310,7 @@ def note(
 
 
 class SumEvents(Protocol):
-    """What a sum tells of its roundings, by site, and of the first k of its events."""
+    """The events of a sum: histograms by rounding site, and the least k of each event."""
 
     @property
     def histograms(self) -> dict[str, NDArray[np.int64]]: ...
@@ -320,7 +320,7 @@ class SumEvents(Protocol):
 
 
 def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
-    """Tell the open records what happened at the rounding sites of a matrix product or reduction."""
+    """Add the events at the rounding sites of a matrix product or reduction to the open records."""
     logs = ACTIVE_LOGS.get()
     if not logs:
         return

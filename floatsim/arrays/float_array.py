@@ -61,6 +61,15 @@ class FloatArray(NDArrayOperatorsMixin):
     accept it. Each operation rounds once to the format, with the options of `fs.context`. `np.asarray` returns the
     NumPy or ml_dtypes array where the format has a dtype, and float64 otherwise.
 
+    Parameters
+    ----------
+    codes : ndarray of unsigned int
+        The codes, of dtype `fmt.code_dtype`. The array is not copied.
+    fmt : FloatFormat
+        The format of the codes.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> x = fs.array([0.1, 1.0, 65504.0], "fp16")
     >>> x + x

@@ -199,7 +199,7 @@ def matmul(
     overflow, result_rounding : optional
         Of the final conversion to the result's format alone: "infinity", "saturate_finite" (which also turns the
         accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
-        accumulators saturate only where their description says so.
+        accumulators saturate only if their description has `overflow=`.
     out : FloatArray or ndarray, optional
         The array that receives the result. It has the format and the shape of the result.
     backend : str, optional
@@ -345,7 +345,7 @@ def explain_plan(
     b : array_like of floats, (..., K, N) or (K,), optional
         Without b, the plan is that of `fs.sum(a)` over all elements.
     c, accumulate, scale_a, scale_b, format, rounding, daz, ftz, seed, random_bits
-        Those of `matmul`. Inside `fs.record()` the plan counts the events that the record asks for.
+        As in `fs.matmul`. Inside `fs.record()` the plan counts the events of the record.
 
     Returns
     -------

@@ -38,13 +38,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BACKENDS = ("emulator", "hardware")
-"""What carries operations out: kernels on this machine's processor, or a GPU."""
+"""The backends: kernels on this machine's processor, or a GPU."""
 
 
 @dataclass(frozen=True)
 class Context:
     """The defaults in force. Change them with `context`, read them with `get_context`.
 
+    Attributes
+    ----------
+    rounding, overflow, daz, ftz, tininess, seed, random_bits, backend
+        The keywords of `fs.context`, as members, booleans and integers.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> fs.Context().overflow.name, fs.Context().seed
     ('INFINITY', None)
@@ -61,7 +68,7 @@ class Context:
 
     @cached_property
     def attributes(self) -> RoundingAttributes:
-        """Of a rounding under these defaults."""
+        """The attributes of a rounding under these defaults."""
         return RoundingAttributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
 
@@ -69,7 +76,7 @@ CURRENT_CONTEXT: ContextVar[Context] = ContextVar("floatsim_context", default=Co
 
 
 class _SeedUse:
-    """How many calls took one integer seed from the block of `context` that set it, nested blocks included."""
+    """The number of calls that used the integer seed of one `context` block, nested blocks included."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -223,7 +230,7 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     random_bits : int
         The random bits of a stochastic rounding, 1 to 64.
     backend : str
-        What carries the operations out: "emulator", the CPU, or "hardware", a GPU (`floatsim.hardware`).
+        "emulator": compute on the CPU. "hardware": compute on a GPU (`floatsim.hardware`).
 
     Raises
     ------
@@ -303,7 +310,7 @@ def bind_context(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Within it, no warning of a repeated seed: one public call that makes several, each with the context's seed."""
+    """Suppress the warning of a repeated seed, for a public call that makes several calls with the context's seed."""
     token = _SEED_USE.set(None)
     try:
         yield

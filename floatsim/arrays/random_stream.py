@@ -1,4 +1,4 @@
-"""Where the seeds of stochastic rounding come from."""
+"""The seeds of stochastic rounding."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ __all__ = ["RandomStream", "SeedLike"]
 
 
 def checked_seed(seed: Any) -> int:
-    """`seed` as an integer below 2**64, or a TypeError or ValueError."""
+    """Return the seed as an integer below 2**64. Raise TypeError or ValueError for other values."""
     return as_index(seed, "seed", 0, (1 << 64) - 1, "an integer or a RandomStream")
 
 
 class RandomStream:
     """A seed that advances: every call that uses it draws new random numbers.
 
-    An integer `seed=` gives the same draws each call. In training that is wrong (the same elements would be rounded
-    up in every step), so pass one stream to all the calls. Threads may share a stream; each call gets its own seed.
+    An integer `seed=` gives the same draws at each call. In training that is wrong, because the same elements would be
+    rounded up in every step. Pass one stream to all calls instead. Threads may share a stream; each call gets its own
+    seed.
 
+    Parameters
+    ----------
+    seed : int
+        The seed of the stream, 0 to 2**64 - 1.
+
+    Examples
+    --------
     >>> import floatsim as fs
     >>> stream = fs.RandomStream(1)
     >>> x = [1.03] * 8
@@ -34,7 +42,7 @@ class RandomStream:
         self._lock = threading.Lock()
 
     def next_seed(self) -> int:
-        """The seed of the next call: SplitMix64's output for it."""
+        """Return the seed of the next call, the next output of SplitMix64."""
         from floatsim.reference import split_seed
 
         with self._lock:

@@ -82,7 +82,7 @@ def probe(
 
     selected = _questions(local_device() if emulated is None else _emulated(emulated), only)
     found = list(probe_device(_tracked(selected)))
-    name = selected[0].card.card.name
+    name = selected[0].device.identity.name
     if as_json:
         print_json({"card": name, "probes": [each.to_dict() for each in found]})
     else:
@@ -309,7 +309,7 @@ def bench_hardware(
         selected = tasks(device, only or (), libraries)
     except ValueError as error:
         raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
-    found = Rates(device.card, tuple(measure(device, track(selected, "timing"), repeats)))
+    found = Rates(device.identity, tuple(measure(device, track(selected, "timing"), repeats)))
     if as_json:
         print_json(found.to_dict())
         return
@@ -321,7 +321,7 @@ def bench_hardware(
     for row in found.rows():
         table.add_row(*row)
     console = rich_console()
-    console.print(device.card.name)
+    console.print(device.identity.name)
     console.print(table)
     sources = ", ".join(dict.fromkeys(rate.source for rate in found.rates if rate.source))
     console.print(f"data sheet: {sources or 'none in the table for this GPU'}; dense matrices", style="dim")

@@ -35,7 +35,7 @@ __all__ = ["Sums", "accumulate", "plan_sums"]
 
 
 class Sums(NamedTuple):
-    """(batch, M, N) codes; with events wanted, histograms of event bytes by site, and the first k of every event."""
+    """The codes (batch, M, N) of sums. If events are counted: histograms by site, and the first k of each event."""
 
     codes: Codes
     histograms: dict[str, Indices]

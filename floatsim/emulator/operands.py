@@ -151,7 +151,7 @@ class Partials:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(ranges, cells)."""
+        """The shape (ranges, cells)."""
         held = self._codes if self._floats is None else self._floats[1]
         assert held is not None
         rows, cells = held.shape

@@ -115,7 +115,7 @@ def overflow_results(fmt: FloatFormat, attributes: RoundingAttributes) -> tuple[
 def float32_rounding(fmt: FloatFormat, attributes: RoundingAttributes) -> NDArray[np.uint32]:
     """Return the parameters of the general rounding from float32: any direction and every number.
 
-    `proofs.rounds_by_addition` says for which formats.
+    `proofs.rounds_by_addition` defines the supported formats.
     """
     overflow, negative_overflow, infinity, nan = (float32_bits(x) for x in overflow_results(fmt, attributes))
     fields = {
@@ -247,8 +247,8 @@ _RULES = {
 def float64_rounding(fmt: FloatFormat, attributes: RoundingAttributes) -> tuple[int, float, NDArray[np.float64]]:
     """Return (rule, sign, parameters) of a rounding from float64.
 
-    `sign` is -1 where the kernels round as asked if all signs are changed. `proofs.rounds_in_float64` says for which
-    formats.
+    `sign` is -1 if the kernels need the negated operands for this rounding direction. `proofs.rounds_in_float64`
+    defines the supported formats.
     """
     rule, sign = _RULES[attributes.rounding], -1.0 if attributes.rounding is Rounding.TOWARD_POSITIVE else 1.0
     positive, negative, _, _ = overflow_results(fmt, attributes)

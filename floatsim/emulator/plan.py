@@ -104,5 +104,5 @@ def _plan(case: Case, names: frozenset[str] | None) -> Plan:
 
 @functools.cache
 def processor(keeps_subnormals: bool) -> CPU:
-    """Return what this processor has; the caller says in which floating-point environment its thread is."""
+    """Return the properties of this processor; the caller passes its thread's floating-point environment."""
     return CPU(keeps_subnormals, cpu.has_fma(), cpu.has_f16c(), cpu.has_half_arithmetic())

@@ -1,4 +1,4 @@
-"""When a fast kernel returns the bits of the definition: every admissibility theorem of the dispatch, stated once.
+"""The theorems under which a fast kernel returns the bits of the definition, each stated once.
 
 Each function decides one hypothesis. Its docstring gives the hypothesis, the claim, the source and the test that tries
 to break it. `python -m tests.exhaustive 'paths-*'` walks both sides of every bound with custom formats. Notation: p and
@@ -40,7 +40,7 @@ def rounds_by_addition(fmt: FloatFormat, carrier: FloatFormat = FP32) -> bool:
     Hypothesis: p < P, every finite value of the format is one of the carrier's, 2**emin is a normal carrier number, and
     C is a carrier number for every e up to emax + 1. Claim: x + C lies in the binade of C, whose quantum is that of p
     bits at exponent e, in each direction of the hardware. For p = P there is no such C: x + 2**e may lie in the binade
-    above. The kernels read e from the exponent field, which tells nothing about the carrier's subnormal numbers.
+    above. The kernels read e from the exponent field, which has no exponent of the carrier's subnormal numbers.
     Source: T. J. Dekker, "A floating-point technique for extending the available precision", 1971, section 5.
     Test: paths-directed_roundings_nest, paths-veltkamp_rounds; tests/emulator/test_repaired.py.
     """

@@ -1,4 +1,4 @@
-"""The tiles of a result, and the memory that the tiles of a thread use again."""
+"""The division of results into tiles, and the memory that the tiles of a thread use again."""
 
 from __future__ import annotations
 

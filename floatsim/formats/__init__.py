@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from floatsim.formats._enums import NamedEnum
 from floatsim.formats.format import (
     BF16,
     CUSTOM_COLOUR,
@@ -51,7 +52,7 @@ from floatsim.formats.rounding import (
 __all__ = [
     "ABSORBED", "BF16", "CUSTOM_COLOUR", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ",
     "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "FLAGS", "FLUSHED", "FP16", "FP32", "FP64", "INEXACT",
-    "INVALID", "OVERFLOW", "SUBNORMAL", "TF32", "UNDERFLOW", "FloatClass", "FloatFormat", "FormatLike", "Overflow",
-    "OverflowLike", "Rounding", "RoundingAttributes", "RoundingLike", "Specials", "Tininess", "TininessLike",
-    "as_format", "as_member", "html_name", "named_formats",
+    "INVALID", "OVERFLOW", "SUBNORMAL", "TF32", "UNDERFLOW", "FloatClass", "FloatFormat", "FormatLike", "NamedEnum",
+    "Overflow", "OverflowLike", "Rounding", "RoundingAttributes", "RoundingLike", "Specials", "Tininess",
+    "TininessLike", "as_format", "as_member", "html_name", "named_formats",
 ]  # fmt: skip

@@ -56,7 +56,7 @@ class IdentityCache:
         self._entries: dict[tuple[int, ...], tuple[Any, tuple[Any, ...]]] = {}
 
     def find(self, objects: tuple[Any, ...]) -> Any:
-        """Return what is kept for these objects, or None."""
+        """Return the stored value for these objects, or None."""
         entry = self._entries.get(tuple(map(id, objects)))
         return None if entry is None else entry[0]
 

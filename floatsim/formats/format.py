@@ -11,7 +11,6 @@ E2M1, E8M0); the "FNUZ" formats as AMD and ml_dtypes define them.
 from __future__ import annotations
 
 import difflib
-import enum
 import functools
 import math
 import re
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _quiet(w: int, t: int) -> int:
 _Code: TypeAlias = "Callable[[int, int], int] | None"
 
 
-class Specials(enum.Enum):
+class Specials(NamedEnum):
     """The kinds of special codes: infinities, NaNs and zeros.
 
     A member is its text, the code of +infinity and the canonical NaN. The two codes are functions of the field widths,
@@ -182,12 +182,12 @@ class FloatFormat:
     # -- layout ------------------------------------------------------------------------------------------
     @cached_property
     def is_scale(self) -> bool:
-        """Whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
+        """Return whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
         return self.specials is Specials.SCALE
 
     @cached_property
     def signed(self) -> bool:
-        """Whether the format has a sign bit (all but scale formats)."""
+        """Return whether the format has a sign bit (all but scale formats)."""
         return not self.is_scale
 
     @cached_property
@@ -491,7 +491,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def as_format(x: FormatLike) -> FloatFormat:
-    """The format that `x` names.
+    """Return the format that `x` names.
 
     Parameters
     ----------
@@ -500,10 +500,14 @@ def as_format(x: FormatLike) -> FloatFormat:
         ("float16", "bfloat16", "float8_e4m3fn"); or "ieee(w,t)" for a custom one. "e4m3" is OCP's format
         (max 448); the dtype *name* "float8_e4m3" is ml_dtypes' IEEE-like one (max 240), here `E4M3IEEE`.
 
+    Returns
+    -------
+    FloatFormat
+
     Raises
     ------
     ValueError
-        If a name or dtype is not known; the message says which formats such a name stands for ("fp8"), or names the
+        If a name or dtype is not known. The message lists the formats that an ambiguous name ("fp8") may mean, or the
         nearest match.
     TypeError
         If `x` cannot name a format.

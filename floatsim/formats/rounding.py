@@ -11,6 +11,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
 
 __all__ = [
@@ -40,7 +41,7 @@ ABSORBED = 128
 """A non-zero addend left the finite sum unchanged."""
 
 
-class Rounding(enum.Enum):
+class Rounding(NamedEnum):
     """Rounding modes. Functions also accept their names, such as "toward_zero", or "RTZ"."""
 
     TIES_TO_EVEN = 0
@@ -59,7 +60,7 @@ class Rounding(enum.Enum):
     """Up or down at random, with the discarded fraction as the probability; needs a seed (SR)."""
 
 
-class Overflow(enum.Enum):
+class Overflow(NamedEnum):
     """Overflow policies: the result if the rounded magnitude is beyond the largest finite number."""
 
     INFINITY = 0
@@ -70,8 +71,8 @@ class Overflow(enum.Enum):
     """The largest finite number; infinities stay infinite (NaN where the format has none)."""
 
 
-class Tininess(enum.Enum):
-    """When a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
+class Tininess(NamedEnum):
+    """The rules for when a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
 
     AFTER = 0
     """The result rounded to p bits with unbounded exponent is below 2**emin (x86, RISC-V, NVIDIA)."""

@@ -69,17 +69,17 @@ class TermRange(NamedTuple):
 
     @property
     def has_infinity(self) -> bool:
-        """Whether a term can be infinite."""
+        """Return whether a term can be infinite."""
         return any(factor.has_infinity for factor in self.factors)
 
     @property
     def has_nan(self) -> bool:
-        """Whether a term can be NaN: a NaN operand, or infinity times zero."""
+        """Return whether a term can be NaN: a NaN operand, or infinity times zero."""
         return any(factor.has_nan for factor in self.factors)
 
     @property
     def has_negative_zero(self) -> bool:
-        """Whether a term can be -0. A product can, even of formats without it: -1 * 0."""
+        """Return whether a term can be -0. A product can, even of formats without it: -1 * 0."""
         return self.b is not None or self.a.has_signed_zero
 
 

@@ -56,8 +56,8 @@ def info() -> Info:
     Returns
     -------
     Info
-        With the attributes card (name, capability, driver, cuda), architecture, compilers, instructions, operations and
-        libraries. Its text shows all of them.
+        With the attributes identity (name, capability, driver, cuda), architecture, compilers, instructions, operations
+        and libraries. Its text shows all of them.
 
     Raises
     ------

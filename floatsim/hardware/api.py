@@ -242,7 +242,7 @@ def bench(
         from floatsim.hardware.device import Device
 
         device = Device()
-    return Rates(device.card, tuple(measure(device, tasks(device, _texts(instructions), libraries), repeats)))
+    return Rates(device.identity, tuple(measure(device, tasks(device, _texts(instructions), libraries), repeats)))
 
 
 def _texts(instructions: Sequence[str] | str) -> Sequence[str]:

@@ -136,7 +136,7 @@ def elementwise(
     else:
         operands, source = [(_operand(x, fmt, name, options.attributes), fmt) for x in operands], fmt
     gpu = device()
-    row = find_scalar(name, source, fmt, options.attributes, gpu.card.capability)
+    row = find_scalar(name, source, fmt, options.attributes, gpu.identity.capability)
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     flat = [np.ascontiguousarray(np.broadcast_to(codes, shape)).reshape(-1) for codes, _ in operands]
     if row.random_bits:
@@ -253,7 +253,7 @@ class _Evaluation:
     def _settled(self, leaf: Leaf) -> tuple[RoundingAttributes, RoundingAttributes]:
         """Return the rounding attributes of sums and products. Raise ValueError if the GPU does not support them."""
         attributes, products = settled(leaf, self.call)
-        find_scalar("add", leaf.format, leaf.format, attributes, self.device.card.capability)
+        find_scalar("add", leaf.format, leaf.format, attributes, self.device.identity.capability)
         return attributes, products
 
     def _check_flushing(self, leaf: Leaf, terms: _Terms) -> None:
@@ -273,7 +273,7 @@ class _Evaluation:
             return sums
         attributes, _ = self._settled(leaf)
         fmt, addend = leaf.format, _converted_exactly(*start, leaf.format, "c is")
-        row = find_scalar("add", fmt, fmt, attributes, self.device.card.capability)
+        row = find_scalar("add", fmt, fmt, attributes, self.device.identity.capability)
         return _canonical(self.device.scalar(row, sums.reshape(-1), addend.reshape(-1)), fmt).reshape(sums.shape)
 
     def _rounded(self, x: Operand, fmt: FloatFormat, attributes: RoundingAttributes) -> Codes:
@@ -303,7 +303,7 @@ class _Evaluation:
     ) -> Codes:
         """Return the sums of each range by a chain of instructions. c is rounded to D's format, ties to even."""
         assert terms.a is not None
-        identity = self.device.card
+        identity = self.device.identity
         name, (major, minor) = architecture_of(identity.capability), identity.capability
         if name != unit.arch:
             actual = name or f"of compute capability {major}.{minor}"

@@ -56,7 +56,7 @@ class Operands(NamedTuple):
 class Mismatch:
     """One result that differs.
 
-    RoundingAttributes
+    Attributes
     ----------
     index : tuple of int
         Its index in the result.
@@ -82,7 +82,7 @@ class Mismatch:
 class Comparison:
     """The result of a comparison. Prints as text; `plot` draws the distances.
 
-    RoundingAttributes
+    Attributes
     ----------
     title, source : str
         The emulated calculation, and the source of the results that are compared with it.
@@ -113,7 +113,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether all bits are equal."""
+        """Return whether all bits are equal."""
         return self.mismatches == 0
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatsim._warnings import former_name
 from floatsim.accumulation import trees
 from floatsim.accumulation.partition import count
 from floatsim.arrays.conversion import encode
@@ -60,14 +61,16 @@ class Device:
         self._kernels: dict[Any, Callable[..., None]] = {}
 
     @property
-    def card(self) -> DeviceIdentity:
+    def identity(self) -> DeviceIdentity:
         """The name of the GPU, and the versions of its software."""
-        identity: DeviceIdentity = self._cuda.card
+        identity: DeviceIdentity = self._cuda.identity
         return identity
+
+    card = former_name("card", "identity")
 
     def can_run(self, variant: Variant) -> bool:
         """Return whether the GPU has the instruction."""
-        return variant.kernel.runs_on(self.card.capability)
+        return variant.kernel.runs_on(self.identity.capability)
 
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -78,7 +81,7 @@ class Device:
         return tuple(unique.values())
 
     def _kernel(self, program: programs.Program, name: str) -> Callable[..., None]:
-        target = program.target_for(self.card.capability)
+        target = program.target_for(self.identity.capability)
         key = program.source, target, tuple(program.definitions.items()), name
         if key not in self._kernels:
             code = build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
@@ -87,9 +90,9 @@ class Device:
 
     def _check(self, variant: Variant) -> None:
         if not self.can_run(variant):
-            major, minor = self.card.capability
+            major, minor = self.identity.capability
             needs = variant.kernel.needs
-            raise ValueError(f"{variant} needs {needs}; this GPU, {self.card.name}, has {major}.{minor}")
+            raise ValueError(f"{variant} needs {needs}; this GPU, {self.identity.name}, has {major}.{minor}")
 
     # -- single instructions -----------------------------------------------------------------------------------
 
@@ -284,7 +287,7 @@ class Device:
         The second operand of a stochastic conversion holds its random bits, `row.random_bits` each, as
         `floatsim.reference.random.draws` returns them.
         """
-        program = programs.of_scalars(programs.scalar_target(self.card.capability), row.cuda)
+        program = programs.of_scalars(programs.scalar_target(self.identity.capability), row.cuda)
         sent = [self._cuda.send(x.astype(row.source.code_dtype, copy=False)) for x in operands]
         out = self._cuda.empty(operands[0].shape, row.result.code_dtype)
         if operands[0].size:
@@ -297,7 +300,7 @@ class Device:
         self, codes: Codes, source: FloatFormat, result: FloatFormat, attributes: RoundingAttributes = _DEFAULT
     ) -> Codes:
         """Convert codes to another format with the GPU's instruction. Raise ValueError if it has none."""
-        row = find_scalar("convert", source, result, attributes, self.card.capability)
+        row = find_scalar("convert", source, result, attributes, self.identity.capability)
         return self.scalar(row, codes.reshape(-1)).reshape(codes.shape)
 
     def sum(
@@ -334,7 +337,7 @@ class Device:
         ValueError
             If the GPU has no instruction for a format or a rounding.
         """
-        capability = self.card.capability
+        capability = self.identity.capability
         # A rounding that the kernel does not use is the default one, for which every GPU has an instruction.
         product_rounding = (products or attributes) if a is not None and not fused else _DEFAULT
         add = find_scalar("add", fmt, fmt, attributes, capability)

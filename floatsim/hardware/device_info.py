@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from floatsim._warnings import former_name
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.device import Device
 from floatsim.hardware.protocol import DeviceIdentity
@@ -18,9 +19,9 @@ __all__ = ["Info", "info"]
 class Info:
     """The result of `fs.hardware.info()`. Prints as text.
 
-    RoundingAttributes
+    Attributes
     ----------
-    card : DeviceIdentity
+    identity : DeviceIdentity
         The GPU and its software.
     architecture : str or None
         The name of its architecture in `fs.tensorcore`, if it has one.
@@ -43,18 +44,21 @@ class Info:
     operations of CUDA cores:
     """
 
-    card: DeviceIdentity
+    identity: DeviceIdentity
     architecture: str | None
     compilers: tuple[str, ...]
     instructions: tuple[str, ...]
     operations: tuple[str, ...]
     libraries: tuple[str, ...] = ()
 
+    card = former_name("card", "identity")
+
     def __str__(self) -> str:
-        card, (major, minor) = self.card, self.card.capability
+        identity, (major, minor) = self.identity, self.identity.capability
         model = self.architecture or "no architecture of fs.tensorcore"
         lines = [
-            f"{card.name}, compute capability {major}.{minor} ({model}), driver {card.driver}, CUDA {card.cuda}",
+            f"{identity.name}, compute capability {major}.{minor} ({model}), driver {identity.driver}, "
+            f"CUDA {identity.cuda}",
             f"compiled by {', '.join(self.compilers) or 'nothing: neither NVRTC nor nvcc is installed'}",
             f"libraries: {', '.join(self.libraries) or 'none'}",
             "matrix instructions:", *(f"  {name}" for name in self.instructions),
@@ -66,8 +70,8 @@ class Info:
 def info() -> Info:
     """Return the report on this machine. `fs.hardware.info` is the public function."""
     device = Device()
-    capability = device.card.capability
+    capability = device.identity.capability
     return Info(
-        device.card, architecture_of(capability), tuple(compiler.name for compiler in build.compilers()),
+        device.identity, architecture_of(capability), tuple(compiler.name for compiler in build.compilers()),
         tuple(map(str, device.variants)), tuple(str(row) for row in SCALARS if row.runs_on(capability)), installed(),
     )  # fmt: skip

@@ -22,7 +22,7 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 class DeviceIdentity:
     """The name of a GPU and the versions of its software: the provenance of every result.
 
-    RoundingAttributes
+    Attributes
     ----------
     name : str
         The name that the driver reports.
@@ -49,7 +49,7 @@ class Dots(Protocol):
     """A device that computes dot products by single instructions: a GPU, or an emulated device."""
 
     @property
-    def card(self) -> DeviceIdentity:
+    def identity(self) -> DeviceIdentity:
         """The identity of the device."""
 
     def can_run(self, variant: Variant) -> bool:

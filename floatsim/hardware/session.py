@@ -10,6 +10,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from floatsim._warnings import former_name
 from floatsim.hardware.comparison import FIRST, Comparison, compare_dots
 from floatsim.hardware.probing.probe import Probe, probe_dots, rows_alike
 from floatsim.hardware.protocol import DeviceIdentity, Dots
@@ -28,13 +29,13 @@ __all__ = [
 class Question:
     """An instruction of a device, and its model in the table. `dots` runs it on the device."""
 
-    card: Dots
+    device: Dots
     variant: Variant
     unit: Unit
 
     def dots(self, a: Codes, b: Codes, c: Codes, scales: ScaleCodes | None = None) -> Codes:
         """Run the instruction on the device. Shapes and dtypes are those of `Unit.dots`; K is the instruction's k."""
-        return self.card.dots(self.variant, a, b, c, scales)
+        return self.device.dots(self.variant, a, b, c, scales)
 
     def input_set(self, rows: int = ROWS, seed: int = 0) -> Inputs:
         """Return the test vectors of the instruction."""
@@ -62,7 +63,7 @@ def questions(device: Dots, only: Sequence[str] = ()) -> list[Question]:
         If no instruction is left. The message lists the device's instructions.
     """
     available = []
-    identity = device.card
+    identity = device.identity
     arch = architecture_of(identity.capability)
     for variant in variants():
         row = variant.model(identity.capability)
@@ -104,15 +105,17 @@ emulated_card = emulated_device
 class Emulated:
     """An emulated device, whose instructions compute as the table defines."""
 
-    card: DeviceIdentity
+    identity: DeviceIdentity
+
+    card = former_name("card", "identity")
 
     def can_run(self, variant: Variant) -> bool:
         """Return whether such a GPU has the instruction."""
-        return variant.kernel.runs_on(self.card.capability)
+        return variant.kernel.runs_on(self.identity.capability)
 
     def dots(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: tuple[Codes, Codes] | None = None) -> Codes:
         """Emulate the instruction on each row."""
-        arch = architecture_of(self.card.capability)
+        arch = architecture_of(self.identity.capability)
         assert arch is not None
         unit = named_unit(arch, variant.name, variant.a, variant.b, variant.output, variant.scales)
         return unit.dots(a, b, c, None if scales is None else ScaleCodes(*scales))
@@ -151,4 +154,4 @@ def compare_device(
     """Run the test vectors on a device, and compare the results of each instruction with the emulator."""
     for q in selected:
         inputs = q.input_set(rows, seed)
-        yield compare_dots(q.unit, inputs, q.dots(*inputs), q.card.card.name, first)
+        yield compare_dots(q.unit, inputs, q.dots(*inputs), q.device.identity.name, first)

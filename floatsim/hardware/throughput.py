@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from floatsim._warnings import former_name
 from floatsim.arrays.conversion import encode
 from floatsim.formats import BF16, FP16, FP32, TF32, FloatFormat
 from floatsim.hardware.protocol import DeviceIdentity
@@ -37,7 +38,7 @@ class Timed(Protocol):
     number: int
 
     @property
-    def card(self) -> DeviceIdentity:
+    def identity(self) -> DeviceIdentity:
         """The identity of the device."""
 
     @property
@@ -55,7 +56,7 @@ class Timed(Protocol):
 class Rate:
     """The throughput of one instruction or library product.
 
-    RoundingAttributes
+    Attributes
     ----------
     what : str
         The instruction with its formats, or the library's product.
@@ -113,6 +114,13 @@ class Rate:
 class Rates:
     """The measured throughput of a GPU. Prints as a table.
 
+    Attributes
+    ----------
+    identity : DeviceIdentity
+        The GPU and its software.
+    rates : tuple of Rate
+        One measurement for each instruction and library.
+
     >>> def rate(name, operands, ms):
     ...     return Rate(name, "wgmma", operands, FP32, 10**12, (ms,), 989.5, "H100 data sheet")
     >>> from floatsim.formats import E4M3
@@ -122,8 +130,10 @@ class Rates:
     2.0
     """
 
-    card: DeviceIdentity
+    identity: DeviceIdentity
     rates: tuple[Rate, ...]
+
+    card = former_name("card", "identity")
 
     def of_bf16(self, rate: Rate) -> float | None:
         """Return the ratio to BF16 (FP16 if the GPU has no BF16) on the same unit; None if neither was measured."""
@@ -151,16 +161,17 @@ class Rates:
         lines = [heads, *self.rows()]
         widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
         aligned = " ".join([f"{{:<{widths[0]}}}", *(f"{{:>{width}}}" for width in widths[1:])])
-        return "\n".join([self.card.name, *(aligned.format(*line).rstrip() for line in lines)])
+        return "\n".join([self.identity.name, *(aligned.format(*line).rstrip() for line in lines)])
 
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measured throughput in JSON types."""
-        card = self.card
+        identity = self.identity
         return {
-            "card": card.name, "compute_capability": ".".join(map(str, card.capability)), "driver": card.driver,
-            "cuda": card.cuda, "rates": [each.to_dict() | {"of_bf16": self.of_bf16(each)} for each in self.rates],
+            "card": identity.name, "compute_capability": ".".join(map(str, identity.capability)),
+            "driver": identity.driver, "cuda": identity.cuda,
+            "rates": [each.to_dict() | {"of_bf16": self.of_bf16(each)} for each in self.rates],
         }  # fmt: skip
 
 
@@ -178,11 +189,13 @@ def tasks(device: Timed, only: Sequence[str] = (), libraries: bool = True) -> li
     available: list[Variant | Product] = [v for v in device.variants if v.a == v.b != FP32]  # FP32 is TF32 in mma
     if libraries:
         names = [name for name in installed() if name != "cupy"]  # cupy.matmul is cuBLAS
-        available += [p for p in PRODUCTS if p.library in names and p.a == p.b and device.card.capability >= p.oldest]
+        available += [
+            p for p in PRODUCTS if p.library in names and p.a == p.b and device.identity.capability >= p.oldest
+        ]
     selected = [task for task in available if not only or any(fits(str(task), text) for text in only)]
     if not selected:
         listed = ", ".join(dict.fromkeys(str(task).partition(" ")[0] for task in available)) or "nothing"
-        raise ValueError(f"only={', '.join(only)!r} fits no measurement on {device.card.name}; there is {listed}")
+        raise ValueError(f"only={', '.join(only)!r} fits no measurement on {device.identity.name}; there is {listed}")
     return selected
 
 
@@ -203,7 +216,7 @@ def _of_instruction(device: Timed, variant: Variant, repeats: int) -> Rate:
             break
         steps = min(1 << 24, steps * max(2, min(64, round(1.2 * _LONG / max(shortest, 1e-6)))))
     operations, milliseconds = device.issue(variant, steps, repeats)
-    sheet = peak(device.card.name, variant.a, variant.output, variant.scales is not None and variant.k == 64)
+    sheet = peak(device.identity.name, variant.a, variant.output, variant.scales is not None and variant.k == 64)
     unit = variant.kernel.family.removesuffix("_scaled")
     return Rate(str(variant), unit, variant.a, variant.output, operations, tuple(milliseconds), *sheet)
 
@@ -224,7 +237,7 @@ def _of_library(device: Timed, product: Product, repeats: int) -> Rate:
         failure = f"{type(error).__name__}: {error}".splitlines()[0]
     operands = _ROUNDED_TO.get(product.compute, product.a)
     sums = FP16 if product.compute.startswith("16f") else FP32
-    sheet = peak(device.card.name, operands, sums) if operands != FP32 else (None, "")
+    sheet = peak(device.identity.name, operands, sums) if operands != FP32 else (None, "")
     times = tuple(milliseconds)
     return Rate(str(product), product.library, product.a, product.output, 2 * size**3, times, *sheet, failure)
 

@@ -222,7 +222,7 @@ def library_matmul(
     output = None if format is None else as_format(format)
     product = find_product(library, x_format, y_format, output, compute)
     _modules(library)
-    product = find_product(library, x_format, y_format, output, compute, Cuda(number).card.capability)
+    product = find_product(library, x_format, y_format, output, compute, Cuda(number).identity.capability)
     codes = np.zeros((x.shape[0], y.shape[1]), product.output.code_dtype)
     if codes.size and x.shape[1]:
         with prepared(product, x, y, number) as multiply:

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 from floatsim.plot.bits import anatomy, bit_strip, code_grid
-from floatsim.plot.equality import equal_shares, equality_matrix
+from floatsim.plot.equality import equality_matrix
 from floatsim.plot.error_curve import error_curves
 from floatsim.plot.first_event import first_map
 from floatsim.plot.heatmaps import heatmap
@@ -34,7 +34,6 @@ __all__ = [
     "code_grid",
     "colour",
     "conversion_losses",
-    "equal_shares",
     "equality_matrix",
     "error_curves",
     "explore",
@@ -55,7 +54,10 @@ __all__ = [
     "worst_error",
 ]
 
-_DEPRECATED = {"FIVE": "plot.DEFAULT_FORMATS", "Fate": "fs.ConversionLosses", "fates": "fs.conversion_losses"}
+_DEPRECATED = {
+    "FIVE": "plot.DEFAULT_FORMATS", "Fate": "fs.ConversionLosses", "fates": "fs.conversion_losses",
+    "equal_shares": "fs.equal_shares",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -66,7 +68,8 @@ def __getattr__(name: str) -> Any:
         from floatsim.formats import as_format
 
         return tuple(map(as_format, DEFAULT_FORMATS))
-    from floatsim.analysis.losses import ConversionLosses
-    from floatsim.analysis.losses import conversion_losses as losses_of
+    from floatsim.analysis import equality, losses
 
-    return ConversionLosses if name == "Fate" else functools.partial(losses_of, rounding="ties_to_even", ftz=False)
+    if name == "fates":
+        return functools.partial(losses.conversion_losses, rounding="ties_to_even", ftz=False)
+    return losses.ConversionLosses if name == "Fate" else equality.equal_shares

@@ -302,7 +302,7 @@ def _all_digits(size: float) -> str:
 
 
 def _three_digits(size: float) -> str:
-    """At most seven letters: ".0137", ".000122", "1.53e-5"."""
+    """Return a text of at most seven letters, such as ".0137", ".000122" or "1.53e-5"."""
     text = f"{size:.3g}"
     if "e" in text:
         digits, exponent = text.split("e")

@@ -1,4 +1,4 @@
-"""Equality of results: the share of equal elements for every pair."""
+"""A picture of equality: the share of equal elements for every pair of results."""
 
 from __future__ import annotations
 
@@ -8,57 +8,9 @@ from typing import TYPE_CHECKING, Any
 from floatsim.plot.style import HEADING, in_percent, new_axes, palette, titled
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-__all__ = ["equal_shares", "equality_matrix"]
-
-
-def equal_shares(results: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return the share of elements whose bits are all equal, for every pair of results.
-
-    Parameters
-    ----------
-    results : mapping of name to array_like of floats
-        Results of accumulations or of kernels, with one shape and one format.
-
-    Returns
-    -------
-    float64 array (n, n)
-        Rows and columns in the order of the mapping, 1 on the diagonal. +0 and -0 differ, and so do NaNs with
-        different bits.
-
-    Raises
-    ------
-    ValueError
-        If two results differ in shape or format, or there is no element to compare.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from floatsim import plot
-    >>> plot.equal_shares({"one": np.float32([1, 2, 3, 4]), "other": np.float32([1, 2, 3, 5])}).tolist()
-    [[1.0, 0.75], [0.75, 1.0]]
-    """
-    import numpy as np
-
-    from floatsim.arrays.conversion import read_floats
-
-    read = {name: read_floats(x, name)[:2] for name, x in results.items()}
-    if not read:
-        raise ValueError("results must hold at least one array")
-    first, (codes, fmt) = next(iter(read.items()))
-    for name, (other, of) in read.items():
-        if of != fmt or other.shape != codes.shape:
-            raise ValueError(
-                f"results must be of one format and shape: {first!r} is {fmt.name} {codes.shape}, "
-                f"{name!r} is {of.name} {other.shape}"
-            )
-    if not codes.size:
-        raise ValueError(f"results hold no elements: they are of shape {codes.shape}")
-    flat = [other.ravel() for other, _ in read.values()]
-    return np.array([[np.count_nonzero(x == y) / codes.size for y in flat] for x in flat])
+__all__ = ["equality_matrix"]
 
 
 def equality_matrix(
@@ -99,6 +51,8 @@ def equality_matrix(
     import numpy as np
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
+
+    from floatsim.analysis.equality import equal_shares
 
     shares, names = equal_shares(results), list(results)
     n = len(names)

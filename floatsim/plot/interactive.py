@@ -83,7 +83,7 @@ def _widgets() -> Any:
 
 
 def _static(draw: Callable[..., Any], values: dict[str, Any]) -> dict[str, str]:
-    """What `draw` prints and draws with these values, keyed by media type. The figure that it makes is closed."""
+    """Return the text and the picture of `draw` with these values, keyed by media type. Its figure is closed."""
     import matplotlib.pyplot as plt
 
     before, text = set(plt.get_fignums()), io.StringIO()

@@ -1,4 +1,4 @@
-"""What pictures with several labelled lines share: colours of lines with the same format, and labels at the ends."""
+"""Shared code for pictures with labelled lines: colours of lines with the same format, and labels at the ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def format_of(accumulation: Any) -> FloatFormat | None:
 
 
 def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> list[tuple[str, int]]:
-    """For each line its colour and its number among the lines of its format; None stands for ink.
+    """Return each line's colour and its number among the lines of its format; None is a line without a format.
 
     One line has the format's colour. Several lines of a format have shades of it, from dark to light and yellowish, so
     that they differ in lightness for every reader.

@@ -20,7 +20,7 @@ _WORDS = ("flushed to zero", "subnormal", "normal", "overflow")
 
 
 def losses_in_words(losses: ConversionLosses) -> str:
-    """ "39 % flushed to zero, 59 % subnormal", or "all normal".
+    """Return conversion losses as text: "39 % flushed to zero, 59 % subnormal", or "all normal".
 
     >>> import floatsim as fs
     >>> losses_in_words(fs.conversion_losses([1e-9, 1.0], "fp16"))
@@ -33,7 +33,7 @@ def losses_in_words(losses: ConversionLosses) -> str:
 
 
 def _styles(colours: Palette, tint: str) -> tuple[dict[str, Any], ...]:
-    """How a bar of each kind looks, in the order of `_ATTRIBUTES`."""
+    """Return the appearance of the bar of each kind, in the order of `_ATTRIBUTES`."""
     hatched = {"facecolor": colours.background, "edgecolor": tint, "hatch": "//////"}
     return {"color": colours.lost}, hatched, {"color": tint}, {"color": colours.lost}
 

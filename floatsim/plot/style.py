@@ -1,4 +1,4 @@
-"""What all pictures share: the colours of formats, the colours of a background, titles and axes.
+"""Shared code of all pictures: the colours of formats, the colours of a background, titles and axes.
 
 The colours can be told apart by colour-blind readers and differ in lightness, so that they remain distinct in grey.
 matplotlib is imported when a picture is drawn.
@@ -58,8 +58,20 @@ _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
 def colour(fmt: FormatLike) -> str:
-    """The colour of a format in every picture, as "#rrggbb".
+    """Return the colour of a format in every picture.
 
+    Parameters
+    ----------
+    fmt : format
+        Anything that `fs.as_format` takes.
+
+    Returns
+    -------
+    str
+        The colour as "#rrggbb".
+
+    Examples
+    --------
     >>> from floatsim import plot
     >>> plot.colour("fp16")
     '#0072b2'
@@ -79,7 +91,7 @@ def several(formats: Iterable[FormatLike] | FormatLike) -> list[FloatFormat]:
 
 
 def new_axes(ax: Axes | None, **figure: Any) -> Axes:
-    """`ax`, or the Axes of a new figure."""
+    """Return `ax`, or the Axes of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -89,7 +101,7 @@ def new_axes(ax: Axes | None, **figure: Any) -> Axes:
 
 
 def titled(ax: Axes, title: str | None, **looks: Any) -> Axes:
-    """`ax`, with the title if one is given."""
+    """Set the title if one is given. Return `ax`."""
     if title is not None:
         ax.set_title(title, **looks)
     return ax
@@ -127,7 +139,7 @@ def contrast(one: Any, other: Any) -> float:
 
 
 def is_dark(tint: Any) -> bool:
-    """Whether white text on this colour is easier to read than black text."""
+    """Return whether white text on this colour is easier to read than black text."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = (part**2.2 for part in to_rgb(tint))

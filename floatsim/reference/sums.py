@@ -130,7 +130,7 @@ def scaled(
     if c is not None and _is_zero(beta):
         return scaled(accumulation, terms, options, alpha, beta, index, None, scales)
     total = accumulate(accumulation, terms, options, index, None, scales)
-    call = _Call(_NO_MANNER if isinstance(accumulation, TensorCore) else options.attributes, index)
+    call = _Call(_DEFAULT_ATTRIBUTES if isinstance(accumulation, TensorCore) else options.attributes, index)
     first, second, third = (
         _Run(_outermost(accumulation), split_seed(options.seed, Site.ALPHA + n), call) for n in range(3)
     )
@@ -450,7 +450,7 @@ def _exact(run: _Run, terms: _Terms, start: Operand | None) -> Code:
 
 # -- matrix units --------------------------------------------------------------------------------------------------
 
-_NO_MANNER = RoundingAttributes()
+_DEFAULT_ATTRIBUTES = RoundingAttributes()
 """The attributes of roundings of c, alpha and beta with a matrix unit. Those of the call have no effect."""
 
 
@@ -465,7 +465,7 @@ def _matrix_unit(accumulation: TensorCore, terms: _Terms, seed: int, start: Oper
         fit = fitted(accumulation, a[0].format, b[0].format, None, scales and scales.of)
         assert isinstance(fit, TensorCore)
         accumulation = fit
-    run = _Run(Sequential(accumulation.result_format), seed, replace(call, attributes=_NO_MANNER))
+    run = _Run(Sequential(accumulation.result_format), seed, replace(call, attributes=_DEFAULT_ATTRIBUTES))
     if not terms and start is None:
         return Code(0, accumulation.result_format)
     acc = run.seeded(start, terms)

@@ -50,7 +50,7 @@ from floatsim.tensorcore.instructions import (
 )
 
 __all__ = [
-    "ARCHITECTURES", "CARDS", "Architecture", "as_architecture", "as_instruction_name", "enumerated", "is_architecture",
+    "ARCHITECTURES", "GPUS", "Architecture", "as_architecture", "as_instruction_name", "enumerated", "is_architecture",
     "nearest", "select",
 ]  # fmt: skip
 
@@ -60,6 +60,15 @@ class Architecture:
     """A generation of matrix units: its name, the manufacturer's name, and its instructions.
 
     The default instruction is the first one that takes the operands.
+
+    Attributes
+    ----------
+    name : str
+        The name in `fs.tensorcore.ARCHITECTURES`, such as "hopper".
+    title : str
+        The manufacturer's name.
+    instructions : tuple of Instruction
+        The matrix instructions.
     """
 
     name: str
@@ -90,43 +99,43 @@ def _rounding(grid: FloatFormat) -> Rounding:
 
 def _of(
     name: str, inputs: tuple[FloatFormat, ...], k: int, output: FloatFormat, model: Model, evidence: Evidence,
-    cards: str = "", note: str = "",
+    gpus: str = "", note: str = "",
 ) -> Instruction:  # fmt: skip
     return Instruction(
-        name, inputs, k, model, output, evidence, cards, mixes=inputs[0] in _EIGHT_BITS, truncates=inputs == _TF32,
+        name, inputs, k, model, output, evidence, gpus, mixes=inputs[0] in _EIGHT_BITS, truncates=inputs == _TF32,
         note=note,
     )  # fmt: skip
 
 
 def _fused(
     name: str, inputs: tuple[FloatFormat, ...], k: int, terms: int, fraction_bits: int, floor: int, grid: FloatFormat,
-    evidence: Evidence, cards: str = "", note: str = "",
+    evidence: Evidence, gpus: str = "", note: str = "",
 ) -> Instruction:  # fmt: skip
     model = FusedBlocks(terms, fraction_bits, floor, grid, _rounding(grid))
-    return _of(name, inputs, k, FP16 if grid == FP16 else FP32, model, evidence, cards, note)
+    return _of(name, inputs, k, FP16 if grid == FP16 else FP32, model, evidence, gpus, note)
 
 
 def _two_halves(
-    name: str, k: int, fraction_bits: int, floor: int, grid: FloatFormat, evidence: Evidence, cards: str,
+    name: str, k: int, fraction_bits: int, floor: int, grid: FloatFormat, evidence: Evidence, gpus: str,
     note: str = "",
 ) -> Instruction:  # fmt: skip
     model = TwoHalves(FusedBlocks(k // 2, fraction_bits, floor, grid, _rounding(grid)))
-    return _of(name, _FP8, k, grid, model, evidence, cards, note)
+    return _of(name, _FP8, k, grid, model, evidence, gpus, note)
 
 
-def _fp64(evidence: Evidence, cards: str, *shapes: str) -> tuple[Instruction, ...]:
-    return tuple(_of(name, _FP64, int(name.split("k")[1]), FP64, FmaChain(), evidence, cards) for name in shapes)
+def _fp64(evidence: Evidence, gpus: str, *shapes: str) -> tuple[Instruction, ...]:
+    return tuple(_of(name, _FP64, int(name.split("k")[1]), FP64, FmaChain(), evidence, gpus) for name in shapes)
 
 
-def _scaled(family: str, cards: str) -> tuple[Instruction, ...]:
+def _scaled(family: str, gpus: str) -> tuple[Instruction, ...]:
     """The block-scaled instructions, alike on both Blackwells: one algorithm for k = 32, one for k = 64."""
     one = FusedBlocks(32, 25, -133, FP32, Rounding.TOWARD_ZERO)
     four = GroupedBlocks(64, 35, -139, FP32, Rounding.TOWARD_ZERO, group=16)
     by32, by16 = Scales(32, E8M0), (Scales(16, E4M3), Scales(16, E8M0))
     return (  # if both operands are FP4, kernels use the FP4 instructions
-        Instruction(f"{family}k64.mxf4", _FP4, 64, four, FP32, MODEL, cards, scales=(by32,)),
-        Instruction(f"{family}k64.nvf4", _FP4, 64, four, FP32, MODEL, cards, scales=(*by16, by32)),
-        Instruction(f"{family}k32.mxf8f6f4", _NARROW, 32, one, FP32, MODEL, cards, mixes=True, scales=(by32,)),
+        Instruction(f"{family}k64.mxf4", _FP4, 64, four, FP32, MODEL, gpus, scales=(by32,)),
+        Instruction(f"{family}k64.nvf4", _FP4, 64, four, FP32, MODEL, gpus, scales=(*by16, by32)),
+        Instruction(f"{family}k32.mxf8f6f4", _NARROW, 32, one, FP32, MODEL, gpus, mixes=True, scales=(by32,)),
     )
 
 
@@ -230,10 +239,10 @@ _BLACKWELL_RTX = (
 
 
 def _mfma(
-    cards: str, inputs: tuple[FloatFormat, ...], model: Model, *shapes: str, output: FloatFormat = FP32
+    gpus: str, inputs: tuple[FloatFormat, ...], model: Model, *shapes: str, output: FloatFormat = FP32
 ) -> tuple[Instruction, ...]:
     return tuple(
-        _of(f"mfma.{shape}", inputs, int(shape.split(".")[0].split("x")[2]), output, model, MODEL, cards)
+        _of(f"mfma.{shape}", inputs, int(shape.split(".")[0].split("x")[2]), output, model, MODEL, gpus)
         for shape in shapes
     )
 
@@ -283,9 +292,9 @@ ARCHITECTURES = {
 }
 """The architectures by name, the oldest of each maker first."""
 
-CARDS = {
-    card: architecture
-    for architecture, cards in {
+GPUS = {
+    gpu: architecture
+    for architecture, gpus in {
         "volta": "sm70 v100 v100s titanv",
         "turing": "sm75 t4 rtx2060 rtx2070 rtx2080 titanrtx",
         "ampere": (
@@ -306,20 +315,20 @@ CARDS = {
         "cdna2": "gfx90a mi210 mi250 mi250x",
         "cdna3": "gfx942 mi300a mi300x mi325x",
     }.items()
-    for card in cards.split()
+    for gpu in gpus.split()
 }  # fmt: skip
 """The architectures of GPUs and of compilation targets, whose names are written here without spaces and hyphens."""
 
 _MISSING = {
-    card: title
-    for title, cards in {
+    gpu: title
+    for title, gpus in {
         "NVIDIA Jetson Orin (sm_87)": "sm87 orin jetsonorin",
         "NVIDIA Blackwell Ultra (sm_103)": "sm103 sm103a b300 gb300",
         "NVIDIA Jetson Thor (sm_110)": "sm101 sm101a sm110 sm110a thor jetsonthor",
         "NVIDIA GB10 (sm_121)": "sm121 sm121a gb10",
         "AMD CDNA 4 (gfx950)": "gfx950 cdna4 mi350x mi355x",
     }.items()
-    for card in cards.split()
+    for gpu in gpus.split()
 }
 """GPUs and targets whose matrix units are not in the table: nothing is published about their arithmetic."""
 
@@ -330,11 +339,11 @@ _WITHOUT_MEANING = {"nvidia", "geforce", "amd", "instinct", "tesla", "ti", "supe
 def _key(name: str) -> str:
     words = re.split(r"[\s_-]+", name.strip().lower())
     key = "".join(word for word in words if word not in _WITHOUT_MEANING)
-    return CARDS.get(key, key)
+    return GPUS.get(key, key)
 
 
 def is_architecture(name: str) -> bool:
-    """Whether this is the name of an architecture, of a GPU or of a compilation target, in the table or missing there.
+    """Return whether this names an architecture, a GPU or a compilation target, also if the table does not have it.
 
     >>> is_architecture("H100"), is_architecture("B300"), is_architecture("fp16")
     (True, True, False)

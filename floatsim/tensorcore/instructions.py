@@ -7,11 +7,11 @@ exact integers. The kernels are tested equal to them.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from floatsim.formats import FP32, FloatFormat
+from floatsim._warnings import former_name
+from floatsim.formats import FP32, FloatFormat, NamedEnum
 from floatsim.formats._hashing import hashed_once
 from floatsim.formats.rounding import Rounding
 
@@ -24,8 +24,8 @@ E8M13 = FloatFormat.ieee(8, 13, "E8M13")
 """FP32 with 13 fraction bits: the accumulator of FP8 on Ada and in Hopper's wgmma, also called FP22."""
 
 
-class Evidence(enum.Enum):
-    """What a row of the table has been verified against, the strongest evidence first."""
+class Evidence(NamedEnum):
+    """The evidence for a row of the table, the strongest first."""
 
     SILICON = "silicon"
     """Equal to all published outputs of real GPUs (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores")."""
@@ -141,7 +141,15 @@ Model: TypeAlias = FusedBlocks | TwoHalves | FmaChain | ExactBlocks | FlushedTre
 
 @dataclass(frozen=True)
 class Scales:
-    """The block scales that an instruction takes: one for every `every` elements of a row of A and of a column of B."""
+    """The block scales that an instruction takes: one for every `every` elements of a row of A and of a column of B.
+
+    Parameters
+    ----------
+    every : int
+        The number of elements that share a scale.
+    format : FloatFormat
+        The format of the scales.
+    """
 
     every: int
     format: FloatFormat
@@ -167,7 +175,7 @@ class Instruction:
         The format of c and D.
     evidence : Evidence
         What the row has been verified against.
-    cards : str
+    gpus : str
         The GPUs of the evidence.
     mixes : bool
         Whether A and B may have different formats, both of `inputs`.
@@ -185,11 +193,13 @@ class Instruction:
     model: Model
     output: FloatFormat = None  # type: ignore[assignment]  # filled in by __post_init__
     evidence: Evidence = Evidence.MODEL
-    cards: str = ""
+    gpus: str = ""
     mixes: bool = False
     scales: tuple[Scales, ...] = ()
     truncates: bool = False
     note: str = ""
+
+    cards = former_name("cards", "gpus")
 
     def __post_init__(self) -> None:
         if vars(self)["output"] is None:

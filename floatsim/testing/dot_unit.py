@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from floatsim._warnings import former_name
 from floatsim.accumulation import TensorCore
 from floatsim.emulator.tensorcore import Record, accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
@@ -46,7 +47,7 @@ class DotProducts(Protocol):
 class Unit:
     """An instruction of an architecture with the formats of its operands. `dots` emulates it.
 
-    RoundingAttributes
+    Attributes
     ----------
     arch : str
         The architecture's name in `fs.tensorcore.ARCHITECTURES`.
@@ -94,10 +95,7 @@ class Unit:
         """The description of the instruction's sums."""
         return TensorCore(self.arch, self.name, self.output)
 
-    @property
-    def how(self) -> TensorCore:
-        """Deprecated alias of `accumulation`."""
-        return self.accumulation
+    how = former_name("how", "accumulation")
 
     @property
     def scale_blocks(self) -> int:

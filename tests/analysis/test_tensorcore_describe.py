@@ -81,7 +81,7 @@ def test_facts_give_the_numbers_of_every_row(arch, row):
         ExactBlocks: "exact, of", FlushedTree: "subnormal", LateAccumulator: "joins that sum", EvenAndOdd: "odd ones",
     }  # fmt: skip
     assert words.get(type(row.model), "at once") in text
-    for gpu in filter(None, row.cards.split(", ")):
+    for gpu in filter(None, row.gpus.split(", ")):
         assert gpu in told["evidence"]
         assert gpu in evidence_text(row)
     assert row.note in told["evidence"]
@@ -162,10 +162,10 @@ def test_the_table_lists_every_instruction():
 def silicon_sets() -> list[tuple[str, str, str, str, str]]:
     """Return (GPU, architecture, instruction, format, D) of each published set that the table names."""
     return [
-        (card, arch.name, row.name, fmt.name, row.output.name)
+        (gpu, arch.name, row.name, fmt.name, row.output.name)
         for arch, row in ROWS
         if row.evidence is Evidence.SILICON
-        for card in row.cards.split(", ")
+        for gpu in row.gpus.split(", ")
         for fmt in row.inputs
     ]
 
@@ -173,7 +173,7 @@ def silicon_sets() -> list[tuple[str, str, str, str, str]]:
 def test_forty_eight_published_sets_of_eight_gpus():
     sets = silicon_sets()
     assert len(sets) == len(set(sets)) == 48
-    assert {card for card, *_ in sets} == {"V100", "A100", "A2", "RTX 1000", "L40S", "H100", "H200", "B200"}
+    assert {gpu for gpu, *_ in sets} == {"V100", "A100", "A2", "RTX 1000", "L40S", "H100", "H200", "B200"}
 
 
 def test_the_unverified_instructions():
@@ -214,9 +214,9 @@ def published() -> str:
     rows = [["architecture", "instruction", "A, B", "D", "GPUs", "sets", ""]]
     for arch, row in ROWS:
         if row.evidence is Evidence.SILICON:
-            sets = len(row.inputs) * len(row.cards.split(", "))
+            sets = len(row.inputs) * len(row.gpus.split(", "))
             inputs = ", ".join(fmt.name for fmt in row.inputs)
-            rows.append([f"`{arch.name}`", f"`{row.name}`", inputs, row.output.name, row.cards, str(sets), row.note])
+            rows.append([f"`{arch.name}`", f"`{row.name}`", inputs, row.output.name, row.gpus, str(sets), row.note])
     return table(rows)
 
 

@@ -51,10 +51,11 @@ def test_its_rounding_equals_that_of_the_rational_oracle(fmt):
     for n in _values(fmt, grid, r):
         rational = o.Rounder(abs(n) * unit, int(n < 0), fmt)
         for k in r.integers(0, len(every), 3):
-            how = every[k]
-            style = path_oracle.style_of(how.rounding, how.overflow, how.ftz, how.daz, how.tininess.name == "BEFORE")
+            options = every[k]
+            before = options.tininess.name == "BEFORE"
+            style = path_oracle.style_of(options.rounding, options.overflow, options.ftz, options.daz, before)
             got = at.encode(path_oracle.rounder(at, grid, style)(n), at.quantum - grid)
-            assert got == rational(how)[0], (fmt.name, str(how), hex(n), hex(got))
+            assert got == rational(options)[0], (fmt.name, str(options), hex(n), hex(got))
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS if f.bits <= 16], **ids)

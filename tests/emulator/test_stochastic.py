@@ -20,7 +20,7 @@ SIGMAS = 6
 
 
 def draws(seed: int, n: int, bits: int = 32, site: int = 0, start: int = 0) -> np.ndarray:
-    """Many draws of the reference's generator, at NumPy's speed (held against the reference below)."""
+    """Many draws of the reference's generator, at NumPy's speed (compared with the reference below)."""
     index = np.arange(start, start + n, dtype=np.uint64)
     assert index[0] >> np.uint64(32) == index[-1] >> np.uint64(32)
     block = int(index[0]) >> 32

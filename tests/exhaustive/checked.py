@@ -1,6 +1,6 @@
 """Random calls in the checked build of the kernels (FLOATSIM_CHECKED=1), in a process of their own.
 
-The build checks every access to memory; here only that is judged, not the results. The operands and descriptions are
+The build checks every access to memory; here only that is tested, not the results. The operands and descriptions are
 those that sizes depend on: formats of every kind and width, no terms, one term, one row, one column, empty batches,
 rows beside the widths of vectors and tiles, magnitudes at both ends of the range, and codes with bits that the format
 does not have.

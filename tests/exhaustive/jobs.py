@@ -48,7 +48,7 @@ class Job:
 
 
 def _compared(
-    what: str, fmt: fs.FloatFormat, how: object, operands: tuple[np.ndarray, ...], got: tuple, want: tuple
+    what: str, fmt: fs.FloatFormat, options: object, operands: tuple[np.ndarray, ...], got: tuple, want: tuple
 ) -> Outcome:
     differs = np.zeros(np.shape(got[0]), bool)
     for g, w in zip(got, want, strict=True):
@@ -58,7 +58,7 @@ def _compared(
     found = []
     for i in np.flatnonzero(differs)[:EXAMPLES]:
         mine, due = (tuple(int(np.ravel(x)[i]) for x in side) + (0,) * (2 - len(side)) for side in (got, want))
-        found.append(o.report(what, fmt, how, tuple(int(np.ravel(c)[i]) for c in operands), mine, due))
+        found.append(o.report(what, fmt, options, tuple(int(np.ravel(c)[i]) for c in operands), mine, due))
     return differs.size, int(differs.sum()), found
 
 
@@ -171,8 +171,8 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
     result, flags = function(x, y, rounding=mode, return_flags=True)
     got = result.codes
     wrong = np.zeros(got.shape, bool)
-    count = loops.judge_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o.table_of_values(fmt), at.t,
-                              at.largest, at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
+    count = loops.verify_pairs(_PAIR_OPERATIONS.index(operation), a, b, got, flags, o.table_of_values(fmt), at.t,
+                               at.largest, at.inf, at.nan, at.sign_bit, mode.value, wrong)  # fmt: skip
     found = [
         o.report(operation, fmt, rounding, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
         for i, j in np.argwhere(wrong)[:EXAMPLES]
@@ -269,16 +269,16 @@ def _unary(fmt: fs.FloatFormat) -> list[str]:
 def _every_code(fmt: fs.FloatFormat, chunk: int) -> Outcome:
     """All codes of a format of at most 16 bits, one operand: kernels and reference."""
     operation = _unary(fmt)[chunk // _WAYS]
-    how = _way(fmt, operation, chunk % _WAYS)
+    options = _way(fmt, operation, chunk % _WAYS)
     codes, target = fmt.codes(), fmt
     if operation.startswith("convert to "):
         target = fs.as_format(operation.removeprefix("convert to "))
-        kernel, function = emulator.convert(codes, fmt, target, resolve(how.keywords)), reference.convert
+        kernel, function = emulator.convert(codes, fmt, target, resolve(options.keywords)), reference.convert
     else:
-        kernel, function = _kernel(operation, (codes,), fmt, how), getattr(reference, operation)
-    results = [function(reference.decode(c, fmt, how.daz), target, how.attributes) for c in codes.tolist()]
+        kernel, function = _kernel(operation, (codes,), fmt, options), getattr(reference, operation)
+    results = [function(reference.decode(c, fmt, options.daz), target, options.attributes) for c in codes.tolist()]
     want, events = zip(*results, strict=True)
-    return _compared(operation, fmt, how, (codes,), kernel, (np.array(want, kernel[0].dtype), np.array(events)))
+    return _compared(operation, fmt, options, (codes,), kernel, (np.array(want, kernel[0].dtype), np.array(events)))
 
 
 _TWO_OPERANDS = (*_PAIR_OPERATIONS, "remainder", "fmod")
@@ -287,15 +287,15 @@ _TWO_OPERANDS = (*_PAIR_OPERATIONS, "remainder", "fmod")
 def _every_pair(fmt: fs.FloatFormat, chunk: int) -> Outcome:
     """All pairs of a format of at most 8 bits: kernels and reference."""
     operation = _TWO_OPERANDS[chunk // _WAYS]
-    how = _way(fmt, operation, chunk % _WAYS)
+    options = _way(fmt, operation, chunk % _WAYS)
     every = np.arange(1 << fmt.bits, dtype=np.uint64)
     operands = tuple(g.ravel() for g in np.meshgrid(every, every, indexing="ij"))
-    got, happened = _kernel(operation, operands, fmt, how)
+    got, happened = _kernel(operation, operands, fmt, options)
     function = getattr(reference, operation)
-    numbers = [reference.decode(c, fmt, how.daz) for c in every.tolist()]
+    numbers = [reference.decode(c, fmt, options.daz) for c in every.tolist()]
     rows = zip(*(c.tolist() for c in operands), strict=True)
-    want, events = zip(*(function(numbers[a], numbers[b], fmt, how.attributes) for a, b in rows), strict=True)
-    return _compared(operation, fmt, how, operands, (got, happened), (np.array(want, got.dtype), np.array(events)))
+    want, events = zip(*(function(numbers[a], numbers[b], fmt, options.attributes) for a, b in rows), strict=True)
+    return _compared(operation, fmt, options, operands, (got, happened), (np.array(want, got.dtype), np.array(events)))
 
 
 # -- one step of a sum -------------------------------------------------------------------------------------------------

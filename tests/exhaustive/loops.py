@@ -1,6 +1,6 @@
-"""Numba loops that judge results, written apart from the package: they share no code with it.
+"""Numba loops that verify results, written apart from the package: they share no code with it.
 
-`cast32` rounds a float32 on integers. `judge_pairs` rounds nothing: it decides for each pair whether the given result
+`cast32` rounds a float32 on integers. `verify_pairs` rounds nothing: it decides for each pair whether the given result
 and flags are the right ones, by the inequalities that define a rounding mode (so much below, so much above), on exact
 float64 values: a sum is x + error (TwoSum), a product is a float64, a quotient q is compared through q * b with a.
 """
@@ -144,7 +144,7 @@ def _side(operation, x, error, a, b, v):
 
 
 @numba.njit(nogil=True)
-def judge_pairs(operation, a_codes, b_codes, got, flags, values, t, largest, infinity, nan, sign_bit, mode, wrong):
+def verify_pairs(operation, a_codes, b_codes, got, flags, values, t, largest, infinity, nan, sign_bit, mode, wrong):
     """Marks in `wrong` the pairs (a_codes[i], b_codes[j]) whose result or flags (both (i, j)) break the definition.
 
     For formats with infinities, policy INFINITY, tininess after rounding. `values` are the float64 values of the

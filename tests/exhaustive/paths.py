@@ -169,7 +169,7 @@ class Case:
     operation: str
     codes: dict[str, np.ndarray]
     formats: dict[str, fs.FloatFormat]
-    how: fs.accumulation.Accumulation
+    accumulation: fs.accumulation.Accumulation
     keywords: dict[str, Any]
     axis: int | tuple[int, ...] | None = None
     events: tuple[str, ...] | None = None
@@ -179,7 +179,7 @@ class Case:
     def call(self) -> np.ndarray:
         """The codes that floatsim returns."""
         x = {name: fs.from_codes(self.codes[name], fmt) for name, fmt in self.formats.items()}
-        keywords = {"accumulate": self.how, **self.keywords}
+        keywords = {"accumulate": self.accumulation, **self.keywords}
         if self.operation in ("matmul", "dot"):
             result = getattr(fs, self.operation)(x["a"], x["b"], x.get("c"), **keywords)
         elif self.operation == "sum":
@@ -191,7 +191,7 @@ class Case:
 
     @property
     def result_format(self) -> fs.FloatFormat:
-        return self.keywords.get("format") or self.how.result_format
+        return self.keywords.get("format") or self.accumulation.result_format
 
 
 def _codes(result: Any, fmt: fs.FloatFormat) -> np.ndarray:
@@ -211,7 +211,8 @@ def expected(case: Case) -> np.ndarray:
                   k.get("tininess") == "before"]  # fmt: skip
     rounding = fs.Rounding[k["result_rounding"]] if "result_rounding" in k else call_style[0]
     result_style = oracle.style_of(rounding, fs.Overflow[k.get("overflow", "INFINITY")], *call_style[1:])
-    call = oracle.Call(oracle.description_of(case.how, *call_style), oracle.format_of(case.result_format), result_style,
+    call = oracle.Call(oracle.description_of(case.accumulation, *call_style), oracle.format_of(case.result_format),
+                       result_style,
                        k.get("alpha", 1.0), k.get("beta", 1.0))  # fmt: skip
     formats = {name: oracle.format_of(fmt) for name, fmt in case.formats.items()}
     if case.operation in ("matmul", "dot"):
@@ -516,7 +517,7 @@ def make(d: Draw, setting: Setting) -> Case:
     return Case(operation, codes, formats, options, keywords, events=setting.events)
 
 
-def _sum(d: Draw, setting: Setting, k: int, how: Any, keywords: dict[str, Any]) -> Case:
+def _sum(d: Draw, setting: Setting, k: int, accumulation: Any, keywords: dict[str, Any]) -> Case:
     rows = d.integer(1, max(1, min(160, 8000 // max(1, k))))
     x = _rows(d, setting, setting.a, rows, k, 0)
     axis = d.one((-1, 0, 1, 1, (0, 2), None))
@@ -536,7 +537,7 @@ def _sum(d: Draw, setting: Setting, k: int, how: Any, keywords: dict[str, Any]) 
         out = () if axis is None else tuple(np.delete(x.shape, axis))
         initial = _rows(d, setting, fmt, int(np.prod(out, dtype=int)), 1, 0).reshape(out)
         formats["initial"], codes["initial"] = fmt, _as(fmt, initial)
-    return Case("sum", codes, formats, how, keywords, axis, setting.events)
+    return Case("sum", codes, formats, accumulation, keywords, axis, setting.events)
 
 
 def _cumsum(d: Draw, setting: Setting, k: int) -> Case:
@@ -748,7 +749,7 @@ def accepting(case: Case) -> list[str]:
         fs.Rounding[k.get("rounding", "TIES_TO_EVEN")], daz=bool(k.get("daz")), ftz=bool(k.get("ftz")),
         tininess=fs.Tininess[k.get("tininess", "after").upper()],
     )  # fmt: skip
-    planned = Planned(case.how, TermRange(*formats), rounding, processor(True), addend)
+    planned = Planned(case.accumulation, TermRange(*formats), rounding, processor(True), addend)
     found = ["integer"]
     for candidate in CANDIDATES:
         with only(candidate.name):
@@ -845,14 +846,14 @@ def reproduction(case: Case, way: str, expected_code: Any, got: Any) -> str:
         listed = f"np.array({_hexadecimal(codes.tolist())}, np.{codes.dtype}).reshape({codes.shape})"
         fmt = case.formats.get(name)
         lines.append(f"{name} = {listed if fmt is None else f'fs.from_codes({listed}, {_source(fmt)})'}")
-    lines.append(f"how = {_described(case.how)}")
+    lines.append(f"accumulation = {_described(case.accumulation)}")
     if case.operation in ("matmul", "dot"):
         operands = ", ".join(name for name in ("a", "b", "c") if name in case.codes)
     else:
         operands = f"x, {case.axis}" + "".join(f", {n}={n}" for n in ("where", "initial") if n in case.codes)
-    call = f"fs.{case.operation}({operands}, accumulate=how{_written(case.keywords)})"
+    call = f"fs.{case.operation}({operands}, accumulate=accumulation{_written(case.keywords)})"
     if way == "after the other zero":
-        lines.append(f"fs.{case.operation}({operands}, accumulate=how{_written(_other_zeros(case) or {})})")
+        lines.append(f"fs.{case.operation}({operands}, accumulate=accumulation{_written(_other_zeros(case) or {})})")
     block = {"recorded": "fs.record()", "recorded with few events": f"fs.record(events={case.events})"}.get(way)
     if way in {candidate.name for candidate in CANDIDATES}:
         lines[0] += "\nfrom floatsim.emulator.dispatch.candidates import only"

@@ -258,7 +258,7 @@ class Lanes:
     operations: int = 0  # that were carried out
 
     def __post_init__(self):
-        self.card = DeviceIdentity("a GPU of lanes", self.capability, "0.0", "13.0")
+        self.identity = DeviceIdentity("a GPU of lanes", self.capability, "0.0", "13.0")
 
     def send(self, x):
         return np.ascontiguousarray(x).copy()

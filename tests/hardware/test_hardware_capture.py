@@ -42,7 +42,7 @@ def test_what_is_written_is_read(tmp_path, capability, with_inputs):
     by_path = {each.path: each for each in written}
     for each in found:
         own = by_path[each.path]
-        assert (each.unit, each.card) == (own.unit, "a fake GPU")
+        assert (each.unit, each.gpu) == (own.unit, "a fake GPU")
         assert np.array_equal(each.d, own.d)
         assert each.inputs.digest == own.inputs.digest
         assert each.compare().equal
@@ -78,8 +78,8 @@ def test_block_scales_are_recorded(tmp_path):
 
 
 def test_a_wrong_bit_is_found_again(tmp_path):
-    card = FakeDevice((8, 0), one_bit(11, 4, "mma.m16n8k16 bf16"))
-    fs.hardware.capture(tmp_path, rows=30, device=card)
+    gpu = FakeDevice((8, 0), one_bit(11, 4, "mma.m16n8k16 bf16"))
+    fs.hardware.capture(tmp_path, rows=30, device=gpu)
     found = list(fs.hardware.check_silicon(tmp_path))
     (wrong,) = [each for each in found if not each.comparison.equal]
     assert str(wrong.capture.unit) == "ampere mma.m16n8k16: BF16 x BF16 to FP32"
@@ -205,41 +205,41 @@ def words(x, fmt):
     return fs.decode(x, fmt).astype(np.float32).view(np.uint32)
 
 
-def make(folder: Path, card: str, name: str, rows: int = 25, wrong: int | None = None) -> None:
+def make(folder: Path, gpu: str, name: str, rows: int = 25, wrong: int | None = None) -> None:
     """Write a folder in the repository's layout with emulated results, with a wrong bit in row `wrong` of FP32."""
     fmt = published.FORMATS[name]
     rng = np.random.default_rng(rows)
-    k = 4 if fmt == fs.TF32 else published.published_unit(card, fmt, "d_fp32").k
+    k = 4 if fmt == fs.TF32 else published.published_unit(gpu, fmt, "d_fp32").k
     a, b = (fs.encode(rng.normal(size=(rows, k)), fmt) for _ in range(2))
     c = rng.normal(size=rows).astype(np.float32)
     folder.mkdir(parents=True)
     for side, x in (("a", a), ("b", b)):
         lines = [" ".join(f"{word:08x}" for word in row) for row in words(x, fmt).tolist()]
-        (folder / f"{side}_{card}_{name}.txt").write_text("\n".join(lines) + "\n")
-    binary = {f"c_{card}_fp32": c.view(np.uint32)}
+        (folder / f"{side}_{gpu}_{name}.txt").write_text("\n".join(lines) + "\n")
+    binary = {f"c_{gpu}_fp32": c.view(np.uint32)}
     for key in published.KEYS:
         if key == "d_fp16" and name in ("bf16", "tf32"):
             continue
-        unit = published.published_unit(card, fmt, key)
+        unit = published.published_unit(gpu, fmt, key)
         start = np.zeros_like(c) if unit.name == "wgmma.k32" else c
         d = unit.dots(a, b, fs.encode(start, unit.output))
-        binary[f"d_{card}_{key[2:]}"] = words(d, unit.output)
+        binary[f"d_{gpu}_{key[2:]}"] = words(d, unit.output)
     if wrong is not None:
-        binary[f"d_{card}_fp32"][wrong] ^= 1
+        binary[f"d_{gpu}_fp32"][wrong] ^= 1
     for stem, x in binary.items():
         (folder / f"{stem}.txt").write_text("".join(f"{word:032b}\n" for word in x.tolist()))
 
 
 def test_the_layout_of_the_repository(tmp_path, run):
     root = tmp_path / "model_validation"
-    sets = [(card, name) for card in published.CARDS for name in published.FORMATS
-            if not (card == "V100" and name != "fp16") and not (card in ("A100", "A2") and name[0] == "E")]  # fmt: skip
-    for card, name in sets:
-        make(root / card / name, card, name)
+    sets = [(gpu, name) for gpu in published.GPUS for name in published.FORMATS
+            if not (gpu == "V100" and name != "fp16") and not (gpu in ("A100", "A2") and name[0] == "E")]  # fmt: skip
+    for gpu, name in sets:
+        make(root / gpu / name, gpu, name)
     found = list(fs.hardware.check_silicon(tmp_path))
     assert len(found) == sum(2 if name[0] in "fE" else 1 for _, name in sets)
     assert all(each.comparison.equal for each in found)
-    assert {each.capture.card for each in found} == set(published.CARDS)
+    assert {each.capture.gpu for each in found} == set(published.GPUS)
     shutil.rmtree(root / "H100" / "fp16")
     make(root / "H100" / "fp16", "H100", "fp16", wrong=7)
     code, out, _ = run("check-silicon", root)
@@ -360,15 +360,15 @@ def verified() -> list[tuple[str, ...]]:
     for checked in fs.hardware.check_silicon(SILICON) if SILICON else ():
         unit, comparison = checked.capture.unit, checked.comparison
         key = unit.arch, unit.name, unit.a.name, unit.output.name
-        card = found.setdefault(key, {}).setdefault(published.CARDS[checked.capture.card].name, [0, 0])
-        card[0] += comparison.count
-        card[1] += comparison.mismatches
+        gpu = found.setdefault(key, {}).setdefault(published.GPUS[checked.capture.gpu].name, [0, 0])
+        gpu[0] += comparison.count
+        gpu[1] += comparison.mismatches
     rows: dict[tuple[str, ...], list[str]] = {}  # formats with equal cells share a row
     for arch in ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"):
         for row in fs.tensorcore.ARCHITECTURES[arch].instructions:
             for fmt in row.inputs:
-                cards = found.get((arch, row.name, fmt.name, row.output.name), {})
-                cell = "; ".join(f"{card}: {n}, {wrong}" for card, (n, wrong) in cards.items())
+                gpus = found.get((arch, row.name, fmt.name, row.output.name), {})
+                cell = "; ".join(f"{gpu}: {n}, {wrong}" for gpu, (n, wrong) in gpus.items())
                 rows.setdefault((arch, row.name, row.inputs, row.output.name, cell), []).append(fmt.name)
     return [
         (f"`{arch}`", f"`{name}`", ", ".join(formats), output, cell, "")

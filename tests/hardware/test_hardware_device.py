@@ -80,12 +80,12 @@ def test_importing_it_loads_no_cupy():
 
 
 def test_every_nvidia_row_can_be_issued():
-    cards = {(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)}
+    capabilities = {(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)}
     issued = {
-        (architecture_of(card), v.name, v.output, v.scales)
-        for card in cards
+        (architecture_of(capability), v.name, v.output, v.scales)
+        for capability in capabilities
         for v in variants()
-        if v.kernel.runs_on(card) and v.model(card) is not None
+        if v.kernel.runs_on(capability) and v.model(capability) is not None
     }
     rows = {
         (arch.name, row.name, row.output, scales)
@@ -97,9 +97,9 @@ def test_every_nvidia_row_can_be_issued():
     assert rows == issued
     k = {(arch.name, row.name): row.k for arch in ARCHITECTURES.values() for row in arch.instructions}
     for v in variants():
-        for card in cards:
-            if v.kernel.runs_on(card) and v.model(card) is not None:
-                assert v.k == k[architecture_of(card), v.name]
+        for capability in capabilities:
+            if v.kernel.runs_on(capability) and v.model(capability) is not None:
+                assert v.k == k[architecture_of(capability), v.name]
 
 
 def test_the_error_of_unknown_instructions_lists_the_known_ones():
@@ -113,7 +113,7 @@ def test_the_error_of_unknown_instructions_lists_the_known_ones():
 
 
 @pytest.fixture
-def card(monkeypatch):
+def device_with(monkeypatch):
     """Return a function that makes the backend run on lanes of a compute capability."""
     without_compiling(monkeypatch)
 
@@ -168,8 +168,8 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("capability", "fmt", "accumulation", "keywords"), PRODUCTS, ids=str)
 @pytest.mark.parametrize("with_c", [False, True])
-def test_products_equal_the_emulator(card, capability, fmt, accumulation, keywords, with_c):
-    card(capability)
+def test_products_equal_the_emulator(device_with, capability, fmt, accumulation, keywords, with_c):
+    device_with(capability)
     rng = np.random.default_rng(5)
     a, b = random(rng, (2, 19, 70), fmt), random(rng, (70, 11), fmt)
     c = None
@@ -181,8 +181,8 @@ def test_products_equal_the_emulator(card, capability, fmt, accumulation, keywor
     both(lambda backend: fs.matmul(a, b, c, accumulate=accumulation, backend=backend, **keywords))
 
 
-def test_block_scaled_products(card):
-    card((12, 0))
+def test_block_scaled_products(device_with):
+    device_with((12, 0))
     rng = np.random.default_rng(6)
     a, b = random(rng, (5, 100), "e2m1"), random(rng, (100, 9), "e2m1")
     for scale, every in (("e4m3", 16), ("e8m0", 16), ("e8m0", 32)):
@@ -193,8 +193,8 @@ def test_block_scaled_products(card):
             a, b, accumulate="blackwell-rtx", scale_a=x, scale_b=y, backend=backend))  # fmt: skip
 
 
-def test_no_terms_and_no_results(card):
-    card((8, 0))
+def test_no_terms_and_no_results(device_with):
+    device_with((8, 0))
     for shapes in (((3, 0), (0, 4)), ((0, 5), (5, 4)), ((3, 5), (5, 0))):
         a, b = (np.ones(shape, np.float16) for shape in shapes)
         c = np.full((shapes[0][0], shapes[1][1]), 2.5, np.float32)
@@ -205,8 +205,8 @@ def test_no_terms_and_no_results(card):
                 )
 
 
-def test_sums(card):
-    card((8, 0))
+def test_sums(device_with):
+    device_with((8, 0))
     rng = np.random.default_rng(7)
     x = rng.standard_normal((6, 37)).astype(np.float16)
     for accumulation in ("fp32", "fp16", "pairwise(fp16)", "strided(fp32, 8)", "ampere"):
@@ -220,8 +220,8 @@ def on_both(call):
     same(found, call())
 
 
-def test_element_by_element(card):
-    card((9, 0))
+def test_element_by_element(device_with):
+    device_with((9, 0))
     rng = np.random.default_rng(8)
     for fmt in (fs.FP32, fs.FP64, fs.FP16, fs.BF16):
         codes = rng.integers(0, 1 << 16, (3, 5, 7), np.uint64) * rng.integers(1, 1 << 48, (3, 5, 7), np.uint64)
@@ -254,8 +254,8 @@ FLUSHED = [
 
 
 @pytest.mark.parametrize(("name", "rounding", "fmt"), FLUSHED, ids=str)
-def test_flushing(card, name, rounding, fmt):
-    device = card((9, 0))
+def test_flushing(device_with, name, rounding, fmt):
+    device = device_with((9, 0))
     rng = np.random.default_rng(21)
     x, y, z = (tiny(rng, 400, fmt) for _ in range(3))
     if name in ("multiply", "fma"):
@@ -266,8 +266,8 @@ def test_flushing(card, name, rounding, fmt):
     assert device._cuda.launches == [f"elementwise.cu {kernel} sm_90"]
 
 
-def test_flushing_of_roots_and_conversions(card):
-    card((9, 0))
+def test_flushing_of_roots_and_conversions(device_with):
+    device_with((9, 0))
     rng = np.random.default_rng(22)
     x = tiny(rng, 400)
     for daz, ftz in ((True, False), (False, True), (True, True)):
@@ -286,8 +286,8 @@ def test_flushing_of_roots_and_conversions(card):
     on_both(lambda: fs.convert(wide, "fp32", rounding="toward_zero", ftz=True))
 
 
-def test_flushed_sums(card):
-    card((8, 0))
+def test_flushed_sums(device_with):
+    device_with((8, 0))
     rng = np.random.default_rng(23)
     x = tiny(rng, (40, 6))
     for accumulation in ("sequential(fp32, daz, ftz)", "sequential(fp32, daz, ftz, rounding=rtp)",
@@ -307,8 +307,8 @@ def test_flushed_sums(card):
     ("fmt", "bits"),
     [("fp16", 13), ("bf16", 16), ("e4m3", 16), ("e5m2", 16), ("e3m2", 16), ("e2m3", 16), ("e2m1", 8)],
 )
-def test_stochastic_conversions(card, fmt, bits):
-    card((10, 0))
+def test_stochastic_conversions(device_with, fmt, bits):
+    device_with((10, 0))
     rng = np.random.default_rng(24)
     chosen = fs.as_format(fmt)
     scale = np.exp2(rng.uniform(np.log2(chosen.smallest_subnormal) - 2, np.log2(chosen.max) + 1, 600))
@@ -327,8 +327,8 @@ def test_draws_equal_the_reference():
         assert found == [reference.draw(seed, (offset + i) % 2**64, bits) for i in range(9)]
 
 
-def test_conversions_of_newer_compilers(card):
-    device = card((12, 0))
+def test_conversions_of_newer_compilers(device_with):
+    device = device_with((12, 0))
     x = random(np.random.default_rng(25), (4, 50), "bf16")
     for fmt in ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"):
         on_both(lambda f=fmt: fs.convert(x, f, overflow="saturate_finite"))
@@ -339,9 +339,9 @@ def test_conversions_of_newer_compilers(card):
     assert any("convert_e8m0_bf16_exact_infinity sm_120a" in launch for launch in device._cuda.launches)
 
 
-def test_infinities_saturate_or_it_is_an_error(card):
+def test_infinities_saturate_or_it_is_an_error(device_with):
     """Exact conversions and identities do not saturate infinities."""
-    card((9, 0))
+    device_with((9, 0))
     x = np.float16([1, np.inf, -np.inf])
     for call in (lambda: fs.convert(x, "fp32", overflow="saturate_finite"),
                  lambda: fs.convert(x, "fp16", overflow="saturate_finite"),
@@ -354,8 +354,8 @@ def test_infinities_saturate_or_it_is_an_error(card):
     on_both(lambda: fs.convert(E4M3, "e4m3", overflow="saturate_finite"))
 
 
-def test_alpha_and_beta(card):
-    card((8, 0))
+def test_alpha_and_beta(device_with):
+    device_with((8, 0))
     rng = np.random.default_rng(31)
     a, b, c = (random(rng, shape, "fp16") for shape in ((5, 20), (20, 6), (5, 6)))
     for accumulation in ("fp32", "ampere"):
@@ -366,8 +366,8 @@ def test_alpha_and_beta(card):
         fs.matmul(a, b, accumulate="fp32", alpha=0.1, backend="hardware")
 
 
-def test_narrower_operands(card):
-    card((8, 0))
+def test_narrower_operands(device_with):
+    device_with((8, 0))
     rng = np.random.default_rng(32)
     x, y = random(rng, 50, "fp16"), random(rng, 50, "fp32")
     on_both(lambda: fs.add(x, y, format="fp32"))
@@ -425,20 +425,20 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
         ((9, 0), lambda: fs.remainder(X32, X32), "no GPU has"),
     ],
 )  # fmt: skip
-def test_an_unsupported_call_is_an_error(card, capability, call, message):
-    card(capability)
+def test_an_unsupported_call_is_an_error(device_with, capability, call, message):
+    device_with(capability)
     with fs.context(backend="hardware"), pytest.raises(ValueError, match=message):
         call()
 
 
-def test_records_are_an_error(card):
-    card((9, 0))
+def test_records_are_an_error(device_with):
+    device_with((9, 0))
     with fs.record(), pytest.raises(ValueError, match="a GPU does not report"):
         fs.matmul(X32, X32, backend="hardware")
 
 
-def test_a_device_rejects_wrong_shapes_and_instructions(card):
-    device = card((8, 0))
+def test_a_device_rejects_wrong_shapes_and_instructions(device_with):
+    device = device_with((8, 0))
     v = find("mma.m16n8k16", fs.FP16, fs.FP16)
     a, c = np.zeros((3, 16), np.uint16), np.zeros(3, np.uint32)
     with pytest.raises(ValueError, match=r"takes a and b \(n, 16\) and c \(n,\), not \(3, 8\)"):
@@ -455,9 +455,9 @@ def test_a_device_rejects_wrong_shapes_and_instructions(card):
     assert not device.can_run(find("mma.m16n8k32", fs.E4M3, fs.E4M3))
 
 
-def test_all_rows_of_an_instruction_are_used(card):
+def test_all_rows_of_an_instruction_are_used(device_with):
     """Dot products are on the diagonals of tiles, which move down the rows of a tile."""
-    device = card((9, 0))
+    device = device_with((9, 0))
     v = find("wgmma.k16", fs.FP16, fs.FP16)
     rows = set()
     tiles = device.tiles
@@ -472,8 +472,8 @@ def test_all_rows_of_an_instruction_are_used(card):
     assert rows == set(range(64))
 
 
-def test_many_tiles_are_sent_in_parts(card, monkeypatch):
-    device = card((8, 0))
+def test_many_tiles_are_sent_in_parts(device_with, monkeypatch):
+    device = device_with((8, 0))
     monkeypatch.setattr("floatsim.hardware.device._TILES_PER_LAUNCH", 3)
     v = find("mma.m8n8k4", fs.FP64, fs.FP64)
     ones = np.full((60, 4), np.float64(1).view(np.uint64))

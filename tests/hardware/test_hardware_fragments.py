@@ -13,7 +13,7 @@ from floatsim.hardware.tables.ptx_matrix import find, variants
 from tests.hardware import lanes as lanes
 from tests.hardware.lanes import Lanes, without_compiling
 
-CARDS = ((7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
+CAPABILITIES = ((7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
 LAYOUTS = list({(v.name, v.a.bits, v.b.bits, v.output.bits): v for v in variants()}.values())
 
 
@@ -79,8 +79,10 @@ def modelled(capability):
     return list({(v.name, v.output, v.scales, v.a.bits): v for v in known}.values())
 
 
-@pytest.mark.parametrize(("card", "v"), [(card, v) for card in CARDS for v in modelled(card)], ids=str)
-def test_dots_equal_the_emulator(card, v, monkeypatch):
+@pytest.mark.parametrize(
+    ("capability", "v"), [(capability, v) for capability in CAPABILITIES for v in modelled(capability)], ids=str
+)
+def test_dots_equal_the_emulator(capability, v, monkeypatch):
     without_compiling(monkeypatch)
     rng = np.random.default_rng(4)
     count = 2 * min(v.kernel.shape[:2]) + 3
@@ -92,8 +94,8 @@ def test_dots_equal_the_emulator(card, v, monkeypatch):
         of_rows, of_columns = scales[0][:, np.newaxis], scales[1][:, :, np.newaxis]
         both = ("scale_a", of_rows), ("scale_b", of_columns)
         keywords = {name: fs.from_codes(codes, v.scales.format) for name, codes in both}
-    found = Device(cuda=Lanes(card)).dots(v, a, b, c, scales)
-    unit = fs.TensorCore(architecture_of(card), v.name, output=v.output)
+    found = Device(cuda=Lanes(capability)).dots(v, a, b, c, scales)
+    unit = fs.TensorCore(architecture_of(capability), v.name, output=v.output)
     left, right = fs.from_codes(a[:, np.newaxis], v.a), fs.from_codes(b[:, :, np.newaxis], v.b)
     start = fs.from_codes(c.reshape(-1, 1, 1), v.output)
     wanted = fs.matmul(left, right, start, accumulate=unit, format=v.output, **keywords)

@@ -21,7 +21,7 @@ ROWS = 4096
 
 
 @pytest.fixture(scope="module")
-def card():
+def gpu():
     return fs.hardware.Device()
 
 
@@ -39,10 +39,10 @@ def codes(rng, shape, fmt, kind):
 
 @pytest.mark.parametrize("kind", ["normal", "bits", "cancelling", "tiny"])
 @pytest.mark.parametrize("variant", variants(), ids=str)
-def test_an_instruction_equals_the_emulator(card, variant, kind):
-    capability = card.card.capability
-    if not card.can_run(variant):
-        pytest.skip(f"{card.card.name} has {capability}; {variant} needs {variant.kernel.needs}")
+def test_an_instruction_equals_the_emulator(gpu, variant, kind):
+    capability = gpu.identity.capability
+    if not gpu.can_run(variant):
+        pytest.skip(f"{gpu.identity.name} has {capability}; {variant} needs {variant.kernel.needs}")
     if variant.model(capability) is None:
         pytest.skip(f"fs.tensorcore has no row for {variant} on a GPU of compute capability {capability}")
     rng = np.random.default_rng([11, ROWS])
@@ -56,7 +56,7 @@ def test_an_instruction_equals_the_emulator(card, variant, kind):
         scales = tuple(rng.integers(low, high, shape).astype(np.uint8) for _ in "ab")
         both = ("scale_a", scales[0][:, np.newaxis]), ("scale_b", scales[1][:, :, np.newaxis])
         keywords = {name: fs.from_codes(x, variant.scales.format) for name, x in both}
-    found = card.dots(variant, a, b, c, scales)
+    found = gpu.dots(variant, a, b, c, scales)
     unit = fs.TensorCore(architecture_of(capability), variant.name, output=variant.output)
     left, right = fs.from_codes(a[:, np.newaxis], variant.a), fs.from_codes(b[:, :, np.newaxis], variant.b)
     start = fs.from_codes(c.reshape(-1, 1, 1), variant.output)
@@ -69,9 +69,9 @@ def test_an_instruction_equals_the_emulator(card, variant, kind):
 
 
 @pytest.mark.parametrize("row", SCALARS, ids=str)
-def test_an_operation_of_cuda_cores_equals_the_emulator(card, row):
-    if not row.runs_on(card.card.capability):
-        pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
+def test_an_operation_of_cuda_cores_equals_the_emulator(gpu, row):
+    if not row.runs_on(gpu.identity.capability):
+        pytest.skip(f"{gpu.identity.name} has compute capability {gpu.identity.capability}")
     rng = np.random.default_rng(12)
     count = 1 << row.source.bits if row.source.bits <= 16 else 1 << 20
     x = (
@@ -111,9 +111,9 @@ EVERY, AT_ONCE = 1 << 32, 1 << 24
 @pytest.mark.exhaustive
 @pytest.mark.skipif(os.environ.get("FLOATSIM_EXHAUSTIVE") != "1", reason="takes minutes: set FLOATSIM_EXHAUSTIVE=1")
 @pytest.mark.parametrize("row", [r for r in SCALARS if (r.operation, r.source) == ("convert", fs.FP32)], ids=str)
-def test_a_conversion_of_every_float32(card, row):
-    if not row.runs_on(card.card.capability):
-        pytest.skip(f"{card.card.name} has compute capability {card.card.capability}")
+def test_a_conversion_of_every_float32(gpu, row):
+    if not row.runs_on(gpu.identity.capability):
+        pytest.skip(f"{gpu.identity.name} has compute capability {gpu.identity.capability}")
     for start in range(0, EVERY, AT_ONCE):
         given = fs.from_codes(np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32), fs.FP32)
         options = keywords(row) | {"offset": start} | dict(zip(("daz", "ftz"), row.flushes[0], strict=True))
@@ -123,7 +123,7 @@ def test_a_conversion_of_every_float32(card, row):
 @pytest.mark.parametrize(
     "accumulation", ["fp32", "sequential(fp32, fused)", "fp16", "pairwise(fp16, halving)", "strided(fp32, 32)"]
 )
-def test_sums_of_cuda_cores_equal_the_emulator(card, accumulation):
+def test_sums_of_cuda_cores_equal_the_emulator(gpu, accumulation):
     rng = np.random.default_rng(13)
     a, b = rng.standard_normal((33, 257)).astype(np.float16), rng.standard_normal((257, 19)).astype(np.float16)
     found, wanted = (fs.matmul(a, b, accumulate=accumulation, backend=name) for name in ("hardware", "emulator"))
@@ -131,11 +131,11 @@ def test_sums_of_cuda_cores_equal_the_emulator(card, accumulation):
 
 
 @pytest.mark.parametrize("variant", variants(), ids=str)
-def test_products_are_chains_of_instructions(card, variant):
+def test_products_are_chains_of_instructions(gpu, variant):
     """The kernel of whole products, with and without promotion, for the instructions of the table."""
-    capability = card.card.capability
-    if not card.can_run(variant) or variant.model(capability) is None or variant.scales is not None:
-        pytest.skip(f"nothing to compare {variant} with on {card.card.name}")
+    capability = gpu.identity.capability
+    if not gpu.can_run(variant) or variant.model(capability) is None or variant.scales is not None:
+        pytest.skip(f"nothing to compare {variant} with on {gpu.identity.name}")
     rng = np.random.default_rng(14)
     depth = 5 * variant.k + 3
     a, b = (fs.from_codes(codes(rng, shape, fmt, "normal"), fmt)
@@ -149,7 +149,7 @@ def test_products_are_chains_of_instructions(card, variant):
         assert np.array_equal(found.codes, wanted.codes)
 
 
-def test_arrays_of_cupy_come_back_as_such(card):
+def test_arrays_of_cupy_come_back_as_such(gpu):
     cupy = pytest.importorskip("cupy")
     x = cupy.asarray(np.random.default_rng(15).standard_normal((8, 8)).astype(np.float16))
     unit = "fp32"
@@ -158,7 +158,7 @@ def test_arrays_of_cupy_come_back_as_such(card):
     assert found.get().tobytes() == fs.matmul(x.get(), x.get(), accumulate=unit).tobytes()
 
 
-def test_flushed_sums_of_cuda_cores_equal_the_emulator(card):
+def test_flushed_sums_of_cuda_cores_equal_the_emulator(gpu):
     rng = np.random.default_rng(17)
     x = fs.array(rng.standard_normal((300, 21)) * 4 * fs.FP32.smallest_normal, "fp32")
     accumulation = "sequential(fp32, daz, ftz)"
@@ -166,19 +166,19 @@ def test_flushed_sums_of_cuda_cores_equal_the_emulator(card):
     assert np.array_equal(found.codes, wanted.codes)
 
 
-def test_libraries_multiply(card):
+def test_libraries_multiply(gpu):
     """Small integers have exact sums in any order, so that each element shows its position."""
     from floatsim.hardware.vendor_gemm import PRODUCTS, installed
 
     rng = np.random.default_rng(18)
     for row in PRODUCTS:
-        if row.library in installed() and card.card.capability >= row.oldest:
+        if row.library in installed() and gpu.identity.capability >= row.oldest:
             a, b = (fs.array(rng.integers(-2, 3, shape), fmt) for shape, fmt in (((48, 32), row.a), ((32, 64), row.b)))
             found = fs.hardware.library_matmul(a, b, library=row.library, compute=row.compute, format=row.output)
             assert np.array_equal(found.codes, fs.matmul(a, b, accumulate="exact(fp32)", format=row.output).codes), row
 
 
-def test_it_is_timed(card):
+def test_it_is_timed(gpu):
     found = fs.hardware.bench(repeats=3)
     for rate in found.rates:
         assert not rate.error, rate

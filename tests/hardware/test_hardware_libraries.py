@@ -110,8 +110,8 @@ def test_info(install):
     install((8, 9), ("cupy",))
     assert fs.hardware.is_available()
     found = fs.hardware.info()
-    assert (found.card.name, found.card.capability, found.architecture) == ("a fake", (8, 9), "ada")
-    assert (found.card.cuda, found.libraries) == ("13.0", ("cublas", "cupy"))
+    assert (found.identity.name, found.identity.capability, found.architecture) == ("a fake", (8, 9), "ada")
+    assert (found.identity.cuda, found.libraries) == ("13.0", ("cublas", "cupy"))
     assert "mma.m16n8k32 e4m3 e5m2 fp16" in found.instructions
     assert not any(name.startswith("wgmma") for name in found.instructions)
     assert "convert FP32 to E4M3, ties_to_even, saturate_finite" in found.operations

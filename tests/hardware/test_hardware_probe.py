@@ -222,8 +222,8 @@ def test_a_callable_that_drops_c_or_rows_is_an_error():
 
 def test_noise_does_not_repeat():
     found = probe_dots(STRANGE["noise"], "bf16", k=16, against=HOPPER)
-    assert found["answers"] == "DO NOT REPEAT"
-    assert "answers" in found.different
+    assert found["results"] == "DO NOT REPEAT"
+    assert "results" in found.different
 
 
 def test_equal_and_alike():

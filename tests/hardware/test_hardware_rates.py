@@ -24,23 +24,23 @@ CAPABILITIES = [(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)]
 
 
 @pytest.fixture
-def card(monkeypatch):
+def device_with(monkeypatch):
     without_compiling(monkeypatch)
     monkeypatch.setattr(rates, "installed", lambda: ())
 
     def of(capability, name=None):
         lanes = Lanes(capability)
         if name is not None:
-            lanes.card = DeviceIdentity(name, capability, "580.0", "13.0")
+            lanes.identity = DeviceIdentity(name, capability, "580.0", "13.0")
         return Device(cuda=lanes), lanes
 
     return of
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
-def test_the_throughput_of_every_instruction_equals_the_clock(card, capability):
+def test_the_throughput_of_every_instruction_equals_the_clock(device_with, capability):
     """The operations counted on the host equal those of the compiled instructions."""
-    device, lanes = card(capability)
+    device, lanes = device_with(capability)
     found = fs.hardware.bench(device=device, repeats=3)
     assert {rate.what for rate in found.rates} == {str(v) for v in device.variants if v.a == v.b != fs.FP32}
     for rate in found.rates:
@@ -51,17 +51,17 @@ def test_the_throughput_of_every_instruction_equals_the_clock(card, capability):
     assert any(launch.startswith("mma.cu rate sm_") for launch in lanes.launches)
 
 
-def test_measurements_are_long_at_any_speed(card):
+def test_measurements_are_long_at_any_speed(device_with):
     for speed in (1e7, 1e9, 1e11, 1e12):
-        device, lanes = card((8, 0))
+        device, lanes = device_with((8, 0))
         lanes.speed = speed
         (rate,) = fs.hardware.bench("mma.m16n8k16 bf16 *", device=device, repeats=1).rates
         assert rates._LONG <= rate.milliseconds[0] < 3 * rates._LONG
         assert rate.tflops == pytest.approx(speed / 1e9)
 
 
-def test_the_data_sheet_and_bf16(card):
-    device, lanes = card((9, 0), "NVIDIA H100 80GB HBM3")
+def test_the_data_sheet_and_bf16(device_with):
+    device, lanes = device_with((9, 0), "NVIDIA H100 80GB HBM3")
     issue = lanes.rate
 
     def rate(built, *arguments):  # eight bits twice as fast as sixteen
@@ -137,8 +137,8 @@ def test_rates_of_a_data_sheet_are_halves_of_each_other(sheet):
         assert sheet.fp4 == pytest.approx(2 * sheet.fp8_fp16, rel=0.01)
 
 
-def test_only_fp4_only_instructions_have_the_throughput_of_fp4(card):
-    device, _ = card((12, 0), "NVIDIA GeForce RTX 5090")
+def test_only_fp4_only_instructions_have_the_throughput_of_fp4(device_with):
+    device, _ = device_with((12, 0), "NVIDIA GeForce RTX 5090")
     found = fs.hardware.bench("* e2m1 e2m1 *", device=device, repeats=1)
     sheets = {each.what: each.sheet for each in found.rates}
     assert sheets["mma.m16n8k64.mxf4 e2m1 e2m1 fp32 e8m0/32"] == 1676
@@ -171,8 +171,8 @@ def fast_library(monkeypatch):
     return put
 
 
-def test_libraries_are_timed_with_large_matrices(card, fast_library, monkeypatch):
-    device, lanes = card((8, 9), "NVIDIA L40S")
+def test_libraries_are_timed_with_large_matrices(device_with, fast_library, monkeypatch):
+    device, lanes = device_with((8, 9), "NVIDIA L40S")
     monkeypatch.setattr(rates, "installed", lambda: ("cublas", "cupy", "nvmath"))
     monkeypatch.setattr(rates, "_SIZES", (32, 64, 128))
     seen = fast_library(lanes)
@@ -194,8 +194,8 @@ def test_libraries_are_timed_with_large_matrices(card, fast_library, monkeypatch
         next(r for r in fs.hardware.bench("* bf16 *", device=device, libraries=False).rates if r.unit == "cublas")
 
 
-def test_sums_in_fp16_have_their_own_throughput(card, fast_library, monkeypatch):
-    device, lanes = card((8, 9), "NVIDIA GeForce RTX 4090")
+def test_sums_in_fp16_have_their_own_throughput(device_with, fast_library, monkeypatch):
+    device, lanes = device_with((8, 9), "NVIDIA GeForce RTX 4090")
     monkeypatch.setattr(rates, "installed", lambda: ("cublas",))
     monkeypatch.setattr(rates, "_SIZES", (16,))
     fast_library(lanes)
@@ -204,8 +204,8 @@ def test_sums_in_fp16_have_their_own_throughput(card, fast_library, monkeypatch)
     assert sheets == {"32f": 165.2, "32f_pedantic": 165.2, "16f": 330.3, "16f_pedantic": 330.3}
 
 
-def test_an_error_of_a_library_is_a_row(card, fast_library, monkeypatch):
-    device, lanes = card((8, 9), "NVIDIA L40S")
+def test_an_error_of_a_library_is_a_row(device_with, fast_library, monkeypatch):
+    device, lanes = device_with((8, 9), "NVIDIA L40S")
     monkeypatch.setattr(rates, "installed", lambda: ("cublas",))
     monkeypatch.setattr(rates, "_SIZES", (16,))
     fast_library(lanes)
@@ -229,8 +229,8 @@ def test_an_error_of_a_library_is_a_row(card, fast_library, monkeypatch):
 # -- the command, and bad input ----------------------------------------------------------------------------------------
 
 
-def test_command(run, card, monkeypatch):
-    device, _ = card((9, 0), "NVIDIA H200")
+def test_command(run, device_with, monkeypatch):
+    device, _ = device_with((9, 0), "NVIDIA H200")
     monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 2)
     assert (code, err) == (0, "")
@@ -244,13 +244,13 @@ def test_command(run, card, monkeypatch):
     assert facts["rates"][0]["data_sheet_tflops"] == 989.5
     assert facts["rates"][0]["of_bf16"] == pytest.approx(1)
     assert len(facts["rates"][0]["milliseconds"]) == 2
-    device, _ = card((9, 0))
+    device, _ = device_with((9, 0))
     code, out, _ = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1)
     assert "none in the table for this GPU" in out
 
 
-def test_bad_input(run, card, monkeypatch):
-    device, _ = card((8, 0))
+def test_bad_input(run, device_with, monkeypatch):
+    device, _ = device_with((8, 0))
     monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
     code, out, err = run("bench-hardware", "-i", "wgmma.*")
     assert (code, out) == (2, "")

@@ -114,7 +114,9 @@ def structured(fmt: fs.FloatFormat, arity: int, n: int, r: np.random.Generator) 
     return tuple(np.concatenate(column) for column in zip(*groups, strict=True))
 
 
-def report(what: str, fmt: fs.FloatFormat, how: object, operands: tuple[int, ...], got: object, want: object) -> str:
+def report(
+    what: str, fmt: fs.FloatFormat, options: object, operands: tuple[int, ...], got: object, want: object
+) -> str:
     """One line that names everything needed to see a failure again."""
     digits = (fmt.bits + 3) // 4
 
@@ -124,11 +126,11 @@ def report(what: str, fmt: fs.FloatFormat, how: object, operands: tuple[int, ...
         return str(x)
 
     given = " ".join(f"0x{int(c):0{digits}X}" for c in operands)
-    return f"{what} {fmt.name} [{how}] {given}: got {show(got)}, expected {show(want)}"
+    return f"{what} {fmt.name} [{options}] {given}: got {show(got)}, expected {show(want)}"
 
 
 def assert_equal_codes(
-    what: str, fmt: fs.FloatFormat, how: object, operands: tuple[np.ndarray, ...], got: tuple, want: tuple
+    what: str, fmt: fs.FloatFormat, options: object, operands: tuple[np.ndarray, ...], got: tuple, want: tuple
 ) -> None:
     """Exact equality of (codes, flags); the message shows the first few differences in hexadecimal."""
     differs = np.zeros(np.shape(got[0]), bool)
@@ -142,5 +144,7 @@ def assert_equal_codes(
         def pick(arrays: tuple, i: int) -> tuple:
             return (*(np.ravel(x)[i] for x in arrays), 0)[:2]
 
-        lines = [report(what, fmt, how, tuple(c[i] for c in columns), pick(got, i), pick(want, i)) for i in where[:5]]
+        lines = [
+            report(what, fmt, options, tuple(c[i] for c in columns), pick(got, i), pick(want, i)) for i in where[:5]
+        ]
         raise AssertionError(f"{len(where)} of {differs.size} differ (seed {test_seed()}):\n" + "\n".join(lines))

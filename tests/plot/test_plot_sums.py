@@ -103,14 +103,6 @@ RESULTS = {
 }
 
 
-def test_equal_shares_count_bits():
-    assert np.array_equal(
-        plot.equal_shares(RESULTS), [[1, 1, 0.75, 0], [1, 1, 0.75, 0], [0.75, 0.75, 1, 0], [0, 0, 0, 1]]
-    )
-    nan = fs.from_codes([0x7FC00000, 0x7FC00001], "fp32")
-    assert plot.equal_shares({"a": nan, "b": fs.from_codes([0x7FC00000, 0x7FC00000], "fp32")})[0, 1] == 0.5
-
-
 def test_equality_matrix_draws_every_pair():
     _, given = plt.subplots()
     ax = plot.equality_matrix(RESULTS, ax=given, title="pairs")
@@ -211,9 +203,6 @@ def test_lines_that_are_no_descriptions_are_ink():
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: plot.running_sums(np.ones((2, 2)), ["fp32"]), r"terms must be a vector.*\(2, 2\)"),
     (lambda: plot.running_sums(np.ones(2), []), "accumulate must name at least one"),
-    (lambda: plot.equal_shares({}), "at least one array"),
-    (lambda: plot.equal_shares({"a": np.float32([])}), "no elements"),
-    (lambda: plot.equal_shares({"a": np.float32([1]), "b": np.float16([1])}), "'a' is FP32.*'b' is FP16"),
     (lambda: plot.equality_matrix({"a": np.float32([1]), "b": np.float32([1, 2])}), r"one format and shape"),
     (lambda: plot.first_map([[0.5]], 4), "matrix of integers"),
     (lambda: plot.first_map([[4]], 4), "first holds 4 to 4; with terms=4 it is -1 to 3"),

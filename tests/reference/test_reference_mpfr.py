@@ -58,10 +58,10 @@ def test_special_values_of_every_operation(fmt):
             values = tuple(decoded[c][0] for c in operands)
             exact = None if operation in ("remainder", "fmod") else o.Exact(operation, values, fmt)
             for k in r.integers(0, len(plain), 1):
-                how = plain[k]
-                want = exact(how) if exact else o.integer_remainder(operation, *values, fmt, how)
-                got = getattr(reference, operation)(*(decoded[c][1] for c in operands), fmt, how.attributes)
-                assert got == want, o.report(operation, fmt, how, operands, got, want)
+                options = plain[k]
+                want = exact(options) if exact else o.integer_remainder(operation, *values, fmt, options)
+                got = getattr(reference, operation)(*(decoded[c][1] for c in operands), fmt, options.attributes)
+                assert got == want, o.report(operation, fmt, options, operands, got, want)
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS if f.has_infinity], **ids)

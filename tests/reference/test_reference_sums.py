@@ -363,16 +363,16 @@ def test_special_values_of_exact_sums():
 class Definition:
     """The leaves on exact fractions; `at` is the site of the draw: 8*step + r."""
 
-    def __init__(self, fmt, how, seed, index):
-        self.fmt, self.how, self.seed, self.index = fmt, how, seed, index
+    def __init__(self, fmt, options, seed, index):
+        self.fmt, self.options, self.seed, self.index = fmt, options, seed, index
 
-    def rounded(self, x, at, fmt=None, how=None, seed=None):
-        fmt, how = fmt or self.fmt, how or self.how
+    def rounded(self, x, at, fmt=None, options=None, seed=None):
+        fmt, options = fmt or self.fmt, options or self.options
         if x == 0:
             return Fraction(0)
         seed = self.seed if seed is None else seed
-        code, _ = o.Rounder(abs(x), int(x < 0), fmt)(how, reference.draw(seed, self.index, how.random_bits, at))
-        read = o.layout(fmt).decode(code, how.daz)
+        code, _ = o.Rounder(abs(x), int(x < 0), fmt)(options, reference.draw(seed, self.index, options.random_bits, at))
+        read = o.layout(fmt).decode(code, options.daz)
         assert read.kind == "finite"
         return signed(read)
 
@@ -423,28 +423,28 @@ class Definition:
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.E5M2], ids=lambda f: f.name)
 def test_leaves_are_their_definitions(leaf, fmt, product):
     rng = o.rng("definitions", leaf.__name__, fmt.name, product)
-    ways = [how for how in o.every_rounding((*Rounding,)) if how.overflow is Overflow.INFINITY]
+    ways = [options for options in o.every_rounding((*Rounding,)) if options.overflow is Overflow.INFINITY]
     for n, way in enumerate(ways):
         codes = rng.integers(0, 2**8, (3, 7))
         codes = (codes & 0x80) << 8 | (codes & 0x7F) << 3 | rng.integers(0, 5) * 0x1000  # small, medium, large
-        how = replace(way, random_bits=n % 64 + 1)
+        options = replace(way, random_bits=n % 64 + 1)
         a, b = ([Code(int(x), fs.FP16) for x in row] for row in codes[:2])
         c = Code(int(codes[2, 0]), fs.FP32)
         seed, index = int(rng.integers(2**63)), int(rng.integers(2**40))
         special = None if product is None or n % 2 else Rounding.TO_ODD
         description = leaf(fmt, product=product, product_rounding=special)
-        result = accumulate(description, list(zip(a, b, strict=True)), CallOptions(how.attributes, seed), index, c)
+        result = accumulate(description, list(zip(a, b, strict=True)), CallOptions(options.attributes, seed), index, c)
 
-        definition = Definition(fmt, how, seed, index)
-        x, y = ([signed(o.layout(fs.FP16).decode(v.code, how.daz)) for v in row] for row in (a, b))
+        definition = Definition(fmt, options, seed, index)
+        x, y = ([signed(o.layout(fs.FP16).decode(v.code, options.daz)) for v in row] for row in (a, b))
         terms = [p * q for p, q in zip(x, y, strict=True)]
         if product is not None:
-            own = replace(how, rounding=special or how.rounding)
+            own = replace(options, rounding=special or options.rounding)
             wanted = fmt if product == "same" else fs.BF16
             terms = [definition.rounded(t, 8 * k, wanted, own) for k, t in enumerate(terms)]
-        start = signed(o.layout(fs.FP32).decode(c.code, how.daz))
+        start = signed(o.layout(fs.FP32).decode(c.code, options.daz))
         expected = getattr(definition, leaf.__name__.lower())(terms, start)
-        assert signed(o.layout(fmt).decode(result.code, how.daz)) == expected, (how, description)
+        assert signed(o.layout(fmt).decode(result.code, options.daz)) == expected, (options, description)
 
 
 def test_seeds_of_composites():

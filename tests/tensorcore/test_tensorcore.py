@@ -456,7 +456,7 @@ def test_the_architectures():
         assert architecture.name == name
         for row in architecture.instructions:
             assert row.k % row.block == 0
-            assert row.cards or row.evidence is Evidence.NOTHING
+            assert row.gpus or row.evidence is Evidence.NOTHING
             keys = [(r.name, r.output) for r in architecture.instructions if r.takes(row.inputs[0], row.inputs[0])]
             assert len(keys) == len(set(keys)), "a name and a format choose one row"
 
@@ -521,14 +521,14 @@ def test_names_are_texts():
             attempt()
 
 
-@pytest.mark.parametrize(("card", "architecture"), [
+@pytest.mark.parametrize(("gpu", "architecture"), [
     ("H100", "hopper"), ("sm_90", "hopper"), ("sm_90a", "hopper"), ("mi300x", "cdna3"), ("SM100a", "blackwell"),
     ("rtx 4090", "ada"), ("NVIDIA GeForce RTX 4070 Ti SUPER", "ada"), ("RTX-3090", "ampere"), ("gb200", "blackwell"),
     ("AMD Instinct MI250X", "cdna2"), ("RTX 6000 Ada", "ada"), ("blackwell rtx", "blackwell-rtx"),
 ])  # fmt: skip
-def test_cards_are_names_of_their_architecture(card, architecture):
-    assert fs.TensorCore(card).arch == architecture
-    assert fs.as_accumulation(card) == fs.TensorCore(architecture)
+def test_gpus_are_names_of_their_architecture(gpu, architecture):
+    assert fs.TensorCore(gpu).arch == architecture
+    assert fs.as_accumulation(gpu) == fs.TensorCore(architecture)
 
 
 def test_what_was_probably_meant():
@@ -539,20 +539,20 @@ def test_what_was_probably_meant():
 
 
 @pytest.mark.parametrize(
-    ("card", "title"),
+    ("gpu", "title"),
     [("B300", "NVIDIA Blackwell Ultra (sm_103)"), ("gfx950", "AMD CDNA 4 (gfx950)"), ("cdna4", "AMD CDNA 4 (gfx950)"),
      ("sm_121", "NVIDIA GB10 (sm_121)")],
 )  # fmt: skip
-def test_a_gpu_whose_units_are_not_in_the_table(card, title):
-    says = re.escape(f"{card!r} is {title}, whose matrix instructions are not in the table; known architectures are v")
+def test_a_gpu_whose_units_are_not_in_the_table(gpu, title):
+    says = re.escape(f"{gpu!r} is {title}, whose matrix instructions are not in the table; known architectures are v")
     for attempt in (fs.TensorCore, fs.as_accumulation):
         with pytest.raises(ValueError, match=says):
-            attempt(card)
+            attempt(gpu)
 
 
 def test_other_names_are_of_one_architecture_each():
     """Written as `as_architecture` compares them, and none both in the table and missing from it."""
-    assert set(architectures.CARDS.values()) == set(ARCHITECTURES)
-    for name in [*architectures.CARDS, *architectures._MISSING]:
-        assert architectures._key(name) == architectures.CARDS.get(name, name)
-    assert not architectures.CARDS.keys() & architectures._MISSING.keys()
+    assert set(architectures.GPUS.values()) == set(ARCHITECTURES)
+    for name in [*architectures.GPUS, *architectures._MISSING]:
+        assert architectures._key(name) == architectures.GPUS.get(name, name)
+    assert not architectures.GPUS.keys() & architectures._MISSING.keys()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from floatsim.hardware.captures.published import CARDS, KEYS, read_npz
+from floatsim.hardware.captures.published import GPUS, KEYS, read_npz
 from floatsim.reference.tensorcore.dot import dot
 from floatsim.tensorcore.instructions import Evidence
 
@@ -42,7 +42,7 @@ def test_nothing_is_missing():
 def test_every_row(path, key):
     row, fmt, a, b, c, d = rows(path, key)
     assert row.evidence is Evidence.SILICON
-    assert CARDS[path.stem.partition("_")[0]].name in row.cards
+    assert GPUS[path.stem.partition("_")[0]].name in row.gpus
     got = [dot(row, *terms, fmt, fmt, start).code for *terms, start in zip(a.tolist(), b.tolist(), c.tolist())]
     assert len(got) == 1000
     assert np.array_equal(got, d)

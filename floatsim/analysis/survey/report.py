@@ -73,7 +73,7 @@ class Product:
 class SurveyRow:
     """One product in one format with one accumulator.
 
-    RoundingAttributes
+    Attributes
     ----------
     product : str
         The product's name.

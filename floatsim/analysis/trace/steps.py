@@ -23,7 +23,7 @@ Value: TypeAlias = Fraction | float
 class TracedTerm:
     """One term of a block: a product, a scaled group of products, or an accumulator.
 
-    RoundingAttributes
+    Attributes
     ----------
     name : str
         "a[3]*b[3]" for a product, "k = 16 to 31" for a group, "c" for the accumulator, "acc" for the D of the block
@@ -78,7 +78,7 @@ class TracedTerm:
 class TracedBlock:
     """One rounding of D: the terms that are added at once, and their sum.
 
-    RoundingAttributes
+    Attributes
     ----------
     instruction, number : int
         The index of the instruction in the chain, and of the rounding within it, both from 0.

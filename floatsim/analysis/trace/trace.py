@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from floatsim._lazy import plot_function
+from floatsim._warnings import former_name
 from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as_accumulation, tensor_cores
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, leading_bit, lowest_bit, power, value_of
 from floatsim.analysis.trace.text import lines
@@ -35,7 +36,7 @@ __all__ = ["Trace", "trace"]
 class Trace(TracedDot):
     """A dot product as a chain of matrix instructions computes it. Prints as a table; `plot` draws the bits.
 
-    RoundingAttributes
+    Attributes
     ----------
     accumulation : TensorCore
         The matrix unit, with its instruction and output.
@@ -55,10 +56,7 @@ class Trace(TracedDot):
         The exact sum of all products and c; None if one of them is infinite or NaN.
     """
 
-    @property
-    def how(self) -> TensorCore:
-        """Deprecated alias of `accumulation`."""
-        return self.accumulation
+    how = former_name("how", "accumulation")
 
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in lines(self))

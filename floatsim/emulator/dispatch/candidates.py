@@ -1,4 +1,4 @@
-"""The kernel candidates, in the order in which they are asked: the most specific first, the integer kernels last."""
+"""The kernel candidates, in the order in which plans try them: the most specific first, the integer kernels last."""
 
 from __future__ import annotations
 

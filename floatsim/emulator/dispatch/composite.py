@@ -33,7 +33,7 @@ class CompositeKernel:
 
     @property
     def fast(self) -> bool:
-        """Whether the terms are summed by fast kernels; the addition of the parts aside."""
+        """Return whether the terms are summed by fast kernels; the addition of the parts aside."""
         return self.inner.fast
 
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:

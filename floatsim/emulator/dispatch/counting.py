@@ -71,7 +71,7 @@ class EventCounter(NamedTuple):
         return self.exact or _smallest(a) * _smallest(b) >= float(FP32.smallest_normal)
 
     def wanted(self, events: frozenset[str]) -> np.uint32:
-        """The bits of the event words that tell of these events."""
+        """Return the bits of these events in the event words."""
         return np.uint32(sum(1 << bit for bit, (_, name) in enumerate(_BITS) if name in events))
 
     def record(

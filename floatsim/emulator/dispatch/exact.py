@@ -53,7 +53,7 @@ class _Range(NamedTuple):
 
 
 class _Levels(NamedTuple):
-    """What the kernel needs to know of the levels."""
+    """The parameters of the levels that the kernel reads."""
 
     number: int
     unit: int
@@ -92,7 +92,7 @@ class ExactSums:
 
     @functools.cached_property
     def in_floats(self) -> bool:
-        """Whether the last rounding is done in float64, too."""
+        """Return whether the last rounding is done in float64, too."""
         stochastic = self.attributes.rounding is Rounding.STOCHASTIC
         needed = self.fmt.precision + 2 + (32 if stochastic else 0)
         return needed <= _KEPT and rounds_in_float64(self.fmt, self.attributes)

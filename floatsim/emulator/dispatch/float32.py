@@ -149,7 +149,7 @@ def _enters_exactly(case: Case) -> bool:
 
 
 def _adds_products(case: Case) -> bool:
-    """Whether a product is added in one rounding, whatever its bits: by a fused multiply-add."""
+    """Return whether a product is added in one rounding, whatever its bits: by a fused multiply-add."""
     return isinstance(case.accumulation, Sequential) and case.cpu.has_fma
 
 
@@ -212,7 +212,7 @@ class Native:
         return {FP32: loops.SINGLE, FP64: loops.DOUBLE}.get(fmt)
 
     def _fused(self, case: Case) -> bool:
-        """Whether exact products enter that are no numbers of the accumulator's format."""
+        """Return whether exact products enter that are no numbers of the accumulator's format."""
         return _enters_exactly(case) and not contains(case.accumulation.result_format, case.terms, specials=False)
 
 

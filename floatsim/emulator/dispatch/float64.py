@@ -79,7 +79,7 @@ def _rounded_product(leaf: ProductLeaf, terms: TermRange) -> Any:
 
 
 def _to_single(case: Case) -> bool:
-    """Whether the case is a stochastic sum of exact terms in FP32, which has a kernel of its own."""
+    """Return whether the case is a stochastic sum of exact terms in FP32, which has a kernel of its own."""
     leaf = case.accumulation
     assert isinstance(leaf, ProductLeaf)
     stochastic = leaf.format == FP32 and case.sums.rounding is Rounding.STOCHASTIC

@@ -1,6 +1,6 @@
-"""The protocol between plans and kernels: what a candidate is asked, what a kernel is given, what it returns.
+"""The protocol between plans and kernels: the methods of a candidate, and the arguments and results of a kernel.
 
-A *candidate* is one way to carry out an accumulation. `plan.plan` asks the candidates of `candidates.py` in order:
+A *candidate* is one way to carry out an accumulation. `plan.plan` tries the candidates of `candidates.py` in order:
 `refusal(case)` returns None, or the reason why the candidate does not give the defined bits for this case (or would not
 be faster). The first that does not refuse makes the kernel: `kernel(case, plan)`, which computes every parameter once.
 
@@ -73,7 +73,7 @@ _WHOLE = np.array([[0, 1, 1]], np.int64)
 
 
 class CPU(NamedTuple):
-    """What the kernels on hardware floats need to know about this processor and this thread."""
+    """The properties of this processor and thread that kernels on hardware floats depend on."""
 
     keeps_subnormals: bool
     """The floating-point environment is the default one: subnormals are kept, rounding is to nearest."""
@@ -84,7 +84,7 @@ class CPU(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """What a plan is made for: an accumulation, the formats of its terms, the call's options, and this processor."""
+    """The input of a plan: an accumulation, the formats of its terms, the call's options, and this processor."""
 
     accumulation: Accumulation
     terms: TermRange
@@ -104,12 +104,12 @@ class Case:
 
     @cached_property
     def sums(self) -> RoundingAttributes:
-        """How the leaf rounds its sums."""
+        """The rounding attributes of the leaf's sums."""
         return self._settled[0]
 
     @cached_property
     def products(self) -> RoundingAttributes:
-        """How the leaf rounds its products."""
+        """The rounding attributes of the leaf's products."""
         return self._settled[1]
 
     @cached_property
@@ -119,7 +119,7 @@ class Case:
 
     @cached_property
     def draws(self) -> bool:
-        """Whether a rounding is stochastic."""
+        """Return whether a rounding is stochastic."""
         return self.rounding.rounding is Rounding.STOCHASTIC or rounds_stochastically(self.accumulation)
 
     def float_refusal(self) -> str | None:
@@ -139,7 +139,7 @@ class Refusal(NamedTuple):
 
 
 class Work:
-    """What the kernels share while they evaluate one tile: which events they count, and the counts.
+    """The state that kernels share while they evaluate one tile: the counted events and their counts.
 
     `counts` is a histogram of event bytes for products and for sums, (2, 256); `first` the least k of every event,
     (events, batch, M, N). Both are empty where nothing is counted.
@@ -173,7 +173,7 @@ class Kernel(Protocol):
 
     @property
     def fast(self) -> bool:
-        """Whether the terms are summed at more than integer speed, so that tiles can be larger."""
+        """Return whether the terms are summed at more than integer speed, so that tiles can be larger."""
 
     def evaluate(
         self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None
@@ -181,7 +181,7 @@ class Kernel(Protocol):
 
 
 class Planned(Protocol):
-    """What a kernel sees of the plan of its part."""
+    """The part of a plan that a composite kernel reads."""
 
     @property
     def kernel(self) -> Any: ...
@@ -195,7 +195,7 @@ class Candidate(Protocol):
 
     @property
     def takes(self) -> tuple[type[Accumulation], ...]:
-        """The accumulations it is for. It is not asked about others."""
+        """The accumulations that the candidate is for. Plans do not try it for others."""
 
     def refusal(self, case: Case) -> str | None: ...
 
@@ -252,7 +252,7 @@ def _of_c(case: Case, leaf: Leaf) -> Case:
 
 
 class LeafKernel:
-    """A kernel of one leaf: `sum` adds its terms; c enters as the leaf says."""
+    """A kernel of one leaf: `sum` adds its terms; the leaf defines how c enters."""
 
     fast: ClassVar[bool] = True
 

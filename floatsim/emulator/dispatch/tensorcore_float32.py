@@ -1,4 +1,4 @@
-"""Which sums of matrix units are done in float32, and how the kernels for it are called."""
+"""The sums of matrix units that are computed in float32, and the calls of their kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTH = loops.WIDTH
 
 
 def can_do(row: Instruction) -> bool:
-    """Whether the kernels on float32 are for such sums."""
+    """Return whether the kernels on float32 are for such sums."""
     if not isinstance(row.model, FusedBlocks | TwoHalves) or isinstance(row.model, GroupedBlocks):
         return False
     return row.output != FP16 or bool(machine.has_f16c())
@@ -82,7 +82,7 @@ def _kernel_row(row: Instruction, a: FloatFormat, b: FloatFormat) -> Indices:
 
 
 def _exponents(codes: Codes) -> NDArray[np.int16]:
-    """Of scales that are powers of two; NaN has one that no kernel takes."""
+    """Return the exponents of scales that are powers of two; NaN gets an exponent that no kernel takes."""
     assert E8M0.canonical_nan is not None
     exponents: NDArray[np.int16] = np.where(codes == E8M0.canonical_nan, 1 << 12, codes.astype(np.int16) - E8M0.bias)
     return np.ascontiguousarray(exponents, dtype=np.int16)

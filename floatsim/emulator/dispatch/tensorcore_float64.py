@@ -1,4 +1,4 @@
-"""Which sums of matrix units are done in float64, and how the kernels for it are called."""
+"""The sums of matrix units that are computed in float64, and the calls of their kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WIDTH = loops.WIDTH
 
 
 def can_do(row: Instruction) -> bool:
-    """Whether the kernels on float64 are for such sums."""
+    """Return whether the kernels on float64 are for such sums."""
     if not isinstance(row.model, GroupedBlocks | LateAccumulator | ExactBlocks | FlushedTree | FmaChain):
         return False
     return not isinstance(row.model, FmaChain) or bool(machine.has_fma())
@@ -95,7 +95,7 @@ def _run(
 
 
 def _values(row: Instruction, x: Matrix) -> tuple[NDArray[np.float64], Indices]:
-    """Values as float64, what is not finite as 0, and exponents."""
+    """Return the values as float64, with 0 for infinities and NaNs, and their exponents."""
     floats = floats_of(x)
     values, exponents = np.empty(floats.shape, np.float64), np.empty(floats.shape, np.int64)
     loops.prepare(floats, x.format.emin, bits_read(row), values, exponents)
@@ -103,7 +103,7 @@ def _values(row: Instruction, x: Matrix) -> tuple[NDArray[np.float64], Indices]:
 
 
 def _marks(largest_of_rows: Indices, largest_of_columns: Indices) -> NDArray[np.bool_]:
-    """(1, M, groups): where something is not finite."""
+    """Return a mask (1, M, groups) of the groups that have an infinity or a NaN."""
     rows = largest_of_rows >= integers.INFINITE
     starts = np.arange(0, len(largest_of_columns), WIDTH)
     columns = np.logical_or.reduceat(largest_of_columns >= integers.INFINITE, starts)
@@ -112,14 +112,14 @@ def _marks(largest_of_rows: Indices, largest_of_columns: Indices) -> NDArray[np.
 
 
 def _extents(lines: NDArray[np.float32]) -> Indices:
-    """(lines, 2): every element of a line is a multiple of 2**low and less than 2**high."""
+    """Return (low, high) of each line (lines, 2): its elements are multiples of 2**low and less than 2**high."""
     found = np.empty((len(lines), 2), np.int64)
     loops.magnitude_ranges(lines, found)
     return found
 
 
 def _flushed(values: NDArray[np.float32], emin: int) -> NDArray[np.float32]:
-    """Subnormal numbers and zeros of either sign are +0."""
+    """Return the values with subnormal numbers and zeros of either sign replaced by +0."""
     return np.where(np.abs(values) < np.float32(2.0**emin), np.float32(0), values)
 
 
@@ -127,7 +127,7 @@ def _grouped(
     model: GroupedBlocks, a: NDArray[np.float32], b: NDArray[np.float32], sums: Floats, ranges: Indices,
     scales: BlockScales, failed: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Where scales are NaN."""
+    """Add the groups to `sums`. Return the mask of the groups whose scales are NaN."""
     group, repeat, t = model.group, scales.of.every // model.group, scales.of.format.trailing_bits
     groups = -(-a.shape[1] // group)
     factors, exponents, marks = [], [], []

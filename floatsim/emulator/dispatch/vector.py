@@ -51,7 +51,7 @@ _GRIDS: dict[FloatFormat, Any] = {
 }
 
 
-# -- vectors as the kernels want to see them ---------------------------------------------------------------------------
+# -- vectors in the layout of the kernels ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ _Vector: TypeAlias = _Values | _Products
 
 @lru_cache(maxsize=64)
 def _all_values(fmt: FloatFormat, carrier: FloatFormat) -> Floats:
-    """By code: 256 values, so that every uint8 is an index. Unused bits of a code do not count."""
+    """Return the 256 values of all uint8 codes. Unused bits of a code are ignored."""
     return np.resize(unpack(fmt.codes(), fmt, carrier), 256)
 
 
@@ -205,7 +205,7 @@ class _Call:
 
 @lru_cache(maxsize=8)
 def _columns(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the leaves of a node lie, and which nodes have each, on the first small level of a tree "halving"."""
+    """Return the leaves of each node, and the nodes of each leaf, on the first small level of a tree "halving"."""
     sizes = [n]
     while sizes[-1] > 2 * _BLOCK:
         sizes.append(-(-sizes[-1] // 2))

@@ -18,6 +18,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from floatsim._warnings import former_name
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.float_array import from_codes
 from floatsim.formats import FloatFormat, as_format
@@ -37,11 +38,11 @@ FORMAT = "floatsim silicon 1"
 class Capture:
     """The outputs of one instruction of one GPU.
 
-    RoundingAttributes
+    Attributes
     ----------
     path : Path
         The file that holds the capture.
-    card : str
+    gpu : str
         The name of the GPU.
     unit : Unit
         The instruction with its formats.
@@ -54,11 +55,13 @@ class Capture:
     """
 
     path: Path
-    card: str
+    gpu: str
     unit: Unit
     inputs: Inputs
     d: Codes
     header: Mapping[str, Any] = field(default_factory=dict)
+
+    card = former_name("card", "gpu")
 
     def compare(self, accumulate: AccumulationLike | None = None, first: int = FIRST) -> Comparison:
         """Compare the captured results with the emulator, for the capture's instruction or another accumulation.
@@ -75,7 +78,7 @@ class Capture:
         ValueError
             If the accumulation does not take the operands, or gives another format.
         """
-        source = f"{self.card}, {self.path.name}"
+        source = f"{self.gpu}, {self.path.name}"
         if accumulate is None:
             return compare_dots(self.unit, self.inputs, self.d, source, first)
         accumulation, u = as_accumulation(accumulate), self.unit
@@ -158,7 +161,7 @@ def read_captures(path: Path) -> Iterator[Capture]:
             )
         sets = published.read_npz(path)
     for each in sets:
-        yield Capture(path, each.card, each.unit, each.inputs, each.d)
+        yield Capture(path, each.gpu, each.unit, each.inputs, each.d)
 
 
 _FORMS = {b"\x93NUMPY": "a .npy file of one array", b"": "empty"}

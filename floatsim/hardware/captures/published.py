@@ -31,7 +31,7 @@ from floatsim.testing.inputs import Inputs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CARDS", "FORMATS", "KEYS", "Published", "is_published", "published_unit", "read_folder", "read_npz"]
+__all__ = ["FORMATS", "GPUS", "KEYS", "Published", "is_published", "published_unit", "read_folder", "read_npz"]
 
 Words: TypeAlias = "NDArray[np.uint32]"
 
@@ -44,7 +44,7 @@ class PublishedDevice(NamedTuple):
     half: str
 
 
-CARDS = {
+GPUS = {
     "V100": PublishedDevice("V100", "volta", "mma.m8n8k4"),
     "A100": PublishedDevice("A100", "ampere", "mma.m16n8k8"),
     "A2": PublishedDevice("A2", "ampere", "mma.m16n8k8"),
@@ -61,19 +61,19 @@ KEYS = {"d_fp32": FP32, "d_fp16": FP16}
 class Published(NamedTuple):
     """One set: a GPU, an instruction, its inputs, and its outputs."""
 
-    card: str
+    gpu: str
     unit: Unit
     inputs: Inputs
     d: Codes
 
 
-def published_unit(card: str, fmt: FloatFormat, key: str) -> Unit:
+def published_unit(gpu: str, fmt: FloatFormat, key: str) -> Unit:
     """Return the instruction that computed a set. TF32 rows have K = 4; the instruction is filled up with zeros.
 
     >>> str(published_unit("H100", E4M3, "d_fp32"))
     'hopper wgmma.k32: E4M3 x E4M3 to FP32'
     """
-    _, arch, half = CARDS[card]
+    _, arch, half = GPUS[gpu]
     if fmt == TF32:
         name = "mma.m16n8k8.tf32"
     elif fmt.bits == 8:
@@ -83,13 +83,13 @@ def published_unit(card: str, fmt: FloatFormat, key: str) -> Unit:
     return named_unit(arch, name, fmt, fmt, KEYS[key])
 
 
-def _sets(path: Path, card: str, name: str, words: Mapping[str, Words]) -> Iterator[Published]:
+def _sets(path: Path, gpu: str, name: str, words: Mapping[str, Words]) -> Iterator[Published]:
     fmt = FORMATS[name]
     for key in KEYS:
         if key not in words:
             continue
         try:
-            unit = published_unit(card, fmt, key)
+            unit = published_unit(gpu, fmt, key)
         except ValueError as error:
             raise ValueError(f"{path} belongs to an unknown instruction: {error}") from None
         rows = len(words[key])
@@ -98,7 +98,7 @@ def _sets(path: Path, card: str, name: str, words: Mapping[str, Words]) -> Itera
         if unit.name == "wgmma.k32":  # published with c = 0; the file of c belongs to the other set
             values["c"] = np.zeros_like(values["d"])
         codes = {side: _codes(path, side, x, unit.output if side in "cd" else fmt) for side, x in values.items()}
-        yield Published(card, unit, Inputs(codes["a"], codes["b"], codes["c"]), codes["d"])
+        yield Published(gpu, unit, Inputs(codes["a"], codes["b"], codes["c"]), codes["d"])
 
 
 def _check_depth(path: Path, depth: int, unit: Unit) -> None:
@@ -122,13 +122,13 @@ def _codes(path: Path, side: str, words: Words, fmt: FloatFormat) -> Codes:
 
 
 def _named(stem: str, path: Path, form: str) -> tuple[str, str]:
-    card, _, name = stem.partition("_")
-    if card not in CARDS or name not in FORMATS:
+    gpu, _, name = stem.partition("_")
+    if gpu not in GPUS or name not in FORMATS:
         raise ValueError(
-            f"{path} is not named like published outputs: {form}, where the GPU is one of {', '.join(CARDS)}, and the "
+            f"{path} is not named like published outputs: {form}, where the GPU is one of {', '.join(GPUS)}, and the "
             f"format one of {', '.join(FORMATS)}"
         )
-    return card, name
+    return gpu, name
 
 
 def is_published(names: Any) -> bool:
@@ -138,7 +138,7 @@ def is_published(names: Any) -> bool:
 
 def read_npz(path: Path) -> Iterator[Published]:
     """Yield the sets of `<GPU>_<format>.npz`."""
-    card, name = _named(path.stem, path, "<GPU>_<format>.npz")
+    gpu, name = _named(path.stem, path, "<GPU>_<format>.npz")
     with np.load(path, allow_pickle=False) as file:
         words = {key: file[key] for key in file.files if key in ("a", "b", "c_fp32", *KEYS)}
     for key, x in words.items():
@@ -151,15 +151,15 @@ def read_npz(path: Path) -> Iterator[Published]:
         raise ValueError(
             f"{path}: a and b must have equal shapes, and a, b and c a row for each of {rows} results; they are {given}"
         )
-    yield from _sets(path, card, name, words)
+    yield from _sets(path, gpu, name, words)
 
 
 def read_folder(path: Path) -> Iterator[Published]:
     """Yield the sets of a folder `<GPU>/<format>/` in the repository's layout."""
-    card, name = _named(f"{path.parent.name}_{path.name}", path, "a folder <GPU>/<format>")
+    gpu, name = _named(f"{path.parent.name}_{path.name}", path, "a folder <GPU>/<format>")
     files = {
-        "a": f"a_{card}_{name}", "b": f"b_{card}_{name}", "c_fp32": f"c_{card}_fp32",
-        "d_fp32": f"d_{card}_fp32", "d_fp16": f"d_{card}_fp16",
+        "a": f"a_{gpu}_{name}", "b": f"b_{gpu}_{name}", "c_fp32": f"c_{gpu}_fp32",
+        "d_fp32": f"d_{gpu}_fp32", "d_fp16": f"d_{gpu}_fp16",
     }  # fmt: skip
     words = {key: _words(path / f"{stem}.txt", 16 if key in "ab" else 2) for key, stem in files.items()
              if (path / f"{stem}.txt").is_file()}  # fmt: skip
@@ -176,7 +176,7 @@ def read_folder(path: Path) -> Iterator[Published]:
     if words["a"].shape[1] != words["b"].shape[1]:
         raise ValueError(f"{path}: rows of {files['a']}.txt have {words['a'].shape[1]} words, and of "
                          f"{files['b']}.txt {words['b'].shape[1]}")  # fmt: skip
-    yield from _sets(path, card, name, words)
+    yield from _sets(path, gpu, name, words)
 
 
 def _words(file: Path, base: int) -> Words:

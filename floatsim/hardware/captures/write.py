@@ -44,20 +44,20 @@ def capture(
         Each after it is written.
     """
     for q in questions:
-        card, inputs = q.card.card, q.input_set(rows, seed)
+        identity, inputs = q.device.identity, q.input_set(rows, seed)
         d = q.dots(*inputs)
         header = header_of(q.unit, inputs, seed) | {
-            "card": card.name,
-            "compute_capability": f"{card.capability[0]}.{card.capability[1]}",
-            "driver": card.driver,
-            "cuda": card.cuda,
+            "card": identity.name,
+            "compute_capability": f"{identity.capability[0]}.{identity.capability[1]}",
+            "driver": identity.driver,
+            "cuda": identity.cuda,
             "kernel_sha256": kernel_hash(q.variant),
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "command": command,
             "floatsim": floatsim.__version__,
         }
-        path = Path(out) / _slug(card.name) / f"{_slug(str(q.variant))}.npz"
-        captured = Capture(path, card.name, q.unit, inputs, d, header)
+        path = Path(out) / _slug(identity.name) / f"{_slug(str(q.variant))}.npz"
+        captured = Capture(path, identity.name, q.unit, inputs, d, header)
         write_capture(captured, with_inputs)
         yield captured
 

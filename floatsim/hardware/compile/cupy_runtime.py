@@ -76,7 +76,7 @@ class Cuda:
         """The major CUDA version of the driver."""
 
     @cached_property
-    def card(self) -> DeviceIdentity:
+    def identity(self) -> DeviceIdentity:
         """The name of the GPU, and the versions of its software."""
         runtime = self._cupy.cuda.runtime
         properties = runtime.getDeviceProperties(self._number)

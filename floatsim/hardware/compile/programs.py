@@ -52,7 +52,7 @@ _SOURCES = {"mma": "mma.cu", "mma_scaled": "mma.cu", "wgmma": "wgmma.cu", "tcgen
 
 @dataclass(frozen=True)
 class Issue:
-    """How the kernel "rate" of a source issues one instruction on all multiprocessors, to measure its throughput.
+    """The launch of the kernel "rate", which issues one instruction on all multiprocessors to measure its throughput.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ __all__ = ["Observation", "read_model", "text_of"]
 class Observation:
     """One parameter of a model: its measured value, or why it cannot be measured.
 
-    RoundingAttributes
+    Attributes
     ----------
     name : str
     value : object
@@ -91,7 +91,7 @@ class _Inference:
 
     @property
     def c_is_in_first_block(self) -> bool:
-        """Whether c is added in the first block; True if no blocks are observable."""
+        """Return whether c is added in the first block; True if no blocks are observable."""
         return not self.blocks or C in self.blocks[0]
 
     @cached_property
@@ -130,7 +130,7 @@ class _Inference:
 
     def repeatability(self) -> Iterator[Observation]:
         again = experiments.measure_repeatability(self.bench)
-        yield Observation("answers", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
+        yield Observation("results", None if again is None else "repeat" if again else "DO NOT REPEAT", "too narrow")
 
     def tree_only(self) -> Iterator[Observation]:
         """Yield the order of a tree that is not a chain of blocks."""

@@ -31,7 +31,7 @@ __all__ = ["Observation", "Probe", "probe_dots", "rows_alike"]
 class Probe:
     """The measured parameters of an instruction, beside those of the table's row. Prints as text.
 
-    RoundingAttributes
+    Attributes
     ----------
     title : str
     observations : tuple of Observation
@@ -64,7 +64,7 @@ class Probe:
 
     @property
     def equal(self) -> bool | None:
-        """Whether the table's row has the same parameters; None without a row."""
+        """Return whether the table's row has the same parameters; None without a row."""
         return None if self.expected is None else not self.different
 
     @property

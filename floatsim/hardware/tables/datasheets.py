@@ -93,12 +93,12 @@ SHEETS = (
 """All data sheets. If several rows fit a name, the first is used."""
 
 
-def peak(card: str, operands: FloatFormat, output: FloatFormat, scaled: bool = False) -> tuple[float | None, str]:
+def peak(gpu: str, operands: FloatFormat, output: FloatFormat, scaled: bool = False) -> tuple[float | None, str]:
     """Return the TFLOP/s of a GPU's data sheet, and its name; (None, "") if the table has none.
 
     Parameters
     ----------
-    card : str
+    gpu : str
         The name that the driver reports.
     operands, output : FloatFormat
         The format of A and B, and the format of D.
@@ -110,7 +110,7 @@ def peak(card: str, operands: FloatFormat, output: FloatFormat, scaled: bool = F
     >>> peak("an unknown GPU", BF16, FP16)
     (None, '')
     """
-    sheet = next((row for row in SHEETS if re.search(row.names, card)), None)
+    sheet = next((row for row in SHEETS if re.search(row.names, gpu)), None)
     if sheet is None:
         return None, ""
     narrow = "fp4" if operands == E2M1 and scaled else "fp8_fp16" if output == FP16 else "fp8"

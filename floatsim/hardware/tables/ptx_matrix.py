@@ -19,7 +19,7 @@ __all__ = ["KERNELS", "MatrixKernel", "Variant", "find", "variants"]
 
 @dataclass(frozen=True)
 class MatrixKernel:
-    """How an instruction is issued: a row of the table.
+    """The description of how an instruction is issued: a row of the table.
 
     Parameters
     ----------
@@ -75,6 +75,15 @@ class Variant:
     """An instruction with the formats of its operands: the unit of comparison with the emulator.
 
     FP32 operands belong to the .tf32 instructions, which truncate them. TF32 operands need no truncation.
+
+    Attributes
+    ----------
+    kernel : MatrixKernel
+        The instruction.
+    a, b : FloatFormat
+        The formats of the operands.
+    output : FloatFormat
+        The format of c and D.
 
     >>> v = find("mma.m16n8k32", E4M3, E5M2, FP16)
     >>> str(v), v.k, v.kernel.needs
@@ -261,6 +270,10 @@ def find(
         The block scales of the operands.
     capability : (major, minor), optional
         The compute capability of the GPU, which selects one of several rows.
+
+    Returns
+    -------
+    Variant
 
     Raises
     ------

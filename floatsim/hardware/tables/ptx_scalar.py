@@ -65,7 +65,7 @@ class Scalar:
 
     @property
     def _reads_subnormals(self) -> bool:
-        """Whether subnormal operands affect the result. They do not if a conversion rounds all of them to zeros."""
+        """Return whether subnormal operands affect the result: not if a conversion rounds all of them to zeros."""
         nearest = self.rounding in (Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY, Rounding.TOWARD_ZERO)
         underflow = nearest and self.source.smallest_normal <= self.result.smallest_subnormal / 2
         return self.operation != "convert" or not underflow
