@@ -68,6 +68,7 @@ def console(path: Path) -> list[tuple[int, str, str]]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "shown"),
     [

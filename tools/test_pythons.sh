@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 without=
 if [[ ${1:-} == --without ]]; then without=$2; shift 2; fi
-if (( $# == 0 )); then set -- -m versions; fi
+if (( $# == 0 )); then set -- -m "versions and not full"; fi
 
 # The version X.Y of an interpreter that can be used: a CPython from 3.11 on, with the GIL, that can make environments.
 version_of() {

@@ -100,6 +100,7 @@ def test_the_command_runs_as_a_process():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_colours_appear_only_on_terminals():
     assert "\x1b[" in process("show", "1", FORCE_COLOR="1", TERM="xterm-256color").stdout
     assert "\x1b[3" not in process("show", "1", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color").stdout
@@ -311,6 +312,7 @@ def surveyed(run, *arguments):
     return json.loads(out)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("files", [
     ["a.npy", "b.npy"], ["both.npz"], ["more.npz:a", "more.npz:b"], ["a.csv", "b.csv"],
     ["a.npy", "saved.npz"], ["more.npz", "-m", "a @ b"],
@@ -325,6 +327,7 @@ def test_survey_of_own_files(run, matrices, files):
     assert Path(data["picture"]).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.full
 def test_survey_reports_a_skipped_header(run, matrices):
     code, out, err = run("survey", "a.npy", "head.csv", *SMALL, "--json")
     assert (code, err) == (0, "floatsim: head.csv: row 1 skipped as a header: u,v,w\n")
@@ -379,6 +382,7 @@ def test_survey_of_the_shipped_data(run):
     assert "<svg" in Path("digits.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_survey_of_matrix_units(run, matrices):
     code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16,e4m3", "--accumulate", "tensorcore", "--json")
     assert (code, err) == (0, "")
@@ -395,6 +399,7 @@ def test_survey_of_matrix_units(run, matrices):
     assert "volta does not multiply E4M3" in rejected(run("survey", "a.npy", "-f", "e4m3", "-a", "tensorcore(volta)"))
 
 
+@pytest.mark.full
 def test_survey_uses_the_rounding_options(run, matrices):
     down = surveyed(run, "a.npy", "b.npy", "--rounding", "RTZ", "--overflow", "saturate_finite")
     nearest = surveyed(run, "a.npy", "b.npy")

@@ -219,6 +219,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.full
 def test_a_processor_without_extensions():
     """No fused multiply-adds and no directed instructions: the same bits."""
     code = _PORTABLE.format(path=[str(Path(__file__).parent), *sys.path])

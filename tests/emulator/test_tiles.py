@@ -116,6 +116,7 @@ fs.matmul(a, a, accumulate="neumaier(e3m2)")  # hours
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_control_c_stops_promptly(threads):

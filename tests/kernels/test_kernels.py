@@ -382,6 +382,7 @@ def test_wide_formats_one_operand(fmt):
     assert order.tolist() == [reference.total_order(a, b, fmt) for a, b in zip(rows, other.tolist(), strict=True)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
 def test_conversion_from_wide_formats(fmt):
     """From FP64, FP32 and TF32, around every kind of boundary of the target, against the rational oracle."""
@@ -494,7 +495,7 @@ def any_format(r: np.random.Generator) -> fs.FloatFormat:
             return fmt
 
 
-@pytest.mark.parametrize("k", range(50))
+@pytest.mark.parametrize("k", [*range(15), *(pytest.param(k, marks=pytest.mark.full) for k in range(15, 50))])
 def test_any_format(k):
     """Fast kernels decide by a format's parameters whether they are exact for it: so try many formats. Conversions from
     float32 and float64 with and without flags, quantize, and the arithmetic, in all ways of rounding."""

@@ -216,6 +216,7 @@ def numpy_sum(x):
 LEVELS = {"adjacent": adjacent, "halving": halving, "numpy": numpy_sum}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("tree", LEVELS)
 def test_the_order_of_trees(tree, dtype):
@@ -227,6 +228,7 @@ def test_the_order_of_trees(tree, dtype):
         assert along(order, list(x)) == LEVELS[tree](x), n
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tree", LEVELS)
 def test_pairwise_is_the_sum_along_its_tree(tree, kind):
