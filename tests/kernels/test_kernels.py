@@ -99,6 +99,7 @@ def test_every_pair_compared(fmt):
                 o.assert_equal_codes(name, fmt, f"daz={daz} {keywords}", (a, b), (result, flags), (ordered, want))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", o.SMALL, **ids)
 def test_every_pair_ordered_by_the_reference(fmt):
     """minimum, maximum and their twins, total_order: the reference once for each pair and way (a sample of pairs

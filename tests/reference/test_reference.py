@@ -333,6 +333,7 @@ def test_neighbours_are_those_of_the_sorted_values(fmt):
         assert reference.next_up(at.inf | at.sign_bit, fmt) == (at.largest | at.sign_bit, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", o.SMALL, **ids)
 def test_comparison_and_order_of_all_pairs(fmt):
     at = o.layout(fmt)
@@ -377,6 +378,7 @@ def test_classes_of_all_codes(fmt):
         assert reference.classify(code, fmt).name == want, hex(code)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", [*o.SMALL, fs.FP16, fs.TF32], **ids)
 def test_integral_operations(fmt):
     codes = range(1 << fmt.bits) if fmt.bits <= 8 else o.structured(fmt, 1, 900, o.rng("integral", fmt))[0].tolist()
