@@ -35,8 +35,8 @@ More
     survey          one array or layer in many formats and accumulations, as a table
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets
 
-The command `floatsim --help` needs no Python. Names are imported when they are first used: `import floatsim` itself
-loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
+The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
+itself loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class _Call:
         if self._right is not None:
             return Products(self._left, self._right, tile, self._shape, self._pairs, self._base, self._scales)
         values = Partials(self._left.format, self._left.codes[:, tile.columns])
-        return Values(values, self._base + tile.columns.start, np.arange(self._depth, dtype=np.int64))
+        return Values(values, self._base + tile.columns.start)
 
     def sums(self) -> Sums:
         """Return the results, and the events where they were counted."""

@@ -111,13 +111,21 @@ class Products:
 
 
 class Values:
-    """Terms that are values of one format, (K, cells); `where` has the largest original index of each."""
+    """Terms that are values of one format, (K, cells).
 
-    def __init__(self, values: Partials, base: int, where: Indices) -> None:
-        self.values, self.where = values, where
+    `where` has the largest original index of each; by default the terms are numbered in order.
+    """
+
+    def __init__(self, values: Partials, base: int, where: Indices | None = None) -> None:
+        self.values, self._where = values, where
         self.length, cells = values.shape
         self.shape = (1, 1, cells)
         self.index = np.array([base, 0, 0, 1], np.int64)
+
+    @property
+    def where(self) -> Indices:
+        """The original index of each term. Most kernels do not need it, and it is long for a vector."""
+        return np.arange(self.length, dtype=np.int64) if self._where is None else self._where
 
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
         """Return the codes as the products of a row of ones with them."""

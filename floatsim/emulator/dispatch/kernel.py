@@ -224,7 +224,7 @@ class StartValue:
         self._kernel = plan(_of_c(case, lone_term(leaf))).kernel
 
     def __call__(self, work: Work, source: Source, seeds: Seeds, start: Operand) -> Partials:
-        where = source.where[:1] if source.length else np.zeros(1, np.int64)
+        where = source.where[:1] if work.record and source.length else np.zeros(1, np.int64)
         values = _addend(start, source, where)
         rounded: Partials = self._kernel.sum(work, values, _WHOLE, work.split(seeds, Site.START), None, None)
         return rounded
@@ -240,7 +240,8 @@ class LastAdd:
         self._kernel = plan(_of_c(case, add)).kernel
 
     def __call__(self, work: Work, result: Partials, source: Source, seeds: Seeds, start: Operand) -> Partials:
-        addend = _addend(start, source, source.where.max(initial=0, keepdims=True))
+        last = work.last(source, np.array([[0, source.length, 1]]))
+        addend = _addend(start, source, last)
         added: Partials = self._kernel.sum(work, addend, _WHOLE, work.split(seeds, Site.LAST), result.codes, None)
         return added
 
