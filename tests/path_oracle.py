@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -532,9 +532,12 @@ class _Run:
         self.grid = grid = grid_of(call, *terms, c=c)
         self.sum, leaf = Sum(call.description, grid), outermost(call.description)
         self.unit = self.sum.unit
-        self.reads_result = _arithmetic(leaf.format, grid, Style(daz=call.result_style.daz)).read
-        self.convert = functools.partial(_arithmetic(call.result, grid, call.result_style).enter, conversion=True)
-        self.same, self.saturates = call.result == leaf.format, call.result_style.overflow == "saturate_finite"
+        style = call.result_style
+        self.same, self.saturates = call.result == leaf.format, style.overflow == "saturate_finite"
+        if self.same:  # only infinities change
+            style = replace(style, daz=False, ftz=False)
+        self.reads_result = _arithmetic(leaf.format, grid, Style(daz=style.daz)).read
+        self.convert = functools.partial(_arithmetic(call.result, grid, style).enter, conversion=True)
         self.shift = call.result.quantum - grid
         self.daz = innermost(call.description).style.daz
 

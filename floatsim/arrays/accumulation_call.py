@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+import numpy as np
+
 from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
@@ -88,18 +90,29 @@ def _resolved(
         seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
         options = replace(seeded, attributes=options.attributes)
     final = options.attributes if direction is None else replace(options.attributes, rounding=direction)
-    result = CallOptions(final, split_seed(options.seed, Site.RESULT))
     fmt = accumulation.result_format if asked is None else asked
     converts = fmt != accumulation.result_format or final.overflow is Overflow.SATURATE_FINITE
+    if fmt == accumulation.result_format:  # only infinities change
+        final = replace(final, daz=False, ftz=False)
+    result = CallOptions(final, split_seed(options.seed, Site.RESULT))
     return AccumulationCall(accumulation, options, result, fmt, converts, backends.current(backend))
 
 
-def convert_result(operation: str, codes: Codes, call: AccumulationCall) -> Codes:
-    """Return the sums, rounded to the result's format."""
+def convert_result(operation: str, codes: Codes, call: AccumulationCall, running: int | None = None) -> Codes:
+    """Return the sums, rounded to the result's format.
+
+    `running` is the axis of running sums, which all draw for the index of the whole sum.
+    """
     if not call.converts:
         return codes
     source = call.accumulation.result_format
-    converted, events = call.backend.convert(codes, source, call.format, call.result)
+    if running is not None and call.result.attributes.rounding is Rounding.STOCHASTIC and codes.size:
+        steps = [
+            call.backend.convert(step, source, call.format, call.result) for step in np.moveaxis(codes, running, 0)
+        ]
+        converted, events = (np.stack(parts, running) for parts in zip(*steps, strict=True))
+    else:
+        converted, events = call.backend.convert(codes, source, call.format, call.result)
     recording.note(f"{operation}.result", events, [(codes, source)], (converted, call.format))
     result: Codes = converted
     return result

@@ -717,7 +717,7 @@ def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any
         steps = np.arange(codes.shape[axis])[:, np.newaxis]
         first[event] = placed(np.where(k <= steps, k, -1))
     recording.note_sums("cumsum", _Sums(found.codes, found.histograms, first), codes.shape)
-    return deliver(convert_result("cumsum", placed(found.codes), call), call.format, float_array, out)
+    return deliver(convert_result("cumsum", placed(found.codes), call, axis), call.format, float_array, out)
 
 
 def vdot(a: Any, b: Any, **options: Any) -> Any:

@@ -151,3 +151,21 @@ def test_exact_sums_of_subnormal_numbers_of_float64(bias):
     x, y = fs.from_codes(codes[:, None], a), fs.from_codes(codes[None], b)
     assert np.array_equal(fs.matmul(x, y, accumulate="exact(fp64)").values, x.values * y.values)
     assert np.array_equal(fs.matmul(y.T, x.T, accumulate="exact(fp64)").values, y.T.values * x.T.values)
+
+
+@pytest.mark.parametrize("options", [{"daz": True}, {"ftz": True}], ids=str)
+def test_saturation_in_the_accumulators_own_format_changes_infinities_only(options):
+    terms = np.float16([[1.5 * 2.0**-14, -(2.0**-14)], [np.inf, 1.0], [-np.inf, 1.0]])
+    accumulation = fs.Sequential("fp16", daz=False, ftz=False)
+    sums = fs.sum(terms, axis=1, accumulate=accumulation, overflow="saturate_finite", **options)
+    assert sums.tolist() == [2.0**-15, 65504, -65504]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_sums_draw_for_their_results_as_sums_do(axis):
+    x = fs.array(np.random.default_rng(1).normal(size=(9, 9)) * 3, "fp32")
+    options = {"rounding": "stochastic", "seed": 5, "accumulate": "fp32", "format": "e4m3", "axis": axis}
+    running = fs.cumsum(x, **options).codes
+    for k in range(9):
+        head = x[: k + 1] if axis == 0 else x[:, : k + 1]
+        assert fs.sum(head, **options).codes.tolist() == running.take(k, axis).tolist()
