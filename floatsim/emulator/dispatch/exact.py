@@ -108,6 +108,11 @@ class ExactSums:
         """The largest number of significand bits of a product, for the kernel."""
         return self.terms.precision + self._one
 
+    @functools.cached_property
+    def _split(self) -> bool:
+        """Whether float64 does not hold every term, so that the kernel splits terms in two."""
+        return self.terms.precision > FP64.precision
+
     @property
     def _one(self) -> int:
         """The bits of the number 1 that values are multiplied by: to the kernel they are products."""
@@ -129,7 +134,7 @@ class ExactSums:
         self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64], ranges: NDArray[np.int64],
         index: NDArray[np.int64], seeds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
-        span, split = self._range(a, b), self._precision - self._one > FP64.precision
+        span, split = self._range(a, b), self._split
         if not span.fits or (split and not cpu.has_fma()):
             codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
             whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
