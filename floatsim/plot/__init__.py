@@ -5,7 +5,9 @@ light or dark. matplotlib is imported when a picture is drawn.
 """
 
 import functools
+import importlib
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from floatsim.plot.bits import anatomy, bit_strip, code_grid
@@ -54,22 +56,33 @@ __all__ = [
     "worst_error",
 ]
 
-_DEPRECATED = {
-    "FIVE": "plot.DEFAULT_FORMATS", "Fate": "fs.ConversionLosses", "fates": "fs.conversion_losses",
-    "equal_shares": "fs.equal_shares",
-}  # fmt: skip
+
+def _default_formats() -> Any:
+    from floatsim.formats import as_format
+
+    return tuple(map(as_format, DEFAULT_FORMATS))
+
+
+def _from_analysis(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"floatsim.analysis.{module}"), name)
+
+
+def _losses_without_options() -> Any:
+    return functools.partial(_from_analysis("losses", "conversion_losses"), rounding="ties_to_even", ftz=False)
+
+
+_DEPRECATED: dict[str, tuple[str, Callable[[], Any]]] = {
+    "FIVE": ("plot.DEFAULT_FORMATS", _default_formats),
+    "Fate": ("fs.ConversionLosses", functools.partial(_from_analysis, "losses", "ConversionLosses")),
+    "fates": ("fs.conversion_losses", _losses_without_options),
+    "equal_shares": ("fs.equal_shares", functools.partial(_from_analysis, "equality", "equal_shares")),
+}
+"""The deprecated names: the new name, and a function that returns the object."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _DEPRECATED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"plot.{name} is deprecated; use {_DEPRECATED[name]}", DeprecationWarning, stacklevel=2)
-    if name == "FIVE":
-        from floatsim.formats import as_format
-
-        return tuple(map(as_format, DEFAULT_FORMATS))
-    from floatsim.analysis import equality, losses
-
-    if name == "fates":
-        return functools.partial(losses.conversion_losses, rounding="ties_to_even", ftz=False)
-    return losses.ConversionLosses if name == "Fate" else equality.equal_shares
+    new_name, load = _DEPRECATED[name]
+    warnings.warn(f"plot.{name} is deprecated; use {new_name}", DeprecationWarning, stacklevel=2)
+    return load()
