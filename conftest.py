@@ -39,6 +39,17 @@ QUICK_FORMATS = {
     "one exponent",
 }  # fmt: skip
 
+# Tests each of whose cases compiles kernels of its own. `make test` runs the cases whose whole identifier matches this
+# regular expression, `make test-full` runs all.
+QUICK_CASES = {
+    "test_bad_input::test_every_layout_simply_works": "float32|bfloat16",
+    "test_float32::test_equals_the_integer_kernels": ".*-BF16",
+    "test_matmul::test_equals_the_reference": "ties_to_even|stochastic",
+    "test_njit::test_every_format_and_rounding": "(add|fma|sqrt)-.*",
+    "test_vector::test_as_the_general_kernels": "fp16-fp16",
+    "test_vector::test_dot_as_the_general_kernels": "bf16-bf16",
+}
+
 
 def own_modules() -> str:
     """Return a regular expression, without a colon, that matches the names of floatsim's own modules.
@@ -81,10 +92,19 @@ def formats_of(item: pytest.Item) -> set[str]:
     return {x.name for x in parameters if type(x).__name__ == "FloatFormat"}
 
 
+def is_full(item: pytest.Item) -> bool:
+    """Return whether `make test` leaves a test to `make test-full`, by the tables above."""
+    file = item.path.stem
+    if file in FULL_TESTS or (file in FORMAT_TESTS and not formats_of(item) <= QUICK_FORMATS):
+        return True
+    quick = QUICK_CASES.get(f"{file}::{getattr(item, 'originalname', '')}")
+    return quick is not None and not re.fullmatch(quick, item.callspec.id)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that `make test` leaves to `make test-full`, and those that `make test-pythons` runs."""
     for item in items:
-        if item.path.stem in FULL_TESTS or (item.path.stem in FORMAT_TESTS and not formats_of(item) <= QUICK_FORMATS):
+        if is_full(item):
             item.add_marker("full")
         if isinstance(item, pytest.DoctestItem) or item.path.stem in VERSION_TESTS:
             item.add_marker("versions")
