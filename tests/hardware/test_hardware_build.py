@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import subprocess
 import sys
 
@@ -297,3 +298,12 @@ def test_what_does_not_compile_is_reported_and_the_rest_is_prepared(tmp_path, mo
     out, err = capsys.readouterr()
     assert err.count("needs a compiler of CUDA 13.1 or newer") == 2
     assert out == f"{len(list(tmp_path.rglob('*.cubin')))} programs compiled by NVRTC 13.0\n"
+
+
+@pytest.mark.parametrize("name", ["elementwise.cu", "mma.cu", "sums.cu", "tcgen05.cu", "wgmma.cu"])
+def test_no_kernel_waits_forever(name):
+    """A wait for a barrier is a counted loop of C++ that traps. No loop is hidden in assembly."""
+    code = build.source(name)
+    assert not re.search(r"\bbra\b|test_wait", code)
+    waits = re.findall(r"while|for \(word tries = 0; !done\(.*\) \{\n\s+if \(tries == TRIES\) __trap\(\);", code)
+    assert len(waits) == code.count("mbarrier.try_wait") + code.count("while")
