@@ -151,8 +151,8 @@ _HALF = "the published outputs fill the first four of its terms"
 _C_ZERO = "published with c = 0 only; any other c rests on mmasim alone"
 _ON_B200 = "published with D in FP16 there, and with both on B200"
 _COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
-_AS_B200 = "published as equal to the model of B200, without outputs"
-_FP8_AS_B200 = "published as equal to the 32-term model of B200, without outputs"
+_AS_B200 = "equal to the model of B200"
+_FP8_AS_B200 = "E4M3 and E5M2: the authors of B200's model report that it equals its 32-term FP8"
 _AS_MMA = "the model of mma.m16n8k16, which equals hardware outputs"
 _AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals hardware outputs"
 
@@ -233,8 +233,7 @@ _BLACKWELL_RTX = (
     _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
     _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  ASSERTED, "RTX PRO 6000", _AS_B200),
     _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
-    _fused("mma.m16n8k32",      _FP8,     32, 32, 25, -133, FP32,  ASSERTED, "RTX PRO 6000", _FP8_AS_B200),
-    _fused("mma.m16n8k32",      _NARROW,  32, 32, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k32",      _NARROW,  32, 32, 25, -133, FP32,  MODEL,    "RTX PRO 6000", _FP8_AS_B200),
     _fused("mma.m16n8k32",      _NARROW,  32, 32, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
     _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
     _fused("mma.m16n8k16",      _FP8,     16, 16, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
