@@ -91,7 +91,7 @@ def test_importing_it_loads_no_cupy():
 
 
 def test_every_nvidia_row_can_be_issued():
-    capabilities = {(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)}
+    capabilities = {(7, 0), (7, 5), (8, 0), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1)}
     issued = {
         (architecture_of(capability), v.name, v.output, v.scales)
         for capability in capabilities
@@ -106,6 +106,10 @@ def test_every_nvidia_row_can_be_issued():
         for scales in row.scales or (None,)
     }
     assert rows == issued
+    for assumed, verified in (((8, 7), (8, 0)), ((10, 3), (10, 0)), ((12, 1), (12, 0))):
+        assert [v for v in variants() if v.kernel.runs_on(assumed)] == [
+            v for v in variants() if v.kernel.runs_on(verified)
+        ]
     k = {(arch.name, row.name): row.k for arch in ARCHITECTURES.values() for row in arch.instructions}
     for v in variants():
         for capability in capabilities:
@@ -440,6 +444,29 @@ def test_an_unsupported_call_is_an_error(device_with, capability, call, message)
     device_with(capability)
     with fs.context(backend="hardware"), pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch", "target"),
+    [((8, 7), "ampere", "mma.cu gemm sm_87"), ((10, 3), "blackwell", "tcgen05.cu gemm sm_100f"),
+     ((12, 1), "blackwell-rtx", "mma.cu gemm sm_121")],
+)  # fmt: skip
+def test_gpus_with_an_assumed_architecture(device_with, capability, arch, target):
+    """Kernels are compiled for the GPU itself or for its family."""
+    device = device_with(capability)
+    a = random(np.random.default_rng(26), (4, 40), "fp16")
+    both(lambda backend: fs.matmul(a, a.T, accumulate=arch, backend=backend))
+    assert device._cuda.launches == [target]
+
+
+def test_block_scaled_instructions_of_compute_capability_10_3(device_with):
+    """The family target has no scale_vec: the target is sm_103a."""
+    device = device_with((10, 3))
+    v = find("tcgen05.k32.mxf8f6f4", fs.E4M3, fs.E4M3, scales=fs.tensorcore.Scales(32, fs.E8M0))
+    codes, ones = np.full((2, 32), 0x38, np.uint8), np.full((2, 1), 127, np.uint8)
+    found = device.dots(v, codes, codes, np.zeros(2, np.uint32), (ones, ones))
+    assert found.view(np.float32).tolist() == [32, 32]
+    assert device._cuda.launches == ["tcgen05.cu single sm_103a"]
 
 
 def test_records_are_an_error(device_with):

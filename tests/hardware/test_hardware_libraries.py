@@ -11,6 +11,7 @@ import pytest
 import floatsim as fs
 from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware import vendor_gemm as libraries
+from floatsim.hardware.compile import nvrtc
 from floatsim.hardware.vendor_gemm import PRODUCTS, find_product
 from tests.hardware import libraries as stand_ins
 
@@ -105,9 +106,11 @@ def test_command(install, run, empty_folder):
         assert text in err
 
 
-def test_info(install):
+def test_info(install, monkeypatch):
     """The report of `fs.hardware.info`, with and without NVIDIA's libraries."""
     install((8, 9), ("cupy",))
+    reason = "/lib/libnvrtc.so.13: failed to open libnvrtc-builtins.so.13.0"
+    monkeypatch.setattr(nvrtc, "rejected", lambda: (reason,))
     assert fs.hardware.is_available()
     found = fs.hardware.info()
     assert (found.identity.name, found.identity.capability, found.architecture) == ("a fake", (8, 9), "ada")
@@ -118,9 +121,15 @@ def test_info(install):
     text = str(found)
     assert text.startswith("a fake, compute capability 8.9 (ada), driver ")
     assert "\nCUDA 13.0 (CuPy 14.2.0); the driver supports CUDA 13.2\n" in text
+    assert found.rejected == (reason,)
+    assert f"\nrejected compiler: {reason}\n" in text
     assert "libraries: cublas, cupy\n" in text
     for line in (*found.instructions, *found.operations):
         assert f"\n  {line}" in text
+    install((12, 1), ("cupy",))
+    assert f"{fs.hardware.info()}".startswith(
+        "a fake, compute capability 12.1 (blackwell-rtx, unverified for this GPU), "
+    )
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
