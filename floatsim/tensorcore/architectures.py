@@ -148,7 +148,7 @@ def _scaled(family: str, gpus: str) -> tuple[Instruction, ...]:
 
 _CHAIN = "a chain of two blocks; the published outputs fill one"
 _HALF = "the published outputs fill the first four of its terms"
-_C_ZERO = "published with c = 0 only; any other c rests on mmasim alone"
+_C_ZERO = "published with c = 0 only"
 _ON_B200 = "published with D in FP16 there, and with both on B200"
 _COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
 _AS_B200 = "equal to the model of B200"
