@@ -80,12 +80,18 @@ class Device:
             unique.setdefault((variant.name, variant.a, variant.b, variant.output, variant.scales), variant)
         return tuple(unique.values())
 
-    def _kernel(self, program: programs.Program, name: str) -> Callable[..., None]:
+    def machine_code(self, variant: Variant) -> build.Cubin:
+        """Return the machine code of the kernels of an instruction, and its compiler."""
+        return self._build(programs.of_variant(variant))
+
+    def _build(self, program: programs.Program) -> build.Cubin:
         target = program.target_for(self.identity.capability)
-        key = program.source, target, tuple(program.definitions.items()), name
+        return build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
+
+    def _kernel(self, program: programs.Program, name: str) -> Callable[..., None]:
+        key = program.source, tuple(program.definitions.items()), name
         if key not in self._kernels:
-            cubin = build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
-            self._kernels[key] = self._cuda.kernel(cubin.code, name)
+            self._kernels[key] = self._cuda.kernel(self._build(program).code, name)
         return self._kernels[key]
 
     def _check(self, variant: Variant) -> None:
