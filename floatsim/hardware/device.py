@@ -20,7 +20,7 @@ from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
-from floatsim.hardware.compile.cupy_runtime import Cuda
+from floatsim.hardware.compile.runtime import open_runtime
 from floatsim.hardware.protocol import Card, Codes, DeviceIdentity, Dots
 from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
@@ -40,7 +40,7 @@ _DEFAULT = RoundingAttributes()
 
 
 class Device:
-    """A GPU, used through CuPy.
+    """A GPU, used through CuPy, or through the driver if CuPy is not installed.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class Device:
     Raises
     ------
     UnavailableError
-        Without CuPy or a GPU. It is a RuntimeError whose message names the missing part.
+        Without a GPU, or without both CuPy and a driver. It is a RuntimeError whose message names the missing part.
     """
 
     def __init__(self, number: int = 0, cuda: Any = None) -> None:
         self.number = number
-        self._cuda = Cuda(number) if cuda is None else cuda
+        self._cuda = open_runtime(number) if cuda is None else cuda
         self._kernels: dict[Any, Callable[..., None]] = {}
 
     @property

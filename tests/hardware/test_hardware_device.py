@@ -12,6 +12,8 @@ import floatsim as fs
 from floatsim import reference
 from floatsim.hardware import backend
 from floatsim.hardware.compile import cupy_runtime as cuda
+from floatsim.hardware.compile import driver_runtime
+from floatsim.hardware.compile.runtime import why_unavailable
 from floatsim.hardware.device import Device
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import find, variants
@@ -24,7 +26,13 @@ from tests.hardware.lanes import Lanes, without_compiling
 
 @pytest.fixture
 def no_cupy(monkeypatch):
+    """Let neither CuPy nor a driver be installed."""
+
+    def missing():
+        raise fs.hardware.UnavailableError("the CUDA driver cannot be loaded: no file libcuda.so.1")
+
     monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(driver_runtime, "load_driver", missing)
     backend.device.cache_clear()
 
 
@@ -47,7 +55,9 @@ def test_without_cupy_the_error_says_what_to_install(no_cupy):
     x = np.ones((2, 2), np.float32)
     for call in (lambda: fs.matmul(x, x, backend="hardware"), fs.hardware.info, fs.hardware.Device,
                  lambda: fs.sum(x, backend="hardware")):  # fmt: skip
-        with pytest.raises(fs.hardware.UnavailableError, match=r"needs CuPy.*pip install '\.\[cuda13x\]' in a"):
+        with pytest.raises(
+            fs.hardware.UnavailableError, match=r"needs CuPy.*pip install '\.\[cuda13x\]' in a.*no file libcuda.so.1"
+        ):
             call()
     with fs.context(backend="hardware"), pytest.raises(RuntimeError, match="CuPy"):
         fs.add(x, x)
@@ -69,6 +79,7 @@ def test_is_available_never_raises(monkeypatch):
 
     monkeypatch.setattr(cuda, "_cupy", broken)
     assert fs.hardware.is_available() is False
+    assert why_unavailable() == "libcuda.so.1 is broken"
 
 
 def test_importing_it_loads_no_cupy():
@@ -386,12 +397,12 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
     ("capability", "call", "message"),
     [
         ((8, 0), lambda: fs.matmul(E4M3, E4M3, accumulate="hopper"), r"Hopper \(sm_90\); this GPU, .*, is ampere"),
-        ((12, 1), lambda: fs.matmul(X16, X16, accumulate="hopper"), r"of compute capability 12.1"),
+        ((11, 0), lambda: fs.matmul(X16, X16, accumulate="hopper"), r"of compute capability 11.0"),
         ((8, 0), lambda: fs.convert(X32, "e4m3", overflow="saturate_finite"),
          r"needs compute capability 8.9 or newer; .* 8.0"),
         ((9, 0), lambda: fs.convert(X32, "e4m3"), r"no GPU has .* overflow='infinity'; there is .*saturate_finite"),
         ((9, 0), lambda: fs.convert(X32, "e2m1", overflow="saturate_finite"),
-         r"compute capability 10.0 \(sm_100a\) or 12.0 \(sm_120a\); this GPU has 9.0"),
+         r"compute capability 10.0 \(sm_100a\), 10.3 \(sm_103a\) or 12.x \(sm_120f\); this GPU has 9.0"),
         ((9, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1), "rounding='stochastic'"),
         ((9, 0), lambda: fs.divide(X16, X16), "no GPU has divide of FP16 .*FP32, FP64"),
         ((9, 0), lambda: fs.add(E4M3, E4M3), "no GPU has add of E4M3"),
@@ -405,7 +416,7 @@ E4M3 = fs.array(np.ones((4, 4)), "e4m3")
         ((10, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1),
          r"rounding='stochastic', random_bits=32 and .*stochastic of 13 bits"),
         ((12, 0), lambda: fs.convert(X32, "fp16", rounding="SR", seed=1, random_bits=13),
-         r"needs compute capability 10.0 \(sm_100a\); this GPU has 12.0"),
+         r"needs compute capability 10.0 \(sm_100a\) or 10.3 \(sm_103a\); this GPU has 12.0"),
         ((9, 0), lambda: fs.add(X32, X16, format="fp16"),
          "add of FP32, and a GPU computes in FP16, which does not hold all"),
         ((9, 0), lambda: fs.add(X32, X16, format="fp32", daz=True, ftz=True),
