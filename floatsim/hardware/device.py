@@ -84,8 +84,8 @@ class Device:
         target = program.target_for(self.identity.capability)
         key = program.source, target, tuple(program.definitions.items()), name
         if key not in self._kernels:
-            code = build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
-            self._kernels[key] = self._cuda.kernel(code, name)
+            cubin = build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
+            self._kernels[key] = self._cuda.kernel(cubin.code, name)
         return self._kernels[key]
 
     def _check(self, variant: Variant) -> None:

@@ -437,9 +437,10 @@ def add(x, y, fmt):
 
 
 def without_compiling(monkeypatch):
-    """Return a text with the program instead of machine code."""
+    """Let `build` return a text with the program instead of machine code."""
 
     def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
-        return json.dumps({"source": name, "target": target, "definitions": dict(definitions or {})}).encode()
+        program = {"source": name, "target": target, "definitions": dict(definitions or {})}
+        return build.Cubin(json.dumps(program).encode(), "no compiler")
 
     monkeypatch.setattr(build, "build", described)

@@ -5,6 +5,7 @@ Where there is none, the tests are skipped, and say so; with FLOATSIM_REQUIRE_NV
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import pytest
@@ -48,7 +49,8 @@ def test_it_compiles_for_every_target(name, program):
     for target in program.targets:
         if target not in unknown:
             cubin = build.build(program.source, target, program.definitions, keep=False, oldest=program.cuda)
-            assert cubin.startswith(b"\x7fELF")
+            assert cubin.code.startswith(b"\x7fELF")
+            assert cubin.compiler in {c.name for c in build.compilers()}
     if unknown:
         missing(f"no compiler here knows {', '.join(unknown)} (CUDA 13 has no sm_70, CUDA 12 has)")
 
@@ -113,7 +115,9 @@ def test_compilation_works_without_a_writable_cache(tmp_path, monkeypatch):
             return b"\x7fELF"
 
     monkeypatch.setattr(build, "compilers", lambda: (Fixed(),))
-    assert build.build("mma.cu", "sm_80") == b"\x7fELF"
+    cubin = build.build("mma.cu", "sm_80")
+    assert cubin == build.Cubin(b"\x7fELF", "a compiler 1.0")
+    assert cubin.sha256 == hashlib.sha256(b"\x7fELF").hexdigest()
 
 
 def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from floatsim.hardware.tables.compute_capability import capability_of
 
-__all__ = ["CompileError", "Compiler", "build", "compilers", "source"]
+__all__ = ["CompileError", "Compiler", "Cubin", "build", "compilers", "source"]
 
 _OPTIONS = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
 _MISSING = (
@@ -36,6 +36,30 @@ _MISSING = (
 
 class CompileError(RuntimeError):
     """A source did not compile. The message contains the compiler's output."""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code, and the compiler that produced it.
+
+    Attributes
+    ----------
+    code : bytes
+        The contents of a cubin file.
+    compiler : str
+        The name and version of the compiler, as "NVRTC 13.0".
+
+    >>> Cubin(b"", "NVRTC 13.0").sha256[:8]
+    'e3b0c442'
+    """
+
+    code: bytes
+    compiler: str
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the machine code in hexadecimal digits."""
+        return hashlib.sha256(self.code).hexdigest()
 
 
 class Compiler(Protocol):
@@ -236,8 +260,8 @@ def _cache() -> Path:
 def build(
     name: str, target: str, definitions: Mapping[str, str] | None = None, newest: int | None = None, keep: bool = True,
     oldest: tuple[int, int] = (0, 0),
-) -> bytes:  # fmt: skip
-    """Return the machine code of a source for a target.
+) -> Cubin:  # fmt: skip
+    """Return the machine code of a source for a target, and its compiler.
 
     Parameters
     ----------
@@ -257,8 +281,8 @@ def build(
 
     Returns
     -------
-    bytes
-        A cubin.
+    Cubin
+        The machine code and the name of its compiler.
 
     Raises
     ------
@@ -270,10 +294,10 @@ def build(
     key = "\0".join([compiler.name, target, *_OPTIONS, *_as_options(definitions), code])
     path = _cache() / f"{Path(name).stem}-{target}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     if keep and path.is_file():
-        return path.read_bytes()
-    cubin = compiler.compile(name, code, target, definitions)
+        return Cubin(path.read_bytes(), compiler.name)
+    cubin = Cubin(compiler.compile(name, code, target, definitions), compiler.name)
     if keep:
-        _write(path, cubin)
+        _write(path, cubin.code)
     return cubin
 
 
