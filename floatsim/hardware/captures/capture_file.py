@@ -83,6 +83,11 @@ class Capture:
         """The instruction with its formats, as text."""
         return str(self.unit)
 
+    @property
+    def size(self) -> str:
+        """The number of results, as text."""
+        return f"{len(self.d)} dot products"
+
     def compare(self, accumulate: AccumulationLike | None = None, first: int = FIRST) -> Comparison:
         """Compare the captured results with the emulator, for the capture's instruction or another accumulation.
 
@@ -151,6 +156,11 @@ class ScalarCapture:
     def title(self) -> str:
         """The operation with its formats and its rounding, as text."""
         return str(self.row)
+
+    @property
+    def size(self) -> str:
+        """The number of results, as text."""
+        return f"{len(self.d)} results"
 
     def compare(self, accumulate: AccumulationLike | None = None, first: int = FIRST) -> Comparison:
         """Compare the captured results with the emulator. NaN against NaN is equal.
