@@ -337,7 +337,7 @@ def _read_capture(path: Path, arrays: Mapping[str, Any], header: Mapping[str, An
     return Capture(path, str(header["card"]), unit, inputs, arrays["d"], header)
 
 
-_COMMON = ("format", "rows", "seed", "inputs_sha256", "card", "generator")
+_COMMON = ("rows", "seed", "inputs_sha256", "card", "generator")
 _KEYS = {"dots": ("arch", "instruction", "a", "b", "d", "scales"), "scalar": ("kernel",)}
 """The keys of a header that reading needs, by kind. The first captures were all of the kind "dots", and name none."""
 
@@ -357,7 +357,7 @@ def _header(path: Path, text: Any) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise ValueError(f"{path} is not a capture: its header must be a JSON object, not {str(text)[:40]}")
     kind = header.setdefault("kind", "dots")
-    missing = [key for key in (*_COMMON, *_KEYS.get(kind, ())) if key not in header]
+    missing = [key for key in ("format", *_KEYS.get(kind, ()), *_COMMON) if key not in header]
     if missing:
         raise ValueError(f"{path} is not a capture: its header lacks {', '.join(map(repr, missing))}")
     if header["format"] != FORMAT:
