@@ -1,4 +1,4 @@
-"""GPUs through CuPy: run operations, compare results bit by bit, probe models, capture outputs, measure throughput.
+"""GPUs: run operations, compare results bit by bit, probe models, capture outputs, measure throughput.
 
 `backend="hardware"`, as a keyword or in `fs.context`, runs convert, quantize, add, subtract, multiply, divide, sqrt,
 fma, matmul, dot and sum on the GPU. `tables` lists the instructions and their data layouts, `device` issues them, and
@@ -37,17 +37,14 @@ __all__ = sorted([*_lazy_names, "info", "is_available"])  # noqa: PLE0605
 
 
 def is_available() -> bool:
-    """Return whether CuPy can use a GPU on this machine. It never raises; `info` names the missing part.
+    """Return whether this machine has a GPU that can be used. It never raises; `info` names the missing part.
 
     >>> import floatsim as fs
     >>> isinstance(fs.hardware.is_available(), bool)
     True
     """
-    try:
-        importlib.import_module("floatsim.hardware.compile.cupy_runtime").Cuda()
-    except Exception:  # any fault of an installation means that no GPU can be used
-        return False
-    return True
+    reason = importlib.import_module("floatsim.hardware.compile.runtime").why_unavailable()
+    return reason is None
 
 
 def info() -> Info:
@@ -56,13 +53,13 @@ def info() -> Info:
     Returns
     -------
     Info
-        With the attributes identity (name, capability, driver, cuda), architecture, compilers, instructions, operations
-        and libraries. Its text shows all of them.
+        With the attributes identity (name, capability, driver, cuda, driver_cuda, runtime), architecture, compilers,
+        rejected, instructions, operations and libraries. Its text shows all of them.
 
     Raises
     ------
     UnavailableError
-        Without CuPy or a GPU. The message names the missing part, and how to install it.
+        Without a GPU, or without both CuPy and a driver. The message names the missing part, and how to install it.
     """
     report: Info = importlib.import_module("floatsim.hardware.device_info").info()
     return report

@@ -20,7 +20,7 @@ from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
-from floatsim.hardware.compile.cupy_runtime import Cuda
+from floatsim.hardware.compile.runtime import open_runtime
 from floatsim.hardware.protocol import Card, Codes, DeviceIdentity, Dots
 from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
@@ -40,7 +40,7 @@ _DEFAULT = RoundingAttributes()
 
 
 class Device:
-    """A GPU, used through CuPy.
+    """A GPU, used through CuPy, or through the driver if CuPy is not installed.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class Device:
     Raises
     ------
     UnavailableError
-        Without CuPy or a GPU. It is a RuntimeError whose message names the missing part.
+        Without a GPU, or without both CuPy and a driver. It is a RuntimeError whose message names the missing part.
     """
 
     def __init__(self, number: int = 0, cuda: Any = None) -> None:
         self.number = number
-        self._cuda = Cuda(number) if cuda is None else cuda
+        self._cuda = open_runtime(number) if cuda is None else cuda
         self._cubins: dict[Any, build.Cubin] = {}
         self._kernels: dict[Any, Callable[..., None]] = {}
 
@@ -81,17 +81,20 @@ class Device:
             unique.setdefault((variant.name, variant.a, variant.b, variant.output, variant.scales), variant)
         return tuple(unique.values())
 
+    def _key(self, program: programs.Program) -> tuple[Any, ...]:
+        return program.source, program.target_for(self.identity.capability), tuple(program.definitions.items())
+
     def _cubin(self, program: programs.Program) -> build.Cubin:
-        target = program.target_for(self.identity.capability)
-        key = program.source, target, tuple(program.definitions.items())
+        key = self._key(program)
         if key not in self._cubins:
+            name, target, _ = key
             self._cubins[key] = build.build(
-                program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda
-            )
+                name, target, program.definitions, self._cuda.newest, oldest=program.cuda
+            )  # fmt: skip
         return self._cubins[key]
 
     def _kernel(self, program: programs.Program, name: str) -> Callable[..., None]:
-        key = program.source, tuple(program.definitions.items()), name
+        key = (*self._key(program), name)
         if key not in self._kernels:
             self._kernels[key] = self._cuda.kernel(self._cubin(program).code, name)
         return self._kernels[key]

@@ -26,18 +26,21 @@ class Info:
     architecture : str or None
         The name of its architecture in `fs.tensorcore`, if it has one.
     compilers : tuple of str
-        The CUDA compilers of this machine.
+        The CUDA compilers of this machine. Each has compiled an empty kernel.
     instructions, operations : tuple of str
         The matrix instructions, and the operations of CUDA cores.
     libraries : tuple of str
         The libraries that `fs.hardware.compare` can use.
+    rejected : tuple of str
+        The CUDA compilers that do not work, with the reasons.
 
     Examples
     --------
-    >>> gpu = DeviceIdentity("a GPU", (8, 6), "580.65.06", "13.0")
-    >>> print(Info(gpu, "ampere", ("NVRTC 13.0",), ("mma.m16n8k8 ...",), (), ("cublas", "cupy")))
-    a GPU, compute capability 8.6 (ampere), driver 580.65.06, CUDA 13.0
-    compiled by NVRTC 13.0
+    >>> gpu = DeviceIdentity("a GPU", (8, 6), "580.65.06", "12.9", "13.0", "CuPy 14.2.0")
+    >>> print(Info(gpu, "ampere", ("NVRTC 12.9",), ("mma.m16n8k8 ...",), (), ("cublas", "cupy")))
+    a GPU, compute capability 8.6 (ampere), driver 580.65.06
+    CUDA 12.9 (CuPy 14.2.0); the driver supports CUDA 13.0
+    compiled by NVRTC 12.9
     libraries: cublas, cupy
     matrix instructions:
       mma.m16n8k8 ...
@@ -50,6 +53,7 @@ class Info:
     instructions: tuple[str, ...]
     operations: tuple[str, ...]
     libraries: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
 
     card = former_name("card", "identity")
 
@@ -57,9 +61,10 @@ class Info:
         identity, (major, minor) = self.identity, self.identity.capability
         model = self.architecture or "no architecture of fs.tensorcore"
         lines = [
-            f"{identity.name}, compute capability {major}.{minor} ({model}), driver {identity.driver}, "
-            f"CUDA {identity.cuda}",
-            f"compiled by {', '.join(self.compilers) or 'nothing: neither NVRTC nor nvcc is installed'}",
+            f"{identity.name}, compute capability {major}.{minor} ({model}), driver {identity.driver}",
+            f"CUDA {identity.cuda} ({identity.runtime}); the driver supports CUDA {identity.driver_cuda}",
+            f"compiled by {', '.join(self.compilers) or 'nothing: neither NVRTC nor nvcc works'}",
+            *(f"rejected compiler: {reason}" for reason in self.rejected),
             f"libraries: {', '.join(self.libraries) or 'none'}",
             "matrix instructions:", *(f"  {name}" for name in self.instructions),
             "operations of CUDA cores:", *(f"  {name}" for name in self.operations),
@@ -74,4 +79,5 @@ def info() -> Info:
     return Info(
         device.identity, architecture_of(capability), tuple(compiler.name for compiler in build.compilers()),
         tuple(map(str, device.variants)), tuple(str(row) for row in SCALARS if row.runs_on(capability)), installed(),
+        build.rejected(),
     )  # fmt: skip

@@ -31,6 +31,10 @@ class DeviceIdentity:
         The compute capability.
     driver, cuda : str
         The versions of the driver and of CUDA.
+    driver_cuda : str
+        The newest version of CUDA that the driver supports; "" if it is not known.
+    runtime : str
+        The software that launches kernels: "CuPy 14.2.0" or "the driver API".
 
     >>> DeviceIdentity("NVIDIA H100 PCIe", (9, 0), "580.65.06", "13.0").capability
     (9, 0)
@@ -40,6 +44,8 @@ class DeviceIdentity:
     capability: Capability
     driver: str
     cuda: str
+    driver_cuda: str = ""
+    runtime: str = ""
 
 
 Card = DeviceIdentity

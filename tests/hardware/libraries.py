@@ -95,11 +95,12 @@ class CuBlas(types.ModuleType):
 def cupy(capability):
     """Return a replacement of the package cupy, with a GPU of a compute capability."""
     runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000, runtimeGetVersion=lambda: 13000,
+        getDeviceCount=lambda: 1, driverGetVersion=lambda: 13020, runtimeGetVersion=lambda: 13000,
         getDeviceProperties=lambda number: {"name": b"a fake", "major": capability[0], "minor": capability[1]},
         CUDA_R_32F=0, CUDA_R_64F=1, CUDA_R_16F=2, CUDA_R_16BF=14,
     )  # fmt: skip
     module = types.ModuleType("cupy")
+    module.__version__ = "14.2.0"
 
     def matmul(x, y):
         return ndarray(product(x.array, y.array, fs.as_format(x.array.dtype)))

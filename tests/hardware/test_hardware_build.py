@@ -5,16 +5,31 @@ Where there is none, the tests are skipped, and say so; with FLOATSIM_REQUIRE_NV
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
+import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 from floatsim.formats import FP16
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
-from floatsim.hardware.compile.programs import Program, every_program, of_scalars, of_variant
+from floatsim.hardware.compile.prepare import main, prepare
+from floatsim.hardware.compile.programs import (
+    Program,
+    every_program,
+    of_scalars,
+    of_variant,
+)  # fmt: skip
+from floatsim.hardware.device import Device
+from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables.compute_capability import PLAIN, capability_of
 from floatsim.hardware.tables.ptx_matrix import find
+from floatsim.hardware.tables.ptx_scalar import SCALARS
 
 REQUIRED = os.environ.get("FLOATSIM_REQUIRE_NVRTC") == "1"
 HINT = "pip install 'floatsim[nvrtc]'"
@@ -84,7 +99,7 @@ def test_machine_code_is_cached_by_source_and_target(tmp_path, monkeypatch):
     calls = []
 
     class Counting:
-        name, version, architectures = "a compiler 1.0", (12, 0), frozenset({80, 90})
+        name, version, architectures = "a compiler 12.0", (12, 0), frozenset({80, 90})
 
         def compile(self, name, code, target, definitions):
             calls.append(target)
@@ -103,26 +118,120 @@ def test_machine_code_is_cached_by_source_and_target(tmp_path, monkeypatch):
     assert len(list(tmp_path.rglob("*.cubin"))) == 4
 
 
+def named(compiler, architectures=(80,)):
+    """Return a compiler whose machine code is its own name."""
+
+    class Named:
+        def __init__(self):
+            self.name, self.architectures = compiler, frozenset(architectures)
+            self.version = tuple(map(int, compiler.split()[1].split(".")))
+
+        def compile(self, name, code, target, definitions):
+            return compiler.encode()
+
+    return Named()
+
+
+def test_a_filled_cache_needs_no_compiler(tmp_path, monkeypatch):
+    """Without a compiler, the entry of the newest compiler whose code the driver can load is used."""
+    monkeypatch.setenv("FLOATSIM_CACHE", str(tmp_path))
+    for compiler in ("NVRTC 12.9", "nvcc 13.10", "NVRTC 13.5", "NVRTC 13.10", "NVRTC 14.0"):
+        monkeypatch.setattr(build, "compilers", lambda name=compiler: (named(name),))
+        assert build.build("mma.cu", "sm_80", {"A": "1"}).compiler == compiler
+    monkeypatch.setattr(build, "compilers", lambda: ())
+    assert build.build("mma.cu", "sm_80", {"A": "1"}) == build.Cubin(b"NVRTC 14.0", "NVRTC 14.0")
+    assert build.build("mma.cu", "sm_80", {"A": "1"}, newest=13) == build.Cubin(b"NVRTC 13.10", "NVRTC 13.10")
+    assert build.build("mma.cu", "sm_80", {"A": "1"}, newest=12).compiler == "NVRTC 12.9"
+    assert build.build("mma.cu", "sm_80", {"A": "1"}, newest=13, oldest=(13, 6)).compiler == "NVRTC 13.10"
+    for case in (
+        {"definitions": {"A": "2"}}, {"target": "sm_90"}, {"newest": 11}, {"newest": 13, "oldest": (13, 11)},
+        {"keep": False}, {"name": "sums.cu"},
+    ):  # fmt: skip
+        with pytest.raises(build.CompileError, match="no CUDA compiler was found"):
+            build.build(**{"name": "mma.cu", "target": "sm_80", "definitions": {"A": "1"}} | case)
+    monkeypatch.setattr(build, "_OPTIONS", ("--fmad=true",))
+    with pytest.raises(build.CompileError, match="no CUDA compiler was found"):
+        build.build("mma.cu", "sm_80", {"A": "1"})
+
+
+def test_an_installed_compiler_precedes_the_cache_of_newer_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLOATSIM_CACHE", str(tmp_path))
+    for compiler in ("NVRTC 13.5", "NVRTC 12.9"):
+        monkeypatch.setattr(build, "compilers", lambda name=compiler: (named(name),))
+        assert build.build("mma.cu", "sm_80").compiler == compiler
+    monkeypatch.setattr(build, "compilers", lambda: (named("NVRTC 13.9", (90,)),))
+    assert build.build("mma.cu", "sm_80").compiler == "NVRTC 13.5"  # 13.9 does not support the target
+
+
 def test_compilation_works_without_a_writable_cache(tmp_path, monkeypatch):
     blocked = tmp_path / "a file"
     blocked.write_text("")
     monkeypatch.setenv("FLOATSIM_CACHE", str(blocked))
 
     class Fixed:
-        name, version, architectures = "a compiler 1.0", (12, 0), frozenset({80})
+        name, version, architectures = "a compiler 12.0", (12, 0), frozenset({80})
 
         def compile(self, name, code, target, definitions):
             return b"\x7fELF"
 
     monkeypatch.setattr(build, "compilers", lambda: (Fixed(),))
     cubin = build.build("mma.cu", "sm_80")
-    assert cubin == build.Cubin(b"\x7fELF", "a compiler 1.0")
+    assert cubin == build.Cubin(b"\x7fELF", "a compiler 12.0")
     assert cubin.sha256 == hashlib.sha256(b"\x7fELF").hexdigest()
 
 
 def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(build, "compilers", lambda: ())
     with pytest.raises(build.CompileError, match="pip install nvidia-cuda-nvrtc"):
+        build.build("mma.cu", "sm_80", keep=False)
+
+
+LIST = """
+from floatsim.hardware.compile import nvrtc
+print(*nvrtc.rejected(), [c.name for c in nvrtc.compilers()], sep="\\n")
+"""
+
+
+def test_a_compiler_that_does_not_compile_is_rejected_with_the_reason(tmp_path):
+    """A library that is no library, and an nvcc without a host compiler. Others are listed in their place."""
+    library, nvcc = tmp_path / "lib" / "libnvrtc.so.99", tmp_path / "nvcc"
+    library.parent.mkdir()
+    library.write_text("not a library")
+    nvcc.write_text(
+        "#!/bin/sh\ncase $1 in --version) echo release 98.7,;; --list-gpu-arch) echo compute_80;; "
+        "*) echo no host compiler >&2; exit 1;; esac\n"
+    )
+    nvcc.chmod(0o755)
+    environment = os.environ | {"CUDA_PATH": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, "-c", LIST], env=environment, capture_output=True, text=True, check=True)
+    *rejected, names = done.stdout.splitlines()
+    assert any(line.startswith(f"{library}: ") for line in rejected)
+    assert f"{nvcc}: empty.cu for sm_80, nvcc 98.7, nothing defined: no host compiler" in rejected
+    assert "98.7" not in names
+    assert all(c.name in names for c in build.compilers() if c.name.startswith("NVRTC"))
+
+
+def test_the_builtins_of_nvrtc_are_loaded_before_it(tmp_path, monkeypatch):
+    """NVRTC opens them by name when it compiles, and the wheel of CUDA 13.0 does not say where they are."""
+    library, builtins = tmp_path / "libnvrtc.so.13", tmp_path / "libnvrtc-builtins.so.13.0"
+    for file in (library, builtins, tmp_path / "libnvrtc-builtins.alt.so.13.0"):
+        file.write_text("")
+    loaded = []
+
+    def load(path, mode=ctypes.DEFAULT_MODE):
+        loaded.append((path, mode))
+        raise OSError(f"{path}: file too short")
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    with pytest.raises(OSError, match=r"libnvrtc.so.13: file too short"):
+        _ = build._Nvrtc(str(library)).version
+    assert loaded == [(str(builtins), ctypes.RTLD_GLOBAL), (str(library), ctypes.DEFAULT_MODE)]
+
+
+def test_without_a_compiler_the_error_names_those_rejected(monkeypatch):
+    monkeypatch.setattr(build, "compilers", lambda: ())
+    monkeypatch.setattr(build, "rejected", lambda: ("/lib/libnvrtc.so.13: failed to open libnvrtc-builtins.so.13.0",))
+    with pytest.raises(build.CompileError, match=r"no CUDA compiler was found: .*; rejected: /lib/libnvrtc.so.13: fai"):
         build.build("mma.cu", "sm_80", keep=False)
 
 
@@ -135,3 +244,66 @@ def test_a_compiler_newer_than_the_driver_is_not_used(monkeypatch):
         build.build("mma.cu", "sm_80", newest=12, keep=False)
     with pytest.raises(build.CompileError, match=r"no installed CUDA compiler supports sm_70: .*CUDA 13 does not"):
         build.build("mma.cu", "sm_70", newest=13, keep=False)
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 9), (9, 0), (10, 0), (12, 0)])
+def test_a_prepared_cache_holds_everything_that_a_gpu_runs(capability, tmp_path, monkeypatch):
+    """Every instruction and operation of an emulated GPU finds its machine code, without a compiler."""
+    monkeypatch.setenv("FLOATSIM_CACHE", str(tmp_path))
+    everything = named("NVRTC 13.5", (75, 89, 90, 100, 120))
+    monkeypatch.setattr(build, "compilers", lambda: (everything,))
+    found = list(prepare(capability))
+    assert all(compiled and compiler == "NVRTC 13.5" for _, compiler, compiled in found)
+    assert len(list(tmp_path.rglob("*.cubin"))) == len(found)
+    monkeypatch.setattr(build, "compilers", lambda: ())
+
+    class Gpu:
+        """A runtime whose kernels do nothing."""
+
+        newest, identity = 13, DeviceIdentity("a GPU", capability, "0.0", "13.0")
+        send = receive = staticmethod(np.asarray)
+        empty = staticmethod(np.zeros)
+
+        def kernel(self, code, name):
+            assert code == b"NVRTC 13.5"
+            return lambda *arguments: None
+
+    device = Device(cuda=Gpu())
+    for variant in device.variants:
+        device._kernel(of_variant(variant), "single")
+    rows = [row for row in SCALARS if row.runs_on(capability)]
+    for row in rows:
+        x = np.zeros(1, row.source.code_dtype)
+        device.scalar(row, x, x, x)
+    for add in (row for row in rows if row.operation == "add"):
+        x, ranges = np.zeros((1, 1), add.source.code_dtype), np.array([[0, 1, 1]])
+        device.sum(add.source, None, x, ranges, attributes=options(add))
+        for row in (row for row in rows if row.source == add.source):
+            if row.operation == "multiply":
+                device.sum(add.source, x, x, ranges, attributes=options(add), products=options(row))
+            if row.operation == "fma" and options(row) == options(add):
+                device.sum(add.source, x, x, ranges, attributes=options(add), fused=True)
+
+
+def options(row):
+    """Return the rounding attributes of an operation."""
+    daz, ftz = row.flushes[0]
+    return RoundingAttributes(rounding=row.rounding, overflow=row.overflow, daz=daz, ftz=ftz)
+
+
+def test_what_does_not_compile_is_reported_and_the_rest_is_prepared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FLOATSIM_CACHE", str(tmp_path))
+    monkeypatch.setattr(build, "compilers", lambda: (named("NVRTC 13.0", (120,)),))
+    assert main(["12.0", "13"]) == 3
+    out, err = capsys.readouterr()
+    assert err.count("needs a compiler of CUDA 13.1 or newer") == 2
+    assert out == f"{len(list(tmp_path.rglob('*.cubin')))} programs compiled by NVRTC 13.0\n"
+
+
+@pytest.mark.parametrize("name", ["elementwise.cu", "mma.cu", "sums.cu", "tcgen05.cu", "wgmma.cu"])
+def test_no_kernel_waits_forever(name):
+    """A wait for a barrier is a counted loop of C++ that traps. No loop is hidden in assembly."""
+    code = build.source(name)
+    assert not re.search(r"\bbra\b|test_wait", code)
+    waits = re.findall(r"while|for \(word tries = 0; !done\(.*\) \{\n\s+if \(tries == TRIES\) __trap\(\);", code)
+    assert len(waits) == code.count("mbarrier.try_wait") + code.count("while")

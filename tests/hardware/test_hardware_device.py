@@ -12,6 +12,8 @@ import floatsim as fs
 from floatsim import reference
 from floatsim.hardware import backend
 from floatsim.hardware.compile import cupy_runtime as cuda
+from floatsim.hardware.compile import driver_runtime
+from floatsim.hardware.compile.runtime import why_unavailable
 from floatsim.hardware.device import Device
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import find, variants
@@ -24,7 +26,13 @@ from tests.hardware.lanes import Lanes, without_compiling
 
 @pytest.fixture
 def no_cupy(monkeypatch):
+    """Let neither CuPy nor a driver be installed."""
+
+    def missing():
+        raise fs.hardware.UnavailableError("the CUDA driver cannot be loaded: no file libcuda.so.1")
+
     monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(driver_runtime, "load_driver", missing)
     backend.device.cache_clear()
 
 
@@ -47,7 +55,9 @@ def test_without_cupy_the_error_says_what_to_install(no_cupy):
     x = np.ones((2, 2), np.float32)
     for call in (lambda: fs.matmul(x, x, backend="hardware"), fs.hardware.info, fs.hardware.Device,
                  lambda: fs.sum(x, backend="hardware")):  # fmt: skip
-        with pytest.raises(fs.hardware.UnavailableError, match=r"needs CuPy.*pip install '\.\[cuda13x\]' in a"):
+        with pytest.raises(
+            fs.hardware.UnavailableError, match=r"needs CuPy.*pip install '\.\[cuda13x\]' in a.*no file libcuda.so.1"
+        ):
             call()
     with fs.context(backend="hardware"), pytest.raises(RuntimeError, match="CuPy"):
         fs.add(x, x)
@@ -69,6 +79,7 @@ def test_is_available_never_raises(monkeypatch):
 
     monkeypatch.setattr(cuda, "_cupy", broken)
     assert fs.hardware.is_available() is False
+    assert why_unavailable() == "libcuda.so.1 is broken"
 
 
 def test_importing_it_loads_no_cupy():

@@ -117,6 +117,7 @@ def test_info(install):
     assert "convert FP32 to E4M3, ties_to_even, saturate_finite" in found.operations
     text = str(found)
     assert text.startswith("a fake, compute capability 8.9 (ada), driver ")
+    assert "\nCUDA 13.0 (CuPy 14.2.0); the driver supports CUDA 13.2\n" in text
     assert "libraries: cublas, cupy\n" in text
     for line in (*found.instructions, *found.operations):
         assert f"\n  {line}" in text

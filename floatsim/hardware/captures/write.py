@@ -113,7 +113,7 @@ def _provenance(device: Any, operation: Variant | Scalar, command: str) -> dict[
         "card": identity.name,
         "compute_capability": f"{identity.capability[0]}.{identity.capability[1]}",
         "driver": identity.driver,
-        "driver_cuda": getattr(identity, "driver_cuda", ""),
+        "driver_cuda": identity.driver_cuda,
         "cuda": identity.cuda,
         "compiler": None if code is None else code.compiler,
         "kernel_sha256": kernel_hash(operation),

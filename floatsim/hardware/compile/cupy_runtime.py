@@ -17,7 +17,7 @@ from floatsim.hardware.protocol import DeviceIdentity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Cuda", "UnavailableError"]
+__all__ = ["Cuda", "NoCuPyError", "UnavailableError", "cuda_version", "driver_version"]
 
 _NO_CUPY = (
     "backend='hardware' needs CuPy, which is not installed: pip install '.[cuda13x]' in a checkout of floatsim "
@@ -29,20 +29,24 @@ class UnavailableError(RuntimeError):
     """CuPy or the GPU is missing. The message names the missing part, and how to install it."""
 
 
+class NoCuPyError(UnavailableError):
+    """CuPy cannot be imported."""
+
+
 def _cupy() -> Any:
     try:
         return importlib.import_module("cupy")
     except ImportError as error:
         cause = "" if isinstance(error, ModuleNotFoundError) and error.name == "cupy" else f" (import cupy: {error})"
-        raise UnavailableError(_NO_CUPY + cause) from None
+        raise NoCuPyError(_NO_CUPY + cause) from None
 
 
-def _version(number: int) -> str:
+def cuda_version(number: int) -> str:
     """Return a CUDA version number as text: 13020 is 13.2."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _driver() -> str | None:
+def driver_version() -> str | None:
     """Return the version of the driver, on Linux."""
     try:
         version = re.search(
@@ -81,10 +85,11 @@ class Cuda:
         runtime = self._cupy.cuda.runtime
         properties = runtime.getDeviceProperties(self._number)
         name = properties["name"]
-        driver = _driver() or f"for CUDA {_version(runtime.driverGetVersion())}"
+        supported = cuda_version(runtime.driverGetVersion())
         return DeviceIdentity(
-            name.decode() if isinstance(name, bytes) else str(name), (properties["major"], properties["minor"]), driver,
-            _version(runtime.runtimeGetVersion()),
+            name.decode() if isinstance(name, bytes) else str(name), (properties["major"], properties["minor"]),
+            driver_version() or f"for CUDA {supported}", cuda_version(runtime.runtimeGetVersion()), supported,
+            f"CuPy {self._cupy.__version__}",
         )  # fmt: skip
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Compilation of CUDA C++ to machine code for a named target, by NVRTC or nvcc, with a cache on disk.
+"""Compilation of CUDA C++ to machine code for a named target, by NVRTC or nvcc.
 
 No GPU is needed, so every source can be compiled for every target on any machine. NVRTC is called directly and not
 through CuPy. CuPy adds the GPU's own -arch to the options, which excludes "sm_90a". Also, code that was compiled
@@ -9,9 +9,9 @@ Source: NVIDIA, "NVRTC" (documentation of the CUDA Toolkit), 3.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-import hashlib
 import importlib.util
 import os
 import re
@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from floatsim.hardware.compile.machine_code import CachedProgram, Cubin
 from floatsim.hardware.tables.compute_capability import capability_of
 
-__all__ = ["CompileError", "Compiler", "Cubin", "build", "compilers", "source"]
+__all__ = ["CompileError", "Compiler", "Cubin", "build", "compilers", "rejected", "source"]
 
 _OPTIONS = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
 _MISSING = (
@@ -36,30 +37,6 @@ _MISSING = (
 
 class CompileError(RuntimeError):
     """A source did not compile. The message contains the compiler's output."""
-
-
-@dataclass(frozen=True)
-class Cubin:
-    """Machine code, and the compiler that produced it.
-
-    Attributes
-    ----------
-    code : bytes
-        The contents of a cubin file.
-    compiler : str
-        The name and version of the compiler, as "NVRTC 13.0".
-
-    >>> Cubin(b"", "NVRTC 13.0").sha256[:8]
-    'e3b0c442'
-    """
-
-    code: bytes
-    compiler: str
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the machine code in hexadecimal digits."""
-        return hashlib.sha256(self.code).hexdigest()
 
 
 class Compiler(Protocol):
@@ -90,6 +67,11 @@ class _Nvrtc:
 
     @functools.cached_property
     def _library(self) -> ctypes.CDLL:
+        # NVRTC opens its builtins by name. The wheel of CUDA 13.0 has no RUNPATH, so they must be loaded before.
+        for pattern in ("libnvrtc-builtins.so.*", "nvrtc-builtins64_*.dll"):
+            for path in Path(self.path).parent.glob(pattern) if Path(self.path).is_absolute() else ():
+                with contextlib.suppress(OSError):  # if they are needed, the compiler reports it
+                    ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
         library = ctypes.CDLL(self.path)
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         return library
@@ -190,31 +172,58 @@ def _shown(definitions: Mapping[str, str]) -> str:
 
 
 def _libraries() -> Iterator[str]:
-    """Yield the candidates for NVRTC: NVIDIA's wheels, a CUDA Toolkit, and names for the system's loader."""
+    """Yield the candidates for NVRTC: NVIDIA's wheels, a CUDA Toolkit, conda, and names for the system's loader."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
     folders += [Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)]
-    folders.append(Path("/usr/local/cuda/lib64"))
-    for folder in folders:
-        for pattern in ("libnvrtc.so.*", "nvrtc64_*_0.dll"):
-            yield from (str(path) for path in sorted(folder.rglob(pattern), reverse=True) if path.is_file())
-    yield from ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+    found = [path for folder in folders for name in _FILES for path in sorted(folder.rglob(name), reverse=True)]
+    flat = [*Path("/usr/local").glob("cuda*/lib64"), Path(os.environ.get("CONDA_PREFIX", "/usr/local/cuda"), "lib")]
+    found += [path for folder in flat for name in _FILES for path in sorted(folder.glob(name), reverse=True)]
+    files: dict[Path, Path] = {}
+    for path in found:
+        files.setdefault(path.resolve(), path)  # several links to one file
+    yield from map(str, files.values())
+    names = {path.name for path in found}
+    yield from (name for name in _NAMES if name not in names)
+
+
+_FILES = ("libnvrtc.so.*", "nvrtc64_*_0.dll")
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+_EMPTY = 'extern "C" __global__ void empty() {}\n'
 
 
 @functools.cache
-def compilers() -> tuple[Compiler, ...]:
-    """Return the installed compilers, NVRTC before nvcc, the newest of each first, one of each version."""
-    available: dict[str, Compiler] = {}
+def _examined() -> tuple[tuple[Compiler, ...], tuple[str, ...]]:
+    """Return the compilers that have compiled an empty kernel, and the others as texts with the reasons."""
+    working: dict[str, Compiler] = {}
+    reasons = []
     nvcc = shutil.which("nvcc")
-    candidates: list[Compiler] = [*map(_Nvrtc, _libraries()), *([_Nvcc(nvcc)] if nvcc else [])]
+    candidates: list[_Nvrtc | _Nvcc] = [*map(_Nvrtc, _libraries()), *([_Nvcc(nvcc)] if nvcc else [])]
     for compiler in candidates:
         try:
-            architectures = compiler.architectures
-        except (OSError, CompileError, AttributeError):  # not installed, or not a compiler
-            continue
-        if architectures:
-            available.setdefault(compiler.name, compiler)
-    return tuple(sorted(available.values(), key=lambda c: (isinstance(c, _Nvrtc), c.version), reverse=True))
+            if compiler.name not in working:
+                if not compiler.architectures:
+                    raise CompileError(f"{compiler.name} lists no targets")
+                compiler.compile("empty.cu", _EMPTY, f"sm_{min(compiler.architectures)}", {})
+                working[compiler.name] = compiler
+        except (OSError, CompileError, AttributeError) as error:
+            if compiler.path not in _NAMES or not isinstance(error, OSError):  # else the system has no such library
+                reasons.append(f"{compiler.path}: {' '.join(str(error).split())}")
+    newest_first = sorted(working.values(), key=lambda c: (isinstance(c, _Nvrtc), c.version), reverse=True)
+    return tuple(newest_first), tuple(reasons)
+
+
+def compilers() -> tuple[Compiler, ...]:
+    """Return the installed compilers, NVRTC before nvcc, the newest of each first, one of each version.
+
+    A compiler is listed only if it has compiled an empty kernel in this process.
+    """
+    return _examined()[0]
+
+
+def rejected() -> tuple[str, ...]:
+    """Return the installed compilers that do not work: their files, each with the reason."""
+    return _examined()[1]
 
 
 def _compiler_for(target: str, newest: int | None, oldest: tuple[int, int]) -> Compiler:
@@ -223,8 +232,10 @@ def _compiler_for(target: str, newest: int | None, oldest: tuple[int, int]) -> C
     if usable and not any(c.version >= oldest for c in usable):
         raise CompileError(f"this needs a compiler of CUDA {oldest[0]}.{oldest[1]} or newer; there are {_listed()}")
     usable = [c for c in usable if c.version >= oldest]
+    if not usable and not compilers():
+        raise CompileError("; ".join([_MISSING, *(f"rejected: {reason}" for reason in rejected())]))
     if not usable:
-        raise CompileError(_MISSING if not compilers() else f"the driver is for CUDA {newest}; {_listed()} are newer")
+        raise CompileError(f"the driver is for CUDA {newest}; {_listed()} are newer")
     major, minor = capability_of(target)
     for compiler in usable:
         if major * 10 + minor in compiler.architectures:
@@ -250,13 +261,6 @@ def source(name: str) -> str:
     return Path(spec.origin).with_name("cuda").joinpath(name).read_text(encoding="utf-8")
 
 
-def _cache() -> Path:
-    home = os.environ.get("FLOATSIM_CACHE") or Path(
-        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "floatsim"
-    )
-    return Path(home) / "cuda"
-
-
 def build(
     name: str, target: str, definitions: Mapping[str, str] | None = None, newest: int | None = None, keep: bool = True,
     oldest: tuple[int, int] = (0, 0),
@@ -275,7 +279,8 @@ def build(
         The major CUDA version of the driver. Newer compilers are excluded, because the driver cannot load their code.
     keep : bool
         Whether to use the cache in ~/.cache/floatsim/cuda, or FLOATSIM_CACHE. Its key consists of the source, the
-        target, the definitions and the compiler's version.
+        target, the definitions and the options. The first usable compiler selects the entry. Without a usable
+        compiler, the entry of the newest compiler that `newest` and `oldest` allow is used.
     oldest : (major, minor), optional
         The oldest CUDA whose compiler takes the source.
 
@@ -287,26 +292,21 @@ def build(
     Raises
     ------
     CompileError
-        If no compiler supports the target (the message says how to install one), or the source does not compile.
+        If no compiler supports the target and the cache has no entry (the message says how to install a compiler), or
+        the source does not compile.
     """
     code, definitions = source(name), definitions or {}
-    compiler = _compiler_for(target, newest, oldest)
-    key = "\0".join([compiler.name, target, *_OPTIONS, *_as_options(definitions), code])
-    path = _cache() / f"{Path(name).stem}-{target}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
-    if keep and path.is_file():
-        return Cubin(path.read_bytes(), compiler.name)
-    cubin = Cubin(compiler.compile(name, code, target, definitions), compiler.name)
-    if keep:
-        _write(path, cubin.code)
-    return cubin
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file atomically, because other processes may write the same one. Without access, nothing is cached."""
+    cached = CachedProgram(f"{Path(name).stem}-{target}", (target, *_OPTIONS, *_as_options(definitions), code))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(path)
-    except OSError:
-        return
+        compiler = _compiler_for(target, newest, oldest)
+    except CompileError:
+        found = cached.newest(newest, oldest) if keep else None
+        if found is None:
+            raise
+        return found
+    found = cached.read(compiler.name) if keep else None
+    if found is None:
+        found = Cubin(compiler.compile(name, code, target, definitions), compiler.name)
+        if keep:
+            cached.write(found)
+    return found

@@ -13,7 +13,17 @@ from floatsim.hardware.tables.fragment_layouts import layouts
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar, memory_type
 
-__all__ = ["Issue", "Program", "every_program", "issue_of", "of_scalars", "of_sums", "of_variant", "scalar_target"]
+__all__ = [
+    "Issue",
+    "Program",
+    "every_program",
+    "issue_of",
+    "of_scalars",
+    "of_sums",
+    "of_variant",
+    "programs_of",
+    "scalar_target",
+]
 
 
 @dataclass(frozen=True)
@@ -200,6 +210,18 @@ def _sums() -> Iterator[tuple[str, Program]]:
             yield f"sums by {add}", of_sums(add, multiply, fma)
 
 
+def _sums_of_devices() -> Iterator[Program]:
+    """Yield the programs of all sums that `Device.sum` launches: with a rounding of products, or fused."""
+    for fmt in dict.fromkeys(row.source for row in SCALARS if row.operation == "add"):
+        rows = {name: [row for row in SCALARS if (row.operation, row.source) == (name, fmt)]
+                for name in ("add", "multiply", "fma")}  # fmt: skip
+        multiply, fma = rows["multiply"][0], rows["fma"][0]  # to nearest, with subnormals
+        for add in rows["add"]:
+            yield from (of_sums(add, each, fma) for each in rows["multiply"])
+            yield from (of_sums(add, multiply, each) for each in rows["fma"]
+                        if (each.rounding, each.flushes) == (add.rounding, add.flushes))  # fmt: skip
+
+
 def every_program() -> Iterator[tuple[str, Program]]:
     """Yield all programs, each with a name.
 
@@ -213,3 +235,16 @@ def every_program() -> Iterator[tuple[str, Program]]:
     for target, cuda in sorted({(t, row.cuda) for row in SCALARS if any(row.cuda) for t in row.targets}):
         yield f"scalars on {target} since CUDA {cuda[0]}.{cuda[1]}", of_scalars(target, cuda)
     yield from _sums()
+
+
+def programs_of(capability: Capability) -> Iterator[Program]:
+    """Yield the programs that a GPU of this compute capability can run, each once.
+
+    >>> sorted({program.source for program in programs_of((8, 0))})
+    ['elementwise.cu', 'mma.cu', 'sums.cu']
+    """
+    target = scalar_target(capability)
+    own = [of_variant(variant) for variant in variants() if variant.kernel.runs_on(capability)]
+    own += [of_scalars(target, cuda) for cuda in sorted({row.cuda for row in SCALARS if row.runs_on(capability)})]
+    own += [program for program in _sums_of_devices() if any(runs_on(each, capability) for each in program.targets)]
+    yield from {(program.source, *program.definitions.items()): program for program in own}.values()

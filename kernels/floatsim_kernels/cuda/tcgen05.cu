@@ -1,4 +1,4 @@
-// tcgen05.mma (sm_100a): D = A * B + C on tiles of 128 by 16, A and B in shared memory, C and D in tensor memory.
+// tcgen05.mma (sm_100a, sm_100f, sm_103a): D = A * B + C on tiles of 128 by 16, A and B in shared memory, C and D in tensor memory.
 //
 // A and B are images of shared memory, packed on the host: K-major without swizzling, 32 bytes of a row in two core
 // matrices of 8 rows by 16 bytes (PTX ISA, 9.7.16.4.1). C and D are 16 words for thread 0, thread 1, ...: each thread
@@ -112,10 +112,23 @@ __device__ __forceinline__ void commit(Shared& s) {
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address(&s.barrier)) : "memory");
 }
 
-// Wait for the barrier in all threads; `phase` is 0, 1, 0, 1, ...
+// Whether the barrier has completed this phase. The thread is suspended for at most about 1000 ns.
+__device__ __forceinline__ bool done(Shared& s, int phase) {
+    word result;
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, 1000; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(result) : "r"(address(&s.barrier)), "r"(phase) : "memory");
+    return result;
+}
+
+// Wait for the barrier in all threads; `phase` is 0, 1, 0, 1, ... A barrier that never completes must not hang the GPU:
+// the kernel traps after TRIES tries. The longest wait of a correct kernel is that of `rate`, about 12 ms by the choice
+// of its steps (throughput.py). A try accesses shared memory, which takes more than 20 cycles, 10 ns at 2 GHz: 2^25
+// tries take at least 0.3 s. With the suspension of 1000 ns in each try, they take about 34 s.
+#define TRIES (1u << 25)
 __device__ __forceinline__ void wait(Shared& s, int phase) {
-    asm volatile("{.reg .pred done; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra AGAIN;}"
-                 ::"r"(address(&s.barrier)), "r"(phase) : "memory");
+    for (word tries = 0; !done(s, phase); tries++) {
+        if (tries == TRIES) __trap();
+    }
     meet();
 }
 
