@@ -1,6 +1,13 @@
 """`python -m floatsim` is the command `floatsim`."""
 
-from floatsim.cli.main import main
+import sys
+import traceback
+
+try:
+    from floatsim.cli.main import main
+except Exception:  # a missing package. The exit code of Python is 1, which means a difference
+    traceback.print_exc()
+    sys.exit(3)
 
 if __name__ == "__main__":
     main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +17,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
-    "BadInputError", "Json", "bad_input", "json_value", "named_format", "named_formats_of", "one_line",
-    "print_json", "rich_console", "split", "track",
+    "BAD_INPUT", "DIFFERENT", "EXIT_CODES", "FAILED", "BadInputError", "Json", "bad_input", "finish", "json_value",
+    "named_format", "named_formats_of", "one_line", "print_json", "rich_console", "split", "track",
 ]  # fmt: skip
+
+DIFFERENT, BAD_INPUT, FAILED = 1, 2, 3
+"""The exit codes other than 0: something differs; bad input, or no device; a row could not run, or an unhandled
+error."""
+
+EXIT_CODES = (
+    "Exit codes: 0 all equal, 1 something differs, 2 bad input or no GPU, 3 a row could not run, or an unhandled "
+    "error. A difference outranks a row that could not run."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout, and nothing else.")]
 
@@ -56,6 +66,12 @@ def bad_input(error: Exception) -> BadInputError:
     text = re.sub(r"^x is not", "VALUE is not", one_line(error))
     text = re.sub(r"\bproducts(?= must|:|=)", "--multiply", text).replace("--multiply='", "--multiply '")
     return BadInputError(re.sub(r"needs a seed: .*", "needs a seed: add --seed 1, or any other integer", text))
+
+
+def finish(*, differ: bool, failed: bool) -> None:
+    """Exit with `DIFFERENT` or `FAILED`. Return if nothing differs and every row could run."""
+    if differ or failed:
+        raise typer.Exit(DIFFERENT if differ else FAILED)
 
 
 def one_line(error: object) -> str:
@@ -96,5 +112,8 @@ def track(tasks: Sequence[Any], description: str = "multiplying") -> Iterator[An
     from rich.progress import Progress
 
     stderr = rich_console(error=True)
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+    # Rich prints stdout through stderr while a bar is shown. A stdout that is no terminal must stay apart.
+    redirect = sys.stdout.isatty()
+    disable = not stderr.is_terminal
+    with Progress(console=stderr, transient=True, disable=disable, redirect_stdout=redirect) as progress:
         yield from progress.track(tasks, description=description)

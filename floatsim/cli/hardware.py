@@ -1,4 +1,7 @@
-"""The commands for GPUs: probe, compare, capture, check-silicon, bench-hardware."""
+"""The commands for GPUs: probe, compare, capture, check-silicon, bench-hardware.
+
+Each row is printed as it is made. The error of one row does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floatsim.cli.console import BadInputError, Json, bad_input, named_format, one_line, print_json, rich_console, track
+from floatsim.cli.console import (
+    BadInputError,
+    Json,
+    bad_input,
+    finish,
+    named_format,
+    one_line,
+    print_json,
+    rich_console,
+    track,
+)
 from floatsim.cli.matrix_files import READABLE, load_all
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from floatsim.hardware.captures.capture_file import AnyCapture
     from floatsim.hardware.comparison import Comparison
     from floatsim.hardware.device import Device
     from floatsim.hardware.protocol import Dots
-    from floatsim.hardware.session import Question
+    from floatsim.hardware.session import Operation, Question
 
 __all__ = ["bench_hardware", "capture", "check_silicon", "compare", "local_device", "probe"]
 
@@ -28,7 +40,11 @@ Only = Annotated[
     list[str] | None,
     typer.Option("--instruction", "-i", help="Instructions, with * as a wildcard: 'wgmma.*', 'mma.m16n8k16 bf16*'."),
 ]
-Rows = Annotated[int, typer.Option(min=10, help="Number of dot products of each instruction.")]
+OnlyToCapture = Annotated[
+    list[str] | None,
+    typer.Option("--instruction", "-i", help="Instructions, with * as a wildcard: 'wgmma.*', 'convert fp32 to *'."),
+]
+Rows = Annotated[int, typer.Option(min=10, help="Number of dot products of each matrix instruction.")]
 Seed = Annotated[int, typer.Option(help="Seed of the inputs.")]
 Accumulate = Annotated[
     str | None,
@@ -60,11 +76,29 @@ def _questions(device: Dots, only: Sequence[str] | None) -> list[Question]:
     try:
         return questions(device, only or ())
     except ValueError as error:
-        raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
+        raise _no_instruction(error) from None
 
 
-def _tracked(tasks: Sequence[Question]) -> Iterator[Question]:
+def _to_capture(device: Dots, only: Sequence[str] | None) -> list[Question | Operation]:
+    from floatsim.hardware.session import to_capture
+
+    try:
+        return to_capture(device, only or ())
+    except ValueError as error:
+        raise _no_instruction(error) from None
+
+
+def _no_instruction(error: ValueError) -> BadInputError:
+    return BadInputError(one_line(error).replace("only=", "--instruction "))
+
+
+def _tracked(tasks: Sequence[Any]) -> Iterator[Any]:
     return track(tasks, "running")
+
+
+def _not_run(failed: int) -> str:
+    """Return the number of rows that could not run as the end of a sentence."""
+    return f", {failed} could not run" if failed else ""
 
 
 # -- floatsim probe --------------------------------------------------------------------------------------------------
@@ -81,18 +115,18 @@ def probe(
     from floatsim.hardware.session import probe_device
 
     selected = _questions(local_device() if emulated is None else _emulated(emulated), only)
-    found = list(probe_device(_tracked(selected)))
-    name = selected[0].device.identity.name
+    console, found = rich_console(), []
+    for each in probe_device(_tracked(selected)):
+        found.append(each)
+        if not as_json:
+            console.print(f"{each}\n", soft_wrap=True)
+    name, failed = selected[0].device.identity.name, sum(bool(each.error) for each in found)
     if as_json:
         print_json({"card": name, "probes": [each.to_dict() for each in found]})
     else:
-        console = rich_console()
-        for each in found:
-            console.print(f"{each}\n", soft_wrap=True)
         equal = sum(bool(each.equal) for each in found)
-        console.print(f"{equal} of {len(found)} instructions of {name} equal the table")
-    if not all(each.equal for each in found):
-        raise typer.Exit(1)
+        console.print(f"{equal} of {len(found)} instructions of {name} equal the table{_not_run(failed)}")
+    finish(differ=any(each.equal is False for each in found), failed=failed > 0)
 
 
 def _emulated(arch: str) -> Dots:
@@ -129,7 +163,8 @@ def compare(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Compare a GPU with the emulator, bit by bit. Exit code 1 if any bit differs."""
+    """Compare a GPU with the emulator, bit by bit. NaN against NaN of FP64 counts as equal."""
+    found: Iterable[Comparison]
     if files:
         found = [_product(files, accumulate, fmt, against, library, compute)]
     elif library is not None or compute is not None:
@@ -137,13 +172,13 @@ def compare(
     elif fmt is not None:
         raise BadInputError("--format needs two matrices, and none are given")
     elif against is not None:
-        found = [checked.comparison for checked in _replayed(against, accumulate)]
+        found = _replayed(against, accumulate)
     elif accumulate is not None:
         raise BadInputError("--accumulate needs two matrices, or captured outputs: --against FILE")
     else:
         from floatsim.hardware.session import compare_device
 
-        found = list(compare_device(_tracked(_questions(local_device(), only)), rows, seed))
+        found = compare_device(_tracked(_questions(local_device(), only)), rows, seed)
     _report(found, as_json)
 
 
@@ -196,51 +231,41 @@ def _of_another_format(against: Path | None, given: str, wanted: str) -> BadInpu
     return BadInputError(f"--against: {against} is {given}, and the result {advice}")
 
 
-def _replayed(path: Path, accumulate: str | None) -> list[Any]:
+def _replayed(path: Path, accumulate: str | None) -> Iterator[Comparison]:
     from floatsim.hardware.captures.replay import check_silicon as replay
 
     def progress(tasks: Sequence[Any]) -> Iterable[Any]:
         return track(tasks, "replaying")
 
     try:
-        return list(replay(path, accumulate, progress=progress))
+        for checked in replay(path, accumulate, progress=progress):
+            yield checked.comparison
     except (ValueError, TypeError, OSError) as error:
         raise bad_input(error) from None
 
 
-def _report(found: Sequence[Comparison], as_json: bool) -> None:
-    """Print comparisons, in full if bits differ, and exit with 1 if any bit differs."""
-    equal = all(each.equal for each in found)
-    if as_json:
-        print_json({"equal": equal, "comparisons": [each.to_dict() for each in found]})
-    else:
-        console = rich_console()
-        if len(found) > 1:
-            console.print(_table(found))
-        for each in found:
-            if len(found) == 1 or not each.equal:
-                console.print(f"\n{each}" if len(found) > 1 else str(each), soft_wrap=True)
-        if len(found) > 1:
-            rows, wrong = sum(each.count for each in found), sum(not each.equal for each in found)
-            console.print(f"\n{len(found)} sets, {rows} rows: " + _differing(wrong))
-    if not equal:
-        raise typer.Exit(1)
-
-
-def _differing(sets: int) -> str:
-    return f"{sets} {'set differs' if sets == 1 else 'sets differ'}" if sets else "all equal"
-
-
-def _table(found: Sequence[Comparison]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("emulated", "against", "rows", "mismatches"):
-        table.add_column(head, justify="right" if head in ("rows", "mismatches") else "left")
+def _report(found: Iterable[Comparison], as_json: bool) -> None:
+    """Print each comparison as it is made, in full if bits differ, then a summary of several."""
+    console, seen = rich_console(), list[Any]()
     for each in found:
-        n = each.mismatches
-        table.add_row(each.title, each.source, str(each.count), str(n), style="red" if n else None)
-    return table
+        seen.append(each)
+        if not as_json:
+            console.print(each.line if each.equal or each.error else f"{each}\n", soft_wrap=True)
+    wrong, failed = (sum(map(bool, x)) for x in ([e.equal is False for e in seen], [e.error for e in seen]))
+    if as_json:
+        print_json({"equal": not wrong and not failed, "comparisons": [each.to_dict() for each in seen]})
+    elif len(seen) > 1:
+        nans = sum(each.nan_other_bits for each in seen)
+        console.print(
+            f"\n{len(seen)} sets, {sum(each.count for each in seen)} rows: {_differing(wrong, failed)}"
+            + (f"; NaN, other bits: {nans}" if nans else "")
+        )
+    finish(differ=wrong > 0, failed=failed > 0)
+
+
+def _differing(wrong: int, failed: int) -> str:
+    differ = f"{wrong} {'set differs' if wrong == 1 else 'sets differ'}" if wrong else "all equal"
+    return differ if not failed else f"{differ if wrong else 'none differs'}{_not_run(failed)}"
 
 
 # -- floatsim capture ------------------------------------------------------------------------------------------------
@@ -253,7 +278,7 @@ def capture(
             "--out", "-o", metavar="FOLDER", help="The folder for the captures. It gets a folder of the GPU's name."
         ),
     ],
-    only: Only = None,
+    only: OnlyToCapture = None,
     rows: Rows = 20_000,
     seed: Seed = 0,
     with_inputs: Annotated[
@@ -261,23 +286,40 @@ def capture(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Capture the outputs of the GPU's matrix instructions in files, for comparison with models."""
+    """Capture the outputs of the GPU's instructions in files, for comparison with models.
+
+    Matrix instructions are captured, and conversions and arithmetic of CUDA cores.
+    """
     from floatsim.hardware.captures.write import capture as write_captures
 
     command = shlex.join(["floatsim", *sys.argv[1:]])
-    selected = _questions(local_device(), only)
+    selected = _to_capture(local_device(), only)
+    console, rows_of_json, failed = rich_console(), [], 0
+    tasks = _tracked(selected)
     try:
-        found = list(
-            write_captures(_tracked(selected), out, rows=rows, seed=seed, with_inputs=with_inputs, command=command)
-        )
+        for each in write_captures(tasks, out, rows=rows, seed=seed, with_inputs=with_inputs, command=command):
+            failed += bool(each.error)
+            if as_json:
+                rows_of_json.append(_captured_dict(each))
+            else:
+                console.print(_captured_line(each), soft_wrap=True)
     except OSError as error:
         raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
     if as_json:
-        print_json({"recordings": [{"path": str(each.path), **each.header} for each in found]})
-        return
-    console = rich_console()
-    for each in found:
-        console.print(f"{each.path}: {each.unit}, {len(each.d)} dot products", soft_wrap=True)
+        print_json({"recordings": rows_of_json})
+    else:
+        console.print(f"{len(selected) - failed} of {len(selected)} instructions captured{_not_run(failed)}")
+    finish(differ=False, failed=failed > 0)
+
+
+def _captured_line(each: AnyCapture) -> str:
+    return f"{each.title}: could not run: {each.error}" if each.error else f"{each.path}: {each.title}, {each.size}"
+
+
+def _captured_dict(each: AnyCapture) -> dict[str, Any]:
+    if each.error:
+        return {"path": None, "instruction": each.title, "error": each.error}
+    return {"path": str(each.path), **each.header, "error": None}
 
 
 # -- floatsim check-silicon ------------------------------------------------------------------------------------------
@@ -288,8 +330,11 @@ def check_silicon(
     accumulate: Accumulate = None,
     as_json: Json = False,
 ) -> None:
-    """Replay the captured outputs of real GPUs against the emulator. Exit code 1 if any bit differs."""
-    _report([checked.comparison for checked in _replayed(path, accumulate)], as_json)
+    """Replay the captured outputs of real GPUs against the emulator.
+
+    NaN against NaN counts as equal in FP64, and in operations of CUDA cores.
+    """
+    _report(_replayed(path, accumulate), as_json)
 
 
 # -- floatsim bench-hardware -----------------------------------------------------------------------------------------
@@ -302,26 +347,32 @@ def bench_hardware(
     as_json: Json = False,
 ) -> None:
     """Measure the throughput of the GPU's matrix instructions and libraries in TFLOP/s, beside its data sheet."""
+    from rich.table import Table
+
     from floatsim.hardware.throughput import Rates, measure, tasks
 
     device = local_device()
     try:
         selected = tasks(device, only or (), libraries)
     except ValueError as error:
-        raise BadInputError(one_line(error).replace("only=", "--instruction ")) from None
-    found = Rates(device.identity, tuple(measure(device, track(selected, "timing"), repeats)))
+        raise _no_instruction(error) from None
+    console, rates = rich_console(), []
+    for rate in measure(device, track(selected, "timing"), repeats):
+        rates.append(rate)
+        if not as_json:
+            name, tflops, *_ = rate.cells()
+            console.print(f"{name}: {tflops} TFLOP/s" if tflops else name, soft_wrap=True)
+    found, failed = Rates(device.identity, tuple(rates)), any(rate.error for rate in rates)
     if as_json:
         print_json(found.to_dict())
-        return
-    from rich.table import Table
-
+        return finish(differ=False, failed=failed)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for head in ("", "TFLOP/s", "data sheet", "share", "of BF16"):
         table.add_column(head, justify="right" if head else "left")
     for row in found.rows():
         table.add_row(*row)
-    console = rich_console()
-    console.print(device.identity.name)
+    console.print(f"\n{device.identity.name}")
     console.print(table)
     sources = ", ".join(dict.fromkeys(rate.source for rate in found.rates if rate.source))
     console.print(f"data sheet: {sources or 'none in the table for this GPU'}; dense matrices", style="dim")
+    return finish(differ=False, failed=failed)

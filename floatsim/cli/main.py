@@ -1,7 +1,7 @@
 """The command `floatsim`: show numbers and formats, survey real matrices, and check GPUs.
 
-Exit codes: 0 success, 1 a difference was found, 2 bad input (one line on stderr names it). With `--json`, stdout holds
-only JSON.
+Exit codes: 0 success; 1 a difference was found; 2 bad input (one line on stderr names it), or no device; 3 a row could
+not run, or an unhandled error. With `--json`, stdout holds only JSON.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
@@ -21,6 +22,9 @@ import floatsim
 import floatsim.cli.hardware as hardware_commands
 from floatsim.arrays.options import RoundingOptions
 from floatsim.cli.console import (
+    BAD_INPUT,
+    EXIT_CODES,
+    FAILED,
     BadInputError,
     Json,
     bad_input,
@@ -371,7 +375,7 @@ for _command in (
     hardware_commands.probe, hardware_commands.compare, hardware_commands.capture, hardware_commands.check_silicon,
     hardware_commands.bench_hardware,
 ):  # fmt: skip
-    app.command()(_command)
+    app.command(epilog=EXIT_CODES)(_command)
 
 
 # -- the entry point -------------------------------------------------------------------------------------------------
@@ -414,13 +418,13 @@ def _usage(error: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit with 0 (success), 1 (a difference was found) or 2 (bad input).
+    """Run the command line and exit with 0 (success), 1 (a difference was found), 2 (bad input) or 3 (an error).
 
     >>> main(["--version"])
     Traceback (most recent call last):
     SystemExit: 0
     """
-    code: Any = 2
+    code: Any = BAD_INPUT
     try:
         given = sys.argv[1:] if arguments is None else arguments
         code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], prog_name="floatsim", standalone_mode=False) or 0
@@ -435,4 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         sys.stderr.close()
         code = 0
+    except Exception:  # the exit code of Python is 1, which means a difference
+        traceback.print_exc()
+        code = FAILED
     sys.exit(code)

@@ -11,12 +11,12 @@ from floatsim.accumulation import AccumulationLike, as_accumulation
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.options import one_call
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.hardware.captures.capture_file import Capture, read_single_capture
+from floatsim.hardware.captures.capture_file import AnyCapture, read_single_capture
 from floatsim.hardware.captures.write import capture as write_captures
 from floatsim.hardware.comparison import FIRST, Comparison, compare_products
 from floatsim.hardware.probing.probe import Probe
 from floatsim.hardware.protocol import Dots
-from floatsim.hardware.session import probe_device, questions
+from floatsim.hardware.session import probe_device, questions, to_capture
 from floatsim.hardware.throughput import REPEATS, Rates, Timed, measure, tasks
 from floatsim.hardware.vendor_gemm import library_matmul
 from floatsim.testing.inputs import ROWS
@@ -43,7 +43,8 @@ def probe(instructions: Sequence[str] | str = (), *, device: Dots | None = None)
     Returns
     -------
     tuple of Probe
-        Each prints as a table, and has the attributes `equal`, `different` and `model`.
+        Each prints as a table, and has the attributes `equal`, `different` and `model`. The error of one instruction
+        does not stop the others: it is the text `error` of its row, whose `equal` is None.
 
     Raises
     ------
@@ -150,17 +151,20 @@ def compare(
 def capture(
     out: Path | str, instructions: Sequence[str] | str = (), *, rows: int = ROWS, seed: int = 0,
     with_inputs: bool = False, device: Dots | None = None,
-) -> tuple[Capture, ...]:  # fmt: skip
-    """Capture the outputs of a GPU's matrix instructions: one file for each, in a folder of the GPU's name.
+) -> tuple[AnyCapture, ...]:  # fmt: skip
+    """Capture the outputs of a GPU's instructions: one file for each, in a folder of the GPU's name.
+
+    Captured are the matrix instructions, and the conversions and the arithmetic of CUDA cores.
 
     Parameters
     ----------
     out : path
         The parent of the GPU's folder.
     instructions : texts
-        Patterns with * as a wildcard: "wgmma.*", "mma.m16n8k16 bf16 *". Default: all instructions.
+        Patterns with * as a wildcard: "wgmma.*", "mma.m16n8k16 bf16 *", "convert *". Default: all instructions.
     rows : int
-        The number of dot products of each instruction, at least 10.
+        The number of dot products of each matrix instruction, at least 10. Operations of CUDA cores have a fixed
+        number of operands.
     seed : int
         The seed of the inputs, which are the same for all GPUs.
     with_inputs : bool
@@ -170,8 +174,10 @@ def capture(
 
     Returns
     -------
-    tuple of Capture
-        One for each instruction, with `path`, `unit`, `inputs`, `d` and `header`.
+    tuple of Capture and ScalarCapture
+        One for each instruction, with `path`, `title`, `d` and `header`. A Capture has `unit` and `inputs`, a
+        ScalarCapture has `row` and `operands`. The error of one instruction does not stop the others: it is the text
+        `error` of its row, which has no file.
 
     Raises
     ------
@@ -189,7 +195,7 @@ def capture(
     ...     [each.path.name for each in files]
     ['mma.m8n8k4-fp16-fp16-fp32.npz', 'mma.m8n8k4-fp16-fp16-fp16.npz']
     """
-    selected = questions(_device(device), _texts(instructions))
+    selected = to_capture(_device(device), _texts(instructions))
     return tuple(
         write_captures(selected, out, rows=rows, seed=seed, with_inputs=with_inputs, command="fs.hardware.capture")
     )
@@ -215,7 +221,8 @@ def bench(
     Returns
     -------
     Rates
-        Its `rates` have `tflops`, `sheet` and `share`. It prints as a table.
+        Its `rates` have `tflops`, `sheet` and `share`. It prints as a table. The error of one instruction or library
+        does not stop the others: it is the text `error` of its row, whose `tflops` is None.
 
     Raises
     ------

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,34 +20,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from floatsim.accumulation import Accumulation, TensorCore
+from floatsim.arrays.comparison import isnan
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray, from_codes
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.ulps import ulp_distance
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FP64, FloatFormat, FormatLike
+from floatsim.hardware.protocol import error_text
 from floatsim.testing.dot_unit import Codes, Unit
 from floatsim.testing.inputs import Inputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from floatsim.analysis.trace.trace import Trace
 
-__all__ = ["FIRST", "Comparison", "Mismatch", "compare_dots", "compare_products"]
+__all__ = [
+    "FIRST", "UNKNOWN_NANS", "Comparison", "Mismatch", "compare_codes", "compare_dots", "compare_products",
+    "could_not_run",
+]  # fmt: skip
 
 FIRST = 5
 """The default number of mismatches that a report keeps with their inputs."""
+
+UNKNOWN_NANS = frozenset({FP64})
+"""The output formats in which NaN against NaN is equal, whatever its bits. What DMMA returns for NaN is not known until
+a capture says it. In all other formats, NaNs of matrix instructions are compared bit for bit."""
 
 _SHOWN = 6
 """The largest number of elements of an operand that the text lists. A trace lists all of them."""
 
 
 class Operands(NamedTuple):
-    """The operands of one dot product, as FloatArrays. Scales are None without block scaling."""
+    """The operands of one result, as FloatArrays. Scales are None without block scaling.
+
+    An operation of CUDA cores has one to three operands: a, b and c.
+    """
 
     a: FloatArray
-    b: FloatArray
-    c: FloatArray | None
+    b: FloatArray | None = None
+    c: FloatArray | None = None
     scale_a: FloatArray | None = None
     scale_b: FloatArray | None = None
 
@@ -65,7 +78,7 @@ class Mismatch:
     ulps : int
         Their distance in ulps; 2**64 - 1 if one is NaN.
     operands : Operands
-        The operands of its dot product.
+        The operands of its dot product or operation.
     trace : Trace or None
         The trace of the emulated sum, if it is one TensorCore's.
     """
@@ -92,6 +105,11 @@ class Comparison:
         The emulator's results, and the compared ones.
     first : tuple of Mismatch
         The first mismatches in the order of their indices.
+    nan_equal : bool
+        Whether NaN against NaN is equal, whatever its bits. Otherwise NaNs are compared bit for bit.
+    error : str
+        The type and the message of the error, if the calculation could not run. Then there are no results, and `equal`
+        is None.
     """
 
     title: str
@@ -100,6 +118,8 @@ class Comparison:
     expected: FloatArray
     got: FloatArray
     first: tuple[Mismatch, ...]
+    nan_equal: bool = False
+    error: str = ""
 
     @property
     def count(self) -> int:
@@ -108,25 +128,36 @@ class Comparison:
 
     @cached_property
     def mismatches(self) -> int:
-        """The number of results with at least one different bit."""
-        return int(np.count_nonzero(self.expected.codes != self.got.codes))
+        """The number of results with at least one different bit; without those of `nan_other_bits`."""
+        return int(np.count_nonzero(_differ(self.expected, self.got, self.nan_equal)))
+
+    @cached_property
+    def nan_other_bits(self) -> int:
+        """The number of NaNs with other bits that count as equal; 0 unless `nan_equal`."""
+        return int(np.count_nonzero(self.expected.codes != self.got.codes)) - self.mismatches
 
     @property
-    def equal(self) -> bool:
-        """Return whether all bits are equal."""
-        return self.mismatches == 0
+    def equal(self) -> bool | None:
+        """Return whether all bits are equal; None if the calculation could not run."""
+        return None if self.error else self.mismatches == 0
 
     @property
     def share_equal(self) -> float:
-        """The share of results with equal bits; 1 if there are no results."""
-        return 1 - self.mismatches / self.count if self.count else 1.0
+        """The share of results with equal bits; 1 if there are no results, and 0 if the calculation could not run."""
+        return 0.0 if self.error else 1 - self.mismatches / self.count if self.count else 1.0
 
     @cached_property
     def histogram(self) -> dict[str, int]:
-        """The number of results by distance in ulps: "equal"; "0, other bits"; "1"; "2"; "3-4"; "5-8"; ...; "NaN"."""
-        differ = self.expected.codes != self.got.codes
+        """The number of results by distance in ulps.
+
+        The names are "equal"; "NaN, other bits", which count as equal; "0, other bits"; "1"; "2"; "3-4"; "5-8"; ...;
+        "NaN", for NaN against a number.
+        """
+        differ = _differ(self.expected, self.got, self.nan_equal)
         apart = ulp_distance(self.expected, self.got, equal_nan=True)[differ]
-        counts = {"equal": self.count - apart.size}
+        counts = {"equal": self.count - apart.size - self.nan_other_bits}
+        if self.nan_other_bits:
+            counts["NaN, other bits"] = self.nan_other_bits
         zero, nan = int(np.count_nonzero(apart == 0)), int(np.count_nonzero(apart == 2**64 - 1))
         if zero:
             counts["0, other bits"] = zero
@@ -144,8 +175,11 @@ class Comparison:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.title}, against {self.source}"
+        if self.error:
+            yield f"could not run: {self.error}"
+            return
         if self.equal:
-            yield f"all {self.count} results are equal, bit for bit"
+            yield f"all {self.count} results are equal, bit for bit{self._nans}"
             return
         yield f"{self.mismatches} of {self.count} results differ ({100 * self.share_equal:.6g} % are equal)"
         yield "distance in ulps: " + ", ".join(f"{name}: {n}" for name, n in self.histogram.items() if n)
@@ -161,6 +195,24 @@ class Comparison:
             yield from (f"  {name} = {_listed(x)}" for name, x in each.operands._asdict().items() if x is not None)
             if each.trace is not None:
                 yield from (f"  {line}".rstrip() for line in str(each.trace).splitlines())
+
+    @property
+    def _nans(self) -> str:
+        """The NaNs with other bits as the end of a line; empty if there are none."""
+        return f"; NaN, other bits: {self.nan_other_bits}" if self.nan_other_bits else ""
+
+    @property
+    def line(self) -> str:
+        """The result in one line.
+
+        >>> x = from_codes([0x7FF8000000000000], FP64)
+        >>> Comparison("a sum", "a GPU", FP64, x, from_codes([0x7FFFFFFFFFFFFFFF], FP64), (), nan_equal=True).line
+        'a sum, against a GPU: 1 results, all equal; NaN, other bits: 1'
+        """
+        if self.error:
+            return f"{self.title}, against {self.source}: could not run: {self.error}"
+        differ = "all equal" if self.equal else f"{self.mismatches} differ"
+        return f"{self.title}, against {self.source}: {self.count} results, {differ}{self._nans}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the number of results by distance in ulps as bars, and return the Axes.
@@ -197,10 +249,13 @@ class Comparison:
             "source": self.source,
             "format": self.format.name,
             "results": self.count,
+            "equal": self.equal,
             "mismatches": self.mismatches,
+            "nan_other_bits": self.nan_other_bits,
             "share_equal": self.share_equal,
             "histogram": self.histogram,
             "first": [_mismatch_dict(each) for each in self.first],
+            "error": self.error or None,
         }
 
     def to_json(self) -> str:
@@ -229,18 +284,30 @@ def _mismatch_dict(each: Mismatch) -> dict[str, Any]:
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
 
+def _differ(expected: FloatArray, got: FloatArray, nan_equal: bool) -> NDArray[np.bool_]:
+    """Return which results differ in their bits. With `nan_equal`, NaN against NaN does not differ."""
+    differ: NDArray[np.bool_] = expected.codes != got.codes
+    return differ & ~(isnan(expected) & isnan(got)) if nan_equal and differ.any() else differ
+
+
 def _compared(
     title: str, source: str, expected: FloatArray, got: FloatArray, operands: Callable[[tuple[int, ...]], Operands],
-    accumulation: TensorCore | None, first: int,
+    accumulation: TensorCore | None, first: int, nan_equal: bool,
 ) -> Comparison:  # fmt: skip
     mismatches = []
-    for differing in np.argwhere(expected.codes != got.codes)[:first].tolist():
+    for differing in np.argwhere(_differ(expected, got, nan_equal))[:first].tolist():
         index = tuple(differing)
         own = operands(index)
         x, y = (from_codes(side.codes[index], side.format) for side in (expected, got))
         ulps = int(ulp_distance(x, y, equal_nan=True))
         mismatches.append(Mismatch(index, int(x.codes), int(y.codes), ulps, own, _traced(own, accumulation)))
-    return Comparison(title, source, expected.format, expected, got, tuple(mismatches))
+    return Comparison(title, source, expected.format, expected, got, tuple(mismatches), nan_equal)
+
+
+def could_not_run(title: str, source: str, format: FloatFormat, error: Exception) -> Comparison:
+    """Return the row of a calculation that could not run: it has no results, and the text of the error."""
+    none = FloatArray(np.zeros(0, format.code_dtype), format)
+    return Comparison(title, source, format, none, none, (), error=error_text(error))
 
 
 def _traced(operands: Operands, accumulation: TensorCore | None) -> Trace | None:
@@ -249,6 +316,7 @@ def _traced(operands: Operands, accumulation: TensorCore | None) -> Trace | None
     if accumulation is None:
         return None
     a, b, c, scale_a, scale_b = operands
+    assert b is not None
     start: Any = 0 if c is None else c
     return trace(a, b, start, accumulate=accumulation, scale_a=scale_a, scale_b=scale_b)
 
@@ -291,7 +359,18 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
 
     expected = from_codes(unit.dots(*inputs), unit.output)
     got = from_codes(d.astype(unit.output.code_dtype), unit.output)
-    return _compared(str(unit), source, expected, got, operands, unit.accumulation, first)
+    nan_equal = unit.output in UNKNOWN_NANS
+    return _compared(str(unit), source, expected, got, operands, unit.accumulation, first, nan_equal)
+
+
+def compare_codes(
+    title: str, expected: FloatArray, got: Codes, operands: Sequence[FloatArray], source: str, first: int = FIRST
+) -> Comparison:
+    """Compare the results of an operation on every element with the emulator. NaN against NaN is equal."""
+    of_row = FloatArray(got, expected.format)
+    return _compared(
+        title, source, expected, of_row, lambda index: Operands(*(x[index] for x in operands)), None, first, True
+    )
 
 
 def compare_products(
@@ -317,7 +396,8 @@ def compare_products(
         raise ValueError(f"against has the shape {got.shape}, the result {expected.shape}")
     traced = accumulate if isinstance(accumulate, TensorCore) else None
     operands = _operands_of_matmul([_floats(x, "operand") for x in (a, b)], c, scale_a, scale_b, expected)
-    return _compared(title or str(accumulate), source, expected, got, operands, traced, first)
+    nan_equal = expected.format in UNKNOWN_NANS
+    return _compared(title or str(accumulate), source, expected, got, operands, traced, first, nan_equal)
 
 
 def _floats(x: Any, argument: str) -> FloatArray:

@@ -58,6 +58,7 @@ class Device:
     def __init__(self, number: int = 0, cuda: Any = None) -> None:
         self.number = number
         self._cuda = open_runtime(number) if cuda is None else cuda
+        self._cubins: dict[Any, build.Cubin] = {}
         self._kernels: dict[Any, Callable[..., None]] = {}
 
     @property
@@ -80,13 +81,32 @@ class Device:
             unique.setdefault((variant.name, variant.a, variant.b, variant.output, variant.scales), variant)
         return tuple(unique.values())
 
+    def _key(self, program: programs.Program) -> tuple[Any, ...]:
+        return program.source, program.target_for(self.identity.capability), tuple(program.definitions.items())
+
+    def _cubin(self, program: programs.Program) -> build.Cubin:
+        key = self._key(program)
+        if key not in self._cubins:
+            name, target, _ = key
+            self._cubins[key] = build.build(
+                name, target, program.definitions, self._cuda.newest, oldest=program.cuda
+            )  # fmt: skip
+        return self._cubins[key]
+
     def _kernel(self, program: programs.Program, name: str) -> Callable[..., None]:
-        target = program.target_for(self.identity.capability)
-        key = program.source, target, tuple(program.definitions.items()), name
+        key = (*self._key(program), name)
         if key not in self._kernels:
-            cubin = build.build(program.source, target, program.definitions, self._cuda.newest, oldest=program.cuda)
-            self._kernels[key] = self._cuda.kernel(cubin.code, name)
+            self._kernels[key] = self._cuda.kernel(self._cubin(program).code, name)
         return self._kernels[key]
+
+    def _scalar_program(self, row: Scalar) -> programs.Program:
+        return programs.of_scalars(programs.scalar_target(self.identity.capability), row.cuda)
+
+    def machine_code(self, operation: Variant | Scalar) -> build.Cubin:
+        """Return the machine code that runs a matrix instruction, or an operation of CUDA cores."""
+        if isinstance(operation, Scalar):
+            return self._cubin(self._scalar_program(operation))
+        return self._cubin(programs.of_variant(operation))
 
     def _check(self, variant: Variant) -> None:
         if not self.can_run(variant):
@@ -287,7 +307,7 @@ class Device:
         The second operand of a stochastic conversion holds its random bits, `row.random_bits` each, as
         `floatsim.reference.random.draws` returns them.
         """
-        program = programs.of_scalars(programs.scalar_target(self.identity.capability), row.cuda)
+        program = self._scalar_program(row)
         sent = [self._cuda.send(x.astype(row.source.code_dtype, copy=False)) for x in operands]
         out = self._cuda.empty(operands[0].shape, row.result.code_dtype)
         if operands[0].size:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from floatsim.hardware.tables.compute_capability import Capability
 from floatsim.hardware.tables.ptx_matrix import Variant
+from floatsim.hardware.tables.ptx_scalar import Scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "DeviceIdentity", "Dots"]
+__all__ = ["Card", "Codes", "Compiled", "DeviceIdentity", "Dots", "MachineCode", "Scalars", "error_text"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
@@ -80,3 +81,40 @@ class Dots(Protocol):
         (n,) codes of the output's format
             D. A NaN is the code that the device returns.
         """
+
+
+@runtime_checkable
+class Scalars(Protocol):
+    """A device that also runs the operations of CUDA cores: a GPU, or an emulated device."""
+
+    def scalar(self, row: Scalar, *operands: Codes) -> Codes:
+        """Run an operation on every element. `floatsim.hardware.device.Device.scalar` describes the parameters."""
+
+
+class MachineCode(Protocol):
+    """Machine code with its provenance."""
+
+    @property
+    def compiler(self) -> str:
+        """The name and version of the compiler, as "NVRTC 13.0"."""
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the machine code in hexadecimal digits."""
+
+
+@runtime_checkable
+class Compiled(Protocol):
+    """A device that runs compiled kernels: a GPU, and not an emulated device."""
+
+    def machine_code(self, operation: Variant | Scalar) -> MachineCode:
+        """Return the machine code that runs a matrix instruction, or an operation of CUDA cores."""
+
+
+def error_text(error: Exception) -> str:
+    """Return an error as the text of a row that could not run: its type and its message, in one line.
+
+    >>> error_text(ValueError("no such\\n  instruction"))
+    'ValueError: no such instruction'
+    """
+    return " ".join(f"{type(error).__name__}: {error}".split())

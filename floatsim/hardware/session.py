@@ -9,19 +9,23 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from floatsim._warnings import former_name
-from floatsim.hardware.comparison import FIRST, Comparison, compare_dots
+from floatsim.hardware.comparison import FIRST, Comparison, compare_dots, could_not_run
 from floatsim.hardware.probing.probe import Probe, probe_dots, rows_alike
-from floatsim.hardware.protocol import DeviceIdentity, Dots
+from floatsim.hardware.protocol import DeviceIdentity, Dots, Scalars, error_text
+from floatsim.hardware.scalars import operands_of, scalar_results
 from floatsim.hardware.tables.compute_capability import PLAIN, architecture_of, capability_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
+from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.architectures import as_architecture
 from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit, named_unit
 from floatsim.testing.inputs import ROWS, Inputs, input_set
 
 __all__ = [
-    "Emulated", "Question", "compare_device", "emulated_card", "emulated_device", "fits", "probe_device", "questions",
+    "Emulated", "Operation", "Question", "compare_device", "emulated_card", "emulated_device", "fits", "operations",
+    "probe_device", "questions", "to_capture",
 ]  # fmt: skip
 
 
@@ -40,6 +44,23 @@ class Question:
     def input_set(self, rows: int = ROWS, seed: int = 0) -> Inputs:
         """Return the test vectors of the instruction."""
         return input_set(self.unit, rows, seed)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of CUDA cores of a device. `run` runs it on the device."""
+
+    device: Any
+    row: Scalar
+
+    def operands(self, seed: int = 0) -> tuple[Codes, ...]:
+        """Return the test vectors of the operation."""
+        return operands_of(self.row, seed)
+
+    def run(self, *operands: Codes) -> Codes:
+        """Run the operation on the device."""
+        results: Codes = self.device.scalar(self.row, *operands)
+        return results
 
 
 def questions(device: Dots, only: Sequence[str] = ()) -> list[Question]:
@@ -75,6 +96,35 @@ def questions(device: Dots, only: Sequence[str] = ()) -> list[Question]:
             f"{identity.name} has compute capability {major}.{minor}, and the table lists no instruction for it"
         )
     return _selected(available, only, identity.name)
+
+
+def operations(device: Dots, only: Sequence[str] = ()) -> list[Operation]:
+    """Return the operations of CUDA cores that a device runs, and that fit one of the patterns.
+
+    >>> [str(each.row) for each in operations(emulated_device("hopper"), ["convert fp16 to *"])][:2]
+    ['convert FP16 to BF16, ties_to_even', 'convert FP16 to BF16, toward_zero']
+    """
+    if not isinstance(device, Scalars):
+        return []
+    available = [row for row in SCALARS if row.runs_on(device.identity.capability)]
+    return [Operation(device, row) for row in available if not only or any(fits(str(row), text) for text in only)]
+
+
+def to_capture(device: Dots, only: Sequence[str] = ()) -> list[Question | Operation]:
+    """Return the instructions of a device that the table lists, and its operations of CUDA cores.
+
+    Raises
+    ------
+    ValueError
+        If nothing fits a pattern. The message lists the device's instructions.
+    """
+    scalar = operations(device, only)
+    try:
+        return [*questions(device, only), *scalar]
+    except ValueError:
+        if not scalar:
+            raise
+        return [*scalar]
 
 
 def emulated_device(arch: str) -> Emulated:
@@ -120,6 +170,10 @@ class Emulated:
         unit = named_unit(arch, variant.name, variant.a, variant.b, variant.output, variant.scales)
         return unit.dots(a, b, c, None if scales is None else ScaleCodes(*scales))
 
+    def scalar(self, row: Scalar, *operands: Codes) -> Codes:
+        """Emulate an operation of CUDA cores on each element."""
+        return scalar_results(row, *operands)
+
 
 def _selected(available: list[Question], only: Sequence[str], device: str) -> list[Question]:
     """Return the instructions that fit a pattern, each once. Of several ways to issue one, the first is taken."""
@@ -141,17 +195,30 @@ def fits(text: str, pattern: str) -> bool:
 
 
 def probe_device(selected: Iterable[Question]) -> Iterator[Probe]:
-    """Probe the instructions of a device, and compare each model with the table's row."""
+    """Probe the instructions of a device, and compare each model with the table's row.
+
+    The error of one instruction is its row, and the next instruction follows.
+    """
     for q in selected:
         u = q.unit
-        probe = probe_dots(q.dots, u.a, u.b, k=u.k, output=u.output, scales=u.scales, against=u)
-        yield probe if probe.equal else dataclasses.replace(probe, alike=rows_alike(probe, u))
+        try:
+            probe = probe_dots(q.dots, u.a, u.b, k=u.k, output=u.output, scales=u.scales, against=u)
+            yield probe if probe.equal else dataclasses.replace(probe, alike=rows_alike(probe, u))
+        except Exception as error:
+            yield Probe(str(u), (), error=error_text(error))
 
 
 def compare_device(
     selected: Iterable[Question], rows: int = ROWS, seed: int = 0, first: int = FIRST
 ) -> Iterator[Comparison]:
-    """Run the test vectors on a device, and compare the results of each instruction with the emulator."""
+    """Run the test vectors on a device, and compare the results of each instruction with the emulator.
+
+    The error of one instruction is its row, and the next instruction follows.
+    """
     for q in selected:
-        inputs = q.input_set(rows, seed)
-        yield compare_dots(q.unit, inputs, q.dots(*inputs), q.device.identity.name, first)
+        name = q.device.identity.name
+        try:
+            inputs = q.input_set(rows, seed)
+            yield compare_dots(q.unit, inputs, q.dots(*inputs), name, first)
+        except Exception as error:
+            yield could_not_run(str(q.unit), name, q.unit.output, error)

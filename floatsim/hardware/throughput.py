@@ -17,16 +17,20 @@ import numpy as np
 from floatsim._warnings import former_name
 from floatsim.arrays.conversion import encode
 from floatsim.formats import BF16, FP16, FP32, TF32, FloatFormat
-from floatsim.hardware.protocol import DeviceIdentity
+from floatsim.hardware.protocol import DeviceIdentity, error_text
 from floatsim.hardware.session import fits
 from floatsim.hardware.tables.datasheets import peak
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.vendor_gemm import PRODUCTS, Product, installed, prepared
 
-__all__ = ["REPEATS", "Rate", "Rates", "Timed", "measure", "tasks"]
+__all__ = ["NO_UNIT", "REPEATS", "Rate", "Rates", "Timed", "measure", "tasks"]
 
 REPEATS = 20
 """The default number of measurements. Their median is reported."""
+
+NO_UNIT = "no unit"
+"""The unit of FP16 `mma.m8n8k4` from compute capability 8.0 on. Compilers turn it into a subroutine there, and its
+throughput is estimated at 1 % of the data sheet."""
 
 _LONG = 10.0  # milliseconds: the least time of a measurement, so that the launch has no effect
 _SIZES = (1024, 2048, 4096, 8192)  # of libraries' matrices: the first that takes _LONG is used, or the last
@@ -61,19 +65,20 @@ class Rate:
     what : str
         The instruction with its formats, or the library's product.
     unit : str
-        "mma", "wgmma", "tcgen05", or the library.
+        "mma", "wgmma", "tcgen05", "no unit", or the library. "no unit" is an instruction that compilers turn into a
+        subroutine on this GPU. It has no data sheet.
     operands, output : FloatFormat
         The format of A and B, and the format of D.
     operations : int
         The floating-point operations of a measurement. A product and its sum are two.
     milliseconds : tuple of float
-        The time of each measurement; empty if a library raised an error.
+        The time of each measurement; empty if the measurement could not run.
     sheet : float or None
         The TFLOP/s of the data sheet.
     source : str
         The name of the data sheet.
     error : str
-        The error of the library, if it raised one.
+        The type and the message of the error, if the measurement could not run.
     """
 
     what: str
@@ -88,7 +93,7 @@ class Rate:
 
     @property
     def tflops(self) -> float | None:
-        """10^12 operations per second, from the median time; None if a library raised an error.
+        """10^12 operations per second, from the median time; None if the measurement could not run.
 
         >>> Rate("", "mma", BF16, FP32, 6 * 10**9, (1.0, 9.0, 3.0)).tflops
         2.0
@@ -99,6 +104,18 @@ class Rate:
     def share(self) -> float | None:
         """The throughput as a share of the data sheet's."""
         return None if self.sheet is None or self.tflops is None else self.tflops / self.sheet
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return the name, the TFLOP/s, the data sheet's TFLOP/s and the share in percent as text.
+
+        >>> Rate("mma.m16n8k16 ...", "mma", FP16, FP32, 10**9, (2.0,), 1.0).cells()
+        ('mma.m16n8k16 ...', '0.5', '1', '50 %')
+        """
+        sheet = NO_UNIT if self.unit == NO_UNIT else "" if self.sheet is None else f"{self.sheet:g}"
+        return (
+            self.what + (f": {self.error}" if self.error else ""), "" if self.tflops is None else f"{self.tflops:.1f}",
+            sheet, "" if self.share is None else f"{100 * self.share:.0f} %",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the throughput in JSON types."""
@@ -137,6 +154,8 @@ class Rates:
 
     def of_bf16(self, rate: Rate) -> float | None:
         """Return the ratio to BF16 (FP16 if the GPU has no BF16) on the same unit; None if neither was measured."""
+        if rate.unit == NO_UNIT:
+            return None
         for fmt in (BF16, FP16):
             rates = [r.tflops for r in self.rates if (r.unit, r.operands, r.output) == (rate.unit, fmt, FP32)]
             known = [tflops for tflops in rates if tflops is not None]
@@ -146,15 +165,8 @@ class Rates:
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return rows of text: name, TFLOP/s, the data sheet's TFLOP/s, the share in percent, the ratio to BF16."""
-        return [
-            (
-                rate.what + (f": {rate.error}" if rate.error else ""),
-                "" if rate.tflops is None else f"{rate.tflops:.1f}", "" if rate.sheet is None else f"{rate.sheet:g}",
-                "" if rate.share is None else f"{100 * rate.share:.0f} %", "" if times is None else f"{times:.2f}",
-            )
-            for rate in self.rates
-            for times in [self.of_bf16(rate)]
-        ]  # fmt: skip
+        return [(*rate.cells(), "" if times is None else f"{times:.2f}")
+                for rate in self.rates for times in [self.of_bf16(rate)]]  # fmt: skip
 
     def __str__(self) -> str:
         heads = ("", "TFLOP/s", "data sheet", "share", "of BF16")
@@ -200,7 +212,10 @@ def tasks(device: Timed, only: Sequence[str] = (), libraries: bool = True) -> li
 
 
 def measure(device: Timed, selected: Iterable[Variant | Product], repeats: int = REPEATS) -> Iterator[Rate]:
-    """Yield the throughput of each instruction and library product."""
+    """Yield the throughput of each instruction and library product.
+
+    The error of one measurement is its row, and the next measurement follows.
+    """
     for task in selected:
         if isinstance(task, Variant):
             yield _of_instruction(device, task, repeats)
@@ -209,16 +224,22 @@ def measure(device: Timed, selected: Iterable[Variant | Product], repeats: int =
 
 
 def _of_instruction(device: Timed, variant: Variant, repeats: int) -> Rate:
-    steps = 64
-    while True:
-        (shortest,) = device.issue(variant, steps, 1)[1]
-        if shortest >= _LONG or steps >= 1 << 24:
-            break
-        steps = min(1 << 24, steps * max(2, min(64, round(1.2 * _LONG / max(shortest, 1e-6)))))
-    operations, milliseconds = device.issue(variant, steps, repeats)
-    sheet = peak(device.identity.name, variant.a, variant.output, variant.scales is not None and variant.k == 64)
-    unit = variant.kernel.family.removesuffix("_scaled")
-    return Rate(str(variant), unit, variant.a, variant.output, operations, tuple(milliseconds), *sheet)
+    operations, milliseconds, failure, steps = 0, list[float](), "", 64
+    try:
+        while True:
+            (shortest,) = device.issue(variant, steps, 1)[1]
+            if shortest >= _LONG or steps >= 1 << 24:
+                break
+            steps = min(1 << 24, steps * max(2, min(64, round(1.2 * _LONG / max(shortest, 1e-6)))))
+        operations, milliseconds = device.issue(variant, steps, repeats)
+    except Exception as error:
+        failure = error_text(error)
+    subroutine = variant.kernel.shape == (8, 8, 4) and variant.a == FP16 and device.identity.capability >= (8, 0)
+    sheet: tuple[float | None, str] = (None, "")
+    if not subroutine:
+        sheet = peak(device.identity.name, variant.a, variant.output, variant.scales is not None and variant.k == 64)
+    unit = NO_UNIT if subroutine else variant.kernel.family.removesuffix("_scaled")
+    return Rate(str(variant), unit, variant.a, variant.output, operations, tuple(milliseconds), *sheet, failure)
 
 
 def _of_library(device: Timed, product: Product, repeats: int) -> Rate:
@@ -233,8 +254,8 @@ def _of_library(device: Timed, product: Product, repeats: int) -> Rate:
                 if shortest >= _LONG or size == _SIZES[-1]:
                     milliseconds = device.timed(multiply, repeats)
                     break
-    except Exception as error:  # an error of a library is reported in its row; the other measurements go on
-        failure = f"{type(error).__name__}: {error}".splitlines()[0]
+    except Exception as error:
+        failure = error_text(error)
     operands = _ROUNDED_TO.get(product.compute, product.a)
     sums = FP16 if product.compute.startswith("16f") else FP32
     sheet = peak(device.identity.name, operands, sums) if operands != FP32 else (None, "")

@@ -8,7 +8,7 @@ this file that changes the set must increase `GENERATOR`. Captures store it, and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GENERATOR", "ROWS", "SHARES", "Inputs", "input_set"]
+__all__ = ["GENERATOR", "ROWS", "SHARES", "Draws", "Inputs", "digest_of", "input_set"]
 
 GENERATOR = 1
 ROWS = 20_000
@@ -41,10 +41,15 @@ class Inputs(NamedTuple):
     @property
     def digest(self) -> str:
         """SHA-256 of a, b, c and the scales, each as little-endian bytes."""
-        digest = hashlib.sha256()
-        for x in (self.a, self.b, self.c, *(self.scales or ())):
-            digest.update(np.ascontiguousarray(x).astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
-        return digest.hexdigest()
+        return digest_of((self.a, self.b, self.c, *(self.scales or ())))
+
+
+def digest_of(arrays: Iterable[Codes]) -> str:
+    """Return the SHA-256 of arrays of codes, each as little-endian bytes, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for x in arrays:
+        digest.update(np.ascontiguousarray(x).astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
+    return digest.hexdigest()
 
 
 def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
@@ -84,7 +89,7 @@ def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
     ends = [round(rows * share / 10) for share in np.cumsum(list(SHARES.values())).tolist()]
     parts, start = [], 0
     for number, (kind, end) in enumerate(zip(SHARES, ends, strict=True)):
-        parts.append(_KINDS[kind](unit, end - start, _Draws(seed, number)))
+        parts.append(_KINDS[kind](unit, end - start, Draws(seed, number)))
         start = end
     columns = [np.concatenate(column) for column in zip(*(part[:3] for part in parts), strict=True)]
     scales = None
@@ -105,7 +110,7 @@ def _mixed(z: Words) -> Words:
     return z ^ (z >> np.uint64(31))
 
 
-class _Draws:
+class Draws:
     """The random numbers of one kind of rows. Each call uses a stream of its own."""
 
     def __init__(self, seed: int, kind: int) -> None:
@@ -138,7 +143,7 @@ def _codes(x: NDArray[np.float64], fmt: FloatFormat) -> Codes:
     return codes
 
 
-def _scales(unit: Unit, n: int, draw: _Draws, any_bits: bool = False) -> ScaleCodes | None:
+def _scales(unit: Unit, n: int, draw: Draws, any_bits: bool = False) -> ScaleCodes | None:
     """Return scales from 2^-4 up to 2^5: powers of two, in E4M3 also numbers between them; or random codes."""
     if unit.scales is None:
         return None
@@ -153,12 +158,12 @@ def _scales(unit: Unit, n: int, draw: _Draws, any_bits: bool = False) -> ScaleCo
     return ScaleCodes(*sides)
 
 
-def _normal(unit: Unit, n: int, draw: _Draws) -> Inputs:
+def _normal(unit: Unit, n: int, draw: Draws) -> Inputs:
     a, b = (_codes(draw.normal(n, unit.k), fmt) for fmt in (unit.a, unit.b))
     return Inputs(a, b, _codes(4 * draw.normal(n), unit.output), _scales(unit, n, draw))
 
 
-def _any_bits(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
+def _any_bits(fmt: FloatFormat, draw: Draws, *shape: int) -> Codes:
     """Return random codes. Every second row has no infinities and NaNs."""
     codes = draw.words(*shape) & np.uint64((1 << fmt.bits) - 1)
     if fmt.has_nan:
@@ -168,21 +173,21 @@ def _any_bits(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
     return codes.astype(fmt.code_dtype)
 
 
-def _wide(unit: Unit, n: int, draw: _Draws) -> NDArray[np.float64]:
+def _wide(unit: Unit, n: int, draw: Draws) -> NDArray[np.float64]:
     """Return numbers of D whose exponents cover the exponents of the products."""
     low = max(unit.a.emin + unit.b.emin, unit.output.emin)
     high = min(unit.a.emax + unit.b.emax, unit.output.emax - 3)
     return np.ldexp(draw.normal(n), low + draw.below(high - low + 1, n))
 
 
-def _bits(unit: Unit, n: int, draw: _Draws) -> Inputs:
+def _bits(unit: Unit, n: int, draw: Draws) -> Inputs:
     a, b = (_any_bits(fmt, draw, n, unit.k) for fmt in (unit.a, unit.b))
     c = _any_bits(unit.output, draw, n)
     c = np.where(draw.below(2, n) == 0, c, _codes(_wide(unit, n, draw), unit.output))
     return Inputs(a, b, c, _scales(unit, n, draw, any_bits=True))
 
 
-def _cancelling(unit: Unit, n: int, draw: _Draws) -> Inputs:
+def _cancelling(unit: Unit, n: int, draw: Draws) -> Inputs:
     """Return rows whose second half of products negates the first, except for the last bit of b in one of eight."""
     half = unit.k // 2
     spread = min(8, unit.a.emax - 1, unit.b.emax - 1)
@@ -195,12 +200,12 @@ def _cancelling(unit: Unit, n: int, draw: _Draws) -> Inputs:
     return Inputs(a, b, _codes(small, unit.output), _scales(unit, n, draw))
 
 
-def _tiny(fmt: FloatFormat, draw: _Draws, *shape: int) -> Codes:
+def _tiny(fmt: FloatFormat, draw: Draws, *shape: int) -> Codes:
     """Return subnormal numbers, and normal numbers of the least exponent."""
     return (draw.words(*shape) & np.uint64(fmt.sign_mask | (1 << fmt.trailing_bits + 1) - 1)).astype(fmt.code_dtype)
 
 
-def _subnormal(unit: Unit, n: int, draw: _Draws) -> Inputs:
+def _subnormal(unit: Unit, n: int, draw: Draws) -> Inputs:
     """Return rows of tiny a, and of tiny and any b in turn. c is tiny, or in each third row of the products' size."""
     a, b = _tiny(unit.a, draw, n, unit.k), _tiny(unit.b, draw, n, unit.k)
     b[1::2] = _any_bits(unit.b, draw, n, unit.k)[1::2]
@@ -219,7 +224,7 @@ def _powers(exponent: NDArray[np.int64], a: FloatFormat, b: FloatFormat) -> tupl
     return _codes(np.where(exact, np.ldexp(1.0, left), 0.0), a), _codes(np.ldexp(1.0, right), b)
 
 
-def _edge(unit: Unit, n: int, draw: _Draws) -> Inputs:
+def _edge(unit: Unit, n: int, draw: Draws) -> Inputs:
     """Return rows with a large product, half a unit in the last place of D in a product or in c, and a small product.
 
     The small product has either sign, and lies 4 to 39 bits below the large one. In every second row, half a unit is
@@ -270,7 +275,7 @@ def _extremes(fmt: FloatFormat) -> list[int]:
     return sorted({code | sign for code in codes for sign in (0, fmt.sign_mask)})
 
 
-def _special(unit: Unit, n: int, draw: _Draws) -> Inputs:
+def _special(unit: Unit, n: int, draw: Draws) -> Inputs:
     """Return normal rows with extreme values: one of 2 K elements of a and b, and one of eight c."""
     plain = _normal(unit, n, draw)
     sides = []

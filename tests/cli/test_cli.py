@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from floatsim import cli
 from floatsim.cli.console import json_value, split, track
 from floatsim.cli.matrix_files import load_csv
 
+MAIN = importlib.import_module("floatsim.cli.main")  # floatsim.cli.main is the function
 ROOT = Path(__file__).parents[2]
 SMALL = ["--format", "fp16,e4m3", "--accumulate", "same", "--accumulate", "exact(fp32)"]
 
@@ -49,6 +51,51 @@ def test_version(run):
 
 
 COMMANDS = ("survey", "show", "formats", "probe", "compare", "capture", "check-silicon")
+
+
+@pytest.mark.parametrize("arguments", [("formats",), ("show", "1"), ("probe", "--emulated", "volta")], ids=" ".join)
+def test_an_unhandled_error_ends_with_exit_code_3(run, monkeypatch, arguments):
+    """The traceback is on stderr. Python's own exit code is 1, which means a difference."""
+
+    def broken(*_, **__):
+        raise RuntimeError("a fault of the program")
+
+    for name in ("_format_facts", "_exact", "rich_console"):
+        monkeypatch.setattr(MAIN, name, broken)
+    monkeypatch.setattr("floatsim.hardware.session.probe_device", broken)
+    code, out, err = run(*arguments)
+    assert (code, out) == (3, "")
+    assert err.startswith("Traceback")
+    assert err.endswith("RuntimeError: a fault of the program\n")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_is_no_error(run, monkeypatch, error):
+    def stopped(*_, **__):
+        raise error(7)
+
+    monkeypatch.setattr(MAIN, "rich_console", stopped)
+    code, out, err = run("formats")
+    assert (code, out) == ((130, "") if error is KeyboardInterrupt else (7, ""))
+    assert "Traceback" not in err
+
+
+def test_a_missing_package_ends_with_exit_code_3(tmp_path):
+    (tmp_path / "typer.py").write_text("raise ImportError('no typer')")
+    path = os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "kernels")])
+    ran = subprocess.run(
+        [sys.executable, "-m", "floatsim", "formats"], env=os.environ | {"PYTHONPATH": path}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 3
+    assert ran.stderr.endswith("ImportError: no typer\n")
+
+
+@pytest.mark.parametrize("command", ["probe", "compare", "capture", "check-silicon", "bench-hardware"])
+def test_help_lists_the_exit_codes(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "3 a row could not run" in " ".join(out.split())
 
 
 def test_help_names_every_command(run):

@@ -16,9 +16,11 @@ import floatsim as fs
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.programs import of_variant
 from floatsim.hardware.protocol import DeviceIdentity
+from floatsim.hardware.scalars import scalar_results
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
+from floatsim.tensorcore import ARCHITECTURES
 
 # -- where elements lie: PTX ISA 9.0, 9.7.14.5 (mma), 9.7.15.5.1 (wgmma), 9.7.16.2.3 and .4.1 (tcgen05) ------------
 # (lane, i) -> (row, column) of a_i, b_i and c_i, the elements of a lane from the lowest register's lowest bits on
@@ -343,7 +345,11 @@ class Lanes:
 
     def execute(self, v: Variant, a, b, c, scales):
         """Emulate one instruction."""
-        unit = fs.TensorCore(architecture_of(self.capability), v.name, output=v.output)
+        arch = architecture_of(self.capability)
+        if v.model(self.capability) is None:  # a subroutine of this GPU, which computes as a GPU with the unit
+            arch = next(a.name for a in ARCHITECTURES.values() for row in a.instructions
+                        if (row.name, row.output) == (v.name, v.output))  # fmt: skip
+        unit = fs.TensorCore(arch, v.name, output=v.output)
         both = {}
         if scales is not None:
             both = {f"scale_{x}": fs.from_codes(s, v.scales.format) for x, s in zip("ab", scales, strict=True)}
@@ -357,14 +363,9 @@ class Lanes:
         assert row.line in built["definitions"]["ROWS"]
         assert grid * block >= count > (grid - 1) * block
         if row.random_bits:
-            out[...] = stochastic(x, y, row)
-            return
-        given = [fs.from_codes(o, row.source) for o in (x, y, z) if o is not None]
-        keywords = rounding_keywords(row)
-        with fs.context(backend="emulator"):
-            found = (fs.convert(given[0], row.result, **keywords) if row.operation == "convert"
-                     else getattr(fs, row.operation)(*given, **keywords))  # fmt: skip
-        out[...] = found.codes
+            assert y.dtype == np.uint32
+            assert (y < 1 << row.random_bits).all()
+        out[...] = scalar_results(row, *(o for o in (x, y, z) if o is not None))
 
     def sums(self, built, name, grid, block, a, b, ranges, out, count, rows, depth, columns, *last):
         named = {"add": "ADD", "multiply": "MULTIPLY", "fma": "FMA"}
@@ -406,26 +407,6 @@ def rounding_keywords(row):
     return {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow, "daz": daz, "ftz": ftz}
 
 
-def stochastic(codes, draws, row):
-    """Emulate cvt.rs: round away from zero if the sum of the discarded bits and the random bits carries."""
-    assert draws.dtype == np.uint32
-    assert (draws < 1 << row.random_bits).all()
-    x, fmt = fs.from_codes(codes, row.source), row.result
-    with fs.context(backend="emulator"):
-        low = fs.convert(x, fmt, rounding="toward_zero", overflow="saturate_finite" if fmt.bits <= 8 else "infinity")
-        low = low if isinstance(low, fs.FloatArray) else fs.array(low, fmt)
-        size, value = np.abs(low.values), np.abs(x.values)
-        with np.errstate(all="ignore"):  # infinities and NaN stay
-            exponents = np.where(size == 0, fmt.emin, np.maximum(np.frexp(size)[1] - 1, fmt.emin))
-            unit = np.exp2(exponents.astype(float) - fmt.trailing_bits)
-            part = np.floor((value - size) / unit * 2.0**row.random_bits)
-            up = (part + draws >= 2.0**row.random_bits) & np.isfinite(value)
-            values = np.copysign(np.where(up, size + unit, size), x.values)
-        values = np.where(np.isnan(x.values), np.nan, values)
-        return fs.array(values, fmt).codes if row.overflow is fs.Overflow.INFINITY else fs.encode(
-            values, fmt, overflow=row.overflow)  # fmt: skip
-
-
 def matches(v: Variant, built) -> bool:
     program = of_variant(v)
     return program.source == built["source"] and dict(program.definitions) == built["definitions"]
@@ -436,11 +417,12 @@ def add(x, y, fmt):
         return fs.add(fs.from_codes(x, fmt), fs.from_codes(y, fmt)).codes
 
 
+def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
+    """Return a text with the program in place of `build`'s machine code."""
+    program = {"source": name, "target": target, "definitions": dict(definitions or {})}
+    return build.Cubin(json.dumps(program).encode(), "no compiler")
+
+
 def without_compiling(monkeypatch):
-    """Let `build` return a text with the program instead of machine code."""
-
-    def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
-        program = {"source": name, "target": target, "definitions": dict(definitions or {})}
-        return build.Cubin(json.dumps(program).encode(), "no compiler")
-
+    """Let `build` describe programs in place of compiling them."""
     monkeypatch.setattr(build, "build", described)

@@ -15,7 +15,11 @@ from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware.captures import capture_file as captures
 from floatsim.hardware.captures import published
 from floatsim.hardware.captures.capture_file import capture_files, read_captures
-from tests.hardware.fakes import FakeDevice, one_bit
+from floatsim.hardware.device import Device
+from floatsim.hardware.session import emulated_device, to_capture
+from floatsim.hardware.tables.ptx_scalar import SCALARS
+from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
+from tests.hardware.lanes import Lanes, without_compiling
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 SILICON = os.environ.get("FLOATSIM_SILICON")
@@ -36,7 +40,8 @@ def rewrite(path: Path, **changes):
 @pytest.mark.parametrize("with_inputs", [False, True])
 @pytest.mark.parametrize("capability", [(7, 0), (8, 9), (9, 0)], ids=str)
 def test_what_is_written_is_read(tmp_path, capability, with_inputs):
-    written = fs.hardware.capture(tmp_path, rows=40, seed=2, with_inputs=with_inputs, device=FakeDevice(capability))
+    gpu = FakeDevice(capability)
+    written = fs.hardware.capture(tmp_path, "*mma*", rows=40, seed=2, with_inputs=with_inputs, device=gpu)
     found = [capture for file in capture_files(tmp_path) for capture in read_captures(file)]
     assert len(found) == len(written) == len({each.path for each in written}) > 1
     by_path = {each.path: each for each in written}
@@ -57,10 +62,10 @@ def test_provenance(tmp_path):
     assert len(header.pop("inputs_sha256")) == len(header.pop("kernel_sha256")) == 64
     assert header.pop("date").endswith("+00:00")
     assert header == {
-        "format": "floatsim silicon 1", "arch": "hopper", "instruction": "wgmma.k8.tf32", "a": "TF32", "b": "TF32",
-        "d": "FP32", "k": 8, "scales": None, "rows": 20, "seed": 0, "generator": 1,
-        "card": "a fake GPU", "compute_capability": "9.0", "driver": "0.0", "cuda": "0.0",
-        "command": "fs.hardware.capture", "floatsim": fs.__version__,
+        "format": "floatsim silicon 1", "kind": "dots", "arch": "hopper", "instruction": "wgmma.k8.tf32", "a": "TF32",
+        "b": "TF32", "d": "FP32", "k": 8, "scales": None, "rows": 20, "seed": 0, "generator": 1,
+        "card": "a fake GPU", "compute_capability": "9.0", "driver": "0.0", "driver_cuda": "", "cuda": "0.0",
+        "compiler": None, "cubin_sha256": None, "command": "fs.hardware.capture", "floatsim": fs.__version__,
     }  # fmt: skip
 
 
@@ -79,7 +84,7 @@ def test_block_scales_are_recorded(tmp_path):
 
 def test_a_wrong_bit_is_found_again(tmp_path):
     gpu = FakeDevice((8, 0), one_bit(11, 4, "mma.m16n8k16 bf16"))
-    fs.hardware.capture(tmp_path, rows=30, device=gpu)
+    fs.hardware.capture(tmp_path, "mma.*", rows=30, device=gpu)
     found = list(fs.hardware.check_silicon(tmp_path))
     (wrong,) = [each for each in found if not each.comparison.equal]
     assert str(wrong.capture.unit) == "ampere mma.m16n8k16: BF16 x BF16 to FP32"
@@ -111,6 +116,7 @@ def test_the_errors_of_damaged_files(tmp_path):
 
     says("its inputs do not match its header", header={"inputs_sha256": "0"})
     says("its inputs do not match its header", header={"seed": 1})
+    says("has the kind 'sums'; this version reads 'dots', 'scalar'", header={"kind": "sums"})
     newer = {"format": "floatsim silicon 2"}
     says("has the format 'floatsim silicon 2'; this version reads 'floatsim silicon 1'", header=newer)
     says(r"d must be \(20,\) of uint16, not \(19,\) of uint16", d=one.d[1:])
@@ -185,6 +191,202 @@ def test_command(run, monkeypatch, tmp_path):
     code, out, err = run("capture", "--out", right, "-i", "mma.m16n8k32", "--rows", 40)
     assert code == 2
     assert "--out:" in err
+
+
+# -- operations of CUDA cores ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_inputs", [False, True])
+def test_operations_that_are_written_are_read(tmp_path, with_inputs):
+    """One operation of each kind, with one, two and three operands, and with random bits."""
+    patterns = [
+        "add fp16*",
+        "fma bf16*",
+        "sqrt fp32, *",
+        "convert fp64 to bf16*",
+        "convert fp32 to e2m1*",
+        "convert e8m0*",
+    ]
+    written = fs.hardware.capture(
+        tmp_path, patterns, seed=2, with_inputs=with_inputs, device=emulated_device("blackwell")
+    )
+    found = {each.path: each for file in capture_files(tmp_path) for each in read_captures(file)}
+    assert len(found) == len(written) == 2 + 1 + 8 + 4 + 2 + 1
+    for own in written:
+        each = found[own.path]
+        assert (each.row, each.gpu, each.error) == (own.row, "the emulator of blackwell", "")
+        assert np.array_equal(each.d, own.d)
+        assert each.d.dtype == own.row.result.code_dtype
+        assert len(each.operands) == len(own.operands)
+        assert all(np.array_equal(x, y) for x, y in zip(each.operands, own.operands, strict=True))
+        report = each.compare()
+        assert (report.equal, report.count, report.nan_other_bits) == (True, len(own.d), 0)
+        with np.load(own.path) as file:
+            assert ("x0" in file.files) is with_inputs
+
+
+@pytest.mark.parametrize("arch", ["volta", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"])
+def test_every_operation_of_a_gpu_is_captured(arch):
+    device = emulated_device(arch)
+    capability = device.identity.capability
+    found = to_capture(device)
+    assert [each.row for each in found if hasattr(each, "row")] == [row for row in SCALARS if row.runs_on(capability)]
+    assert any(hasattr(each, "variant") for each in found)
+
+
+def test_provenance_of_an_operation(tmp_path):
+    (one,) = fs.hardware.capture(tmp_path, "convert fp32 to e5m2, ties*", device=emulated_device("ada"))
+    assert one.path.name == "convert-fp32-e5m2-ties-to-even-saturate-finite.npz"
+    header = dict(next(read_captures(one.path)).header)
+    assert len(header.pop("inputs_sha256")) == len(header.pop("kernel_sha256")) == 64
+    assert header.pop("date").endswith("+00:00")
+    assert header == {
+        "format": "floatsim silicon 1", "kind": "scalar", "kernel": "convert_fp32_e5m2_ties_to_even_saturate_finite",
+        "operation": "convert FP32 to E5M2, ties_to_even, saturate_finite", "source": "FP32", "result": "E5M2",
+        "rows": len(one.d), "seed": 0, "generator": 1,
+        "card": "the emulator of ada", "compute_capability": "8.9", "driver": "", "driver_cuda": "", "cuda": "",
+        "compiler": None, "cubin_sha256": None, "command": "fs.hardware.capture", "floatsim": fs.__version__,
+    }  # fmt: skip
+
+
+def test_the_machine_code_is_recorded(tmp_path, monkeypatch):
+    """A device that compiles has a compiler, and machine code of its own for each matrix instruction."""
+    without_compiling(monkeypatch)
+    patterns = ["mma.m8n8k4 fp16 *", "convert fp16 to fp32*", "convert fp16 to fp64*"]
+    written = fs.hardware.capture(tmp_path, patterns, rows=10, device=Device(cuda=Lanes((7, 5))))
+    assert [each.error for each in written] == [""] * 4
+    assert {each.header["compiler"] for each in written} == {"no compiler"}
+    codes = [each.header["cubin_sha256"] for each in written]
+    assert {len(code) for code in codes} == {64}
+    assert len(set(codes[:2])) == 2  # D of FP32 and of FP16
+    assert codes[2] == codes[3] not in codes[:2]  # one program holds all operations of CUDA cores
+    assert written[2].header["kernel_sha256"] != written[3].header["kernel_sha256"]
+    assert all(checked.comparison.equal for checked in fs.hardware.check_silicon(tmp_path))
+
+
+def test_a_wrong_bit_of_an_operation_is_found(run, tmp_path):
+    gpu = FakeDevice((8, 0), one_bit(777, 2, "multiply FP16"))
+    fs.hardware.capture(tmp_path, ["multiply fp16*", "add fp16, ties_to_even"], device=gpu)
+    right, wrong = fs.hardware.check_silicon(tmp_path)
+    assert right.comparison.equal
+    assert wrong.capture.title == "multiply FP16, ties_to_even"
+    (first,) = wrong.comparison.first
+    assert (first.index, first.expected ^ first.got, first.trace) == ((777,), 4, None)
+    assert first.operands.a.codes == wrong.capture.operands[0][777]
+    assert first.operands.b.codes == wrong.capture.operands[1][777]
+    assert first.operands.c is None
+    assert "  a = " in str(wrong.comparison)
+    code, out, _ = run("check-silicon", tmp_path)
+    assert code == 1
+    assert "2 sets, 145408 rows: 1 set differs" in out
+    code, out, _ = run("check-silicon", tmp_path, "--json")
+    assert [each["mismatches"] for each in json.loads(out)["comparisons"]] == [0, 1]
+    assert list(fs.hardware.check_silicon(tmp_path, "hopper")) == []  # they have no accumulation
+    with pytest.raises(ValueError, match="accumulate=hopper cannot replace multiply FP16, ties_to_even"):
+        fs.hardware.compare(against=wrong.capture.path, accumulate="hopper")
+    assert fs.hardware.compare(against=wrong.capture.path).mismatches == 1
+
+
+def test_nans_of_operations_are_counted_apart(tmp_path):
+    gpu = FakeDevice((8, 0), other_nans)
+    for each in fs.hardware.capture(tmp_path, ["sqrt fp32, ties*", "convert fp32 to fp16*", "fma fp64*"], device=gpu):
+        report = each.compare()
+        nans = np.count_nonzero(fs.isnan(report.expected))
+        assert (report.equal, report.nan_other_bits) == (True, nans), each.title
+        assert nans > 10
+        assert f"NaN, other bits: {nans}" in str(report)
+
+    def a_number(row, d):
+        d = other_nans(row, d)
+        d[np.flatnonzero(d == d.max())[0]] = 0
+        return d
+
+    gpu = FakeDevice((8, 0), a_number)
+    (one,) = fs.hardware.capture(tmp_path, "sqrt fp32, ties_to_even", device=gpu)
+    assert (one.compare().equal, one.compare().mismatches, one.compare().histogram["NaN"]) == (False, 1, 1)
+
+
+def test_the_errors_of_damaged_operations(tmp_path):
+    (one,) = fs.hardware.capture(
+        tmp_path, "convert fp32 to e2m1, stochastic*", with_inputs=True, device=emulated_device("blackwell")
+    )
+    whole, n = one.path.read_bytes(), len(one.d)
+    steps = np.diff(one.d, prepend=one.d.dtype.type(0))
+    for text, changes in (
+        ("names an unknown operation: convert_fp32", {"header": {"kernel": "convert_fp32"}}),
+        (rf"d_steps must be \({n},\) of uint8, not \({n - 1},\) of uint8", {"d_steps": steps[1:]}),
+        (rf"d_steps must be \({n},\) of uint8, not missing", {"d_steps": None}),
+        (rf"x0 must be \({n},\) of uint32, not \({n},\) of uint64", {"x0": one.operands[0].astype(np.uint64)}),
+        (rf"x1 must be \({n},\) of uint32, not missing", {"x1": None}),
+        ("its inputs do not match its header", {"x1": one.operands[1] ^ np.uint32(1)}),
+        ("its header must be an integer of at least 0, not -1", {"header": {"seed": -1}}),
+    ):
+        rewrite(one.path, **changes)
+        with pytest.raises(ValueError, match=text):
+            list(read_captures(one.path))
+        one.path.write_bytes(whole)
+    assert next(read_captures(one.path)).compare().equal
+
+
+# -- errors of single instructions -----------------------------------------------------------------------------------
+
+
+def test_capture_goes_on_after_an_error(run, tmp_path, monkeypatch):
+    gpu = FakeDevice((8, 9), an_error("e5m2 e5m2 fp16", an_error("FP16 to FP64", one_bit(5, of="e4m3 e4m3 fp32"))))
+    chosen = ["mma.m16n8k32", "convert fp16 to *"]
+    found = fs.hardware.capture("python", chosen, rows=40, device=gpu)
+    assert [each.title for each in found if each.error] == [
+        "ada mma.m16n8k32: E5M2 x E5M2 to FP16", "convert FP16 to FP64, exact",
+    ]  # fmt: skip
+    for each in found:
+        assert each.path.exists() is not bool(each.error)
+        assert each.error in ("", ERROR)
+        assert len(each.d) > 0 or each.error
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: gpu)
+    arguments = ["--rows", 40, *(word for text in chosen for word in ("-i", text))]
+    code, out, err = run("capture", "--out", "silicon", *arguments)
+    assert (code, err) == (3, "")
+    lines = out.splitlines()
+    assert f"ada mma.m16n8k32: E5M2 x E5M2 to FP16: could not run: {ERROR}" in lines
+    assert f"convert FP16 to FP64, exact: could not run: {ERROR}" in lines
+    assert sum(line.endswith("40 dot products") for line in lines) == 7
+    assert any(line.endswith("convert FP16 to FP32, exact, 65536 results") for line in lines)
+    assert lines[-1] == f"{len(found) - 2} of {len(found)} instructions captured, 2 could not run"
+    assert len(list(tmp_path.glob("silicon/*/*"))) == len(found) - 2
+    code, out, _ = run("capture", "--out", "json", *arguments, "--json")
+    rows = json.loads(out)["recordings"]
+    assert code == 3
+    assert [row["error"] for row in rows].count(ERROR) == 2
+    assert all((row["path"] is None) == bool(row["error"]) for row in rows)
+    assert run("check-silicon", "silicon")[0] == 1
+
+
+def test_a_capture_that_cannot_be_written_is_a_row(run, tmp_path, monkeypatch):
+    """No space is left for one file. A folder that cannot be created is bad input."""
+    save = np.savez_compressed
+
+    def full(file, **arrays):
+        save(file, **arrays)
+        if "e5m2-e5m2-fp16" in file.name:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    found = fs.hardware.capture(tmp_path, "mma.m16n8k32 e5m2*", rows=40, device=FakeDevice((8, 9)))
+    assert [each.error for each in found if each.error] == ["OSError: [Errno 28] No space left on device"]
+    assert not any(each.path.exists() for each in found if each.error)
+    assert all(checked.comparison.equal for checked in fs.hardware.check_silicon(tmp_path))
+
+
+def test_captures_without_a_kind_are_dot_products(tmp_path):
+    (one,) = fs.hardware.capture(tmp_path, "mma.m8n8k4 fp16 fp16 fp16", rows=20, device=FakeDevice((7, 0)))
+    with np.load(one.path) as file:
+        header = json.loads(str(file["header"]))
+    for key in ("kind", "compiler", "cubin_sha256", "driver_cuda"):
+        del header[key]
+    np.savez(one.path, header=np.array(json.dumps(header)), d=one.d)
+    (read,) = read_captures(one.path)
+    assert np.array_equal(read.d, one.d)
+    assert read.compare().equal
 
 
 def test_nothing_to_replay(run, tmp_path):

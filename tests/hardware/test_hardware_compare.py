@@ -18,7 +18,7 @@ from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import Scales, TwoHalves
 from floatsim.testing import inputs
 from floatsim.testing.dot_unit import named_unit, units
-from tests.hardware.fakes import FakeDevice, one_bit
+from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
 from tests.hardware.lanes import Lanes, without_compiling
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -170,10 +170,61 @@ def test_first_are_kept():
     def all_wrong(variant, d):
         return d ^ d.dtype.type(1)
 
-    asked = questions(FakeDevice((8, 0), all_wrong), ["mma.m8n8k4 fp64*"])
+    asked = questions(FakeDevice((8, 0), all_wrong), ["mma.m16n8k16 bf16*"])
     (found,) = compare_device(asked, rows=20, first=2)
     assert found.mismatches == 20
     assert [each.index for each in found.first] == [(0,), (1,)]
+
+
+def test_nans_of_fp64_are_counted_apart():
+    """What DMMA returns for NaN is not known. In all other formats, another NaN is a difference."""
+    for found in compare_device(questions(FakeDevice((8, 0), other_nans)), rows=2000):
+        nans = int(np.count_nonzero(fs.isnan(found.expected)))
+        assert nans > 10, found
+        unknown = found.format == fs.FP64
+        assert (found.equal, found.mismatches) == (unknown, 0 if unknown else nans), found
+        assert found.nan_other_bits == (nans if unknown else 0)
+        assert found.histogram == {"equal": 2000 - nans, "NaN, other bits" if unknown else "0, other bits": nans}
+        assert sum(found.histogram.values()) == found.count
+        assert (found.first == ()) is unknown
+        assert found.to_dict()["nan_other_bits"] == found.nan_other_bits
+        assert (f"; NaN, other bits: {nans}" in str(found)) is unknown
+        assert (f"; NaN, other bits: {nans}" in found.line) is unknown
+
+
+def test_a_wrong_number_of_fp64_is_found_among_nans():
+    def wrong(variant, d):
+        d = other_nans(variant, d)
+        d[5] ^= np.uint64(1)  # a number: the first rows are normally distributed
+        d[int(np.flatnonzero(np.isnan(d.view(np.float64)))[0])] = 0  # a number for NaN
+        return d
+
+    (found,) = compare_device(questions(FakeDevice((8, 0), wrong), ["mma.m8n8k4 fp64*"]), rows=2000)
+    assert (found.equal, found.mismatches) == (False, 2)
+    assert found.first[0].index == (5,)
+    assert found.histogram["NaN"] == 1
+    assert found.histogram["NaN, other bits"] == found.nan_other_bits > 10
+
+
+def test_products_in_fp64_have_nans_of_any_bits():
+    a = fs.array([[float("nan")], [1.0]], "fp64")
+    got = fs.from_codes([[0xFFFFFFFFFFFFFFFF], [0x3FF0000000000000]], "fp64")
+    found = compare(a, fs.array([[1.0]], "fp64"), accumulate="exact(fp64)", against=got)
+    assert (found.equal, found.nan_other_bits, found.mismatches) == (True, 1, 0)
+    assert str(found).endswith("all 2 results are equal, bit for bit; NaN, other bits: 1")
+
+
+def test_the_error_of_one_instruction_is_its_row():
+    asked = questions(FakeDevice((7, 5), an_error("mma.m16n8k8 fp16 fp16 fp16")))
+    found = list(compare_device(asked, rows=50))
+    assert [each.title for each in found] == [str(q.unit) for q in asked]
+    (failed,) = [each for each in found if each.error]
+    assert (failed.title, failed.error) == ("turing mma.m16n8k8: FP16 x FP16 to FP16", ERROR)
+    assert (failed.equal, failed.count, failed.mismatches, failed.share_equal) == (None, 0, 0, 0.0)
+    assert str(failed).splitlines()[1] == f"could not run: {ERROR}"
+    assert failed.to_dict()["error"] == ERROR
+    assert failed.to_dict()["equal"] is None
+    assert [each.equal for each in found if not each.error] == [True] * 3
 
 
 def test_which_instructions():
@@ -360,6 +411,48 @@ def test_command_with_a_gpu(run, insert):
     assert [c["mismatches"] for c in facts["comparisons"]].count(1) == 1
 
 
+def test_command_goes_on_after_an_error(run, insert):
+    """Exit code 3, and 1 if another instruction differs."""
+    failing = an_error("mma.m16n8k8 fp16 fp16 fp32")
+    insert(FakeDevice((7, 5), failing))
+    code, out, err = run("compare", "--rows", 50)
+    assert (code, err) == (3, "")
+    lines = out.splitlines()
+    assert lines[2] == f"turing mma.m16n8k8: FP16 x FP16 to FP32, against a fake GPU: could not run: {ERROR}"
+    assert [line.endswith("50 results, all equal") for line in lines[:4]] == [True, True, False, True]
+    assert "4 sets, 150 rows: none differs, 1 could not run" in out
+    code, out, _ = run("compare", "--rows", 50, "--json")
+    facts = json.loads(out)
+    assert (code, facts["equal"]) == (3, False)
+    assert [each["error"] for each in facts["comparisons"]] == [None, None, ERROR, None]
+    assert facts["comparisons"][2]["title"] == "turing mma.m16n8k8: FP16 x FP16 to FP32"
+    insert(FakeDevice((7, 5), an_error("mma.m16n8k8 fp16 fp16 fp32", one_bit(23, of="mma.m8n8k4 fp16 fp16 fp32"))))
+    code, out, _ = run("compare", "--rows", 50)
+    assert code == 1
+    assert "4 sets, 150 rows: 1 set differs, 1 could not run" in out
+    assert run("compare", "--rows", 50, "--json")[0] == 1
+
+
+def test_rows_are_printed_as_they_are_made(run, insert, capsys):
+    printed = []
+
+    def seen(variant, d):
+        printed.append(capsys.readouterr().out)
+        return d
+
+    insert(FakeDevice((7, 5), seen))
+    run("compare", "--rows", 50)
+    assert [text.count("all equal") for text in printed] == [0, 1, 1, 1]
+
+
+def test_command_counts_nans_of_fp64_apart(run, insert):
+    insert(FakeDevice((8, 0), other_nans))
+    code, out, _ = run("compare", "--rows", 2000, "-i", "mma.m8n8k4")
+    assert code == 0
+    assert "2000 results, all equal; NaN, other bits: " in out
+    assert run("compare", "--rows", 2000, "-i", "mma.m16n8k8.tf32")[0] == 1
+
+
 def test_command_with_matrices(run):
     rng = np.random.default_rng(3)
     a, b = (rng.normal(size=shape).astype(np.float16) for shape in ((3, 20), (20, 4)))
@@ -433,3 +526,40 @@ def test_probe_command(run, insert):
     assert [p["equal"] for p in facts["probes"]] == [False, False]
     assert "D" in facts["probes"][0]["different"]
     assert facts["probes"][0]["alike"] == []
+
+
+def test_probe_goes_on_after_an_error(run, insert):
+    gpu = FakeDevice((7, 0), an_error("fp16 fp16 fp32"))
+    failed, good = fs.hardware.probe(device=gpu)
+    assert (failed.title, failed.error, failed.equal) == ("volta mma.m8n8k4: FP16 x FP16 to FP32", ERROR, None)
+    assert (failed.observations, failed.different) == ((), ())
+    assert str(failed) == f"{failed.title}\ncould not run: {ERROR}"
+    assert (good.error, good.equal) == ("", True)
+    insert(gpu)
+    code, out, err = run("probe")
+    assert (code, err) == (3, "")
+    assert f"could not run: {ERROR}" in out
+    assert "1 of 2 instructions of a fake GPU equal the table, 1 could not run" in out
+    code, out, _ = run("probe", "--json")
+    facts = json.loads(out)["probes"]
+    assert code == 3
+    assert [(each["error"], each["equal"]) for each in facts] == [(ERROR, None), (None, True)]
+    insert(FakeDevice((7, 0), an_error("fp16 fp16 fp32", lambda variant, d: d & ~d.dtype.type(1))))
+    assert run("probe")[0] == 1
+
+
+def test_probe_reports_nans_of_fp64_apart(run, insert):
+    insert(FakeDevice((8, 0), other_nans))
+    code, out, _ = run("probe", "-i", "mma.m8n8k4")
+    assert code == 0
+    assert "0xFFFFFFFFFFFFFFFF   <- NaN, other bits: the emulator has 0x7FF8000000000000" in out
+    assert "equal to the table's row in all 12 observable parameters" in out
+    code, out, _ = run("probe", "-i", "mma.m8n8k4", "--json")
+    (facts,) = json.loads(out)["probes"]
+    assert (code, facts["equal"], facts["nan_other_bits"]) == (0, True, ["NaN bits"])
+    insert(FakeDevice((8, 0), lambda variant, d: np.where(np.isnan(d.view(np.float64)), 0, d).astype(d.dtype)))
+    code, out, _ = run("probe", "-i", "mma.m8n8k4")
+    assert code == 1
+    assert "DIFFERENT from the table's row: NaN" in out
+    insert(FakeDevice((8, 0), other_nans))
+    assert run("probe", "-i", "mma.m16n8k8.tf32")[0] == 1

@@ -219,11 +219,51 @@ def test_an_error_of_a_library_is_a_row(device_with, fast_library, monkeypatch):
     monkeypatch.setattr(rates, "prepared", refuses)
     found = fs.hardware.bench("cublas fp16*", device=device, repeats=1)
     (wrong,) = [rate for rate in found.rates if rate.error]
-    assert wrong.error == "RuntimeError: CUBLAS_STATUS_NOT_SUPPORTED"
+    assert wrong.error == "RuntimeError: CUBLAS_STATUS_NOT_SUPPORTED of this"
     assert (wrong.tflops, wrong.share, found.of_bf16(wrong)) == (None, None, None)
     assert f"{wrong.what}: RuntimeError: CUBLAS_STATUS_NOT_SUPPORTED" in str(found)
     assert wrong.to_dict()["error"] == wrong.error
     assert all(rate.tflops > 0 for rate in found.rates if not rate.error)
+
+
+def test_an_error_of_an_instruction_is_a_row(run, device_with, monkeypatch):
+    device, _ = device_with((9, 0), "NVIDIA H200")
+    issue = device.issue
+
+    def refuses(variant, steps, repeats):
+        if variant.a == fs.FP16:
+            raise RuntimeError("CUDA_ERROR_LAUNCH_TIMEOUT")
+        return issue(variant, steps, repeats)
+
+    monkeypatch.setattr(device, "issue", refuses)
+    monkeypatch.setattr(hardware_commands, "local_device", lambda: device)
+    code, out, err = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1)
+    assert (code, err) == (3, "")
+    assert "wgmma.k16 fp16 fp16 fp32: RuntimeError: CUDA_ERROR_LAUNCH_TIMEOUT" in out.splitlines()
+    assert any(line.startswith("wgmma.k16 bf16 bf16 fp32: ") and line.endswith("TFLOP/s") for line in out.splitlines())
+    code, out, _ = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1, "--json")
+    by = {each["what"]: each for each in json.loads(out)["rates"]}
+    assert code == 3
+    assert by["wgmma.k16 fp16 fp16 fp32"]["error"] == "RuntimeError: CUDA_ERROR_LAUNCH_TIMEOUT"
+    assert by["wgmma.k16 bf16 bf16 fp32"]["tflops"] > 0
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
+def test_a_subroutine_has_no_unit(device_with, capability):
+    """From compute capability 8.0 on, FP16 mma.m8n8k4 is no matrix instruction. FP64 mma.m8n8k4 is one."""
+    device, _ = device_with(
+        capability, {(7, 0): "Tesla V100-SXM2-16GB", (8, 0): "NVIDIA A100-SXM4-80GB"}.get(capability)
+    )
+    found = fs.hardware.bench("mma.m8n8k4", device=device, repeats=1)
+    for rate, row in zip(found.rates, found.rows(), strict=True):
+        subroutine = capability >= (8, 0) and rate.operands == fs.FP16
+        assert (rate.unit == rates.NO_UNIT) is subroutine
+        assert (row[2] == "no unit") is subroutine
+        assert rate.tflops > 0
+        if subroutine:
+            assert (rate.sheet, rate.share, found.of_bf16(rate)) == (None, None, None)
+    assert capability != (7, 0) or [rate.sheet for rate in found.rates] == [125, 125]
+    assert any(rate.unit == "mma" for rate in found.rates)
 
 
 # -- the command, and bad input ----------------------------------------------------------------------------------------

@@ -1,19 +1,24 @@
 """Captures: files with the outputs of GPUs, written by `floatsim capture` or published by others.
 
 A capture is an `.npz` file of one instruction. `header` is a JSON text with the instruction, the inputs and the GPU.
-`d` holds the codes of the results. `a`, `b`, `c`, `scale_a` and `scale_b` optionally hold the codes of the inputs.
-Without them the inputs are made again from the header's seed, and must have the header's SHA-256. The page "Checking a
-GPU" of the documentation lists the header.
+
+The kind "dots" (also a header without `kind`) is a matrix instruction. `d` holds the codes of the results. `a`, `b`,
+`c`, `scale_a` and `scale_b` optionally hold the codes of the inputs. The kind "scalar" is an operation of CUDA cores.
+`d_steps` holds the differences of successive codes of the results, modulo 2^bits, which compress better. `x0`, `x1` and
+`x2` optionally hold the operands.
+
+Without inputs in the file, they are made again from the header's seed, and must have the header's SHA-256. The page
+"Checking a GPU" of the documentation lists the header.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
@@ -23,12 +28,18 @@ from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.float_array import from_codes
 from floatsim.formats import FloatFormat, as_format
 from floatsim.hardware.captures import published
-from floatsim.hardware.comparison import FIRST, Comparison, compare_dots, compare_products
+from floatsim.hardware.comparison import FIRST, Comparison, compare_codes, compare_dots, compare_products
+from floatsim.hardware.scalars import expected_results, operands_of
+from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.instructions import Scales
 from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit, named_unit
-from floatsim.testing.inputs import GENERATOR, Inputs, input_set
+from floatsim.testing.inputs import GENERATOR, Inputs, digest_of, input_set
+from floatsim.testing.scalar_inputs import ARITY, SCALAR_GENERATOR
 
-__all__ = ["FORMAT", "Capture", "capture_files", "read_captures", "read_single_capture", "write_capture"]
+__all__ = [
+    "FORMAT", "AnyCapture", "Capture", "ScalarCapture", "capture_files", "read_captures", "read_single_capture",
+    "scalar_header", "write_capture",
+]  # fmt: skip
 
 FORMAT = "floatsim silicon 1"
 """The name and version of the file format."""
@@ -36,7 +47,7 @@ FORMAT = "floatsim silicon 1"
 
 @dataclass(frozen=True)
 class Capture:
-    """The outputs of one instruction of one GPU.
+    """The outputs of one matrix instruction of one GPU.
 
     Attributes
     ----------
@@ -52,6 +63,9 @@ class Capture:
         The codes of the results.
     header : mapping
         The metadata: see "Checking a GPU" in the documentation. Empty for published outputs.
+    error : str
+        The type and the message of the error, if the instruction could not run. Then there is no file, and `d` and the
+        header are empty.
     """
 
     path: Path
@@ -60,8 +74,19 @@ class Capture:
     inputs: Inputs
     d: Codes
     header: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
 
     card = former_name("card", "gpu")
+
+    @property
+    def title(self) -> str:
+        """The instruction with its formats, as text."""
+        return str(self.unit)
+
+    @property
+    def size(self) -> str:
+        """The number of results, as text."""
+        return f"{len(self.d)} dot products"
 
     def compare(self, accumulate: AccumulationLike | None = None, first: int = FIRST) -> Comparison:
         """Compare the captured results with the emulator, for the capture's instruction or another accumulation.
@@ -96,30 +121,110 @@ class Capture:
         return compare_products(a, b, c, accumulation, lambda _: d, source, first, u.output, title=title)
 
 
+@dataclass(frozen=True)
+class ScalarCapture:
+    """The outputs of one operation of the CUDA cores of one GPU.
+
+    Attributes
+    ----------
+    path : Path
+        The file that holds the capture.
+    gpu : str
+        The name of the GPU.
+    row : Scalar
+        The operation, with its formats and its rounding.
+    operands : tuple of (n,) codes
+        The codes of the operands. The last one is the random bits of a stochastic rounding.
+    d : (n,) codes
+        The codes of the results.
+    header : mapping
+        The metadata: see "Checking a GPU" in the documentation.
+    error : str
+        The type and the message of the error, if the operation could not run. Then there is no file, and `d` and the
+        header are empty.
+    """
+
+    path: Path
+    gpu: str
+    row: Scalar
+    operands: tuple[Codes, ...]
+    d: Codes
+    header: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def title(self) -> str:
+        """The operation with its formats and its rounding, as text."""
+        return str(self.row)
+
+    @property
+    def size(self) -> str:
+        """The number of results, as text."""
+        return f"{len(self.d)} results"
+
+    def compare(self, accumulate: AccumulationLike | None = None, first: int = FIRST) -> Comparison:
+        """Compare the captured results with the emulator. NaN against NaN is equal.
+
+        Parameters
+        ----------
+        accumulate : None
+            An operation of CUDA cores has no accumulation.
+        first : int
+            The number of mismatches to keep with their operands.
+
+        Raises
+        ------
+        ValueError
+            If an accumulation is given.
+        """
+        if accumulate is not None:
+            raise ValueError(f"accumulate={accumulate} cannot replace {self.row}, which is no sum of products")
+        given = self.operands[:-1] if self.row.random_bits else self.operands
+        floats = [from_codes(x, self.row.source) for x in given]
+        expected = expected_results(self.row, floats, self.header["seed"])
+        return compare_codes(self.title, expected, self.d, floats, f"{self.gpu}, {self.path.name}", first)
+
+
+AnyCapture: TypeAlias = Capture | ScalarCapture
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def header_of(unit: Unit, inputs: Inputs, seed: int) -> dict[str, Any]:
     """Return the part of a header that describes the instruction and its inputs."""
     return {
-        "format": FORMAT, "arch": unit.arch, "instruction": unit.name, "a": unit.a.name, "b": unit.b.name,
-        "d": unit.output.name, "k": unit.k,
+        "format": FORMAT, "kind": "dots", "arch": unit.arch, "instruction": unit.name, "a": unit.a.name,
+        "b": unit.b.name, "d": unit.output.name, "k": unit.k,
         "scales": None if unit.scales is None else {"every": unit.scales.every, "format": unit.scales.format.name},
         "rows": len(inputs.c), "seed": seed, "generator": GENERATOR, "inputs_sha256": inputs.digest,
     }  # fmt: skip
 
 
-def write_capture(capture: Capture, with_inputs: bool = False) -> None:
-    """Write a capture to its path. Missing folders are created."""
-    arrays: dict[str, Any] = {"header": np.array(json.dumps(dict(capture.header))), "d": capture.d}
-    if with_inputs:
+def scalar_header(row: Scalar, operands: Sequence[Codes], seed: int) -> dict[str, Any]:
+    """Return the part of a header that describes an operation of CUDA cores and its operands."""
+    return {
+        "format": FORMAT, "kind": "scalar", "kernel": row.kernel, "operation": str(row), "source": row.source.name,
+        "result": row.result.name, "rows": len(operands[0]), "seed": seed, "generator": SCALAR_GENERATOR,
+        "inputs_sha256": digest_of(operands),
+    }  # fmt: skip
+
+
+def write_capture(capture: AnyCapture, with_inputs: bool = False) -> None:
+    """Write a capture to its path. Missing folders are created. A file appears only when it is complete."""
+    arrays: dict[str, Any] = {"header": np.array(json.dumps(dict(capture.header)))}
+    if isinstance(capture, ScalarCapture):
+        arrays["d_steps"] = np.diff(capture.d, prepend=capture.d.dtype.type(0))
+        inputs: dict[str, Any] = {f"x{number}": x for number, x in enumerate(capture.operands)}
+    else:
         x = capture.inputs
-        arrays |= {"a": x.a, "b": x.b, "c": x.c}
+        arrays["d"], inputs = capture.d, {"a": x.a, "b": x.b, "c": x.c}
         if x.scales is not None:
-            arrays |= {"scale_a": x.scales.a, "scale_b": x.scales.b}
+            inputs |= {"scale_a": x.scales.a, "scale_b": x.scales.b}
     capture.path.parent.mkdir(parents=True, exist_ok=True)
-    with capture.path.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    unfinished = capture.path.with_suffix(".part")
+    with unfinished.open("wb") as file:
+        np.savez_compressed(file, **(arrays | inputs if with_inputs else arrays))
+    unfinished.replace(capture.path)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -138,7 +243,7 @@ def capture_files(path: Path) -> list[Path]:
     return sorted(files)
 
 
-def read_captures(path: Path) -> Iterator[Capture]:
+def read_captures(path: Path) -> Iterator[AnyCapture]:
     """Yield the captures of one file or folder of `capture_files`.
 
     Raises
@@ -152,7 +257,8 @@ def read_captures(path: Path) -> Iterator[Capture]:
     else:
         arrays = _arrays(path)
         if "header" in arrays:
-            yield _read_capture(path, arrays)
+            header = _header(path, arrays["header"])
+            yield (_read_scalar if header["kind"] == "scalar" else _read_capture)(path, arrays, header)
             return
         if not published.is_published(arrays):
             raise ValueError(
@@ -190,8 +296,26 @@ def _arrays(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _read_capture(path: Path, arrays: Mapping[str, Any]) -> Capture:
-    header = _header(path, arrays["header"])
+def _read_scalar(path: Path, arrays: Mapping[str, Any], header: Mapping[str, Any]) -> ScalarCapture:
+    row = next((row for row in SCALARS if row.kernel == header["kernel"]), None)
+    if row is None:
+        raise ValueError(f"{path}: its header names an unknown operation: {header['kernel']}")
+    rows = (header["rows"],)
+    _check_array(path, "d_steps", arrays.get("d_steps"), rows, row.result.code_dtype)
+    names = [f"x{number}" for number in range(ARITY.get(row.operation, 2) + bool(row.random_bits))]
+    if "x0" in arrays:
+        for name in names:
+            dtype = np.dtype(np.uint32) if row.random_bits and name == names[-1] else row.source.code_dtype
+            _check_array(path, name, arrays.get(name), rows, dtype)
+        operands = tuple(arrays[name] for name in names)
+    else:
+        operands = operands_of(row, header["seed"])
+    _check_inputs(path, header, digest_of(operands), SCALAR_GENERATOR)
+    d: Codes = np.cumsum(arrays["d_steps"], dtype=row.result.code_dtype)
+    return ScalarCapture(path, str(header["card"]), row, operands, d, header)
+
+
+def _read_capture(path: Path, arrays: Mapping[str, Any], header: Mapping[str, Any]) -> Capture:
     try:
         unit = _unit(header)
     except (ValueError, TypeError, KeyError) as error:
@@ -209,13 +333,19 @@ def _read_capture(path: Path, arrays: Mapping[str, Any]) -> Capture:
         inputs = Inputs(arrays["a"], arrays["b"], arrays["c"], scales)
     else:
         inputs = input_set(unit, rows, header["seed"])
-    if inputs.digest != header["inputs_sha256"]:
-        made = f"made by generator {header['generator']}; this version's is {GENERATOR}"
-        raise ValueError(f"{path}: its inputs do not match its header ({made}); its results cannot be compared")
+    _check_inputs(path, header, inputs.digest, GENERATOR)
     return Capture(path, str(header["card"]), unit, inputs, arrays["d"], header)
 
 
-_KEYS = ("format", "arch", "instruction", "a", "b", "d", "scales", "rows", "seed", "inputs_sha256", "card", "generator")
+_COMMON = ("rows", "seed", "inputs_sha256", "card", "generator")
+_KEYS = {"dots": ("arch", "instruction", "a", "b", "d", "scales"), "scalar": ("kernel",)}
+"""The keys of a header that reading needs, by kind. The first captures were all of the kind "dots", and name none."""
+
+
+def _check_inputs(path: Path, header: Mapping[str, Any], digest: str, generator: int) -> None:
+    if digest != header["inputs_sha256"]:
+        made = f"made by generator {header['generator']}; this version's is {generator}"
+        raise ValueError(f"{path}: its inputs do not match its header ({made}); its results cannot be compared")
 
 
 def _header(path: Path, text: Any) -> dict[str, Any]:
@@ -226,11 +356,14 @@ def _header(path: Path, text: Any) -> dict[str, Any]:
         raise ValueError(f"{path} is not a capture: its header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path} is not a capture: its header must be a JSON object, not {str(text)[:40]}")
-    missing = [key for key in _KEYS if key not in header]
+    kind = header.setdefault("kind", "dots")
+    missing = [key for key in ("format", *_KEYS.get(kind, ()), *_COMMON) if key not in header]
     if missing:
         raise ValueError(f"{path} is not a capture: its header lacks {', '.join(map(repr, missing))}")
     if header["format"] != FORMAT:
         raise ValueError(f"{path} has the format {header['format']!r}; this version reads {FORMAT!r}")
+    if kind not in _KEYS:
+        raise ValueError(f"{path} has the kind {kind!r}; this version reads {', '.join(map(repr, _KEYS))}")
     for key, least in (("rows", 10), ("seed", 0)):
         if type(header[key]) is not int or header[key] < least:
             raise ValueError(f"{path}: {key} of its header must be an integer of at least {least}, not {header[key]!r}")
@@ -254,7 +387,7 @@ def _format(name: str) -> FloatFormat:
     return as_format(name)
 
 
-def read_single_capture(path: Path) -> Capture:
+def read_single_capture(path: Path) -> AnyCapture:
     """Return the capture of a file that holds exactly one.
 
     Raises
@@ -264,7 +397,7 @@ def read_single_capture(path: Path) -> Capture:
     """
     captures = [capture for file in capture_files(path) for capture in read_captures(file)]
     if len(captures) != 1:
-        listed = "; ".join(f"{each.unit}" for each in captures[:5])
+        listed = "; ".join(each.title for each in captures[:5])
         raise ValueError(
             f"against={str(path)!r} must hold one capture, and has {len(captures)}{listed and ': '}{listed}"
         )

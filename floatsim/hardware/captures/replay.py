@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.hardware.captures.capture_file import Capture, capture_files, read_captures
+from floatsim.hardware.captures.capture_file import AnyCapture, ScalarCapture, capture_files, read_captures
 from floatsim.hardware.comparison import FIRST, Comparison
 
 __all__ = ["Checked", "check_silicon"]
@@ -16,11 +16,11 @@ __all__ = ["Checked", "check_silicon"]
 class Checked(NamedTuple):
     """A capture, and its comparison with the emulator."""
 
-    capture: Capture
+    capture: AnyCapture
     comparison: Comparison
 
     @property
-    def recording(self) -> Capture:
+    def recording(self) -> AnyCapture:
         """Deprecated alias of `capture`."""
         return self.capture
 
@@ -37,7 +37,8 @@ def check_silicon(
         A file of `floatsim capture`; a file `<GPU>_<format>.npz` of the published outputs; a clone of their repository;
         or a folder that contains such files at any depth.
     accumulate : accumulation or text, optional
-        The emulated accumulation. Default: the instruction of each capture.
+        The emulated accumulation. Default: the instruction of each capture. With an accumulation, captures of
+        operations of CUDA cores are left out.
     first : int
         The number of mismatches of each capture to keep with their inputs and a trace.
     progress : callable, optional
@@ -76,4 +77,5 @@ def check_silicon(
         )
     for file in progress(files):
         for capture in read_captures(file):
-            yield Checked(capture, capture.compare(accumulate, first))
+            if accumulate is None or not isinstance(capture, ScalarCapture):
+                yield Checked(capture, capture.compare(accumulate, first))

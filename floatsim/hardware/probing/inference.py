@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,8 +10,10 @@ from typing import Any
 
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
+from floatsim.hardware.comparison import UNKNOWN_NANS
 from floatsim.hardware.probing import experiments
 from floatsim.hardware.probing.experiments import Bench, C, Leaf, Tree
+from floatsim.reference import Kind, decode
 
 __all__ = ["Observation", "read_model", "text_of"]
 
@@ -26,11 +29,14 @@ class Observation:
         None if the parameter is not observable, or does not apply.
     why : str
         The reason; empty if there is a value.
+    compared : bool
+        Whether the value is compared with the table's. The bits of NaNs in `UNKNOWN_NANS` are not.
     """
 
     name: str
     value: Any
     why: str = ""
+    compared: bool = True
 
     def __str__(self) -> str:
         return f"not observable: {self.why}" if self.value is None else text_of(self.value)
@@ -65,9 +71,7 @@ def read_model(bench: Bench) -> tuple[Observation, ...]:
         if inference.blocks
         else (inference.repeatability, inference.tree_only, inference.sums, inference.specials)
     )  # fmt: skip
-    return tuple(
-        each if each.value is None else Observation(each.name, each.value) for part in parts for each in part()
-    )
+    return tuple(each if each.value is None else dataclasses.replace(each, why="") for part in parts for each in part())
 
 
 class _Inference:
@@ -215,7 +219,12 @@ class _Inference:
     def specials(self) -> Iterator[Observation]:
         codes, fmt = experiments.measure_specials(self.bench, self.first_block), self.bench.output
         none = "no operand format has it"
-        yield Observation("NaN", _listed(_hex(codes[name], fmt) for name in _NANS if name in codes), none)
+        nans = [codes[name] for name in _NANS if name in codes]
+        of_nan, unknown = _listed(_hex(code, fmt) for code in nans), fmt in UNKNOWN_NANS
+        if unknown and nans:
+            correct = all(decode(code, fmt).kind in (Kind.QUIET_NAN, Kind.SIGNALING_NAN) for code in nans)
+            yield Observation("NaN", "NaN" if correct else of_nan)
+        yield Observation("NaN bits" if unknown else "NaN", of_nan, none, compared=not unknown)
         infinite = {name: codes[name] for name in _INFINITE if name in codes}
         correct = all(code == experiments.exact_code(_INFINITE[name], fmt) for name, code in infinite.items())
         yield Observation("infinity", None if not infinite else "wins" if correct else "is lost", none)

@@ -11,7 +11,7 @@ not measure how c is added late, where even and odd products are joined, and wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +40,16 @@ class Probe:
         The parameters of the table's row, measured on the emulator; None without a row.
     alike : tuple of str
         The rows of the table, for all GPUs, with the same parameters. They are listed if the GPU's own row differs.
+    error : str
+        The type and the message of the error, if the instruction could not run. Then there are no observations, and
+        `equal` is None.
     """
 
     title: str
     observations: tuple[Observation, ...]
     expected: tuple[Observation, ...] | None = None
     alike: tuple[str, ...] = ()
+    error: str = ""
 
     def __getitem__(self, name: str) -> Any:
         """Return the measured value of a parameter; None if it is not observable."""
@@ -57,20 +61,27 @@ class Probe:
     @property
     def different(self) -> tuple[str, ...]:
         """The names of the parameters that differ from the table's row."""
-        expected = {each.name: each.value for each in self.expected or ()}
-        names = [*self._by_name(), *(name for name in expected if name not in self._by_name())]
-        values = {each.name: each.value for each in self.observations}
+        values, expected = _compared(self.observations), _compared(self.expected or ())
+        names = [*values, *(name for name in expected if name not in values)]
         return tuple(n for n in names if values.get(n) != expected.get(n)) if self.expected is not None else ()
 
     @property
     def equal(self) -> bool | None:
-        """Return whether the table's row has the same parameters; None without a row."""
+        """Return whether the table's row has the same parameters; None without a row, or if it could not run."""
         return None if self.expected is None else not self.different
 
     @property
     def unobservable(self) -> tuple[str, ...]:
         """The names of the parameters that are not observable in these formats."""
         return tuple(each.name for each in self.observations if each.value is None)
+
+    @property
+    def nan_other_bits(self) -> tuple[str, ...]:
+        """The names of the observed NaNs whose bits differ from the emulator's, and which count as equal."""
+        expected = {each.name: each.value for each in self.expected or ()}
+        return tuple(
+            each.name for each in self.observations if not each.compared and each.value != expected.get(each.name)
+        )
 
     @property
     def model(self) -> str:
@@ -84,6 +95,9 @@ class Probe:
 
     def _lines(self) -> Iterator[str]:
         yield self.title
+        if self.error:
+            yield f"could not run: {self.error}"
+            return
         expected = {each.name: each for each in self.expected or ()}
         width = max(len(each.name) for each in self.observations)
         for each in self.observations:
@@ -92,10 +106,12 @@ class Probe:
                 line += (
                     f"   <- the table has {expected[each.name]}" if each.name in expected else "   <- not in the table"
                 )
+            elif each.name in self.nan_other_bits:
+                line += f"   <- NaN, other bits: the emulator has {expected[each.name]}"
             yield line
         yield f"  {'model':<{width}}  {self.model}"
         if self.equal is not None:
-            observable = sum(each.value is not None for each in self.observations)
+            observable = sum(each.value is not None for each in self.observations if each.compared)
             yield (
                 f"equal to the table's row in all {observable} observable parameters" if self.equal else
                 f"DIFFERENT from the table's row: {', '.join(self.different)}"
@@ -107,12 +123,19 @@ class Probe:
         """Return the probe in JSON types."""
         return {
             "instruction": self.title,
-            "model": self.model,
+            "model": None if self.error else self.model,
             "equal": self.equal,
             "different": list(self.different),
             "alike": list(self.alike),
+            "nan_other_bits": list(self.nan_other_bits),
+            "error": self.error or None,
             "observations": {each.name: {"value": _plain(each.value), "why": each.why} for each in self.observations},
         }
+
+
+def _compared(observations: Sequence[Observation]) -> dict[str, Any]:
+    """Return the values of the observations that are compared with the table."""
+    return {each.name: each.value for each in observations if each.compared}
 
 
 def _plain(value: Any) -> Any:
@@ -192,8 +215,8 @@ def rows_alike(found: Probe, unit: Unit) -> tuple[str, ...]:
     same = (unit.a, unit.b, unit.output, unit.k, unit.scales)
     others = [u for u in units() if (u.a, u.b, u.output, u.k, u.scales) == same]
     models = {u.row.model: read_model(_bench(u)) for u in others}
-    values = [each.value for each in found.observations]
-    return tuple(f"{u.arch} {u.name}" for u in others if [o.value for o in models[u.row.model]] == values)
+    values = _compared(found.observations)
+    return tuple(f"{u.arch} {u.name}" for u in others if _compared(models[u.row.model]) == values)
 
 
 # -- the model as text -------------------------------------------------------------------------------------------------
@@ -205,6 +228,8 @@ def _model(found: Probe) -> str:
         return f"no model of the table: {values.get('order')}"
     if values["terms"] == 1:
         return "FmaChain()" if values.get("product") == "exact" else "a chain of rounded products"
+    if "fraction bits" not in values:  # the first block has one product, and others have more
+        return f"no model of the table: {values['chain']}"
     bits, of_c = values["fraction bits"], values["fraction bits of c"]
     late = values["c"] != "with the first block"
     if bits is None and of_c is None and not late:
