@@ -16,6 +16,7 @@ import floatsim as fs
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.programs import of_variant
 from floatsim.hardware.protocol import DeviceIdentity
+from floatsim.hardware.scalars import scalar_keywords, scalar_results
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
@@ -356,15 +357,7 @@ class Lanes:
         row = next(row for row in SCALARS if row.kernel == name)
         assert row.line in built["definitions"]["ROWS"]
         assert grid * block >= count > (grid - 1) * block
-        if row.random_bits:
-            out[...] = stochastic(x, y, row)
-            return
-        given = [fs.from_codes(o, row.source) for o in (x, y, z) if o is not None]
-        keywords = rounding_keywords(row)
-        with fs.context(backend="emulator"):
-            found = (fs.convert(given[0], row.result, **keywords) if row.operation == "convert"
-                     else getattr(fs, row.operation)(*given, **keywords))  # fmt: skip
-        out[...] = found.codes
+        out[...] = scalar_results(row, *(operand for operand in (x, y, z) if operand is not None))
 
     def sums(self, built, name, grid, block, a, b, ranges, out, count, rows, depth, columns, *last):
         named = {"add": "ADD", "multiply": "MULTIPLY", "fma": "FMA"}
@@ -374,7 +367,7 @@ class Lanes:
 
             def do(what, *operands):
                 given = (fs.from_codes(np.ascontiguousarray(o), row[what].source) for o in operands)
-                return getattr(fs, what)(*given, **rounding_keywords(row[what])).codes
+                return getattr(fs, what)(*given, **scalar_keywords(row[what])).codes
 
             for n in range(count):
                 start, stop, step = (int(x) for x in ranges[n][:3])
@@ -398,32 +391,6 @@ class Lanes:
                         upper = stack.pop()
                         stack[-1] = do("add", stack[-1], upper)
                 cells[...] = stack[-1]
-
-
-def rounding_keywords(row):
-    """Return the rounding options of a row."""
-    daz, ftz = row.flushes[0] if (False, False) in row.flushes else row.flushes[-1]
-    return {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow, "daz": daz, "ftz": ftz}
-
-
-def stochastic(codes, draws, row):
-    """Emulate cvt.rs: round away from zero if the sum of the discarded bits and the random bits carries."""
-    assert draws.dtype == np.uint32
-    assert (draws < 1 << row.random_bits).all()
-    x, fmt = fs.from_codes(codes, row.source), row.result
-    with fs.context(backend="emulator"):
-        low = fs.convert(x, fmt, rounding="toward_zero", overflow="saturate_finite" if fmt.bits <= 8 else "infinity")
-        low = low if isinstance(low, fs.FloatArray) else fs.array(low, fmt)
-        size, value = np.abs(low.values), np.abs(x.values)
-        with np.errstate(all="ignore"):  # infinities and NaN stay
-            exponents = np.where(size == 0, fmt.emin, np.maximum(np.frexp(size)[1] - 1, fmt.emin))
-            unit = np.exp2(exponents.astype(float) - fmt.trailing_bits)
-            part = np.floor((value - size) / unit * 2.0**row.random_bits)
-            up = (part + draws >= 2.0**row.random_bits) & np.isfinite(value)
-            values = np.copysign(np.where(up, size + unit, size), x.values)
-        values = np.where(np.isnan(x.values), np.nan, values)
-        return fs.array(values, fmt).codes if row.overflow is fs.Overflow.INFINITY else fs.encode(
-            values, fmt, overflow=row.overflow)  # fmt: skip
 
 
 def matches(v: Variant, built) -> bool:
