@@ -6,19 +6,20 @@
 
 VENV ?= .venv
 PYTHON ?=
+OUT ?= out/on_device
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-pythons notebooks notebooks-update test-exhaustive bench lint build clean
+.PHONY: help demo test test-full test-pythons notebooks notebooks-update test-exhaustive bench on-device lint build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
 	@echo
-	@echo "Each creates $(VENV) and installs what it needs; PYTHON=... chooses the interpreter (3.11 or newer)."
+	@echo "All but on-device create $(VENV) and install what they need; PYTHON=... chooses the interpreter (3.11 or newer)."
 
 demo: $(VENV)/.installed ## the main job: survey real matrices in every format, write one picture
 	$(BIN)/floatsim survey
@@ -51,6 +52,9 @@ lint: $(VENV)/.installed-dev ## ruff (rules and format) and mypy
 
 build: $(VENV)/.installed ## the wheel, into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .
+
+on-device: ## everything that needs a GPU, without installing anything: make on-device OUT=folder
+	bash tools/on_device.sh $(OUT)
 
 clean: ## remove .venv, caches and build results
 	rm -rf $(VENV) .venv-* build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

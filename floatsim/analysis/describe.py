@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from floatsim.accumulation import TensorCore
 from floatsim.formats import FP16, FloatFormat, FormatLike, as_format
-from floatsim.tensorcore.architectures import Architecture, as_architecture, as_instruction_name, select
+from floatsim.tensorcore.architectures import Architecture, as_architecture, as_instruction_name, enumerated, select
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
     Evidence,
@@ -77,6 +77,8 @@ class Description:
             lines += ["", *_model_lines(self.instructions[0])]
         if not self.detailed or len(self.instructions) > 1:
             lines += ["", *self._table()]
+        if self.architecture.assumed:
+            lines += ["", f"also used for {enumerated(self.architecture.assumed)}, unverified"]
         return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__

@@ -8,7 +8,7 @@ from floatsim._warnings import former_name
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.device import Device
 from floatsim.hardware.protocol import DeviceIdentity
-from floatsim.hardware.tables.compute_capability import architecture_of
+from floatsim.hardware.tables.compute_capability import architecture_of, is_assumed
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from floatsim.hardware.vendor_gemm import installed
 
@@ -60,6 +60,8 @@ class Info:
     def __str__(self) -> str:
         identity, (major, minor) = self.identity, self.identity.capability
         model = self.architecture or "no architecture of fs.tensorcore"
+        if is_assumed(identity.capability):
+            model += ", unverified for this GPU"
         lines = [
             f"{identity.name}, compute capability {major}.{minor} ({model}), driver {identity.driver}",
             f"CUDA {identity.cuda} ({identity.runtime}); the driver supports CUDA {identity.driver_cuda}",

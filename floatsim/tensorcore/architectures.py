@@ -1,7 +1,8 @@
 """The table of architectures: their matrix instructions, the model of each, and the evidence for it.
 
 Numbers and evidence: F. A. Khattak and M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (outputs of V100, A100,
-A2, Ada, L40S, H100, H200 and B200, published in north-numerical-computing/MATLAB-tensor-core); P. Xie et al., MMA-Sim
+A2, Ada, L40S, H100, H200 and B200, published in north-numerical-computing/MATLAB-tensor-core; without published
+outputs, its RTXPRO6000TC.m equals its model of B200, and its A30TC.m that of A100); P. Xie et al., MMA-Sim
 (the package mmasim 2.1.1, and the tests in its repository, which ran on the GPUs named). DeepSeek-V3 also reports the
 fraction bits of FP8 on Hopper (arXiv 2412.19437, 3.3.2: "around 14 bits"). deepseek-ai/DeepGEMM#37 reports that its
 `mma.sync` does not truncate, and NVIDIA/cutlass#1986 that its `mma.sync` is emulated.
@@ -69,11 +70,14 @@ class Architecture:
         The manufacturer's name.
     instructions : tuple of Instruction
         The matrix instructions.
+    assumed : tuple of str
+        GPUs that are modelled in the same way, unverified: nothing is published about their arithmetic.
     """
 
     name: str
     title: str
     instructions: tuple[Instruction, ...]
+    assumed: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -144,9 +148,11 @@ def _scaled(family: str, gpus: str) -> tuple[Instruction, ...]:
 
 _CHAIN = "a chain of two blocks; the published outputs fill one"
 _HALF = "the published outputs fill the first four of its terms"
-_C_ZERO = "published with c = 0 only"
+_C_ZERO = "published with c = 0 only; any other c rests on mmasim alone"
 _ON_B200 = "published with D in FP16 there, and with both on B200"
 _COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
+_AS_B200 = "published as equal to the model of B200, without outputs"
+_FP8_AS_B200 = "published as equal to the 32-term model of B200, without outputs"
 _AS_MMA = "the model of mma.m16n8k16, which equals hardware outputs"
 _AS_MMA_TF32 = "the model of mma.m16n8k8.tf32, which equals hardware outputs"
 
@@ -221,12 +227,13 @@ _BLACKWELL = (
     *_fp64(MODEL, "B200", "mma.m8n8k4"),
 )
 _BLACKWELL_RTX = (
-    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
-    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  ASSERTED, "RTX PRO 6000", _AS_B200),
+    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  ASSERTED, "RTX PRO 6000", _AS_B200),
     _fused("mma.m16n8k8",       _HALVES,   8,  8, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
     _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
-    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  ASSERTED, "RTX PRO 6000", _AS_B200),
     _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
+    _fused("mma.m16n8k32",      _FP8,     32, 32, 25, -133, FP32,  ASSERTED, "RTX PRO 6000", _FP8_AS_B200),
     _fused("mma.m16n8k32",      _NARROW,  32, 32, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
     _fused("mma.m16n8k32",      _NARROW,  32, 32, 25,  -21, FP16,  MODEL,    "RTX PRO 6000"),
     _fused("mma.m16n8k16",      _FP8,     16, 16, 25, -133, FP32,  MODEL,    "RTX PRO 6000"),
@@ -280,11 +287,11 @@ ARCHITECTURES = {
     for architecture in (
         Architecture("volta", "NVIDIA Volta (sm_70)", _VOLTA),
         Architecture("turing", "NVIDIA Turing (sm_75)", _TURING),
-        Architecture("ampere", "NVIDIA Ampere (sm_80, sm_86)", _AMPERE),
+        Architecture("ampere", "NVIDIA Ampere (sm_80, sm_86)", _AMPERE, ("NVIDIA Jetson Orin (sm_87)",)),
         Architecture("ada", "NVIDIA Ada Lovelace (sm_89)", _ADA),
         Architecture("hopper", "NVIDIA Hopper (sm_90)", _HOPPER),
-        Architecture("blackwell", "NVIDIA Blackwell (sm_100)", _BLACKWELL),
-        Architecture("blackwell-rtx", "NVIDIA RTX Blackwell (sm_120)", _BLACKWELL_RTX),
+        Architecture("blackwell", "NVIDIA Blackwell (sm_100)", _BLACKWELL, ("NVIDIA B300 (sm_103)",)),
+        Architecture("blackwell-rtx", "NVIDIA RTX Blackwell (sm_120)", _BLACKWELL_RTX, ("NVIDIA GB10 (sm_121)",)),
         Architecture("cdna1", "AMD CDNA (gfx908)", _CDNA1),
         Architecture("cdna2", "AMD CDNA 2 (gfx90a)", _CDNA2),
         Architecture("cdna3", "AMD CDNA 3 (gfx942)", _CDNA3),
@@ -299,17 +306,17 @@ GPUS = {
         "turing": "sm75 t4 rtx2060 rtx2070 rtx2080 titanrtx",
         "ampere": (
             "sm80 sm86 a100 a800 a2 a10 a16 a30 a40 rtx3050 rtx3060 rtx3070 rtx3080 rtx3090 rtxa2000 rtxa4000 rtxa4500 "
-            "rtxa5000 rtxa5500 rtxa6000"
+            "rtxa5000 rtxa5500 rtxa6000 sm87 orin jetsonorin agxorin jetsonagxorin"
         ),
         "ada": (
             "sm89 adalovelace l4 l20 l40 l40s rtx4050 rtx4060 rtx4070 rtx4080 rtx4090 rtx2000ada rtx4000ada rtx4500ada "
             "rtx5000ada rtx6000ada"
         ),
         "hopper": "sm90 sm90a h100 h200 h800 h20 gh200",
-        "blackwell": "sm100 sm100a b100 b200 gb200",
+        "blackwell": "sm100 sm100a sm100f b100 b200 gb200 sm103 sm103a sm103f b300 gb300 blackwellultra",
         "blackwell-rtx": (
-            "sm120 sm120a blackwellrtx rtxblackwell rtx5050 rtx5060 rtx5070 rtx5080 rtx5090 rtxpro2000 rtxpro4000 "
-            "rtxpro4500 rtxpro5000 rtxpro6000"
+            "sm120 sm120a sm120f sm121 sm121a sm121f gb10 dgxspark blackwellrtx rtxblackwell rtx5050 rtx5060 rtx5070 "
+            "rtx5080 rtx5090 rtxpro2000 rtxpro4000 rtxpro4500 rtxpro5000 rtxpro6000"
         ),
         "cdna1": "gfx908 cdna mi100",
         "cdna2": "gfx90a mi210 mi250 mi250x",
@@ -322,23 +329,22 @@ GPUS = {
 _MISSING = {
     gpu: title
     for title, gpus in {
-        "NVIDIA Jetson Orin (sm_87)": "sm87 orin jetsonorin",
-        "NVIDIA Blackwell Ultra (sm_103)": "sm103 sm103a b300 gb300",
-        "NVIDIA Jetson Thor (sm_110)": "sm101 sm101a sm110 sm110a thor jetsonthor",
-        "NVIDIA GB10 (sm_121)": "sm121 sm121a gb10",
+        "NVIDIA Jetson Thor (sm_110)": "sm101 sm101a sm110 sm110a sm110f thor jetsonthor",
         "AMD CDNA 4 (gfx950)": "gfx950 cdna4 mi350x mi355x",
     }.items()
     for gpu in gpus.split()
 }
 """GPUs and targets whose matrix units are not in the table: nothing is published about their arithmetic."""
 
-_WITHOUT_MEANING = {"nvidia", "geforce", "amd", "instinct", "tesla", "ti", "super", "laptop", "gpu"}
+_WITHOUT_MEANING = re.compile(
+    r"nvidia|geforce|amd|instinct|tesla|ti|super|laptop|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|workstation|server|edition"
+)
 """Words in the names of GPUs that do not decide the architecture."""
 
 
 def _key(name: str) -> str:
     words = re.split(r"[\s_-]+", name.strip().lower())
-    key = "".join(word for word in words if word not in _WITHOUT_MEANING)
+    key = "".join(word for word in words if not _WITHOUT_MEANING.fullmatch(word))
     return GPUS.get(key, key)
 
 
@@ -374,7 +380,7 @@ def as_architecture(name: Any) -> Architecture:
         return ARCHITECTURES[key]
     if key in _MISSING:
         raise ValueError(
-            f"{name!r} is {_MISSING[key]}, whose matrix instructions are not in the table; known architectures are "
+            f"{name!r} is {_MISSING[key]}, which is not modelled yet; known architectures are "
             f"{', '.join(ARCHITECTURES)}"
         )
     near = nearest(name)

@@ -20,6 +20,7 @@ from floatsim.hardware.scalars import scalar_keywords, scalar_results
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
+from floatsim.tensorcore import ARCHITECTURES
 
 # -- where elements lie: PTX ISA 9.0, 9.7.14.5 (mma), 9.7.15.5.1 (wgmma), 9.7.16.2.3 and .4.1 (tcgen05) ------------
 # (lane, i) -> (row, column) of a_i, b_i and c_i, the elements of a lane from the lowest register's lowest bits on
@@ -344,7 +345,11 @@ class Lanes:
 
     def execute(self, v: Variant, a, b, c, scales):
         """Emulate one instruction."""
-        unit = fs.TensorCore(architecture_of(self.capability), v.name, output=v.output)
+        arch = architecture_of(self.capability)
+        if v.model(self.capability) is None:  # a subroutine of this GPU, which computes as a GPU with the unit
+            arch = next(a.name for a in ARCHITECTURES.values() for row in a.instructions
+                        if (row.name, row.output) == (v.name, v.output))  # fmt: skip
+        unit = fs.TensorCore(arch, v.name, output=v.output)
         both = {}
         if scales is not None:
             both = {f"scale_{x}": fs.from_codes(s, v.scales.format) for x, s in zip("ab", scales, strict=True)}
@@ -403,11 +408,12 @@ def add(x, y, fmt):
         return fs.add(fs.from_codes(x, fmt), fs.from_codes(y, fmt)).codes
 
 
+def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
+    """Return a text with the program in place of `build`'s machine code."""
+    program = {"source": name, "target": target, "definitions": dict(definitions or {})}
+    return build.Cubin(json.dumps(program).encode(), "no compiler")
+
+
 def without_compiling(monkeypatch):
-    """Let `build` return a text with the program instead of machine code."""
-
-    def described(name, target, definitions=None, newest=None, keep=True, oldest=(0, 0)):
-        program = {"source": name, "target": target, "definitions": dict(definitions or {})}
-        return build.Cubin(json.dumps(program).encode(), "no compiler")
-
+    """Let `build` describe programs in place of compiling them."""
     monkeypatch.setattr(build, "build", described)

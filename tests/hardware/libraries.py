@@ -41,6 +41,7 @@ class ndarray:
 
     def __init__(self, array):
         self.array = np.ascontiguousarray(array)
+        self.shape, self.size, self.dtype = self.array.shape, self.array.size, self.array.dtype
         self.data = types.SimpleNamespace(ptr=self.array.ctypes.data)
 
     def get(self):

@@ -19,12 +19,7 @@ from floatsim.formats import FP16
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.prepare import main, prepare
-from floatsim.hardware.compile.programs import (
-    Program,
-    every_program,
-    of_scalars,
-    of_variant,
-)  # fmt: skip
+from floatsim.hardware.compile.programs import Program, every_program, of_scalars, of_variant, programs_of
 from floatsim.hardware.device import Device
 from floatsim.hardware.protocol import DeviceIdentity
 from floatsim.hardware.tables.compute_capability import PLAIN, capability_of
@@ -84,7 +79,39 @@ def test_every_compiler_takes_the_operations(compiler):
 
 def test_all_targets_are_named_by_some_program():
     named = {target for _, program in PROGRAMS for target in program.targets}
-    assert named == {*PLAIN, "sm_90a", "sm_100a", "sm_120a"}
+    assert named == {*PLAIN, "sm_90a", "sm_100a", "sm_100f", "sm_103a", "sm_120a", "sm_120f"}
+
+
+@pytest.mark.parametrize("capability", [(8, 7), (10, 3), (12, 1)])
+def test_programs_compile_for_gpus_without_a_target_of_their_own_in_the_tables(capability):
+    """The first program of every source and family, with the target that a GPU of this compute capability uses."""
+    if not build.compilers():
+        missing("there is neither NVRTC nor nvcc")
+    chosen = {}
+    for program in programs_of(capability):
+        chosen.setdefault((program.source, program.targets), program)
+    targets = {(program.source, program.target_for(capability)) for program in chosen.values()}
+    assert targets == {
+        (8, 7): {("mma.cu", "sm_87"), ("sums.cu", "sm_87"), ("elementwise.cu", "sm_87")},
+        (10, 3): {("mma.cu", "sm_103"), ("sums.cu", "sm_103"), ("elementwise.cu", "sm_103a"),
+                  ("tcgen05.cu", "sm_100f"), ("tcgen05.cu", "sm_103a")},
+        (12, 1): {("mma.cu", "sm_121"), ("mma.cu", "sm_120f"), ("sums.cu", "sm_121"), ("elementwise.cu", "sm_120f")},
+    }[capability]  # fmt: skip
+    for program in chosen.values():
+        if max(c.version for c in build.compilers()) >= program.cuda:
+            target = program.target_for(capability)
+            cubin = build.build(program.source, target, program.definitions, keep=False, oldest=program.cuda)
+            assert cubin.code.startswith(b"\x7fELF")
+
+
+def test_family_targets_need_cuda_12_9(monkeypatch):
+    monkeypatch.setattr(build, "compilers", lambda: (named("NVRTC 12.8", (100, 120)),))
+    assert build.build("tcgen05.cu", "sm_100a", keep=False).compiler == "NVRTC 12.8"
+    for target in ("sm_100f", "sm_120f"):
+        with pytest.raises(build.CompileError, match=f"supports {target}: there are NVRTC 12.8; .* 12.9 has"):
+            build.build("tcgen05.cu", target, keep=False)
+    monkeypatch.setattr(build, "compilers", lambda: (named("NVRTC 12.9", (100, 120)),))
+    assert build.build("tcgen05.cu", "sm_100f", keep=False).compiler == "NVRTC 12.9"
 
 
 def test_the_error_of_a_source_contains_the_output_of_the_compiler():
@@ -246,11 +273,11 @@ def test_a_compiler_newer_than_the_driver_is_not_used(monkeypatch):
         build.build("mma.cu", "sm_70", newest=13, keep=False)
 
 
-@pytest.mark.parametrize("capability", [(7, 5), (8, 9), (9, 0), (10, 0), (12, 0)])
+@pytest.mark.parametrize("capability", [(7, 5), (8, 9), (9, 0), (10, 0), (10, 3), (12, 1)])
 def test_a_prepared_cache_holds_everything_that_a_gpu_runs(capability, tmp_path, monkeypatch):
     """Every instruction and operation of an emulated GPU finds its machine code, without a compiler."""
     monkeypatch.setenv("FLOATSIM_CACHE", str(tmp_path))
-    everything = named("NVRTC 13.5", (75, 89, 90, 100, 120))
+    everything = named("NVRTC 13.5", (75, 89, 90, 100, 103, 120, 121))
     monkeypatch.setattr(build, "compilers", lambda: (everything,))
     found = list(prepare(capability))
     assert all(compiled and compiler == "NVRTC 13.5" for _, compiler, compiled in found)
@@ -304,6 +331,6 @@ def test_what_does_not_compile_is_reported_and_the_rest_is_prepared(tmp_path, mo
 def test_no_kernel_waits_forever(name):
     """A wait for a barrier is a counted loop of C++ that traps. No loop is hidden in assembly."""
     code = build.source(name)
-    assert not re.search(r"\bbra\b|test_wait", code)
-    waits = re.findall(r"while|for \(word tries = 0; !done\(.*\) \{\n\s+if \(tries == TRIES\) __trap\(\);", code)
-    assert len(waits) == code.count("mbarrier.try_wait") + code.count("while")
+    assert not re.search(r"\bbra\b|test_wait|\bwhile\b", code)
+    waits = re.findall(r"for \(word tries = 0; !done\(.*\) \{\n\s+if \(tries == TRIES\) __trap\(\);", code)
+    assert len(waits) == code.count("mbarrier.try_wait")

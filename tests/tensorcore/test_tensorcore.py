@@ -525,10 +525,33 @@ def test_names_are_texts():
     ("H100", "hopper"), ("sm_90", "hopper"), ("sm_90a", "hopper"), ("mi300x", "cdna3"), ("SM100a", "blackwell"),
     ("rtx 4090", "ada"), ("NVIDIA GeForce RTX 4070 Ti SUPER", "ada"), ("RTX-3090", "ampere"), ("gb200", "blackwell"),
     ("AMD Instinct MI250X", "cdna2"), ("RTX 6000 Ada", "ada"), ("blackwell rtx", "blackwell-rtx"),
+    ("NVIDIA H100 80GB HBM3", "hopper"), ("NVIDIA A100-SXM4-40GB", "ampere"), ("sm_100f", "blackwell"),
+    ("b300", "blackwell"), ("sm_103a", "blackwell"), ("sm_120f", "blackwell-rtx"), ("GB10", "blackwell-rtx"),
+    ("sm_87", "ampere"), ("Jetson Orin", "ampere"), ("A30", "ampere"),
 ])  # fmt: skip
 def test_gpus_are_names_of_their_architecture(gpu, architecture):
     assert fs.TensorCore(gpu).arch == architecture
     assert fs.as_accumulation(gpu) == fs.TensorCore(architecture)
+
+
+def test_names_of_gpus_in_nested_descriptions():
+    promoted = fs.Blocked(fs.TensorCore("ada"), 128, fs.Sequential(fs.FP32))
+    for gpu in ("rtx 4090", "sm_89", "tensorcore(rtx 4090)", "RTX 6000 Ada"):
+        assert fs.as_accumulation(f"blocked({gpu}, 128, fp32)") == promoted
+    unit = fs.TensorCore("hopper", "mma.m16n8k16", output="fp16")
+    assert fs.as_accumulation("tensorcore(sm_90a, mma.m16n8k16, output=fp16)") == unit
+    with pytest.raises(ValueError, match=r"'gfx950' is AMD CDNA 4 \(gfx950\), which is not modelled yet"):
+        fs.as_accumulation("blocked(gfx950, 128, fp32)")
+
+
+def test_gpus_without_published_arithmetic_are_marked():
+    """Their units are those of an architecture, unverified."""
+    for gpu, title in (("sm_87", "NVIDIA Jetson Orin (sm_87)"), ("b300", "NVIDIA B300 (sm_103)"),
+                       ("gb10", "NVIDIA GB10 (sm_121)")):  # fmt: skip
+        assert as_architecture(gpu).assumed == (title,)
+        assert f"{fs.tensorcore.describe(gpu)}".endswith(f"\n\nalso used for {title}, unverified")
+    assert as_architecture("h100").assumed == ()
+    assert "unverified" not in f"{fs.tensorcore.describe('volta')}"
 
 
 def test_what_was_probably_meant():
@@ -540,11 +563,11 @@ def test_what_was_probably_meant():
 
 @pytest.mark.parametrize(
     ("gpu", "title"),
-    [("B300", "NVIDIA Blackwell Ultra (sm_103)"), ("gfx950", "AMD CDNA 4 (gfx950)"), ("cdna4", "AMD CDNA 4 (gfx950)"),
-     ("sm_121", "NVIDIA GB10 (sm_121)")],
+    [("gfx950", "AMD CDNA 4 (gfx950)"), ("cdna4", "AMD CDNA 4 (gfx950)"), ("MI355X", "AMD CDNA 4 (gfx950)"),
+     ("sm_110a", "NVIDIA Jetson Thor (sm_110)")],
 )  # fmt: skip
 def test_a_gpu_whose_units_are_not_in_the_table(gpu, title):
-    says = re.escape(f"{gpu!r} is {title}, whose matrix instructions are not in the table; known architectures are v")
+    says = re.escape(f"{gpu!r} is {title}, which is not modelled yet; known architectures are volta, ")
     for attempt in (fs.TensorCore, fs.as_accumulation):
         with pytest.raises(ValueError, match=says):
             attempt(gpu)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floatsim.hardware.compile.machine_code import CachedProgram, Cubin
-from floatsim.hardware.tables.compute_capability import capability_of
+from floatsim.hardware.tables.compute_capability import capability_of, is_family
 
 __all__ = ["CompileError", "Compiler", "Cubin", "build", "compilers", "rejected", "source"]
 
@@ -238,11 +238,16 @@ def _compiler_for(target: str, newest: int | None, oldest: tuple[int, int]) -> C
         raise CompileError(f"the driver is for CUDA {newest}; {_listed()} are newer")
     major, minor = capability_of(target)
     for compiler in usable:
-        if major * 10 + minor in compiler.architectures:
+        if major * 10 + minor in compiler.architectures and (compiler.version >= _FAMILIES or not is_family(target)):
             return compiler
     raise CompileError(
-        f"no installed CUDA compiler supports {target}: there are {_listed()}; CUDA 13 does not support sm_70"
+        f"no installed CUDA compiler supports {target}: there are {_listed()}; CUDA 13 does not support sm_70, and "
+        f"CUDA {_FAMILIES[0]}.{_FAMILIES[1]} has the first family targets, such as sm_100f"
     )
+
+
+_FAMILIES = (12, 9)
+"""The oldest CUDA with targets of families, such as sm_100f."""
 
 
 def _listed() -> str:

@@ -182,8 +182,8 @@ def of_scalars(target: str, cuda: tuple[int, int] = (0, 0)) -> Program:
 def scalar_target(capability: Capability) -> str:
     """Return the target for the elementwise operations of a GPU: "sm_100a" if only that has all of them.
 
-    >>> scalar_target((9, 0)), scalar_target((10, 0))
-    ('sm_90', 'sm_100a')
+    >>> scalar_target((9, 0)), scalar_target((10, 0)), scalar_target((12, 1))
+    ('sm_90', 'sm_100a', 'sm_120f')
     """
     return next((t for t in _SPECIFIC if runs_on(t, capability)), f"sm_{capability[0]}{capability[1]}")
 

@@ -228,6 +228,8 @@ def _model(found: Probe) -> str:
         return f"no model of the table: {values.get('order')}"
     if values["terms"] == 1:
         return "FmaChain()" if values.get("product") == "exact" else "a chain of rounded products"
+    if "fraction bits" not in values:  # the first block has one product, and others have more
+        return f"no model of the table: {values['chain']}"
     bits, of_c = values["fraction bits"], values["fraction bits of c"]
     late = values["c"] != "with the first block"
     if bits is None and of_c is None and not late:

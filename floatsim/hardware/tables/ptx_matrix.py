@@ -156,7 +156,8 @@ def _operand(fmt: FloatFormat) -> str:
 _FP8 = (E4M3, E5M2)
 _NARROW = (E4M3, E5M2, E3M2, E2M3, E2M1)
 _BOTH = (FP32, FP16)
-_90A, _100A, _120A = ("sm_90a",), ("sm_100a",), ("sm_120a",)
+_90A, _100, _120 = ("sm_90a",), ("sm_100a", "sm_100f"), ("sm_120a", "sm_120f")
+_100_SCALED = ("sm_100a", "sm_103a")  # sm_100f has no .scale_vec
 _UE4M3, _UE8M0 = Scales(16, E4M3), Scales(32, E8M0)
 
 _DENSE = "mma.sync.aligned.{shape}.row.col.{{d}}.{{a}}.{{b}}.{{d}}"
@@ -179,7 +180,7 @@ def _scaled(
     vector = f"scale_vec::{k // scales.every}X"
     mnemonic = f"mma.sync.aligned.m16n8k{k}.row.col.kind::{kind}.block_scale.{vector}.f32.{{a}}.{{b}}.f32.{{s}}"
     name = f"mma.m16n8k{k}.{suffix}"
-    return MatrixKernel(name, "mma_scaled", (16, 8, k), inputs, (FP32,), mnemonic, _120A, len(inputs) > 1, scales, cuda)
+    return MatrixKernel(name, "mma_scaled", (16, 8, k), inputs, (FP32,), mnemonic, _120, len(inputs) > 1, scales, cuda)
 
 
 def _wgmma(k: int, inputs: tuple[FloatFormat, ...], outputs: tuple[FloatFormat, ...], suffix: str = "") -> MatrixKernel:
@@ -194,8 +195,8 @@ def _tcgen05(
     vector = f".block_scale.scale_vec::{k // scales.every}X" if scales else ""
     family, mixes = ("tcgen05_scaled" if scales else "tcgen05"), inputs == _NARROW
     mnemonic = f"tcgen05.mma.cta_group::1.kind::{kind}{vector}"
-    name = f"tcgen05.k{k}{suffix}"
-    return MatrixKernel(name, family, (128, 16, k), inputs, outputs, mnemonic, _100A, mixes, scales, cuda)
+    name, targets = f"tcgen05.k{k}{suffix}", _100_SCALED if scales else _100
+    return MatrixKernel(name, family, (128, 16, k), inputs, outputs, mnemonic, targets, mixes, scales, cuda)
 
 
 KERNELS = (
@@ -212,7 +213,7 @@ KERNELS = (
     _mma("m16n8k16", (FP64,), (FP64,), since("sm_90")),
     _mma("m16n8k16", _FP8, _BOTH, since("sm_89")),
     _mma("m16n8k32", _FP8, _BOTH, since("sm_89")),
-    _mma("m16n8k32", _NARROW, _BOTH, _120A, mnemonic=_KIND),
+    _mma("m16n8k32", _NARROW, _BOTH, _120, mnemonic=_KIND),
     _scaled(32, "mxf8f6f4", _NARROW, "mxf8f6f4", _UE8M0),
     _scaled(64, "mxf4", (E2M1,), "mxf4", _UE8M0),
     _scaled(64, "nvf4", (E2M1,), "mxf4nvf4", _UE4M3),

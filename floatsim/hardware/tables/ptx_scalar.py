@@ -2,8 +2,8 @@
 
 Source: NVIDIA, "PTX ISA", 9.7.3 and 9.7.4 (arithmetic), 9.7.9.21 (cvt). Arithmetic has four rounding modes for FP32 and
 FP64, and only ties to even for FP16 and BF16. Conversions to FP8, FP6 and FP4 always saturate. They round to nearest,
-and on sm_100a also stochastically. Conversions to E8M0 are not in the table: cvt reads magnitudes and returns 2^-127
-for zero, where floatsim returns NaN for zeros and negative numbers.
+and on sm_100a and sm_103a also stochastically. Conversions to E8M0 are not in the table: cvt reads magnitudes and
+returns 2^-127 for zero, where floatsim returns NaN for zeros and negative numbers.
 """
 
 from __future__ import annotations
@@ -197,7 +197,8 @@ def _flushing() -> list[Scalar]:
 
 # -- conversions -------------------------------------------------------------------------------------------------------
 
-_SPECIFIC = ("sm_100a", "sm_120a")
+_SPECIFIC = ("sm_100a", "sm_103a", "sm_120a", "sm_120f")  # sm_100f has no stochastic rounding
+_STOCHASTIC = ("sm_100a", "sm_103a")
 _WIDE, _FINITE = Overflow.INFINITY, Overflow.SATURATE_FINITE
 
 
@@ -238,7 +239,7 @@ def _stochastic() -> list[Scalar]:
     for fmt, bits in ((FP16, 13), (BF16, 16)):
         for suffix, policy in (("", _WIDE), (".satfinite", _FINITE)):
             text = pair.format(sat=suffix, to=_NAMES[fmt])
-            row = Scalar("convert", FP32, fmt, Rounding.STOCHASTIC, policy, text, ("sm_100a",), random_bits=bits)
+            row = Scalar("convert", FP32, fmt, Rounding.STOCHASTIC, policy, text, _STOCHASTIC, random_bits=bits)
             rows.append(row)
     four = (
         "{{.reg .b32 d, z; .reg .b16 h; mov.b32 z, 0; "
@@ -250,7 +251,7 @@ def _stochastic() -> list[Scalar]:
     )
     for fmt, bits in ((E4M3, 16), (E5M2, 16), (E3M2, 16), (E2M3, 16), (E2M1, 8)):
         text = small if fmt == E2M1 else four.format(to=fmt.name.lower())
-        row = Scalar("convert", FP32, fmt, Rounding.STOCHASTIC, _FINITE, text, ("sm_100a",), random_bits=bits)
+        row = Scalar("convert", FP32, fmt, Rounding.STOCHASTIC, _FINITE, text, _STOCHASTIC, random_bits=bits)
         rows.append(row)
     return rows
 
