@@ -126,6 +126,12 @@ def work(name: str, journal: Journal, recordings: Path, rows: int) -> int:
     return 0
 
 
+def refuse(error: str) -> None:
+    """Raise the error of a row that could not run."""
+    if error:
+        raise RuntimeError(error)
+
+
 def device_is_lost() -> bool:
     """Return whether the device of this process no longer works: a CUDA error stays until the process ends."""
     import numpy as np
@@ -172,16 +178,18 @@ def machine(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
 
 
 def compile_all(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The machine code of all instructions, by several threads. The other stages read it from the cache on disk."""
+    """The machine code of all instructions and operations, by threads. The other stages read it from the cache."""
 
     def compiled() -> tuple[bool, str]:
         from concurrent.futures import ThreadPoolExecutor
 
         from floatsim.hardware.device import Device
+        from floatsim.hardware.tables.ptx_scalar import SCALARS
 
         device = Device()
+        scalars = [row for row in SCALARS if row.runs_on(device.identity.capability)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = [pool.submit(device.machine_code, variant) for variant in device.variants]
+            found = [pool.submit(device.machine_code, each) for each in (*device.variants, *scalars)]
         errors = [str(each.exception()) for each in found if each.exception()]
         if errors:
             raise RuntimeError(f"{len(errors)} of {len(found)} programs do not compile: {errors[0]}")
@@ -215,20 +223,21 @@ def smoke(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
 
 
 def capture(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The outputs of every instruction, in files."""
+    """The outputs of every instruction and operation, in files."""
     from floatsim.hardware.captures.write import capture as write
     from floatsim.hardware.device import Device
-    from floatsim.hardware.session import questions
+    from floatsim.hardware.session import to_capture
 
-    def task(question: Any) -> Task:
+    def task(each: Any) -> Task:
         def run() -> tuple[bool, str]:
-            (file,) = write([question], recordings, rows=rows, command="tools/on_device.sh")
+            (file,) = write([each], recordings, rows=rows, command="tools/on_device.sh")
+            refuse(file.error)
             return True, f"{file.path.name}: {len(file.d)} rows"
 
         return run
 
-    for question in questions(Device()):
-        yield str(question.variant), task(question)
+    for each in to_capture(Device()):
+        yield str(each.variant if hasattr(each, "variant") else each.row), task(each)
 
 
 def replay(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
@@ -238,7 +247,8 @@ def replay(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     def task(path: Path) -> Task:
         def run() -> tuple[bool, str]:
             (checked,) = check_silicon(path)
-            return checked.comparison.equal, str(checked.comparison)
+            refuse(checked.comparison.error)
+            return bool(checked.comparison.equal), str(checked.comparison)
 
         return run
 
@@ -254,6 +264,7 @@ def probe(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     def task(question: Any) -> Task:
         def run() -> tuple[bool, str]:
             (found,) = probe_device([question])
+            refuse(found.error)
             return bool(found.equal), str(found)
 
         return run
@@ -292,8 +303,7 @@ def bench(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     def task(measurement: Any) -> Task:
         def run() -> tuple[bool, str]:
             (rate,) = measure(device, [measurement])
-            if rate.error:
-                raise RuntimeError(rate.error)
+            refuse(rate.error)
             return True, json.dumps(rate.to_dict())
 
         return run
@@ -310,7 +320,8 @@ def compare(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     def task(question: Any) -> Task:
         def run() -> tuple[bool, str]:
             (found,) = compare_device([question], 10 * rows, seed=1)
-            return found.equal, str(found)
+            refuse(found.error)
+            return bool(found.equal), str(found)
 
         return run
 

@@ -141,7 +141,8 @@ def package() -> dict[str, object]:
         ),
     )
     module.cuda.__dict__.update(Event=clock.event, get_elapsed_time=lambda first, last: last.at - first.at)
-    return {name: value for name, value in module.__dict__.items() if not name.startswith("__")}
+    names = [name for name in module.__dict__ if name == "__version__" or not name.startswith("__")]
+    return {name: module.__dict__[name] for name in names}
 
 
 class Clock:

@@ -362,7 +362,10 @@ class Lanes:
         row = next(row for row in SCALARS if row.kernel == name)
         assert row.line in built["definitions"]["ROWS"]
         assert grid * block >= count > (grid - 1) * block
-        out[...] = scalar_results(row, *(operand for operand in (x, y, z) if operand is not None))
+        if row.random_bits:
+            assert y.dtype == np.uint32
+            assert (y < 1 << row.random_bits).all()
+        out[...] = scalar_results(row, *(o for o in (x, y, z) if o is not None))
 
     def sums(self, built, name, grid, block, a, b, ranges, out, count, rows, depth, columns, *last):
         named = {"add": "ADD", "multiply": "MULTIPLY", "fma": "FMA"}

@@ -11,24 +11,15 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from floatsim.hardware.compile.runtime import why_unavailable
+from floatsim.hardware.scalars import expected_results, operands_of, scalar_keywords
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 
 REQUIRED = os.environ.get("FLOATSIM_REQUIRE_GPU", "0") not in ("", "0")
-
-
-def what_is_missing() -> str:
-    """Return the error of the first use of a GPU, or nothing."""
-    try:
-        fs.hardware.Device()
-    except Exception as error:  # whatever is wrong with an installation is what the skip says
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
-MISSING = what_is_missing()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING) and not REQUIRED, reason=MISSING)]
+MISSING = why_unavailable()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(MISSING is not None and not REQUIRED, reason=str(MISSING))]
 
 ROWS = 4096
 
@@ -85,37 +76,25 @@ def test_an_instruction_equals_the_emulator(gpu, variant, kind):
 def test_an_operation_of_cuda_cores_equals_the_emulator(gpu, row):
     if not row.runs_on(gpu.identity.capability):
         pytest.skip(f"{gpu.identity.name} has compute capability {gpu.identity.capability}")
-    rng = np.random.default_rng(12)
-    count = 1 << row.source.bits if row.source.bits <= 16 else 1 << 20
-    x = (
-        np.arange(count).astype(row.source.code_dtype)
-        if row.source.bits <= 16
-        else codes(rng, count, row.source, "bits")
-    )
-    arity = {"sqrt": 1, "convert": 1, "fma": 3}.get(row.operation, 2)
-    arrays = [
-        fs.from_codes(c, row.source) for c in (x, *(codes(rng, count, row.source, "bits") for _ in range(arity - 1)))
-    ]
+    codes = operands_of(row)[:-1] if row.random_bits else operands_of(row)  # random bits come from the seed
+    operands = [fs.from_codes(x, row.source) for x in codes]
     for daz, ftz in row.flushes:
-        options = keywords(row) | {"daz": daz, "ftz": ftz}
-        check_equal(*(compute(row, arrays, options, backend) for backend in ("hardware", "emulator")), arrays)
+        check_equal(row, operands, daz=daz, ftz=ftz)
 
 
-def keywords(row):
-    """Return the call that the row computes."""
-    keywords = {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow}
-    return keywords | ({"seed": 16, "random_bits": row.random_bits} if row.random_bits else {})
+SEED = 16
 
 
-def compute(row, arrays, keywords, backend):
-    call = getattr(fs, row.operation)
-    with fs.context(backend=backend):
-        return call(*arrays, row.result, **keywords) if row.operation == "convert" else call(*arrays, **keywords)
-
-
-def check_equal(found, wanted, arrays):
-    same = (found.codes == wanted.codes) | (fs.isnan(found) & fs.isnan(wanted))  # silicon has NaNs of its own
-    assert same.all(), [(a.codes[~same][:5], found.codes[~same][:5], wanted.codes[~same][:5]) for a in arrays]
+def check_equal(row, operands, offset=0, **flushes):
+    """Compare the GPU with what it is expected to return. A NaN equals every NaN: silicon has NaNs of its own."""
+    options = scalar_keywords(row) | flushes | ({"seed": SEED, "offset": offset} if row.random_bits else {})
+    with fs.context(backend="hardware"):
+        call = getattr(fs, row.operation)
+        found = call(*operands, row.result, **options) if row.operation == "convert" else call(*operands, **options)
+    more = {"offset": offset} if row.random_bits else {}
+    wanted = expected_results(row, operands, SEED, **flushes, **more)
+    same = (found.codes == wanted.codes) | (fs.isnan(found) & fs.isnan(wanted))
+    assert same.all(), [(a.codes[~same][:5], found.codes[~same][:5], wanted.codes[~same][:5]) for a in operands]
 
 
 EVERY, AT_ONCE = 1 << 32, 1 << 24
@@ -129,8 +108,7 @@ def test_a_conversion_of_every_float32(gpu, row):
         pytest.skip(f"{gpu.identity.name} has compute capability {gpu.identity.capability}")
     for start in range(0, EVERY, AT_ONCE):
         given = fs.from_codes(np.arange(start, start + AT_ONCE, dtype=np.uint64).astype(np.uint32), fs.FP32)
-        options = keywords(row) | {"offset": start} | dict(zip(("daz", "ftz"), row.flushes[0], strict=True))
-        check_equal(*(compute(row, [given], options, backend) for backend in ("hardware", "emulator")), [given])
+        check_equal(row, [given], start, **dict(zip(("daz", "ftz"), row.flushes[0], strict=True)))
 
 
 @pytest.mark.parametrize(
