@@ -250,8 +250,8 @@ def _report(found: Iterable[Comparison], as_json: bool, in_full: bool = False) -
     for each in found:
         seen.append(each)
         if not as_json:
-            in_one_line = (each.equal or each.error) and not in_full
-            console.print(each.line if in_one_line else str(each), soft_wrap=True)
+            text = str(each) if in_full else each.line if each.equal or each.error else f"{each}\n"
+            console.print(text, soft_wrap=True)
     wrong, failed = (sum(map(bool, x)) for x in ([e.equal is False for e in seen], [e.error for e in seen]))
     if as_json:
         print_json({"equal": not wrong and not failed, "comparisons": [each.to_dict() for each in seen]})
