@@ -179,7 +179,7 @@ def compare(
         from floatsim.hardware.session import compare_device
 
         found = compare_device(_tracked(_questions(local_device(), only)), rows, seed)
-    _report(found, as_json)
+    _report(found, as_json, in_full=bool(files))
 
 
 def _product(
@@ -244,13 +244,14 @@ def _replayed(path: Path, accumulate: str | None) -> Iterator[Comparison]:
         raise bad_input(error) from None
 
 
-def _report(found: Iterable[Comparison], as_json: bool) -> None:
-    """Print each comparison as it is made, in full if bits differ, then a summary of several."""
+def _report(found: Iterable[Comparison], as_json: bool, in_full: bool = False) -> None:
+    """Print each comparison as it is made, in full if bits differ or with `in_full`, then a summary of several."""
     console, seen = rich_console(), list[Any]()
     for each in found:
         seen.append(each)
         if not as_json:
-            console.print(each.line if each.equal or each.error else f"{each}\n", soft_wrap=True)
+            text = str(each) if in_full else each.line if each.equal or each.error else f"{each}\n"
+            console.print(text, soft_wrap=True)
     wrong, failed = (sum(map(bool, x)) for x in ([e.equal is False for e in seen], [e.error for e in seen]))
     if as_json:
         print_json({"equal": not wrong and not failed, "comparisons": [each.to_dict() for each in seen]})

@@ -62,8 +62,9 @@ def expected_results(row: Scalar, operands: Sequence[FloatArray], seed: int = 0,
     Examples
     --------
     >>> import floatsim as fs
+    >>> from floatsim.formats.rounding import RoundingAttributes
     >>> from floatsim.hardware.tables.ptx_scalar import find_scalar
-    >>> away = fs.RoundingAttributes(fs.Rounding.TIES_TO_AWAY)
+    >>> away = RoundingAttributes(fs.Rounding.TIES_TO_AWAY)
     >>> row = find_scalar("convert", fs.FP32, fs.TF32, away, (8, 0))
     >>> expected_results(row, [fs.from_codes([0x7F800001, 0x7FC00000], "fp32")])
     FloatArray([inf, nan], TF32)

@@ -37,6 +37,11 @@ class Question:
     variant: Variant
     unit: Unit
 
+    @property
+    def title(self) -> str:
+        """The instruction with its formats, as text."""
+        return str(self.variant)
+
     def dots(self, a: Codes, b: Codes, c: Codes, scales: ScaleCodes | None = None) -> Codes:
         """Run the instruction on the device. Shapes and dtypes are those of `Unit.dots`; K is the instruction's k."""
         return self.device.dots(self.variant, a, b, c, scales)
@@ -52,6 +57,11 @@ class Operation:
 
     device: Any
     row: Scalar
+
+    @property
+    def title(self) -> str:
+        """The operation with its formats and its rounding, as text."""
+        return str(self.row)
 
     def operands(self, seed: int = 0) -> tuple[Codes, ...]:
         """Return the test vectors of the operation."""

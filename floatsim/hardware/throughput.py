@@ -182,7 +182,7 @@ class Rates:
         identity = self.identity
         return {
             "card": identity.name, "compute_capability": ".".join(map(str, identity.capability)),
-            "driver": identity.driver, "cuda": identity.cuda,
+            "driver": identity.driver, "driver_cuda": identity.driver_cuda, "cuda": identity.cuda,
             "rates": [each.to_dict() | {"of_bf16": self.of_bf16(each)} for each in self.rates],
         }  # fmt: skip
 

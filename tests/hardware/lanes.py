@@ -16,7 +16,7 @@ import floatsim as fs
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.programs import of_variant
 from floatsim.hardware.protocol import DeviceIdentity
-from floatsim.hardware.scalars import scalar_results
+from floatsim.hardware.scalars import scalar_keywords, scalar_results
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS
@@ -375,7 +375,7 @@ class Lanes:
 
             def do(what, *operands):
                 given = (fs.from_codes(np.ascontiguousarray(o), row[what].source) for o in operands)
-                return getattr(fs, what)(*given, **rounding_keywords(row[what])).codes
+                return getattr(fs, what)(*given, **scalar_keywords(row[what])).codes
 
             for n in range(count):
                 start, stop, step = (int(x) for x in ranges[n][:3])
@@ -399,12 +399,6 @@ class Lanes:
                         upper = stack.pop()
                         stack[-1] = do("add", stack[-1], upper)
                 cells[...] = stack[-1]
-
-
-def rounding_keywords(row):
-    """Return the rounding options of a row."""
-    daz, ftz = row.flushes[0] if (False, False) in row.flushes else row.flushes[-1]
-    return {"rounding": row.rounding or "ties_to_even", "overflow": row.overflow, "daz": daz, "ftz": ftz}
 
 
 def matches(v: Variant, built) -> bool:

@@ -232,6 +232,7 @@ def test_every_operation_of_a_gpu_is_captured(arch):
     found = to_capture(device)
     assert [each.row for each in found if hasattr(each, "row")] == [row for row in SCALARS if row.runs_on(capability)]
     assert any(hasattr(each, "variant") for each in found)
+    assert len({each.title for each in found}) == len(found)
 
 
 def test_provenance_of_an_operation(tmp_path):
