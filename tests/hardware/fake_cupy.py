@@ -30,9 +30,53 @@ FIRST_FAULT = 2
 """The launch of a stage at which its fault begins, so that some results are there before it."""
 
 
+_PACKAGE = """
+from tests.hardware.fake_cupy import package
+
+globals().update(package())
+"""
+
+# Python runs this file at its start. The stage "replay" uses no GPU, so its fault is in the files that it reads.
+_START = """
+import os
+
+if os.environ.get("FLOATSIM_STAGE") == "replay" and os.environ["FAKE_FAULT"].endswith("@replay"):
+    import numpy
+
+    from tests.hardware.fake_cupy import with_fault
+
+    numpy.load = with_fault(numpy.load)
+"""
+
+
 def write_package(folder: Path) -> None:
     """Write the package into a folder for PYTHONPATH."""
-    Path(folder, "cupy.py").write_text("from tests.hardware.fake_cupy import package\n\nglobals().update(package())\n")
+    Path(folder, "cupy.py").write_text(_PACKAGE)
+    Path(folder, "sitecustomize.py").write_text(_START)
+
+
+def with_fault(load):
+    """Return np.load with a fault from the second file on."""
+    kind, files = os.environ["FAKE_FAULT"].partition("@")[0], 0
+
+    def faulty(path, **keywords):
+        nonlocal files
+        files += 1
+        if files >= FIRST_FAULT:
+            begin_fault(kind)
+        return load(path, **keywords)
+
+    return faulty
+
+
+def begin_fault(kind: str) -> None:
+    """Let the process die, wait or raise an error."""
+    if kind == "crash":
+        os.abort()
+    if kind == "hang":
+        time.sleep(3600)
+    if kind == "launch":
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
 
 
 def tiles_of(words, layout, storage, dtype):
@@ -91,13 +135,8 @@ class Faulty:
 
         def call(grid, block, arguments):
             self.launches += 1
-            begun = self.launches >= FIRST_FAULT
-            if self.kind == "launch" and begun:
-                raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
-            if self.kind == "crash" and begun:
-                os.abort()
-            if self.kind == "hang" and begun:
-                time.sleep(3600)
+            if self.launches >= FIRST_FAULT:
+                begin_fault(self.kind)
             operands = [*map(self._operand, arguments[:-1]), unwrapped(arguments[-1])]  # the last is no pointer, or D
             launch(grid[0], block[0], *operands)
             if self.kind == "bit":
@@ -116,6 +155,8 @@ def package() -> dict[str, object]:
     major, _, minor = os.environ["FAKE_GPU"].partition(".")
     gpu = Faulty((int(major), int(minor)), os.environ.get("FAKE_FAULT", ""))
     assert architecture_of(gpu.lanes.capability) is not None
+    if os.environ.get("FLOATSIM_STAGE") in ("machine", "compile"):  # they launch nothing
+        begin_fault(gpu.kind)
     module = libraries.cupy(gpu.lanes.capability)
     runtime, properties = module.cuda.runtime, module.cuda.runtime.getDeviceProperties
     runtime.getDeviceProperties = lambda number: properties(number) | {"multiProcessorCount": 3}

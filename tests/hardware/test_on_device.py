@@ -95,6 +95,26 @@ def test_a_launch_that_never_returns_is_stopped(tmp_path, stage):
     assert "it took too long" in run.summary or "time is over" in run.summary
 
 
+@pytest.mark.parametrize("kind", ["crash", "hang"])
+@pytest.mark.parametrize("stage", ["machine", "compile"])
+def test_a_fault_of_a_stage_with_one_set(tmp_path, stage, kind):
+    run = on_device(tmp_path, "--stages", *dict.fromkeys(["machine", stage, "smoke"]), "--patience", "0.3",
+                    fault=f"{kind}@{stage}")  # fmt: skip
+    assert run.code == 1, run.summary
+    assert run.row(stage)[1] == 0
+    assert run.row("smoke")[1] == INSTRUCTIONS
+
+
+@pytest.mark.parametrize("kind", ["crash", "hang", "launch"])
+def test_a_fault_of_the_replay(tmp_path, kind):
+    run = on_device(tmp_path, "--stages", "machine", "capture", "replay", "compare", "--patience", "0.3",
+                    fault=f"{kind}@replay")  # fmt: skip
+    expected, ran, missing, _ = run.row("replay")
+    assert run.code == 1, run.summary
+    assert missing > 0 < ran < expected == run.row("capture")[1]
+    assert run.row("compare")[1] == INSTRUCTIONS
+
+
 @pytest.mark.parametrize("stage", ["smoke", "capture", "probe", "compare"])
 def test_a_wrong_bit_is_a_finding(tmp_path, stage):
     """Every stage runs, and the exit code is 0. What was captured differs when it is replayed."""
