@@ -21,13 +21,13 @@ VERSION_TESTS = (
 
 # Test files that `make test` leaves to `make test-full`. They compile CUDA sources for every target, compile the
 # kernels a second time or in new processes, run many processes, evaluate MPFR at every special value, find the order of
-# many sums, or draw many pictures. Single tests of other files have the mark themselves.
+# many sums, draw many pictures, or compare all test vectors. Single tests of other files have the mark themselves.
 FULL_TESTS = (
     "test_benchmarks", "test_checked", "test_digests", "test_environment", "test_exhaustive", "test_hardware_build",
-    "test_hardware_libraries", "test_hardware_probe", "test_hardware_rates", "test_notebook_silicon", "test_on_device",
-    "test_oracles", "test_orders", "test_plot", "test_plot_bits", "test_plot_lines", "test_plot_losses",
-    "test_plot_roundings", "test_plot_sums", "test_plot_units", "test_recipes", "test_reference_mpfr",
-    "test_reference_sums", "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim",
+    "test_hardware_libraries", "test_hardware_probe", "test_hardware_rates", "test_hardware_scalars",
+    "test_notebook_silicon", "test_on_device", "test_oracles", "test_orders", "test_plot", "test_plot_bits",
+    "test_plot_lines", "test_plot_losses", "test_plot_roundings", "test_plot_sums", "test_plot_units", "test_recipes",
+    "test_reference_mpfr", "test_reference_sums", "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim",
     "test_tensorcore_silicon", "test_tensorcore_trace", "test_warnings",
 )  # fmt: skip
 
@@ -44,6 +44,7 @@ QUICK_FORMATS = {
 QUICK_CASES = {
     "test_bad_input::test_every_layout_simply_works": "float32|bfloat16",
     "test_float32::test_equals_the_integer_kernels": "(sequential|pairwise|kahan)-BF16",
+    "test_hardware_capture::test_every_operation_of_a_gpu_is_captured": "ampere",
     "test_matmul::test_equals_the_reference": "(ties_to_even|to_odd|stochastic)-0",
     "test_njit::test_every_format_and_rounding": "(add|fma|sqrt)-.*",
     "test_vector::test_as_the_general_kernels": "fp16-fp16",
