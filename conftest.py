@@ -39,8 +39,8 @@ QUICK_FORMATS = {
     "one exponent",
 }  # fmt: skip
 
-# Tests whose cases compile kernels of their own, or take long. `make test` runs the cases whose whole identifier matches
-# this regular expression, `make test-full` runs all.
+# Tests whose cases compile kernels of their own, or take long. `make test` runs the cases whose whole identifier
+# matches this regular expression, `make test-full` runs all.
 QUICK_CASES = {
     "test_bad_input::test_every_layout_simply_works": "float32|bfloat16",
     "test_float32::test_equals_the_integer_kernels": "(sequential|pairwise|kahan)-BF16",
