@@ -37,7 +37,7 @@ class AccumulationCall:
     accumulation: Accumulation
     options: CallOptions
     result: CallOptions
-    """The options of the conversion to `format`."""
+    """The options of the last rounding: the conversion to `format`, or the division or root that gives the result."""
     format: FloatFormat
     """The format of the result."""
     converts: bool
@@ -92,8 +92,6 @@ def _resolved(
     final = options.attributes if direction is None else replace(options.attributes, rounding=direction)
     fmt = accumulation.result_format if asked is None else asked
     converts = fmt != accumulation.result_format or final.overflow is Overflow.SATURATE_FINITE
-    if fmt == accumulation.result_format:  # only infinities change
-        final = replace(final, daz=False, ftz=False)
     result = CallOptions(final, split_seed(options.seed, Site.RESULT))
     return AccumulationCall(accumulation, options, result, fmt, converts, backends.current(backend))
 
@@ -105,14 +103,14 @@ def convert_result(operation: str, codes: Codes, call: AccumulationCall, running
     """
     if not call.converts:
         return codes
-    source = call.accumulation.result_format
-    if running is not None and call.result.attributes.rounding is Rounding.STOCHASTIC and codes.size:
-        steps = [
-            call.backend.convert(step, source, call.format, call.result) for step in np.moveaxis(codes, running, 0)
-        ]
+    source, options = call.accumulation.result_format, call.result
+    if call.format == source:  # the sums are rounded already: only their infinities change
+        options = replace(options, attributes=replace(options.attributes, daz=False, ftz=False))
+    if running is not None and options.attributes.rounding is Rounding.STOCHASTIC and codes.size:
+        steps = [call.backend.convert(step, source, call.format, options) for step in np.moveaxis(codes, running, 0)]
         converted, events = (np.stack(parts, running) for parts in zip(*steps, strict=True))
     else:
-        converted, events = call.backend.convert(codes, source, call.format, call.result)
+        converted, events = call.backend.convert(codes, source, call.format, options)
     recording.note(f"{operation}.result", events, [(codes, source)], (converted, call.format))
     result: Codes = converted
     return result
