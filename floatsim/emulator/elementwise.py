@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels.elementwise import loops
-from floatsim_kernels.runtime import cpu
 
 from floatsim.emulator import elementwise_fast, parallel
 from floatsim.emulator.params import format_params, rounding_params
+from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes
@@ -28,6 +28,8 @@ __all__ = [
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Events: TypeAlias = "NDArray[np.uint8]"
 Operand: TypeAlias = tuple[Any, FloatFormat]
+Array: TypeAlias = "NDArray[Any]"
+Arrays: TypeAlias = "list[NDArray[Any]]"
 
 
 def _draws(options: CallOptions) -> NDArray[np.uint64]:
@@ -109,8 +111,8 @@ def _with_events(
     params = [format_params(source) for _, source in operands]
     out, events = _results(shape, dtype)
 
-    def run(pieces: list[NDArray[Any]], written: NDArray[Any], draws: NDArray[np.uint64]) -> None:
-        *codes, happened = pieces  # the kernel writes the events, too
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        *codes, happened = pieces
         read = [x for pair in zip(codes, params, strict=True) for x in pair]
         loop(*read, *extra, written, format_params(fmt), rounding_params(options.attributes), draws, happened)
 
@@ -124,12 +126,15 @@ _WORTH_THREADS = 1 << 20  # elements; a thread takes 0.1 ms to start, in which t
 
 def _run(
     title: str,
-    run: Callable[[list[NDArray[Any]], NDArray[Any], NDArray[np.uint64]], None],
-    arrays: list[NDArray[Any]],
-    out: NDArray[Any],
+    run: Callable[[Arrays, Array, Seeds], None],
+    arrays: Arrays,
+    out: Array,
     options: CallOptions,
 ) -> None:
-    """Run a kernel on flat arrays, piece by piece on all threads if they are long."""
+    """Run a kernel on flat arrays, piece by piece on all threads if they are long.
+
+    `arrays` are the operands, and the events if the kernel writes them.
+    """
     if out.size <= _PIECE:
         run(arrays, out, _draws(options))
         return
@@ -139,7 +144,9 @@ def _run(
         draws = np.array([options.seed, (options.offset + start) % (1 << 64)], np.uint64)
         run([x[piece] for x in arrays], out[piece], draws)
 
-    parallel.run(range(0, out.size, _PIECE), work, cpu.threads() if out.size > _WORTH_THREADS else 1, title)
+    parallel.run(
+        range(0, out.size, _PIECE), work, parallel.get_num_threads() if out.size > _WORTH_THREADS else 1, title
+    )
 
 
 def _may_write(out: Codes, read: list[Codes]) -> bool:
@@ -173,10 +180,14 @@ def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOpt
     """Return (codes, events) of codes * 2**n."""
     shape = np.broadcast_shapes(codes.shape, n.shape)
     out, events = _results(shape, fmt.code_dtype)
-    loops.scalb(
-        _flat(codes, shape, fmt.code_dtype), format_params(fmt), _flat(n, shape, np.dtype(np.int64)),
-        out, format_params(fmt), rounding_params(options.attributes), _draws(options), events,
-    )  # fmt: skip
+    params, rounding = format_params(fmt), rounding_params(options.attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, exponents, happened = pieces
+        loops.scalb(x, params, exponents, written, params, rounding, draws, happened)
+
+    flat = [_flat(codes, shape, fmt.code_dtype), _flat(n, shape, np.dtype(np.int64)), events]
+    _run("scalb", run, flat, out, options)
     return out.reshape(shape), events.reshape(shape)
 
 
@@ -185,11 +196,15 @@ def to_integer(
 ) -> tuple[NDArray[Any], Events]:
     """Return (integers, events). Values outside the dtype's range saturate with INVALID."""
     info = np.iinfo(dtype)
+    ends = np.uint64(-int(info.min)), np.uint64(info.max)
     out, events = _results(codes.shape, _U64)
-    loops.to_integer(
-        _flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), np.uint64(-int(info.min)), np.uint64(info.max),
-        out, rounding_params(options.attributes), _draws(options), events,
-    )  # fmt: skip
+    params, rounding = format_params(fmt), rounding_params(options.attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, happened = pieces
+        loops.to_integer(x, params, *ends, written, rounding, draws, happened)
+
+    _run("to_integer", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, options)
     return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
 
 
@@ -199,10 +214,14 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, options: CallOpt
     negative = (n < 0).astype(np.uint8)
     magnitude = np.where(negative, np.uint64(0) - bits, bits)
     out, events = _results(n.shape, fmt.code_dtype)
-    loops.from_integer(
-        _flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64),
-        out, format_params(fmt), rounding_params(options.attributes), _draws(options), events,
-    )  # fmt: skip
+    params, rounding = format_params(fmt), rounding_params(options.attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        signs, magnitudes, happened = pieces
+        loops.from_integer(signs, magnitudes, written, params, rounding, draws, happened)
+
+    flat = [_flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64), events]
+    _run("from_integer", run, flat, out, options)
     return out.reshape(n.shape), events.reshape(n.shape)
 
 
@@ -222,7 +241,7 @@ def compare(
     dtype = _working_dtype([a[1], b[1]])
     out, events = _results(shape, np.dtype(np.uint8))
 
-    def run(pieces: list[NDArray[Any]], written: NDArray[Any], draws: NDArray[np.uint64]) -> None:
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
         x, y, happened = pieces
         loops.compare(x, format_params(a[1]), y, format_params(b[1]), int(daz), int(signaling), written, happened)
 
@@ -243,29 +262,49 @@ def _in_format(x: Operand, fmt: FloatFormat) -> Codes:
 def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Codes, Events]:
     """Return (codes, events) of next_up or next_down."""
     out, events = _results(codes.shape, fmt.code_dtype)
-    loops.neighbour(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), int(up), out, events)
+    params = format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, happened = pieces
+        loops.neighbour(x, params, int(daz), int(up), written, happened)
+
+    _run("next_up" if up else "next_down", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
 def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
     """Return the classes, as numbers of `FloatClass`."""
-    out = np.empty(codes.size, np.uint8)
-    loops.classify(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), out)
+    out, params = np.empty(codes.size, np.uint8), format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        loops.classify(pieces[0], params, written)
+
+    _run("classify", run, [_flat(codes, codes.shape, fmt.code_dtype)], out, _EXACT)
     return out.reshape(codes.shape)
 
 
 def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
     """Return totalOrder(a, b) of two arrays of codes of one format."""
     shape = np.broadcast_shapes(a.shape, b.shape)
-    out = np.empty(math.prod(shape), np.bool_)
-    loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_params(fmt), out)
+    out, params = np.empty(math.prod(shape), np.bool_), format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        loops.total_order(*pieces, params, written)
+
+    _run("total_order", run, [_flat(x, shape, fmt.code_dtype) for x in (a, b)], out, _EXACT)
     return out.reshape(shape)
 
 
 def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], Events]:
     """Return (exponents, events)."""
     out, events = np.empty(codes.size, np.int32), np.empty(codes.size, np.uint8)
-    loops.logb(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), out, events)
+    params = format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, happened = pieces
+        loops.logb(x, params, int(daz), written, happened)
+
+    _run("logb", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
