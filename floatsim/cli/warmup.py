@@ -85,4 +85,4 @@ def warmup_command(
     total, slow = sum(row["seconds"] for row in rows), [row for row in rows if row["seconds"] >= 1]
     for row in slow:
         console.print(f"{row['seconds']:6.1f} s  {row['call']}")
-    console.print(f"{len(rows)} calls, {total:.1f} s. A second run reads the compiled kernels from disk.")
+    console.print(f"Calls: {len(rows)}. Seconds: {total:.1f}. A second run reads the compiled kernels from disk.")
