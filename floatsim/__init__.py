@@ -24,7 +24,7 @@ Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
-    sums            matmul dot sum mean norm var prod cumsum, with `accumulate=`: "fp16", "kahan(bf16)", "hopper" ...
+    sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
     descriptions    Sequential Pairwise Kahan Neumaier Exact Strided Blocked SplitK TensorCore as_accumulation
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow)
 Settings
@@ -67,6 +67,7 @@ _HOMES = {
     ),
     ".accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
     ".arrays.linalg": "dot explain_plan matmul",
+    ".arrays.einsum": "einsum",
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",

@@ -486,9 +486,12 @@ def from_integer(n: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) ->
 
 
 @implements(np.where)
-def _where(condition: Any, x: Any, y: Any) -> Any:
+def _where(condition: Any, *choices: Any) -> Any:
     if isinstance(condition, FloatArray):
         condition = condition.nonzero()
+    if not choices:
+        return np.where(condition)
+    x, y = choices
     formats = [v.format for v in (x, y) if isinstance(v, FloatArray)]
     if not formats:
         return np.where(condition, x, y)
