@@ -17,7 +17,7 @@ Each function has its own page, `help(fs.matmul)`. The names by topic:
 Numbers
     formats         FP64 FP32 TF32 FP16 BF16 E4M3 E5M2 E2M1 E8M0 ...; `print(fs.E4M3)` shows its parameters
     custom formats  FloatFormat; as_format("e4m3") finds a format by name, named_formats() lists them
-    FloatArray      array(values, "fp16"), from_codes, save, load
+    FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), conversion_losses, explain_rounding
 Operations
@@ -68,6 +68,7 @@ _HOMES = {
     ".accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
     ".arrays.linalg": "dot explain_plan matmul",
     ".arrays.einsum": "einsum",
+    ".arrays.exchange": "to_jax to_torch",
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",

@@ -20,6 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
+from floatsim.arrays.interop import dlpack_capsule
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 
 __all__ = ["FloatArray", "from_codes", "implements", "load", "save", "wrap"]
@@ -333,6 +334,28 @@ class FloatArray(NDArrayOperatorsMixin):
                 func.__module__.removeprefix("numpy").lstrip(".") + "." * (func.__module__ != "numpy") + func.__name__
             )
         return function(*args, **kwargs)
+
+    # -- DLPack --------------------------------------------------------------------------------------------
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of the codes, with the type of the format; the consumer shares the memory.
+
+        BF16 and FP8 have types in DLPack. A BufferError says that a format has none.
+        """
+        return dlpack_capsule(
+            self._codes, self._format, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's name of the host memory."""
+        kind, number = self._codes.__dlpack_device__()
+        return int(kind), int(number)
 
     # -- text ----------------------------------------------------------------------------------------------
     def __format__(self, spec: str) -> str:

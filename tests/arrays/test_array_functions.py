@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -358,4 +359,4 @@ def test_objects_in_other_processes():
 
 def test_import_of_the_array_functions_is_lazy():
     code = "import floatsim as fs, sys; fs.array; assert 'floatsim.arrays.array_functions' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
