@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim.arrays.advisories import warn_of_rounded_number
 from floatsim.arrays.arithmetic import copysign, divide, maximum, minimum, multiply, rint, subtract
 from floatsim.arrays.conversion import encode, operand_codes, read_floats
 from floatsim.arrays.einsum import einsum
@@ -349,7 +350,10 @@ def _bound(x: Any, fmt: FloatFormat) -> Any:
     if type(x) not in (int, float):
         return x
     overflow = "saturate_propagate" if fmt.has_infinity else "saturate_finite"
-    return FloatArray(np.asarray(encode(x, fmt, overflow=overflow, rounding="ties_to_even")), fmt)
+    codes = np.asarray(encode(x, fmt, overflow=overflow, rounding="ties_to_even"))
+    if abs(x) <= fmt.max:
+        warn_of_rounded_number(x, codes, fmt, "a bound")
+    return FloatArray(codes, fmt)
 
 
 @implements(np.clip)

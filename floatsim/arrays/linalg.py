@@ -20,6 +20,7 @@ from floatsim.accumulation import (
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
+from floatsim.arrays.advisories import warn_of_fp64_instruction
 from floatsim.arrays.block_scaling import block_scales
 from floatsim.arrays.conversion import Codes, out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
@@ -262,6 +263,12 @@ def matmul(
         For shapes that do not fit, unknown names, beta without c, and stochastic rounding without a seed. Also for
         operands or scales that a TensorCore does not take, and for scales with another description.
 
+    Warns
+    -----
+    FloatsimWarning
+        If float64 operands select the FP64 instruction of a TensorCore without `instruction`, and all their values are
+        numbers of FP8, FP16 or BF16, for which it has one.
+
     Notes
     -----
     A TensorCore rounds as the hardware does. Rounding options have no effect inside it. `format`, `overflow` and
@@ -307,6 +314,8 @@ def matmul(
         if c is None and scales[1].value != 1:
             raise ValueError(f"beta={beta!r} scales c, and there is no c")
         addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
+    if accumulate is not None and x_format == y_format == FP64:
+        warn_of_fp64_instruction(x, y, accumulate)
     if out is not None:
         out_codes(out, call.format, batch.shape)
     part = _part(offset, shape, batch.inner)
