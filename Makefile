@@ -12,7 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-pythons test-libraries notebooks notebooks-update test-exhaustive bench on-device lint build clean
+.PHONY: help demo test test-full test-pythons test-libraries notebooks notebooks-update test-exhaustive bench on-device lint \
+	build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"

@@ -120,7 +120,7 @@ def test_comparisons_are_exact():
 def test_histogram():
     x = sample(fs.BF16, nan=False)
     x = x[np.abs(x.values) < 1e3]
-    for bins in 5, "auto", [-1.0, 0.0, 1.0], fs.array([-1.0, 0.0, 1.0], "fp16"):
+    for bins in 5, "sturges", [-1.0, 0.0, 1.0], fs.array([-1.0, 0.0, 1.0], "fp16"):
         counts, edges = np.histogram(x, bins)
         want = np.histogram(x.values, bins.values if isinstance(bins, fs.FloatArray) else bins)
         assert np.array_equal(counts, want[0]) and np.array_equal(edges, want[1]) and edges.dtype == np.float64
@@ -170,7 +170,7 @@ def test_clip():
     for low, high in (-1.0, 2.0), (None, 0.5), (0.25, None):
         assert same(np.clip(x, low, high), np.clip(v, low, high))
     assert same(np.clip(x, x[0], x[1]), np.clip(v, v[0], v[1]))
-    assert same(x.clip(-1, 1), np.clip(v, -1, 1)) and same(np.clip(x, min=-1, max=1), np.clip(v, -1, 1))
+    assert same(x.clip(-1, 1), np.clip(v, -1, 1)) and same(x.clip(max=1), np.clip(v, None, 1))
     assert np.clip(fs.array([448.0, 1.0], "e4m3"), -1e9, 1e9).tolist() == [448.0, 1.0]
     assert np.clip(fs.array([np.inf], "fp16"), None, 1e9).tolist() == [65504.0]
     assert np.clip(fs.array([np.inf], "fp16"), None, np.inf).tolist() == [np.inf]
