@@ -151,8 +151,8 @@ def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OF_VALUES: tuple[Any, ...] = (
-    np.allclose, np.argmax, np.argmin, np.argpartition, np.argwhere, np.array_equiv, np.count_nonzero, np.digitize,
-    np.flatnonzero, np.isclose, np.isin, np.isneginf, np.isposinf, np.nanargmax, np.nanargmin, np.nonzero,
+    np.allclose, np.argmax, np.argmin, np.argpartition, np.argwhere, np.array2string, np.array_equiv, np.count_nonzero,
+    np.digitize, np.flatnonzero, np.isclose, np.isin, np.isneginf, np.isposinf, np.nanargmax, np.nanargmin, np.nonzero,
     np.searchsorted,
 )  # fmt: skip
 for _function in _OF_VALUES:
@@ -165,6 +165,9 @@ def _truth(function: Any) -> Callable[..., Any]:
 
 implements(np.any)(_truth(np.any))
 implements(np.all)(_truth(np.all))
+implements(np.array_repr, np.array_str)(lambda a, *_, **__: repr(a))
+implements(np.iscomplexobj)(lambda x: False)
+implements(np.isrealobj)(lambda x: True)
 implements(np.logical_not)(lambda a, out=None: np.logical_not(a.nonzero(), out=out))
 
 

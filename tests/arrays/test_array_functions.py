@@ -117,6 +117,13 @@ def test_comparisons_are_exact():
     assert np.where(x)[0].tolist() == [0, 1, 2, 3]
 
 
+def test_texts_and_kinds():
+    x = fs.array([0.1, 2.0], "e4m3")
+    assert np.array_repr(x) == repr(x) and np.array2string(x) == "[0.1015625 2.       ]"
+    assert not np.iscomplexobj(x) and np.isrealobj(x)
+    assert np.logical_not(fs.array([0.0, -0.0, np.nan], "fp16")).tolist() == [True, True, False]
+
+
 def test_histogram():
     x = sample(fs.BF16, nan=False)
     x = x[np.abs(x.values) < 1e3]
