@@ -12,7 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-pythons notebooks notebooks-update test-exhaustive bench on-device lint build clean
+.PHONY: help demo test test-full test-pythons test-libraries notebooks notebooks-update test-exhaustive bench on-device lint \
+	build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
@@ -32,6 +33,9 @@ test-full: $(VENV)/.installed-test ## all tests
 
 test-pythons: ## tests that depend on versions, under every Python here and with the lowest versions
 	tools/test_pythons.sh
+
+test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX themselves
+	$(PYTEST) tests/arrays tests/test_docs.py -k "test_torch or test_jax or test_foreign or with_libraries"
 
 notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes
 	$(BIN)/python notebooks/run.py
@@ -70,6 +74,10 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	$(PIP) install -e ".[test]"
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-libraries: pyproject.toml | $(VENV)/.created
+	$(PIP) install -e ".[test,torch,jax]"
+	@touch $(VENV)/.installed $(VENV)/.installed-test $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
 	$(PIP) install -e ".[dev]"

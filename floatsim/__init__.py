@@ -17,14 +17,14 @@ Each function has its own page, `help(fs.matmul)`. The names by topic:
 Numbers
     formats         FP64 FP32 TF32 FP16 BF16 E4M3 E5M2 E2M1 E8M0 ...; `print(fs.E4M3)` shows its parameters
     custom formats  FloatFormat; as_format("e4m3") finds a format by name, named_formats() lists them
-    FloatArray      array(values, "fp16"), from_codes, save, load
+    FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), conversion_losses, explain_rounding
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
-    sums            matmul dot sum mean norm var prod cumsum, with `accumulate=`: "fp16", "kahan(bf16)", "hopper" ...
+    sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
     descriptions    Sequential Pairwise Kahan Neumaier Exact Strided Blocked SplitK TensorCore as_accumulation
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow)
 Settings
@@ -68,6 +68,8 @@ _HOMES = {
     ),
     ".accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
     ".arrays.linalg": "dot explain_plan matmul",
+    ".arrays.einsum": "einsum",
+    ".arrays.exchange": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",

@@ -1,8 +1,9 @@
 """Test the documentation: run its Python, compare the output of its commands, resolve its links.
 
 Every ```python block of a page is executed, in order, in one namespace a page; where a block is written with
-`>>>`, the output shown is compared (doctest). Of the ```console blocks, each line `$ floatsim ...` is run; where
-output is shown below it, that is compared too. `python tests/test_docs.py` rewrites the README's tables.
+`>>>`, the output shown is compared (doctest). A block "```python torch" is executed where torch is installed. Of the
+```console blocks, each line `$ floatsim ...` is run; where output is shown below it, that is compared too.
+`python tests/test_docs.py` rewrites the README's tables.
 """
 
 from __future__ import annotations
@@ -30,25 +31,54 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
-FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 BEGIN, END = "<!-- {}: begin (python tests/test_docs.py) -->", "<!-- {}: end -->"
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
-def blocks(path: Path, language: str) -> list[tuple[int, str]]:
-    """(number of the block's first line, its text) of each fenced block in that language."""
-    text = path.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, m.start(2)) + 1, m[2]) for m in FENCE.finditer(text) if m[1] == language]
+def blocks(path: Path, language: str, libraries: str = "") -> list[tuple[int, str]]:
+    """(number of the block's first line, its text) of each fenced block in that language.
+
+    A block that needs libraries names them after the language; it is left out unless they are among `libraries`.
+    """
+    text, here = path.read_text(encoding="utf-8"), set(libraries.split())
+    return [
+        (text.count("\n", 0, m.start(3)) + 1, m[3])
+        for m in FENCE.finditer(text)
+        if m[1] == language and set(m[2].split()) <= here
+    ]
+
+
+LIBRARIES = sorted(
+    {(path, m[2].strip()) for path in PAGES for m in FENCE.finditer(path.read_text(encoding="utf-8")) if m[2].strip()}
+)
 
 
 @page
 def test_python(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    run_blocks(page)
+
+
+@pytest.mark.parametrize(
+    ("page", "libraries"), [pytest.param(page, names, id=f"{page.stem}-{names}") for page, names in LIBRARIES]
+)
+def test_python_with_libraries(page, libraries, tmp_path, monkeypatch):
+    for library in libraries.split():
+        module = pytest.importorskip(library, reason=f"{page.name} has examples for {library}")
+        if library == "cupy" and not module.cuda.is_available():
+            pytest.skip("CuPy needs a GPU")
+    monkeypatch.chdir(tmp_path)
+    run_blocks(page, libraries)
+
+
+def run_blocks(page: Path, libraries: str = "") -> None:
+    """Run the Python of a page."""
     namespace = {"__name__": f"docs_{page.stem}"}
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    for line, text in blocks(page, "python"):
+    for line, text in blocks(page, "python", libraries):
         if text.lstrip().startswith(">>>"):
             report: list[str] = []
             test = doctest.DocTestParser().get_doctest(text, namespace, page.name, str(page), line - 1)

@@ -122,7 +122,7 @@ def test_version_tests_name_files():
 
 
 def test_import_loads_nothing():
-    heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "pandas", "rich", "typer"}
+    heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "torch", "jax", "pandas", "rich", "typer"}
     loaded = json.loads(run_python("import floatsim, json, sys; print(json.dumps(sorted(sys.modules)))"))
     assert not heavy & {name.split(".")[0] for name in loaded}
 

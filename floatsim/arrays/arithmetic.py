@@ -197,6 +197,7 @@ def fma(
     return operate("fma", {"a": a, "b": b, "c": c}, format, out, options)
 
 
+@stays_on_device
 def remainder(
     a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
 ) -> Any:
@@ -223,6 +224,7 @@ def remainder(
 
 
 @implements(np.fmod)
+@stays_on_device
 def fmod(
     a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
 ) -> Any:
@@ -268,6 +270,7 @@ def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.minimum)
+@stays_on_device
 def minimum(
     a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
 ) -> Any:
@@ -293,6 +296,7 @@ def minimum(
 
 
 @implements(np.maximum)
+@stays_on_device
 def maximum(
     a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
 ) -> Any:
@@ -318,6 +322,7 @@ def maximum(
 
 
 @implements(np.fmin)
+@stays_on_device
 def minimum_number(
     a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
 ) -> Any:
@@ -343,6 +348,7 @@ def minimum_number(
 
 
 @implements(np.fmax)
+@stays_on_device
 def maximum_number(
     a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
 ) -> Any:
@@ -368,6 +374,7 @@ def maximum_number(
 
 
 @implements(np.rint)
+@stays_on_device
 def rint(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Round a to integral values in the rounding mode of the call (IEEE 754-2019, 5.9).
 
@@ -391,6 +398,7 @@ def rint(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
 
 
 @implements(np.floor)
+@stays_on_device
 def floor(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return the largest integral value that is not above a (IEEE 754-2019, 5.9).
 
@@ -413,6 +421,7 @@ def floor(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any
 
 
 @implements(np.ceil)
+@stays_on_device
 def ceil(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return the smallest integral value that is not below a (IEEE 754-2019, 5.9).
 
@@ -435,6 +444,7 @@ def ceil(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
 
 
 @implements(np.trunc)
+@stays_on_device
 def trunc(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a without its fraction, an integral value (IEEE 754-2019, 5.9).
 
@@ -457,6 +467,7 @@ def trunc(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any
 
 
 @implements(np.ldexp)
+@stays_on_device
 def scalb(a: Any, n: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a * 2**n, rounded once (IEEE 754-2019, 5.3.3).
 
@@ -526,6 +537,7 @@ def _neighbour(operation: str, a: Any, up: bool, options: RoundingOptions) -> An
     return finish(operation, wrap(result, fmt, float_array), events, call_options, [(codes, fmt)], (result, fmt))
 
 
+@stays_on_device
 def next_up(a: Any, **options: Unpack[RoundingOptions]) -> Any:
     """Return the least number of the format greater than a (nextUp, IEEE 754-2019, 5.3.1).
 
@@ -546,6 +558,7 @@ def next_up(a: Any, **options: Unpack[RoundingOptions]) -> Any:
     return _neighbour("next_up", a, True, options)
 
 
+@stays_on_device
 def next_down(a: Any, **options: Unpack[RoundingOptions]) -> Any:
     """Return the greatest number of the format less than a (nextDown, IEEE 754-2019, 5.3.1).
 
@@ -583,6 +596,7 @@ def _sign_operation(result: Any, out: Any, options: RoundingOptions) -> Any:
 
 
 @implements(np.negative)
+@stays_on_device
 def negative(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a with its sign bit inverted, NaNs included (IEEE 754-2019, 5.5.1).
 
@@ -603,6 +617,7 @@ def negative(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> 
 
 
 @implements(np.absolute, np.fabs)
+@stays_on_device
 def absolute(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a with its sign bit cleared, NaNs included (IEEE 754-2019, 5.5.1).
 
@@ -624,6 +639,7 @@ def absolute(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> 
 
 
 @implements(np.copysign)
+@stays_on_device
 def copysign(a: Any, b: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Return a with the sign bit of b, NaNs included (IEEE 754-2019, 5.5.1).
 

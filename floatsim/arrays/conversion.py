@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from floatsim import reference
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
+from floatsim.arrays.advisories import warn_of_rounded_number
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, stays_on_device
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
@@ -174,9 +175,15 @@ def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out
 
 @implements("operand_codes")
 def operand_codes(x: Any, fmt: FloatFormat, argument: str) -> Codes:
-    """Return the codes of an operand that must have format `fmt`. A Python number is rounded to it, ties to even."""
+    """Return the codes of an operand that must have format `fmt`. A Python number is rounded to it, ties to even.
+
+    A FloatsimWarning says that the number changes by more than 10 %.
+    """
     if isinstance(x, int | float | str | Fraction | Decimal) and not isinstance(x, bool | np.generic):
-        return _to_codes(x, fmt, _TO_NEAREST, argument).codes
+        codes = _to_codes(x, fmt, _TO_NEAREST, argument).codes
+        if isinstance(x, int | float):
+            warn_of_rounded_number(x, codes, fmt, argument)
+        return codes
     source = read(x, argument)
     codes, own = float_codes(source, argument)
     if own != fmt:
@@ -523,9 +530,12 @@ def from_integer(n: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) ->
 
 
 @implements(np.where)
-def _where(condition: Any, x: Any, y: Any) -> Any:
+def _where(condition: Any, *choices: Any) -> Any:
     if isinstance(condition, FloatArray):
         condition = condition.nonzero()
+    if not choices:
+        return np.where(condition)
+    x, y = choices
     formats = [v.format for v in (x, y) if isinstance(v, FloatArray)]
     if not formats:
         return np.where(condition, x, y)

@@ -20,6 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
+from floatsim.arrays.interop import dlpack_capsule
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 
 __all__ = ["FloatArray", "from_codes", "implements", "load", "save", "wrap"]
@@ -41,7 +42,8 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
 
 
 _PROVIDERS = tuple(
-    f"floatsim.arrays.{name}" for name in ("arithmetic", "comparison", "conversion", "linalg", "reductions")
+    f"floatsim.arrays.{name}"
+    for name in ("arithmetic", "array_functions", "comparison", "conversion", "linalg", "reductions")
 )
 """The modules that register operations; loaded when the first is needed."""
 
@@ -52,6 +54,13 @@ def _registered(key: Any) -> Callable[..., Any] | None:
         for module in _PROVIDERS:
             importlib.import_module(module)
     return _REGISTRY.get(key)
+
+
+def _missing(name: str) -> TypeError:
+    """Return the error for a NumPy function that FloatArrays do not support, with the function to use."""
+    advice = _registered("advice")
+    assert advice is not None
+    return TypeError(f"np.{name} does not take FloatArrays; {advice(name)}")
 
 
 class FloatArray(NDArrayOperatorsMixin):
@@ -154,14 +163,27 @@ class FloatArray(NDArrayOperatorsMixin):
         return np.asarray(nonzero if fmt.has_signed_zero else nonzero | (codes == fmt.canonical_nan))
 
     def __float__(self) -> float:
-        return float(self.values)
+        return self.item()
 
     def __int__(self) -> int:
-        return int(self.values)
+        return int(self.item())
 
     def item(self) -> float:
         """Return the only element as a Python float."""
+        if self.size != 1:
+            raise ValueError(f"an array of shape {self.shape} is not one number; index it, or use .tolist() or .values")
         return float(self.values.item())
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        """Return the nearest integer of one element; with `ndigits` a FloatArray: np.round describes it."""
+        if ndigits is None:
+            return round(self.item())
+        return self._reduce(np.round, ndigits)
+
+    def round(self, decimals: int = 0) -> FloatArray:
+        """Round to decimals, then to the format. See the page "Other libraries" of the documentation."""
+        rounded: FloatArray = self._reduce(np.round, decimals)
+        return rounded
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python floats."""
@@ -227,6 +249,42 @@ class FloatArray(NDArrayOperatorsMixin):
         """Return the running sum. `fs.cumsum` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.cumsum, axis, **options)
 
+    def max(self, axis: Any = None, **options: Any) -> FloatArray:
+        """Return the largest element; NaN if one is NaN, and +0 is greater than -0. The keywords are np.max's."""
+        largest: FloatArray = self._reduce(np.max, axis, **options)
+        return largest
+
+    def min(self, axis: Any = None, **options: Any) -> FloatArray:
+        """Return the smallest element; NaN if one is NaN, and -0 is less than +0. The keywords are np.min's."""
+        smallest: FloatArray = self._reduce(np.min, axis, **options)
+        return smallest
+
+    def argmax(self, axis: Any = None, **options: Any) -> Any:
+        """Return the index of the first NaN, or of the first largest element. The keywords are np.argmax's."""
+        return self._reduce(np.argmax, axis, **options)
+
+    def argmin(self, axis: Any = None, **options: Any) -> Any:
+        """Return the index of the first NaN, or of the first smallest element. The keywords are np.argmin's."""
+        return self._reduce(np.argmin, axis, **options)
+
+    def clip(self, min: Any = None, max: Any = None, **options: Any) -> FloatArray:
+        """Return the elements, limited to min and max. The keywords are np.clip's."""
+        clipped: FloatArray = self._reduce(np.clip, min, max, **options)
+        return clipped
+
+    def argsort(self, axis: Any = -1) -> NDArray[np.intp]:
+        """Return the indices of a stable sort by value, NaNs last."""
+        places: NDArray[np.intp] = self._reduce(np.argsort, axis)
+        return places
+
+    def any(self, axis: Any = None, **options: Any) -> Any:
+        """Return whether an element is not zero. NaN is not zero."""
+        return np.any(self.nonzero(), axis, **options)
+
+    def all(self, axis: Any = None, **options: Any) -> Any:
+        """Return whether no element is zero. NaN is not zero."""
+        return np.all(self.nonzero(), axis, **options)
+
     def dot(self, b: Any, **options: Any) -> Any:
         """Return the product with a vector or matrix. `fs.dot` describes the keywords.
 
@@ -246,10 +304,21 @@ class FloatArray(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
         call = method == "__call__"
-        function = _registered(ufunc if call else (ufunc, method))
         out = keywords.pop("out", None)
-        if function is None or (call and keywords):
+        operands = (*inputs, *(out or ()))
+        if any(
+            hasattr(x, "__array_ufunc__") and not isinstance(x, FloatArray | np.ndarray | np.generic) for x in operands
+        ):
             return NotImplemented
+        name = ufunc.__name__ if call else f"{ufunc.__name__}.{method}"
+        function = _registered(ufunc if call else (ufunc, method))
+        if function is None:
+            raise _missing(name)
+        if call and keywords:
+            raise TypeError(
+                f"np.{name} of FloatArrays takes no {', '.join(keywords)}; floatsim's own functions take the rounding "
+                "options and format="
+            )
         if out is not None:
             keywords["out"] = out[0]
         return function(*inputs, **keywords)
@@ -258,11 +327,48 @@ class FloatArray(NDArrayOperatorsMixin):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         function = _registered(func)
-        if function is None or not all(issubclass(t, FloatArray | np.ndarray) for t in types):
+        if not all(issubclass(t, FloatArray | np.ndarray) for t in types):
             return NotImplemented
+        if function is None:
+            raise _missing(
+                func.__module__.removeprefix("numpy").lstrip(".") + "." * (func.__module__ != "numpy") + func.__name__
+            )
         return function(*args, **kwargs)
 
+    # -- DLPack --------------------------------------------------------------------------------------------
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of the codes, with the type of the format; the consumer shares the memory.
+
+        BF16 and FP8 have types in DLPack. A BufferError says that a format has none.
+        """
+        return dlpack_capsule(
+            self._codes, self._format, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's name of the host memory."""
+        kind, number = self._codes.__dlpack_device__()
+        return int(kind), int(number)
+
     # -- text ----------------------------------------------------------------------------------------------
+    def __format__(self, spec: str) -> str:
+        """Return one element as `format(float(x), spec)`. Without a spec, the text of the whole array."""
+        if not spec:
+            return str(self)
+        if self.size != 1:
+            raise TypeError(
+                f"format {spec!r} is for one number, and the array has shape {self.shape}; format its elements: "
+                f"[format(v, {spec!r}) for v in x.ravel().tolist()]"
+            )
+        return format(self.item(), spec)
+
     def __repr__(self) -> str:
         body = np.array2string(self.values, separator=", ", prefix="FloatArray(", formatter=self._formatter())
         return f"FloatArray({body}, {self._format.name})"
@@ -312,7 +418,8 @@ def _joins(function: Callable[..., Any]) -> Callable[..., Any]:
 _MOVING: tuple[Any, ...] = (
     np.atleast_1d, np.atleast_2d, np.broadcast_to, np.copy, np.diagonal, np.expand_dims, np.flip, np.moveaxis, np.ravel,
     np.repeat, np.reshape, np.roll, np.rot90, np.split, np.squeeze, np.swapaxes, np.take, np.tile, np.transpose,
-    np.empty_like,
+    np.array_split, np.atleast_3d, np.delete, np.dsplit, np.empty_like, np.fliplr, np.flipud, np.hsplit, np.resize,
+    np.rollaxis, np.vsplit,
 )  # fmt: skip
 _JOINING: tuple[Any, ...] = (np.column_stack, np.concatenate, np.dstack, np.hstack, np.stack, np.vstack)
 for _function in _MOVING:

@@ -20,6 +20,7 @@ from floatsim.accumulation import (
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
+from floatsim.arrays.advisories import warn_of_fp64_instruction
 from floatsim.arrays.block_scaling import block_scales
 from floatsim.arrays.conversion import Codes, out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
@@ -29,7 +30,8 @@ from floatsim.arrays.options import RoundingOptions
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
-from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
+from floatsim.formats._validation import as_index
+from floatsim.formats.rounding import OverflowLike, Rounding, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
 __all__ = ["dot", "explain_plan", "matmul"]
@@ -65,6 +67,11 @@ class _Batch(NamedTuple):
     b: Codes
     pairs: NDArray[np.int64]
     shape: tuple[int, ...]
+
+    @property
+    def inner(self) -> tuple[int, int, int]:
+        """The shape of the results as a stack of matrices."""
+        return len(self.pairs), self.a.shape[1], self.b.shape[2]
 
 
 _ONE_PAIR = np.zeros((1, 2), np.int64)
@@ -125,6 +132,38 @@ def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
 # -- alpha and beta ----------------------------------------------------------------------------------------------------
 
 
+class _Part(NamedTuple):
+    """The place of the results in a whole product: the number of the first element, and the whole's rows, columns."""
+
+    first: int
+    whole: tuple[int, int]
+
+    def rows(self, shape: tuple[int, int, int]) -> list[tuple[tuple[int, int], int]]:
+        """Return ((matrix, row), number of its first element) of each row of the results."""
+        rows, columns = self.whole
+        return [((n, i), self.first + (n * rows + i) * columns) for n, i in np.ndindex(*shape[:2])]
+
+
+def _part(offset: Any, shape: Any, results: tuple[int, int, int]) -> _Part | None:
+    """Return the place that `offset=` and `shape=` name, or None without them."""
+    if offset is None and shape is None:
+        return None
+    if offset is None or shape is None:
+        raise ValueError("offset=(batch, row, column) and shape=(rows, columns) of the whole product go together")
+    if len(offset) != 3 or len(shape) != 2:
+        raise ValueError(f"offset has three numbers (batch, row, column) and shape two, not {offset!r} and {shape!r}")
+    most = (1 << 63) - 1
+    batch, row, column = (as_index(n, f"offset[{i}]", 0, most) for i, n in enumerate(offset))
+    rows, columns = (as_index(n, f"shape[{i}]", 0, most) for i, n in enumerate(shape))
+    if row + results[1] > rows or column + results[2] > columns:
+        raise ValueError(
+            f"the result {results[1:]} at row {row} and column {column} is no part of a whole {(rows, columns)}"
+        )
+    if (batch + results[0]) * rows * columns > most:
+        raise ValueError("the whole product has more than 2**63 - 1 elements up to this part")
+    return _Part((batch * rows + row) * columns + column, (rows, columns))
+
+
 def _scaled(
     operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, call: AccumulationCall
 ) -> Codes:
@@ -154,7 +193,8 @@ def matmul(
     scale_a: Any = None, scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, out: Any = None, backend: str | None = None,
+    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
+    out: Any = None, backend: str | None = None,
 ) -> Any:  # fmt: skip
     """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description.
 
@@ -196,6 +236,11 @@ def matmul(
         ones.
     random_bits : int, optional
         The random bits of a stochastic rounding, 1 to 64.
+    offset : (batch, row, column), optional
+    shape : (rows, columns), optional
+        For a part of a larger product, so that its stochastic roundings draw as in the larger one: the place of the
+        part's first element, and the shape of the larger product's matrices. Element (n, i, j) of the part has the
+        flat index ((batch + n) * rows + row + i) * columns + column + j. The part has all of K.
     overflow, result_rounding : optional
         Of the final conversion to the result's format alone: "infinity", "saturate_finite" (which also turns the
         accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
@@ -218,6 +263,12 @@ def matmul(
         For shapes that do not fit, unknown names, beta without c, and stochastic rounding without a seed. Also for
         operands or scales that a TensorCore does not take, and for scales with another description.
 
+    Warns
+    -----
+    FloatsimWarning
+        If float64 operands select the FP64 instruction of a TensorCore without `instruction`, and all their values are
+        numbers of FP8, FP16 or BF16, for which it has one.
+
     Notes
     -----
     A TensorCore rounds as the hardware does. Rounding options have no effect inside it. `format`, `overflow` and
@@ -226,8 +277,9 @@ def matmul(
     Under `fs.record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums. Exact products
     have no "matmul.product". `log.first` has, for every element of the result, the first k of each event.
 
-    Stochastic rounding draws for the flat index of the result's element (batch, i, j). The page "Sums" of the
-    documentation lists the sites. The number of threads, the tiles and the memory layout change no bit.
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j), or for the one that `offset` and
+    `shape` define. The page "Sums" of the documentation lists the sites. The number of threads, the tiles and the
+    memory layout change no bit.
 
     Examples
     --------
@@ -262,32 +314,50 @@ def matmul(
         if c is None and scales[1].value != 1:
             raise ValueError(f"beta={beta!r} scales c, and there is no c")
         addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
+    if accumulate is not None and x_format == y_format == FP64:
+        warn_of_fp64_instruction(x, y, accumulate)
     if out is not None:
         out_codes(out, call.format, batch.shape)
-    codes = _multiply(batch, x_format, y_format, addend, scales, block, call)
+    part = _part(offset, shape, batch.inner)
+    codes = _multiply(batch, x_format, y_format, addend, scales, block, call, part)
     float_array = x_float or y_float or c_float
     return wrap(codes, call.format, float_array) if out is None else deliver(codes, call.format, float_array, out)
 
 
 def _multiply(
     batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
-    block: BlockScales | None, call: AccumulationCall,
+    block: BlockScales | None, call: AccumulationCall, part: _Part | None,
 ) -> Codes:  # fmt: skip
     """Return codes in the format of the result and the shape of the batch."""
     alpha, beta = scales
     plain = alpha.value == 1 and (c is None or beta.value == 1)
-    inner = (len(batch.pairs), batch.a.shape[1], batch.b.shape[2])
+    inner = batch.inner
+    addend = None if c is None else (c[0].reshape(inner), c[1])
     events = recording.wanted() if recording.ACTIVE_LOGS.get() else _NO_EVENTS
+    numbered: dict[str, Any] = {} if part is None or not call.draws else {"base": part.first, "whole": part.whole}
     sums = call.backend.accumulate(
-        (batch.a, a), (batch.b, b), (c[0].reshape(inner), c[1]) if plain and c else None,
-        batch.pairs, call.accumulation, call.options, events, "matmul", scales=block,
+        (batch.a, a), (batch.b, b), addend if plain else None, batch.pairs, call.accumulation, call.options, events,
+        "matmul", scales=block, **numbered,
     )  # fmt: skip
     if events:
         recording.note_sums("matmul", sums, batch.shape)
-    codes: Codes = sums.codes.reshape(batch.shape)
-    if not plain:
-        codes = _scaled("matmul", codes, alpha.operand, beta.operand, c, call)
-    return convert_result("matmul", codes, call) if call.converts else codes
+    if plain and not call.converts:
+        codes: Codes = sums.codes.reshape(batch.shape)
+        return codes
+
+    def finished(codes: Codes, c: Operand | None, call: AccumulationCall) -> Codes:
+        if not plain:
+            codes = _scaled("matmul", codes, alpha.operand, beta.operand, c, call)
+        return convert_result("matmul", codes, call) if call.converts else codes
+
+    if part is None or not (call.draws or call.result.attributes.rounding is Rounding.STOCHASTIC):
+        return finished(sums.codes.reshape(batch.shape), c, call)
+    codes = np.empty(inner, call.format.code_dtype)
+    for at, first in part.rows(inner):  # the elements of a row have consecutive numbers
+        options, result = replace(call.options, offset=first), replace(call.result, offset=first)
+        own = None if addend is None else (addend[0][at], addend[1])
+        codes[at] = finished(sums.codes[at], own, replace(call, options=options, result=result))
+    return codes.reshape(batch.shape)
 
 
 _NO_EVENTS: frozenset[str] = frozenset()

@@ -20,7 +20,8 @@ class RandomStream:
 
     An integer `seed=` gives the same draws at each call. In training that is wrong, because the same elements would be
     rounded up in every step. Pass one stream to all calls instead. Threads may share a stream; each call gets its own
-    seed.
+    seed. A copy (`copy.copy`, `pickle`) continues with the same draws as the original, independently of it: give each
+    process its own seed.
 
     Parameters
     ----------
@@ -48,6 +49,15 @@ class RandomStream:
         with self._lock:
             self.calls += 1
             return split_seed(self.seed, self.calls)
+
+    def __getstate__(self) -> tuple[int, int]:
+        """Return seed and calls. A copy, or a pickle in another process, draws what this stream will draw next."""
+        with self._lock:
+            return self.seed, self.calls
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self.seed, self.calls = state
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"RandomStream({self.seed}), {self.calls} calls"

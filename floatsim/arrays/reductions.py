@@ -406,6 +406,7 @@ def sum(
     return deliver(convert_result("sum", codes, call), call.format, float_array, out)
 
 
+@stays_on_device
 def mean(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
@@ -455,6 +456,7 @@ def mean(
     return deliver(codes, fmt, float_array, out)
 
 
+@stays_on_device
 def norm(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
@@ -505,6 +507,7 @@ def norm(
     return deliver(codes, fmt, float_array, out)
 
 
+@stays_on_device
 def var(
     x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
@@ -599,6 +602,7 @@ def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> 
     return codes, fmt
 
 
+@stays_on_device
 def prod(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **options: Unpack[Summation],
@@ -662,6 +666,7 @@ def prod(
     return deliver(codes, call.format, float_array, out)
 
 
+@stays_on_device
 def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any:
     """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
 
@@ -720,6 +725,7 @@ def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any
     return deliver(convert_result("cumsum", placed(found.codes), call, axis), call.format, float_array, out)
 
 
+@stays_on_device
 def vdot(a: Any, b: Any, **options: Any) -> Any:
     """Return the dot product of two arrays of equal size, flattened in C order.
 

@@ -18,7 +18,16 @@ from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER, Case, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source, Values
 from floatsim.emulator.plan import Plan, plan, processor
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.emulator.tiling import LANES, LONG_ROW, PARTIAL_RESULTS, WORTH_THREADS, Tile, by_vectors, tiles
+from floatsim.emulator.tiling import (
+    LANES,
+    LONG_ROW,
+    PARTIAL_RESULTS,
+    WORTH_THREADS,
+    Tile,
+    by_vectors,
+    single_rows,
+    tiles,
+)
 from floatsim.emulator.types import Codes, Indices
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import IdentityCache
@@ -59,7 +68,7 @@ _RECENT = IdentityCache()
 def plan_sums(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
     pairs: Indices, accumulation: Accumulation, options: CallOptions, wanted: frozenset[str], base: int = 0,
-    scales: BlockScales | None = None,
+    scales: BlockScales | None = None, whole: tuple[int, int] | None = None,
 ) -> tuple[Plan, tuple[int, int, int], int]:  # fmt: skip
     """Return (plan, shape of the result, terms of each element) of a call of `accumulate` with these arguments."""
     codes, fmt = a
@@ -71,6 +80,7 @@ def plan_sums(
         together = False
     results = math.prod(shape)
     vectors = not wanted and c is None and depth >= LONG_ROW and by_vectors(results, depth, together)
+    last = base + (results if whole is None else shape[0] * math.prod(whole))
     key = (
         accumulation,
         fmt,
@@ -80,7 +90,7 @@ def plan_sums(
         wanted,
         vectors,
         None if scales is None else scales.of,
-        base + results > 1 << 32,
+        last > 1 << 32,
         cpu.environment_is_default(),
         candidates.allowed,
     )
@@ -103,7 +113,7 @@ def _planned(
 def accumulate(
     a: tuple[Codes, FloatFormat], b: tuple[Codes, FloatFormat] | None, c: tuple[Codes, FloatFormat] | None,
     pairs: Indices, accumulation: Accumulation, options: CallOptions, wanted: frozenset[str], title: str, base: int = 0,
-    scales: BlockScales | None = None,
+    scales: BlockScales | None = None, whole: tuple[int, int] | None = None,
 ) -> Sums:  # fmt: skip
     """Return sums as described: products of a (stacks, M, K) and b (stacks, K, N), or without b the values a (K,
     cells).
@@ -124,18 +134,23 @@ def accumulate(
         The index, for draws, of the first result.
     scales : BlockScales, optional
         The scales of the blocks of a and b, stacks as theirs, for a TensorCore.
+    whole : (rows, columns), optional
+        The shape of the matrices by which the results are numbered for draws, if the results are a part of them.
     """
     if b is not None and not wanted and _prefers_transpose(a[0].shape[1], b[0].shape[2], accumulation, options):
         return _transposed(a, b, c, pairs, accumulation, options, title, scales)
-    planned, shape, depth = plan_sums(a, b, c, pairs, accumulation, options, wanted, base, scales)
+    planned, shape, depth = plan_sums(a, b, c, pairs, accumulation, options, wanted, base, scales, whole)
     call = _Call(
-        planned, Operand(*a), None if b is None else Operand(*b), c, pairs, shape, depth, options, base, scales
+        planned, Operand(*a), None if b is None else Operand(*b), c, pairs, shape, depth, options, base, scales, whole
     )
     results = math.prod(shape)
     if results:
         threads = parallel.get_num_threads() if results * depth > WORTH_THREADS else 1
         each = partials(accumulation, depth) if isinstance(accumulation, Composite) else 1
         pieces = tiles(shape, depth, each, planned.tile_work, threads)
+        consecutive = c is not None or isinstance(accumulation, Composite)  # partial results are numbered without gaps
+        if planned.case.draws and consecutive and whole not in (None, shape[1:]):
+            pieces = [row for piece in pieces for row in single_rows(piece)]
         long = results * depth > planned.tile_work * threads
         if len(pieces) == 1 and not long:
             call.compute(pieces[0])
@@ -163,9 +178,11 @@ class _Call:
     def __init__(
         self, plan: Plan, left: Operand, right: Operand | None, c: tuple[Codes, FloatFormat] | None, pairs: Indices,
         shape: tuple[int, int, int], depth: int, options: CallOptions, base: int, scales: BlockScales | None,
+        whole: tuple[int, int] | None,
     ) -> None:  # fmt: skip
         self._kernel, self._left, self._right, self._c, self._pairs = plan.kernel, left, right, c, pairs
         self._shape, self._depth, self._base, self._scales = shape, depth, base, scales
+        self._whole = whole or shape[1:]
         self._events, self._draws = plan.case.events, plan.case.draws
         self._ranges = np.array([[0, depth, 1]], np.int64)
         self._seeds = np.array([options.seed & _MASK], np.uint64)
@@ -191,7 +208,7 @@ class _Call:
 
     def _source(self, tile: Tile) -> Source:
         if self._right is not None:
-            return Products(self._left, self._right, tile, self._shape, self._pairs, self._base, self._scales)
+            return Products(self._left, self._right, tile, self._whole, self._pairs, self._base, self._scales)
         values = Partials(self._left.format, self._left.codes[:, tile.columns])
         return Values(values, self._base + tile.columns.start)
 

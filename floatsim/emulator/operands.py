@@ -47,13 +47,13 @@ class Products:
     """The terms a[i, k] * b[k, j] of a tile of the result."""
 
     def __init__(
-        self, a: Operand, b: Operand, tile: Tile, shape: tuple[int, int, int], pairs: Indices, base: int = 0,
+        self, a: Operand, b: Operand, tile: Tile, whole: tuple[int, int], pairs: Indices, base: int = 0,
         scales: BlockScales | None = None,
     ) -> None:  # fmt: skip
         self._a, self._b, self._tile = a, b, tile
         batch, i, j = tile
         self.shape = batch.stop - batch.start, i.stop - i.start, j.stop - j.start
-        _, rows, columns = shape
+        rows, columns = whole  # of the matrices by which elements are numbered
         first = base + (batch.start * rows + i.start) * columns + j.start
         self.index = np.array([first, rows * columns, columns, 1], np.int64)
         self._pairs = pairs[batch]

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "LANES", "LONG_ROW", "PARTIAL_RESULTS", "SCRATCH", "WORTH_THREADS", "Tile", "by_vectors", "tile_work", "tiles",
+    "LANES", "LONG_ROW", "PARTIAL_RESULTS", "SCRATCH", "WORTH_THREADS", "Tile", "by_vectors", "single_rows",
+    "tile_work", "tiles",
 ]  # fmt: skip
 
 
@@ -87,6 +88,16 @@ def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, thr
                 for j in range(0, columns, cells)
             ]
     return found
+
+
+def single_rows(tile: Tile) -> list[Tile]:
+    """Return the rows of a tile as tiles. The elements of each have consecutive numbers in any larger matrix."""
+    batch, rows, columns = tile
+    return [
+        Tile(slice(n, n + 1), slice(i, i + 1), columns)
+        for n in range(batch.start, batch.stop)
+        for i in range(rows.start, rows.stop)
+    ]
 
 
 # -- memory: new memory costs as much as the sums of a small product ---------------------------------------------------

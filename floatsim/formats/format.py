@@ -391,7 +391,7 @@ def html_name(fmt: FloatFormat) -> str:
 
 
 FormatLike: TypeAlias = Any
-"""What `as_format` accepts: a FloatFormat, a name, or a NumPy or ml_dtypes dtype."""
+"""What `as_format` accepts: a FloatFormat, a name, or a dtype of NumPy, ml_dtypes, torch or JAX."""
 
 CUSTOM_COLOUR = "#7d6bb3"
 """The colour of formats without a name in floatsim."""
@@ -496,8 +496,8 @@ def as_format(x: FormatLike) -> FloatFormat:
     Parameters
     ----------
     x : FloatFormat, str, dtype or scalar type
-        A format; its name in any case ("FP16", "e4m3", "fp8-e4m3"); a NumPy or ml_dtypes dtype or its name
-        ("float16", "bfloat16", "float8_e4m3fn"); or "ieee(w,t)" for a custom one. "e4m3" is OCP's format
+        A format; its name in any case ("FP16", "e4m3", "fp8-e4m3"); a dtype of NumPy, ml_dtypes, torch or JAX or its
+        name ("float16", "bfloat16", "float8_e4m3fn"); or "ieee(w,t)" for a custom one. "e4m3" is OCP's format
         (max 448); the dtype *name* "float8_e4m3" is ml_dtypes' IEEE-like one (max 240), here `E4M3IEEE`.
 
     Returns
@@ -530,6 +530,8 @@ def as_format(x: FormatLike) -> FloatFormat:
         if custom := re.fullmatch(r"ieee\(\s*(\d+)\s*,\s*(\d+)\s*\)", name):
             return FloatFormat.ieee(int(custom[1]), int(custom[2]))
         raise ValueError(f"unknown format {x!r}; {_advice(name)}")
+    if type(x).__module__ == "torch":
+        return _of_torch(str(x).removeprefix("torch."))
     import numpy as np
 
     try:
@@ -541,6 +543,15 @@ def as_format(x: FormatLike) -> FloatFormat:
     if (fmt := _of_dtype(dtype)) is not None:
         return fmt
     raise ValueError(f"no format has the dtype {dtype}; for integers and others name the format you want")
+
+
+def _of_torch(name: str) -> FloatFormat:
+    """Return the format of a torch dtype."""
+    if name in _LOOKUP:
+        return _LOOKUP[name]
+    if name == "float4_e2m1fn_x2":
+        raise ValueError(f"torch.{name} packs two E2M1 numbers into a byte; unpack them: fs.from_codes(codes, 'e2m1')")
+    raise ValueError(f"no format has the dtype torch.{name}; for integers and others name the format you want")
 
 
 def _advice(name: str) -> str:

@@ -328,6 +328,7 @@ class _Evaluation:
 def accumulate(
     a: Operand, b: Operand | None, c: Operand | None, pairs: Indices, accumulation: Accumulation, options: CallOptions,
     wanted: frozenset[str], title: str, base: int = 0, scales: BlockScales | None = None,
+    whole: tuple[int, int] | None = None,
 ) -> Sums:  # fmt: skip
     """Return the sums that an accumulation describes. The parameters are those of the emulator's `accumulate`."""
     _check_no_events()

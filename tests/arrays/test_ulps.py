@@ -88,6 +88,7 @@ def test_distance_of_zeros_nans_and_python_numbers():
         fs.ulp_distance(x, fs.array(1.0, "bf16"))
 
 
+@pytest.mark.filterwarnings("ignore:b = 1e-07 becomes:floatsim.FloatsimWarning")
 @pytest.mark.parametrize("ambient", [{"rounding": "RTZ"}, {"rounding": "SR"}, {"ftz": True}], ids=str)
 def test_python_numbers_do_not_follow_the_context(ambient):
     with fs.context(**ambient), fs.record() as log:
