@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -264,7 +265,8 @@ def matmul(
         addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
     if out is not None:
         out_codes(out, call.format, batch.shape)
-    codes = _multiply(batch, x_format, y_format, addend, scales, block, call)
+    multiply = recording.one_recorded_call(_multiply) if recording.ACTIVE_LOGS.get() else _multiply
+    codes = multiply(batch, x_format, y_format, addend, scales, block, call)
     float_array = x_float or y_float or c_float
     return wrap(codes, call.format, float_array) if out is None else deliver(codes, call.format, float_array, out)
 
@@ -283,7 +285,8 @@ def _multiply(
         batch.pairs, call.accumulation, call.options, events, "matmul", scales=block,
     )  # fmt: skip
     if events:
-        recording.note_sums("matmul", sums, batch.shape)
+        terms = functools.partial(_factors, batch, a, b)
+        recording.note_sums("matmul", sums, batch.shape, call.accumulation.result_format, terms)
     codes: Codes = sums.codes.reshape(batch.shape)
     if not plain:
         codes = _scaled("matmul", codes, alpha.operand, beta.operand, c, call)
@@ -291,6 +294,14 @@ def _multiply(
 
 
 _NO_EVENTS: frozenset[str] = frozenset()
+
+
+def _factors(batch: _Batch, a: FloatFormat, b: FloatFormat, element: int, k: int) -> list[Operand]:
+    """Return the factors of term k of an element of the result, given its flat index."""
+    rows, columns = batch.a.shape[1], batch.b.shape[2]
+    stack, i, j = element // (rows * columns), element // columns % rows, element % columns
+    left, right = batch.pairs[stack]
+    return [(batch.a[left, i, k], a), (batch.b[right, k, j], b)] if k < batch.a.shape[2] else []
 
 
 @stays_on_device
