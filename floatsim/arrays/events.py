@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from floatsim.arrays.cancellation import CANCELLING, cancelled
-from floatsim.arrays.event_log import ALL, CANCELLATION, DEFAULT, Call, FirstSteps, Log, SumEvents, TermsAt
+from floatsim.arrays.event_log import Log
+from floatsim.arrays.recorded import ALL, CANCELLATION, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import as_flag, as_index
 

@@ -459,6 +459,15 @@ def test_places_are_kept_for_each_scope():
     assert str(log.where[1]) == "b: add[1] overflow: (60000, 60000) -> inf"
 
 
+def test_places_of_one_result_are_kept_up_to_the_limit():
+    with fs.record(where=True, keep=2, events=["overflow"]) as log:
+        for _ in range(4):
+            fs.sum(MATRIX[0], accumulate="fp16")
+    assert [(event.call, event.index, event.k, event.operands) for event in log.where] == [
+        (0, (), 1, (6000.0,)), (1, (), 1, (6000.0,)),
+    ]  # fmt: skip
+
+
 def test_sums_without_terms_have_no_place():
     with fs.record(where=True) as log:
         fs.matmul(np.zeros((2, 0), np.float16), np.zeros((0, 3), np.float16), np.full((2, 3), 1e9), accumulate="fp16")
