@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -207,12 +208,8 @@ class Log:
 
     def add_histogram(self, call: Call, operation: str, histogram: NDArray[np.int64]) -> None:
         """Add the counts of a histogram of event bytes (256 entries)."""
-        import numpy as np
-
-        byte = np.arange(256)
-        happened = {
-            name: int(histogram[(byte & bit) != 0].sum()) for name, bit in EVENTS.items() if name in self.events
-        }
+        numbers = (histogram @ _event_bits()).tolist()
+        happened = {name: number for name, number in zip(EVENTS, numbers, strict=True) if name in self.events}
         self._add(call, operation, int(histogram.sum()), happened)
 
     def _add(self, call: Call, operation: str, elements: int, happened: Mapping[str, int]) -> None:
@@ -279,6 +276,15 @@ class Log:
         places = np.flatnonzero(happened)[:room] if room else np.zeros(0, np.int64)
         self._kept[key] += len(places)
         return [tuple(int(i) for i in np.unravel_index(flat, happened.shape)) for flat in places]
+
+
+@functools.cache
+def _event_bits() -> NDArray[np.int64]:
+    """Return the table (256, events) that is 1 where an event byte has the bit of an event."""
+    import numpy as np
+
+    bits = np.array(list(EVENTS.values()))
+    return np.array(np.arange(256)[:, np.newaxis] & bits != 0, np.int64)
 
 
 def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, shape: tuple[int, ...]) -> Any:

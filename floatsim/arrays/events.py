@@ -44,9 +44,21 @@ def recording() -> bool:
     return bool(ACTIVE_LOGS.get())
 
 
+_NO_EVENTS: frozenset[str] = frozenset()
+
+
 def wanted() -> frozenset[str]:
-    """Return the events that kernels count for the open records; none if no record is open."""
-    return frozenset().union(*[log.events for log in ACTIVE_LOGS.get()]) - {CANCELLATION}
+    """Return the events that kernels count for the open records; none if no record is open.
+
+    Equal sets are one object: plans are cached by the identity of the set.
+    """
+    logs = ACTIVE_LOGS.get()
+    return _wanted(*[log.events for log in logs]) if logs else _NO_EVENTS
+
+
+@functools.lru_cache(maxsize=256)
+def _wanted(*events: frozenset[str]) -> frozenset[str]:
+    return _NO_EVENTS.union(*events) - {CANCELLATION}
 
 
 def _known_events(events: Iterable[str] | None) -> frozenset[str]:

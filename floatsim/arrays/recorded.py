@@ -174,10 +174,15 @@ class Call:
         self._cancelled = bits
 
 
+_SMALL = 64  # elements of an array that is not worth the time of a conversion
+
+
 def _smallest(k: NDArray[np.int64]) -> NDArray[Any]:
     """Return k, which is at least -1, in the smallest integer type. If all elements are -1, only one is stored."""
     import numpy as np
 
+    if k.size <= _SMALL:
+        return k
     highest = int(k.max(initial=-1))
     if highest < 0:
         return np.broadcast_to(np.int8(-1), k.shape)

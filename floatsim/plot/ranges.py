@@ -42,7 +42,7 @@ def exponent_histogram(
     title: str | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Axes:
-    """Draw a histogram of a tensor's exponents against the range of each format.
+    """Draw the numbers of `fs.exponent_histogram`: a tensor's exponents against the range of each format.
 
     There is one row per format. The heights are the same in each: the share of the finite non-zero numbers in each
     power of two. Solid: normal numbers. Hatched: subnormal, so rounded to fewer bits. Black (white on a dark

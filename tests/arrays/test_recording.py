@@ -307,7 +307,7 @@ def test_every_product_keeps_its_first():
     """The entries equal the `first` of a log of one call, also for k beyond the smallest integer types."""
     rng = np.random.default_rng(3)
     pairs = [[fs.array(rng.standard_normal(shape) * 300, "fp16") for shape in ((4, k), (k, 5))] for k in (1, 7, 300)]
-    ones = [fs.array(np.ones(shape), "fp16") for shape in ((1, 70000), (70000, 2))]
+    ones = [fs.array(np.ones(shape), "fp16") for shape in ((1, 70000), (70000, 65))]
     cases = [(pair, "fp16") for pair in pairs] + [(ones, text) for text in ("e5m2", "fp16", "ieee(8,15)", "fp32")]
     with fs.record() as log:
         for (a, b), accumulate in cases:
@@ -378,6 +378,17 @@ def test_the_line_of_the_caller():
     assert log.where[0].line == log.calls[0].line and str(log.where[0]).endswith(f"-> inf, line {log.calls[0].line}")
     with pytest.raises(TypeError, match="lines must be"), fs.record(lines=None):
         pass
+
+
+@pytest.mark.parametrize("events", [None, ["overflow"], ["overflow", "cancellation"]])
+def test_recorded_products_are_planned_once(events):
+    def call():
+        with fs.record(events=events), fs.record(events=events):
+            fs.matmul(MATRIX, MATRIX.T, accumulate="fp16")
+            fs.sum(MATRIX, accumulate="fp16")
+
+    call()
+    assert "_planned" not in python_calls(call)
 
 
 # -- the places of events in sums --------------------------------------------------------------------------------------
