@@ -10,7 +10,7 @@ import numpy as np
 
 import floatsim as fs
 from floatsim.accumulation import leaves
-from floatsim.arrays.events import ALL
+from floatsim.arrays.recorded import DEFAULT
 
 from . import peers
 from .cases import CUSTOM, DIRECTED
@@ -118,7 +118,7 @@ class Row:
 
 _NAN = ("overflow", "underflow", "nan")
 _INVALID = ("overflow", "underflow", "invalid")
-_ALL = tuple(sorted(ALL))
+_ALL = tuple(sorted(DEFAULT))
 _SGEMM = Call(fs.FP32, who=SGEMM)
 _FORMATS = ((fs.FP16, "FP16"), (fs.BF16, "BF16"), (fs.E5M2, "any"), (CUSTOM, "any"))
 _COMPOSED = (

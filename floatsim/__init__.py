@@ -19,7 +19,8 @@ Numbers
     custom formats  FloatFormat; as_format("e4m3") finds a format by name, named_formats() lists them
     FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
-    rounding        quantize (keeps the dtype), convert (to another format), conversion_losses, explain_rounding
+    rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
+    losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     comparison      equal less total_order classify isnan issubnormal ...
@@ -32,6 +33,7 @@ Settings
     context         with fs.context(rounding="toward_zero"): the options of all calls inside
     threads         set_num_threads(1), or the environment variable FLOATSIM_NUM_THREADS
     record          with fs.record() as log: counts overflow, underflow, absorbed terms, ...
+    scope           with fs.scope("layer1"): names a part of a computation in the log
 More
     survey          one array or layer in many formats and accumulations, as a table
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets
@@ -54,7 +56,7 @@ _HOMES = {
     ".formats.rounding": "DIVIDE_BY_ZERO INEXACT INVALID OVERFLOW UNDERFLOW FloatClass Overflow Rounding Tininess",
     "._warnings": "FloatsimWarning",
     ".arrays.options": "Context bind_context context get_context",
-    ".arrays.events": "record",
+    ".arrays.events": "record scope",
     ".arrays.random_stream": "RandomStream",
     ".arrays.float_array": "FloatArray from_codes load save",
     ".arrays.conversion": "array convert decode encode from_integer quantize to_integer",
@@ -76,6 +78,7 @@ _HOMES = {
     ".arrays.ulps": "ulp ulp_distance",
     ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",
+    ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
 }

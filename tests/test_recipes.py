@@ -23,7 +23,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.accumulation import parse
-from floatsim.arrays.events import EVENTS
+from floatsim.arrays.recorded import EVENTS
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes

@@ -9,7 +9,7 @@ _HOMES = {
     ".conversion": "array convert decode encode from_integer quantize to_integer",
     ".linalg": "dot explain_plan matmul",
     ".options": "Context bind_context context get_context",
-    ".events": "record",
+    ".events": "record scope",
     ".random_stream": "RandomStream",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -1,215 +1,42 @@
-"""Counting what happens: `with record() as log`."""
+"""Counting what happens: `with record() as log`, and naming where: `with scope("layer1")`."""
 
 from __future__ import annotations
 
 import difflib
+import functools
+import os
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from floatsim.arrays import backends
+from floatsim.arrays.cancellation import CANCELLING, cancelled
+from floatsim.arrays.event_log import Log
+from floatsim.arrays.recorded import ALL, CANCELLATION, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import as_flag, as_index
-from floatsim.formats.rounding import (
-    ABSORBED,
-    DIVIDE_BY_ZERO,
-    FLUSHED,
-    INEXACT,
-    INVALID,
-    OVERFLOW,
-    SUBNORMAL,
-    UNDERFLOW,
-)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ACTIVE_LOGS", "EVENTS", "Counts", "Event", "Log", "note", "note_sums", "record", "recording", "wanted"]
+__all__ = ["ACTIVE_LOGS", "note", "note_sums", "one_recorded_call", "record", "recording", "scope", "wanted"]
 
-EVENTS = {
-    "invalid": INVALID,
-    "divide_by_zero": DIVIDE_BY_ZERO,
-    "overflow": OVERFLOW,
-    "underflow": UNDERFLOW,
-    "flushed": FLUSHED,
-    "subnormal": SUBNORMAL,
-    "inexact": INEXACT,
-    "absorbed": ABSORBED,
-}
-"""The counted events, and their bits in the kernels' event bytes."""
-
-
-ALL = frozenset(EVENTS) | {"nan"}
-"""The names that `record(events=...)` accepts: the counted events, and "nan", of which sums keep the first k."""
-
-
-@dataclass
-class Counts:
-    """The number of results of an operation, and of each event among them; None if the event was not counted."""
-
-    elements: int = 0
-    invalid: int | None = 0
-    divide_by_zero: int | None = 0
-    overflow: int | None = 0
-    underflow: int | None = 0
-    flushed: int | None = 0
-    subnormal: int | None = 0
-    inexact: int | None = 0
-    absorbed: int | None = 0
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event of one element: its index, its operands and its result.
-
-    Values are float64; operands that were integers or texts are kept as they were.
-    """
-
-    operation: str
-    kind: str
-    index: tuple[int, ...]
-    operands: tuple[Any, ...]
-    result: float
-
-    def __str__(self) -> str:
-        at = ", ".join(map(str, self.index))
-        given = ", ".join(f"{x:.17g}" if isinstance(x, float) else str(x) for x in self.operands)
-        return f"{self.operation}[{at}] {self.kind}: ({given}) -> {self.result:.17g}"
-
-
-class FirstSteps(dict[str, "NDArray[np.int64]"]):
-    """The least k of each event. The error for an unknown event lists the known ones."""
-
-    def __missing__(self, event: str) -> NDArray[np.int64]:
-        there = ", ".join(self) or "nothing: no matrix product or reduction was recorded"
-        raise KeyError(f"{event!r} is not in `first`; it has {there}")
-
-
-@dataclass
-class Log:
-    """The counts of `record` by operation. Prints as a table; `log["add"].overflow` is a number.
-
-    `where` holds, with `record(where=True)`, the first events of each kind. `first` belongs to the latest matrix
-    product or reduction: for "invalid", "nan", "overflow", "underflow", "flushed" and "absorbed" an int64 array of the
-    result's shape, with the least k at which that happened on the way to each element; -1 where it never did.
-    """
-
-    keep: int = 0
-    counts: dict[str, Counts] = field(default_factory=dict)
-    where: list[Event] = field(default_factory=list)
-    first: FirstSteps = field(default_factory=FirstSteps)
-    events: frozenset[str] = ALL
-
-    def __getitem__(self, operation: str) -> Counts:
-        """Return the counts of an operation. The KeyError for an unknown operation lists the recorded ones."""
-        if operation not in self.counts:
-            raise KeyError(f"{operation!r} was not recorded; recorded are: {', '.join(self.counts) or 'none'}")
-        return self.counts[operation]
-
-    @property
-    def total(self) -> Counts:
-        """The counts of all operations together."""
-        total = self._new_counts()
-        for name in self._columns():
-            setattr(total, name, sum(getattr(c, name) for c in self.counts.values()))
-        return total
-
-    def _columns(self) -> list[str]:
-        """Return the names of the counts."""
-        return [name for name in asdict(Counts()) if name == "elements" or name in self.events]
-
-    def _new_counts(self) -> Counts:
-        return Counts(**dict.fromkeys(EVENTS.keys() - self.events))  # type: ignore[arg-type]  # None, all of them
-
-    def to_dict(self) -> dict[str, dict[str, int]]:
-        """Return the counts as {operation: {event: count}}, for JSON."""
-        return {op: {name: getattr(counts, name) for name in self._columns()} for op, counts in self.counts.items()}
-
-    def to_pandas(self) -> Any:
-        """A DataFrame with a row an operation. Raises ImportError with advice where pandas is not installed."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
-        return pandas.DataFrame.from_dict(self.to_dict(), orient="index", columns=self._columns())
-
-    def _rows(self) -> list[list[str]]:
-        head = ["operation", *(name.replace("_", " ") for name in self._columns())]
-        return [head, *([op, *map(str, counts.values())] for op, counts in self.to_dict().items())]
-
-    def __str__(self) -> str:
-        if not self.counts:
-            return "nothing recorded"
-        rows = self._rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in rows
-        ]
-        return "\n".join([*lines, *map(str, self.where)])
-
-    def _repr_html_(self) -> str:
-        head, *body = self._rows()
-        cells = "".join(f"<th>{cell}</th>" for cell in head)
-        rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body)
-        events = "".join(f"<li>{event}</li>" for event in self.where)
-        return f"<table><tr>{cells}</tr>{rows}</table>" + (f"<ul>{events}</ul>" if events else "")
-
-    # -- filled by the operations --------------------------------------------------------------------------
-    def add_histogram(self, operation: str, histogram: NDArray[np.int64]) -> None:
-        """Add the counts of a histogram of event bytes (256 entries)."""
-        import numpy as np
-
-        byte = np.arange(256)
-        happened = {name: int(histogram[(byte & bit) != 0].sum()) for name, bit in EVENTS.items()}
-        self.add_counts(operation, int(histogram.sum()), happened)
-
-    def add_counts(self, operation: str, elements: int, happened: Mapping[str, int]) -> None:
-        """Add the counts of an operation."""
-        counts = self.counts.setdefault(operation, self._new_counts())
-        counts.elements += elements
-        for name in self._columns()[1:]:
-            setattr(counts, name, getattr(counts, name) + happened.get(name, 0))
-
-    def add_places(
-        self,
-        operation: str,
-        events: NDArray[np.uint8],
-        operands: Sequence[tuple[NDArray[Any], FloatFormat | None]],
-        result: tuple[NDArray[Any], FloatFormat] | None,
-    ) -> None:
-        """Remember the first `keep` elements of each kind of event (inexact ones aside: they are everywhere)."""
-        import numpy as np
-
-        for kind, bit in EVENTS.items():
-            if kind == "inexact" or kind not in self.events:
-                continue
-            known = sum(event.kind == kind and event.operation == operation for event in self.where)
-            for flat in np.flatnonzero(events & bit)[: max(0, self.keep - known)]:
-                index = tuple(int(i) for i in np.unravel_index(flat, events.shape))
-                values = tuple(_at(index, codes, fmt, events.shape) for codes, fmt in operands)
-                value = _at(index, *result, events.shape) if result else float("nan")
-                self.where.append(Event(operation, kind, index, values, value))
-
-
-def _at(index: tuple[int, ...], codes: NDArray[Any], fmt: FloatFormat | None, shape: tuple[int, ...]) -> Any:
-    """The value of one element of codes (without a format: the number or text itself) broadcast to `shape`."""
-    import numpy as np
-
-    if fmt is None:
-        item = np.broadcast_to(codes, shape)[index]
-        return item.item() if isinstance(item, np.generic) else item
-    return float(backends.emulator().decode(np.asarray(np.broadcast_to(codes, shape)[index]), fmt))
-
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _ADDING = threading.Lock()
 """Held while logs are filled: `bind_context` lets several threads fill one log."""
 
 ACTIVE_LOGS: ContextVar[tuple[Log, ...]] = ContextVar("floatsim_record", default=())
+
+_SCOPE: ContextVar[str] = ContextVar("floatsim_scope", default="")
+
+_OPEN_CALL: ContextVar[dict[int, Call] | None] = ContextVar("floatsim_open_call", default=None)
+"""The call at work, by the identity of the log; None outside of `one_recorded_call`."""
 
 
 def recording() -> bool:
@@ -217,15 +44,26 @@ def recording() -> bool:
     return bool(ACTIVE_LOGS.get())
 
 
+_NO_EVENTS: frozenset[str] = frozenset()
+
+
 def wanted() -> frozenset[str]:
-    """Return the events that the open records count; none if no record is open."""
+    """Return the events that kernels count for the open records; none if no record is open.
+
+    Equal sets are one object: plans are cached by the identity of the set.
+    """
     logs = ACTIVE_LOGS.get()
-    return logs[0].events if len(logs) == 1 else frozenset().union(*[log.events for log in logs])
+    return _wanted(*[log.events for log in logs]) if logs else _NO_EVENTS
+
+
+@functools.lru_cache(maxsize=256)
+def _wanted(*events: frozenset[str]) -> frozenset[str]:
+    return _NO_EVENTS.union(*events) - {CANCELLATION}
 
 
 def _known_events(events: Iterable[str] | None) -> frozenset[str]:
     if events is None:
-        return ALL
+        return DEFAULT
     if isinstance(events, str):
         raise TypeError(f"events must be a collection of names, not {events!r}; write events=[{events!r}]")
     asked = list(events)
@@ -239,20 +77,32 @@ def _known_events(events: Iterable[str] | None) -> frozenset[str]:
     return frozenset(asked)
 
 
+# -- the public blocks -------------------------------------------------------------------------------------------------
+
+
 @contextmanager
-def record(*, events: Iterable[str] | None = None, where: bool = False, keep: int = 10) -> Iterator[Log]:
+def record(
+    *, events: Iterable[str] | None = None, where: bool = False, keep: int = 10, calls: bool = True,
+    lines: bool = False,
+) -> Iterator[Log]:  # fmt: skip
     """Count events inside a `with` block: overflow, underflow, flushed to zero, subnormal, inexact, absorbed, ...
 
     Parameters
     ----------
     events : iterable of str, optional
         The events to count: "invalid", "divide_by_zero", "overflow", "underflow", "flushed", "subnormal", "inexact",
-        "absorbed", and "nan" for `log.first` alone. Default: all; matrix products are faster with few.
+        "absorbed", "nan" for `log.first` alone, and "cancellation" of `add`, `subtract` and `fma`. Default: all but
+        "cancellation", which takes more time. Matrix products are faster with few.
     where : bool
-        Keep the index, operands and result of the first events of each kind, too. For matrix products and reductions,
-        `log.first` has the first k instead.
+        Keep the index, operands and result of the first events of each kind, too. Matrix products and reductions keep
+        the first k of the element, and the operands of term k.
     keep : int
-        The number of events of each kind and operation that `where` keeps.
+        The number of events of each kind, operation and scope that `where` keeps.
+    calls : bool
+        Keep an entry for each call in `log.calls`, with its counts, and with the first k of each event for each element
+        of its result. False keeps the totals alone, for long computations.
+    lines : bool
+        Keep the file and line of the caller for each call and event.
 
     Yields
     ------
@@ -268,7 +118,13 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
     Notes
     -----
     *flushed*: a non-zero exact value became zero, by rounding or FTZ. *absorbed*: a non-zero addend left a finite sum
-    unchanged. Without a `record`, nothing is counted and the fast kernels run.
+    unchanged. *cancellation*: the exponent of the result is below the largest exponent of an operand; `exact_zeros`
+    counts the zeros from operands that are not all zero. Without a `record`, nothing is counted and the fast kernels
+    run.
+
+    `log["add"]` has the totals of an operation, `log.total` those of all operations. `log.scopes` has the totals of
+    each `fs.scope`, and `log.calls` the counts of each call. `log.to_pandas()` has one row for each call and rounding
+    site.
 
     Examples
     --------
@@ -279,9 +135,24 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
     (1, 1)
     >>> print(log.where[0])
     multiply[0] overflow: (60000, 2) -> inf
+
+    The first k of each product, and the operands of that term:
+
+    >>> a, b = fs.array([[60000.0, 6000.0]], "fp16"), fs.array([[1.0], [1.0]], "fp16")
+    >>> with fs.record(events=["overflow", "absorbed"], where=True) as log:
+    ...     y = fs.matmul(a, b, accumulate="fp16"), fs.matmul(a, a.T, accumulate="fp16")
+    >>> [call.first["overflow"].tolist() for call in log.calls]
+    [[[1]], [[0]]]
+    >>> print(log.where[0])
+    matmul[0, 0] overflow at k = 1: (6000, 1) -> inf
     """
     keep = as_index(keep, "keep", 0, 1 << 31)
-    log = Log(keep if as_flag(where, "where") else 0, events=_known_events(events))
+    log = Log(
+        keep if as_flag(where, "where") else 0,
+        events=_known_events(events),
+        keeps_calls=as_flag(calls, "calls"),
+        lines=as_flag(lines, "lines"),
+    )
     token = ACTIVE_LOGS.set((*ACTIVE_LOGS.get(), log))
     try:
         yield log
@@ -289,13 +160,112 @@ def record(*, events: Iterable[str] | None = None, where: bool = False, keep: in
         ACTIVE_LOGS.reset(token)
 
 
+@contextmanager
+def scope(name: str) -> Iterator[str]:
+    """Name a part of a computation, such as a layer: `fs.record` counts the operations inside under this name.
+
+    Parameters
+    ----------
+    name : str
+        The name. Inside another scope the two names are joined by a slash, as in "model/layer1".
+
+    Yields
+    ------
+    str
+        The path of names.
+
+    Raises
+    ------
+    TypeError
+        If `name` is no str.
+    ValueError
+        If `name` or a part of it between slashes is empty.
+
+    Notes
+    -----
+    The block applies to the thread or task that enters it. `fs.bind_context` extends it to worker threads. Operations
+    do not read the scope unless a `record` is open. `fs.scope` is a decorator, too.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([6e4, 1.0], "fp16")
+    >>> with fs.record(events=["overflow"]) as log, fs.scope("model"):
+    ...     y = x + x
+    ...     with fs.scope("layer1"):
+    ...         y = x * x
+    >>> print(log)
+    scope         operation  elements  overflow
+    model         add               2         1
+    model/layer1  multiply          2         1
+    >>> log.scopes["model/layer1"]["multiply"].overflow, log["multiply"].overflow
+    (1, 1)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, such as 'layer1', not {name!r}")
+    if not all(name.split("/")):
+        raise ValueError(f"name must be one name, or names joined by single slashes, not {name!r}")
+    outer = _SCOPE.get()
+    path = f"{outer}/{name}" if outer else name
+    token = _SCOPE.set(path)
+    try:
+        yield path
+    finally:
+        _SCOPE.reset(token)
+
+
+# -- called by the operations ------------------------------------------------------------------------------------------
+
+
+def one_recorded_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function that notes several times: the open records see one call."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not ACTIVE_LOGS.get():
+            return function(*args, **kwargs)
+        token = _OPEN_CALL.set({})
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _OPEN_CALL.reset(token)
+
+    return called
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def _caller() -> str:
+    """Return the file and line of the nearest caller outside of floatsim and NumPy."""
+    import numpy as np
+
+    frame, inside = sys._getframe(1), (_PACKAGE + os.sep, str(Path(np.__file__).parent) + os.sep)
+    while frame.f_code.co_filename.startswith(inside) and frame.f_back is not None:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _calls(logs: tuple[Log, ...], operation: str) -> list[tuple[Log, Call]]:
+    """Return the logs, each with the call that events of this operation belong to."""
+    opened = _OPEN_CALL.get()
+    if opened is None:
+        opened = {}
+    if new := [log for log in logs if id(log) not in opened]:
+        line = _caller() if any(log.lines for log in new) else None
+        for log in new:
+            opened[id(log)] = log.new_call(operation.partition(".")[0], _SCOPE.get(), line)
+    return [(log, opened[id(log)]) for log in logs]
+
+
 def note(
     operation: str,
     events: NDArray[np.uint8],
     operands: Sequence[tuple[NDArray[Any], FloatFormat | None]],
     result: tuple[NDArray[Any], FloatFormat] | None,
+    daz: bool = False,
 ) -> None:
-    """Tell the open records what an element-wise operation did."""
+    """Tell the open records what an element-wise operation did. `daz`: subnormal operands were read as zeros."""
     import numpy as np
 
     logs = ACTIVE_LOGS.get()
@@ -303,32 +273,36 @@ def note(
         return
     histogram = np.bincount(events.ravel(), minlength=256)
     with _ADDING, _paused():
-        for log in logs:
-            log.add_histogram(operation, histogram)
+        lost = None
+        if operation in CANCELLING and any(CANCELLATION in log.events for log in logs):
+            lost = cancelled(operation, events, operands, result, daz)  # type: ignore[arg-type]  # they have formats
+        for log, call in _calls(logs, operation):
+            log.add_histogram(call, operation, histogram)
+            if lost is not None and CANCELLATION in log.events:
+                log.add_cancelled(call, operation, lost)
             if log.keep:
-                log.add_places(operation, events, operands, result)
+                log.add_places(call, operation, events, operands, result)
 
 
-class SumEvents(Protocol):
-    """The events of a sum: histograms by rounding site, and the least k of each event."""
+def note_sums(
+    operation: str, sums: SumEvents, shape: tuple[int, ...], fmt: FloatFormat, terms: TermsAt
+) -> None:  # fmt: skip
+    """Add the events at the rounding sites of a matrix product or reduction to the open records.
 
-    @property
-    def histograms(self) -> dict[str, NDArray[np.int64]]: ...
-
-    @property
-    def first(self) -> dict[str, NDArray[np.int64]]: ...
-
-
-def note_sums(operation: str, sums: SumEvents, shape: tuple[int, ...]) -> None:
-    """Add the events at the rounding sites of a matrix product or reduction to the open records."""
+    `fmt` is the format of the sums, before the last rounding. `terms` returns the operands of a term.
+    """
     logs = ACTIVE_LOGS.get()
     if not logs:
         return
-    with _ADDING:
-        for log in logs:
+    with _ADDING, _paused():
+        for log, call in _calls(logs, operation):
             for site, histogram in sums.histograms.items():
-                log.add_histogram(f"{operation}.{site}", histogram)
+                log.add_histogram(call, f"{operation}.{site}", histogram)
             log.first = FirstSteps({name: k.reshape(shape) for name, k in sums.first.items() if name in log.events})
+            if log.keeps_calls:
+                call.keep_first(log.first)
+            if log.keep:
+                log.add_terms(call, operation, log.first, (sums.codes, fmt), terms)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -319,7 +320,8 @@ def matmul(
     if out is not None:
         out_codes(out, call.format, batch.shape)
     part = _part(offset, shape, batch.inner)
-    codes = _multiply(batch, x_format, y_format, addend, scales, block, call, part)
+    multiply = recording.one_recorded_call(_multiply) if recording.ACTIVE_LOGS.get() else _multiply
+    codes = multiply(batch, x_format, y_format, addend, scales, block, call, part)
     float_array = x_float or y_float or c_float
     return wrap(codes, call.format, float_array) if out is None else deliver(codes, call.format, float_array, out)
 
@@ -340,7 +342,8 @@ def _multiply(
         "matmul", scales=block, **numbered,
     )  # fmt: skip
     if events:
-        recording.note_sums("matmul", sums, batch.shape)
+        terms = functools.partial(_factors, batch, a, b)
+        recording.note_sums("matmul", sums, batch.shape, call.accumulation.result_format, terms)
     if plain and not call.converts:
         codes: Codes = sums.codes.reshape(batch.shape)
         return codes
@@ -361,6 +364,14 @@ def _multiply(
 
 
 _NO_EVENTS: frozenset[str] = frozenset()
+
+
+def _factors(batch: _Batch, a: FloatFormat, b: FloatFormat, element: int, k: int) -> list[Operand]:
+    """Return the factors of term k of an element of the result, given its flat index."""
+    rows, columns = batch.a.shape[1], batch.b.shape[2]
+    stack, i, j = element // (rows * columns), element // columns % rows, element % columns
+    left, right = batch.pairs[stack]
+    return [(batch.a[left, i, k], a), (batch.b[right, k, j], b)] if k < batch.a.shape[2] else []
 
 
 @stays_on_device

@@ -88,7 +88,7 @@ def operate(
     target = None if out is None else out_codes(out, fmt, shape)
     codes, events = backends.current().elementwise(operation, operands, fmt, call_options, wanted, target)
     if events is not None:  # before anything is written: out may be an operand
-        recording.note(operation, events, operands, (codes, fmt))
+        recording.note(operation, events, operands, (codes, fmt), call_options.attributes.daz)
     if target is not None and codes is not target:
         target[...] = codes
     result = wrap(codes, fmt, float_array) if out is None else out

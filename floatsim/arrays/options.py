@@ -267,7 +267,7 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
 
 
 def bind_context(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that runs `function` with the defaults and records of this thread, in any thread.
+    """Return a function that runs `function` with the defaults, records and scope of this thread, in any thread.
 
     Worker threads start with floatsim's initial defaults, and `fs.record` does not count their operations. Wrap the
     function that an executor runs.

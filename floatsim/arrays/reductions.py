@@ -125,6 +125,10 @@ class _Terms:
         counts: NDArray[np.int64] = np.count_nonzero(self.mask, axis=0)
         return counts
 
+    def term(self, cell: int, k: int) -> list[Operand]:
+        """Return term k of a result, given its flat index."""
+        return [(self.codes[k, cell], self.format)] if k < len(self.codes) else []
+
 
 def _axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     if axis is None:
@@ -258,7 +262,7 @@ def _summed(operation: str, terms: _Terms, start: Operand | None, call: Accumula
         return call.backend.accumulate(a, b, c, pair, accumulation, call.options, wanted, operation, base)
 
     sums = _reduced(terms, start, accumulation.result_format, call.draws, reduce)
-    recording.note_sums(operation, sums, terms.shape)
+    recording.note_sums(operation, sums, terms.shape, accumulation.result_format, terms.term)
     return sums.codes.reshape(terms.shape), accumulation.result_format
 
 
@@ -279,7 +283,7 @@ def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Op
         return call.backend.accumulate(a, b, None, pairs, accumulation, call.options, wanted, operation, base)
 
     sums = _reduced(terms, None, accumulation.result_format, call.draws, reduce)
-    recording.note_sums(operation, sums, terms.shape)
+    recording.note_sums(operation, sums, terms.shape, accumulation.result_format, terms.term)
     return sums.codes.reshape(terms.shape), accumulation.result_format
 
 
@@ -348,6 +352,7 @@ def _only(operation: str, kinds: tuple[type[Accumulation], ...], accumulation: A
 
 
 @stays_on_device
+@recording.one_recorded_call
 @spell_out(Summation)
 def sum(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
@@ -407,6 +412,7 @@ def sum(
 
 
 @stays_on_device
+@recording.one_recorded_call
 def mean(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
@@ -457,6 +463,7 @@ def mean(
 
 
 @stays_on_device
+@recording.one_recorded_call
 def norm(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
@@ -508,6 +515,7 @@ def norm(
 
 
 @stays_on_device
+@recording.one_recorded_call
 def var(
     x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
 ) -> Any:  # fmt: skip
@@ -603,6 +611,7 @@ def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> 
 
 
 @stays_on_device
+@recording.one_recorded_call
 def prod(
     x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **options: Unpack[Summation],
@@ -661,12 +670,13 @@ def prod(
         return call.backend.multiply_all(codes, terms.format, first, call.accumulation, call.options, wanted, base)
 
     products = _reduced(terms, start, call.accumulation.result_format, call.draws, reduce)
-    recording.note_sums("prod", products, terms.shape)
+    recording.note_sums("prod", products, terms.shape, call.accumulation.result_format, terms.term)
     codes = convert_result("prod", products.codes.reshape(terms.shape), call)
     return deliver(codes, call.format, float_array, out)
 
 
 @stays_on_device
+@recording.one_recorded_call
 def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any:
     """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
 
@@ -721,8 +731,16 @@ def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any
     for event, k in found.first.items():
         steps = np.arange(codes.shape[axis])[:, np.newaxis]
         first[event] = placed(np.where(k <= steps, k, -1))
-    recording.note_sums("cumsum", _Sums(found.codes, found.histograms, first), codes.shape)
-    return deliver(convert_result("cumsum", placed(found.codes), call, axis), call.format, float_array, out)
+
+    def term(element: int, k: int) -> list[Operand]:
+        index = [int(i) for i in np.unravel_index(element, codes.shape)]
+        index[axis] = k
+        return [(codes[tuple(index)], fmt)]
+
+    sums = placed(found.codes)
+    noted = _Sums(sums, found.histograms, first)
+    recording.note_sums("cumsum", noted, codes.shape, call.accumulation.result_format, term)
+    return deliver(convert_result("cumsum", sums, call, axis), call.format, float_array, out)
 
 
 @stays_on_device

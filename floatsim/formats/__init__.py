@@ -25,6 +25,7 @@ from floatsim.formats.format import (
     FormatLike,
     Specials,
     as_format,
+    as_formats,
     html_name,
     named_formats,
 )
@@ -54,5 +55,5 @@ __all__ = [
     "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "FLAGS", "FLUSHED", "FP16", "FP32", "FP64", "INEXACT",
     "INVALID", "OVERFLOW", "SUBNORMAL", "TF32", "UNDERFLOW", "FloatClass", "FloatFormat", "FormatLike", "NamedEnum",
     "Overflow", "OverflowLike", "Rounding", "RoundingAttributes", "RoundingLike", "Specials", "Tininess",
-    "TininessLike", "as_format", "as_member", "html_name", "named_formats",
+    "TininessLike", "as_format", "as_formats", "as_member", "html_name", "named_formats",
 ]  # fmt: skip

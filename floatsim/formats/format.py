@@ -15,7 +15,7 @@ import functools
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
     "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "Specials", "as_format",
-    "html_name", "named_formats",
+    "as_formats", "html_name", "named_formats",
 ]  # fmt: skip
 
 
@@ -552,6 +552,16 @@ def _of_torch(name: str) -> FloatFormat:
     if name == "float4_e2m1fn_x2":
         raise ValueError(f"torch.{name} packs two E2M1 numbers into a byte; unpack them: fs.from_codes(codes, 'e2m1')")
     raise ValueError(f"no format has the dtype torch.{name}; for integers and others name the format you want")
+
+
+def as_formats(formats: Iterable[FormatLike] | FormatLike) -> list[FloatFormat]:
+    """Return the formats of the argument `formats`, one or several. Raise a ValueError if there is none."""
+    if isinstance(formats, str) or not isinstance(formats, Iterable):
+        formats = [formats]
+    found = [as_format(fmt) for fmt in formats]
+    if not found:
+        raise ValueError("formats must name at least one format, such as ['fp16', 'bf16']; got none")
+    return found
 
 
 def _advice(name: str) -> str:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.plot.style import DEFAULT_FORMATS, Palette, cell, name_rows, new_axes, palette, several
+from floatsim.formats import FloatFormat, FormatLike, as_format, as_formats
+from floatsim.plot.style import DEFAULT_FORMATS, Palette, cell, name_rows, new_axes, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def bit_strip(
     """
     from floatsim.arrays.conversion import decode, encode
 
-    rows = several(formats)
+    rows = as_formats(formats)
     width = max(fmt.bits for fmt in rows)
     ax = new_axes(ax, figsize=(0.3 * width + 3, 0.5 * len(rows) + 0.8))
     colours = palette(ax)

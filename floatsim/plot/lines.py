@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FloatFormat, FormatLike, as_formats
 from floatsim.plot.style import (
     DEFAULT_FORMATS,
     Palette,
@@ -14,7 +14,6 @@ from floatsim.plot.style import (
     new_axes,
     palette,
     powers_of_two,
-    several,
     titled,
 )
 
@@ -121,7 +120,7 @@ def number_line(
 
     from floatsim.arrays.conversion import decode, encode
 
-    rows = several(formats)
+    rows = as_formats(formats)
     low, high = interval(limits)
     ax = new_axes(ax, figsize=(10, 0.62 * len(rows) + 0.8))
     colours = palette(ax)
@@ -211,7 +210,7 @@ def spacing(
 
     from floatsim.arrays.ulps import ulp
 
-    rows = several(formats)
+    rows = as_formats(formats)
     low, high = map(int, interval(limits))
     ax = new_axes(ax, figsize=(8, 4.6))
     colours = palette(ax)
@@ -281,7 +280,7 @@ def worst_error(
 
     from floatsim.arrays.conversion import quantize
 
-    rows = several(formats)
+    rows = as_formats(formats)
     low, high = map(int, interval(limits))
     ax = new_axes(ax, figsize=(8, 4.2))
     colours = palette(ax)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FloatFormat, FormatLike, as_formats
 from floatsim.plot.losses import losses_in_words
 from floatsim.plot.style import (
     DEFAULT_FORMATS,
@@ -14,7 +14,6 @@ from floatsim.plot.style import (
     new_axes,
     palette,
     powers_of_two,
-    several,
     titled,
 )
 
@@ -43,7 +42,7 @@ def exponent_histogram(
     title: str | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Axes:
-    """Draw a histogram of a tensor's exponents against the range of each format.
+    """Draw the numbers of `fs.exponent_histogram`: a tensor's exponents against the range of each format.
 
     There is one row per format. The heights are the same in each: the share of the finite non-zero numbers in each
     power of two. Solid: normal numbers. Hatched: subnormal, so rounded to fewer bits. Black (white on a dark
@@ -81,46 +80,37 @@ def exponent_histogram(
     """
     import numpy as np
 
-    from floatsim.analysis.losses import (
-        FLUSHED,
-        NORMAL,
-        OVERFLOWED,
-        SUBNORMAL,
-        ConversionLosses,
-        classify_losses,
-        finite_nonzero,
-    )
+    from floatsim.analysis.exponents import exponent_histogram as count
 
-    rows = several(formats)
-    values = finite_nonzero(x)
-    exponents = np.frexp(values)[1] - 1
-    lowest, bins = int(exponents.min()), int(np.ptp(exponents)) + 1
+    found = count(x, formats)
+    rows, exponents = found.formats, found.exponents
     ax = new_axes(ax, figsize=(7, 0.75 * len(rows) + 1))
     colours = palette(ax)
-    peak = np.bincount(exponents - lowest).max() / values.size
-    for row, fmt in enumerate(rows):
+    scale = _BAND / found.numbers.max()
+    for row, (fmt, losses) in enumerate(zip(rows, found.losses, strict=True)):
         tint = colours.format(fmt)
-        base, bottom = len(rows) - 1 - row, np.zeros(bins)
-        kinds = classify_losses(values, fmt, rounding="ties_to_even", ftz=False)
+        base, bottom = len(rows) - 1 - row, np.zeros(len(exponents))
         _draw_range(ax, fmt, base, colours)
-        for kind, style in (
-            (NORMAL, {"color": tint}),
-            (SUBNORMAL, {"facecolor": colours.background, "edgecolor": tint, "hatch": "//////", "linewidth": 0.6}),
-            (FLUSHED, {"color": colours.lost}),
-            (OVERFLOWED, {"color": colours.lost}),
+        for numbers, style in (
+            (found.normal, {"color": tint}),
+            (
+                found.subnormal,
+                {"facecolor": colours.background, "edgecolor": tint, "hatch": "//////", "linewidth": 0.6},
+            ),
+            (found.flushed, {"color": colours.lost}),
+            (found.overflowed, {"color": colours.lost}),
         ):
-            height = _BAND * np.bincount(exponents[kinds == kind] - lowest, minlength=bins) / values.size / peak
+            height = scale * numbers[row]
             if height.any():
-                ax.bar(lowest + np.arange(bins), height, 0.9, base + bottom, align="edge", **style)
+                ax.bar(exponents, height, 0.9, base + bottom, align="edge", **style)
             bottom += height
-        losses = ConversionLosses(*(float(n) / values.size for n in np.bincount(kinds, minlength=4)))
         ax.annotate(
             losses_in_words(losses), (0, base + _BAND), (3, 1), ("axes fraction", "data"),
             textcoords="offset points", va="bottom", fontsize="small", color=colours.ink,
         )  # fmt: skip
         ax.axhline(base, color=tint, lw=0.8)
     name_rows(ax, rows, [len(rows) - 1 - row + 0.5 for row in range(len(rows))])
-    ax.set(xlim=limits or (lowest - 3, lowest + bins + 3), ylim=(0, len(rows)))
+    ax.set(xlim=limits or (exponents[0] - 3, exponents[-1] + 4), ylim=(0, len(rows)))
     powers_of_two(ax)
     ax.set_xlabel("magnitude")
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -156,7 +146,7 @@ def format_ranges(
     >>> [text.get_text() for text in plot.format_ranges(["fp16", "bf16"]).texts]
     ['11 bits', '8 bits']
     """
-    rows = several(formats)
+    rows = as_formats(formats)
     ax = new_axes(ax, figsize=(7, 0.45 * len(rows) + 1))
     colours = palette(ax)
     for row, fmt in enumerate(rows):

@@ -34,7 +34,6 @@ __all__ = [
     "new_axes",
     "palette",
     "powers_of_two",
-    "several",
     "titled",
 ]
 
@@ -78,16 +77,6 @@ def colour(fmt: FormatLike) -> str:
     """
     tint: str = as_format(fmt).colour
     return tint
-
-
-def several(formats: Iterable[FormatLike] | FormatLike) -> list[FloatFormat]:
-    """The formats of an argument that is one format or several; a ValueError if there is none."""
-    if isinstance(formats, str) or not isinstance(formats, Iterable):
-        formats = [formats]
-    found = [as_format(fmt) for fmt in formats]
-    if not found:
-        raise ValueError("formats must name at least one format, such as ['fp16', 'bf16']; got none")
-    return found
 
 
 def new_axes(ax: Axes | None, **figure: Any) -> Axes:

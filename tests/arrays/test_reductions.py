@@ -13,8 +13,8 @@ import pytest
 import floatsim as fs
 from floatsim import reference
 from floatsim.accumulation import leaves, parse, settled
-from floatsim.arrays import events
 from floatsim.arrays.options import resolve
+from floatsim.arrays.recorded import EVENTS
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums
@@ -78,7 +78,7 @@ def counted(sums, site: str) -> dict[str, int]:
         total += one.counts[site]
     return {
         name: sum(n for byte, n in total.items() if byte & bit)
-        for name, bit in events.EVENTS.items()
+        for name, bit in EVENTS.items()
         if name != "divide_by_zero"
     }
 
