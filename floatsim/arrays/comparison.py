@@ -12,6 +12,7 @@ from floatsim.arrays.conversion import finish
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions
+from floatsim.arrays.types import BoolOut, BoolResult, Floats, UInt8Result
 from floatsim.formats import FP64
 from floatsim.formats.rounding import FloatClass
 
@@ -38,7 +39,9 @@ def _compare(
 
 
 @implements(np.equal)
-def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -68,7 +71,9 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options
 
 
 @implements(np.not_equal)
-def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def not_equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a != b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`. The result is True for NaN.
@@ -98,7 +103,9 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **opt
 
 
 @implements(np.less)
-def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def less(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -128,7 +135,9 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: 
 
 
 @implements(np.less_equal)
-def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def less_equal(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -158,7 +167,9 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **opt
 
 
 @implements(np.greater)
-def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def greater(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -189,8 +200,8 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **option
 
 @implements(np.greater_equal)
 def greater_equal(
-    a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -219,7 +230,9 @@ def greater_equal(
     return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, options, out)
 
 
-def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def unordered(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -257,7 +270,7 @@ def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
     return bool(np.all(same | (np.asarray(isnan(a)) & np.asarray(isnan(b))) if equal_nan else same))
 
 
-def classify(a: Any) -> Any:
+def classify(a: Floats) -> UInt8Result:
     """Return the class of each element (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -298,7 +311,7 @@ _SUBNORMAL = _is(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)
 
 
 @implements(np.isnan)
-def isnan(a: Any, *, out: Any = None) -> Any:
+def isnan(a: Floats, *, out: BoolOut = None) -> BoolResult:
     """Return whether each element is NaN (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -321,7 +334,7 @@ def isnan(a: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.isinf)
-def isinf(a: Any, *, out: Any = None) -> Any:
+def isinf(a: Floats, *, out: BoolOut = None) -> BoolResult:
     """Return whether each element is infinite (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -344,7 +357,7 @@ def isinf(a: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.isfinite)
-def isfinite(a: Any, *, out: Any = None) -> Any:
+def isfinite(a: Floats, *, out: BoolOut = None) -> BoolResult:
     """Return whether each element is finite (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -366,7 +379,7 @@ def isfinite(a: Any, *, out: Any = None) -> Any:
     return _predicate(~(_NAN | _INFINITE), a, out)
 
 
-def issubnormal(a: Any) -> Any:
+def issubnormal(a: Floats) -> BoolResult:
     """Return whether each element is subnormal (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -388,7 +401,7 @@ def issubnormal(a: Any) -> Any:
 
 
 @implements(np.signbit)
-def signbit(a: Any) -> Any:
+def signbit(a: Floats) -> BoolResult:
     """Return whether each element has its sign bit set, NaNs included (IEEE 754-2019, 5.7.2).
 
     This is isSignMinus. The NaN of FNUZ formats has no sign: the result is False.
@@ -415,7 +428,7 @@ def signbit(a: Any) -> Any:
     return np.asarray(negative_codes)[()]
 
 
-def total_order(a: Any, b: Any) -> Any:
+def total_order(a: Floats, b: Floats) -> BoolResult:
     """Return totalOrder(a, b), an order of the codes (IEEE 754-2019, 5.10).
 
     The order is -NaN <= -inf <= ... <= -0 <= +0 <= ... <= inf <= NaN.

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from floatsim import reference
 from floatsim.arrays import backends
@@ -16,6 +16,18 @@ from floatsim.arrays import events as recording
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, stays_on_device
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.types import (
+    CodeResult,
+    Float64Result,
+    FloatArrayResult,
+    FloatResult,
+    Floats,
+    IntegerResult,
+    Integers,
+    Out,
+    SameKindResult,
+    Values,
+)
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
@@ -212,7 +224,7 @@ def with_flags(result: Any, events: NDArray[np.uint8], options: CallOptions) -> 
 
 
 @spell_out(RoundingOptions)
-def encode(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
+def encode(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> CodeResult:
     """Round values to a format and return their codes.
 
     Parameters
@@ -254,7 +266,7 @@ def encode(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
     return finish("encode", codes[()], events, call_options, operands, (codes, fmt))
 
 
-def decode(codes: Any, fmt: FormatLike) -> Any:
+def decode(codes: Integers, fmt: FormatLike) -> Float64Result:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN.
 
     Parameters
@@ -286,7 +298,7 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
 
 
 @spell_out(RoundingOptions)
-def array(values: Any, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> Any:
+def array(values: Values, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> FloatArrayResult:
     """Return a FloatArray of `values`, rounded to `fmt`.
 
     Parameters
@@ -326,7 +338,7 @@ def array(values: Any, fmt: FormatLike | None = None, **options: Unpack[Rounding
 @implements("convert")
 @stays_on_device
 @spell_out(RoundingOptions)
-def convert(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
+def convert(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round values to a format and return an array of that format.
 
     Parameters
@@ -366,7 +378,7 @@ def convert(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
 
 @stays_on_device
 @spell_out(RoundingOptions)
-def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def quantize(x: Floats, fmt: FormatLike, *, out: Out = None, **options: Unpack[RoundingOptions]) -> SameKindResult:
     """Round values to the values of a format and keep them in their own dtype.
 
     Parameters
@@ -413,7 +425,7 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[Roun
 
 
 @spell_out(RoundingOptions)
-def to_integer(x: Any, dtype: Any, **options: Unpack[RoundingOptions]) -> Any:
+def to_integer(x: Floats, dtype: DTypeLike, **options: Unpack[RoundingOptions]) -> IntegerResult:
     """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does.
 
     Parameters
@@ -449,7 +461,7 @@ def to_integer(x: Any, dtype: Any, **options: Unpack[RoundingOptions]) -> Any:
 
 
 @spell_out(RoundingOptions)
-def from_integer(n: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
+def from_integer(n: Integers, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1).
 
     Parameters

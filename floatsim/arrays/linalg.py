@@ -25,8 +25,9 @@ from floatsim.arrays.conversion import Codes, out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import RoundingOptions
+from floatsim.arrays.options import BackendName, RoundingOptions
 from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.types import FloatResult, Floats, Out, Values
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
@@ -106,7 +107,7 @@ def _scale(x: Any, argument: str) -> _Scale:
     return _Scale(float(backends.emulator().decode(*operand)), operand)
 
 
-_UNSCALED = 1
+_UNSCALED: Any = 1
 _NO_SCALES = _scale(_UNSCALED, "alpha"), _scale(_UNSCALED, "beta")
 
 
@@ -150,12 +151,13 @@ def _scaled(
 
 @stays_on_device
 def matmul(
-    a: Any, b: Any, c: Any = None, *, alpha: Any = 1, beta: Any = 1, accumulate: AccumulationLike | None = None,
-    scale_a: Any = None, scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    a: Floats, b: Floats, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, out: Any = None, backend: str | None = None,
-) -> Any:  # fmt: skip
+    random_bits: int | None = None, out: Out = None, backend: BackendName | None = None,
+) -> FloatResult:  # fmt: skip
     """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description.
 
     Parameters
@@ -294,7 +296,7 @@ _NO_EVENTS: frozenset[str] = frozenset()
 
 
 @stays_on_device
-def dot(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
+def dot(a: Floats, b: Floats, c: Floats | None = None, **options: Any) -> FloatResult:
     """Return the dot product of vectors, or a product with a vector or matrix, as np.dot.
 
     The sum runs over the last axis of a, and over the only axis or the last but one of b.
