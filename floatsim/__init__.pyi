@@ -1,85 +1,57 @@
 # Written by tools/write_stubs.py. Do not edit.
 
 import numpy as np
-from typing import Any, Literal, Unpack, overload
 from numpy.typing import DTypeLike, NDArray
+from typing import Any, Literal, Unpack, overload
+from floatsim import (
+    datasets as datasets, hardware as hardware, njit as njit, plot as plot, reference as reference,
+    tensorcore as tensorcore,
+)
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
-from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import BackendName, RoundingKeywords
-from floatsim.arrays.random_stream import SeedLike
+from floatsim._warnings import FloatsimWarning
+from floatsim.accumulation import (
+    AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Sequential, SplitK, Strided, TensorCore,
+    as_accumulation,
+)
+from floatsim.analysis.equality import equal_shares
+from floatsim.analysis.explain import explain_rounding
+from floatsim.analysis.losses import ConversionLosses, conversion_losses
+from floatsim.analysis.summation_order import reveal_order, reveal_width
+from floatsim.analysis.survey.survey import survey
+from floatsim.arrays.events import record
+from floatsim.arrays.float_array import FloatArray, from_codes, load, save
+from floatsim.arrays.linalg import explain_plan
+from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
+from floatsim.arrays.random_stream import RandomStream, SeedLike
 from floatsim.arrays.reductions import SummationKeywords
 from floatsim.arrays.types import Axes, BoolOut, Flags, Floats, Integers, Number, Out, Scalar, Values
 from floatsim.arrays.ulps import Kind
 from floatsim.formats import FormatLike
-from floatsim.formats.rounding import OverflowLike, RoundingLike, TininessLike
-from floatsim import datasets as datasets
-from floatsim import hardware as hardware
-from floatsim import njit as njit
-from floatsim import plot as plot
-from floatsim import reference as reference
-from floatsim import tensorcore as tensorcore
-from floatsim._warnings import FloatsimWarning as FloatsimWarning
-from floatsim.accumulation import Blocked as Blocked
-from floatsim.accumulation import Exact as Exact
-from floatsim.accumulation import Kahan as Kahan
-from floatsim.accumulation import Neumaier as Neumaier
-from floatsim.accumulation import Pairwise as Pairwise
-from floatsim.accumulation import Sequential as Sequential
-from floatsim.accumulation import SplitK as SplitK
-from floatsim.accumulation import Strided as Strided
-from floatsim.accumulation import TensorCore as TensorCore
-from floatsim.accumulation import as_accumulation as as_accumulation
-from floatsim.analysis.equality import equal_shares as equal_shares
-from floatsim.analysis.explain import explain_rounding as explain_rounding
-from floatsim.analysis.losses import ConversionLosses as ConversionLosses
-from floatsim.analysis.losses import conversion_losses as conversion_losses
-from floatsim.analysis.summation_order import reveal_order as reveal_order
-from floatsim.analysis.summation_order import reveal_width as reveal_width
-from floatsim.analysis.survey.survey import survey as survey
-from floatsim.arrays.events import record as record
-from floatsim.arrays.float_array import FloatArray as FloatArray
-from floatsim.arrays.float_array import from_codes as from_codes
-from floatsim.arrays.float_array import load as load
-from floatsim.arrays.float_array import save as save
-from floatsim.arrays.linalg import explain_plan as explain_plan
-from floatsim.arrays.options import Context as Context
-from floatsim.arrays.options import bind_context as bind_context
-from floatsim.arrays.options import context as context
-from floatsim.arrays.options import get_context as get_context
-from floatsim.arrays.random_stream import RandomStream as RandomStream
-from floatsim.formats.format import BF16 as BF16
-from floatsim.formats.format import E2M1 as E2M1
-from floatsim.formats.format import E2M3 as E2M3
-from floatsim.formats.format import E3M2 as E3M2
-from floatsim.formats.format import E3M4 as E3M4
-from floatsim.formats.format import E4M3 as E4M3
-from floatsim.formats.format import E4M3B11FNUZ as E4M3B11FNUZ
-from floatsim.formats.format import E4M3FNUZ as E4M3FNUZ
-from floatsim.formats.format import E4M3IEEE as E4M3IEEE
-from floatsim.formats.format import E5M2 as E5M2
-from floatsim.formats.format import E5M2FNUZ as E5M2FNUZ
-from floatsim.formats.format import E8M0 as E8M0
-from floatsim.formats.format import FP16 as FP16
-from floatsim.formats.format import FP32 as FP32
-from floatsim.formats.format import FP64 as FP64
-from floatsim.formats.format import FloatFormat as FloatFormat
-from floatsim.formats.format import Specials as Specials
-from floatsim.formats.format import TF32 as TF32
-from floatsim.formats.format import as_format as as_format
-from floatsim.formats.format import named_formats as named_formats
-from floatsim.formats.rounding import DIVIDE_BY_ZERO as DIVIDE_BY_ZERO
-from floatsim.formats.rounding import FloatClass as FloatClass
-from floatsim.formats.rounding import INEXACT as INEXACT
-from floatsim.formats.rounding import INVALID as INVALID
-from floatsim.formats.rounding import OVERFLOW as OVERFLOW
-from floatsim.formats.rounding import Overflow as Overflow
-from floatsim.formats.rounding import Rounding as Rounding
-from floatsim.formats.rounding import Tininess as Tininess
-from floatsim.formats.rounding import UNDERFLOW as UNDERFLOW
+from floatsim.formats.format import (
+    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
+    FloatFormat, Specials, TF32, as_format, named_formats,
+)
+from floatsim.formats.rounding import (
+    DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
+    TininessLike, UNDERFLOW,
+)
 
+__all__ = [
+    "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
+    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "FP16", "FP32", "FP64", "FloatArray",
+    "FloatClass", "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "OVERFLOW", "Overflow",
+    "Pairwise", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided", "TF32", "TensorCore",
+    "Tininess", "UNDERFLOW", "absolute", "add", "array", "as_accumulation", "as_format", "bind_context", "ceil",
+    "classify", "context", "conversion_losses", "convert", "copysign", "cumsum", "datasets", "decode", "divide", "dot",
+    "encode", "equal", "equal_shares", "explain_plan", "explain_rounding", "floor", "fma", "fmod", "from_codes",
+    "from_integer", "get_context", "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan", "issubnormal",
+    "less", "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
+    "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot", "prod",
+    "quantize", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "save", "scalb", "signbit",
+    "sqrt", "subtract", "sum", "survey", "tensorcore", "to_integer", "total_order", "trunc", "ulp", "ulp_distance",
+    "unordered", "var", "vdot",
+]
 __version__: str
-__all__: list[str]
 
 @overload
 def absolute(
@@ -279,9 +251,7 @@ def cumsum(
 ) -> Any: ...
 
 @overload
-def decode(
-    codes: int | np.integer[Any], fmt: FormatLike,
-) -> Any:
+def decode(codes: int | np.integer[Any], fmt: FormatLike) -> Any:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN."""
 @overload
 def decode(codes: Integers, fmt: FormatLike) -> NDArray[np.float64]: ...
@@ -392,9 +362,7 @@ def dot(
 ) -> Any: ...
 
 @overload
-def encode(
-    x: Number, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
-) -> Any:
+def encode(x: Number, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
     """Round values to a format and return their codes."""
 @overload
 def encode(
@@ -622,25 +590,19 @@ def greater_equal(
 ) -> tuple[NDArray[np.bool_], Flags]: ...
 
 @overload
-def isfinite(
-    a: Scalar, *, out: BoolOut = None,
-) -> Any:
+def isfinite(a: Scalar, *, out: BoolOut = None) -> Any:
     """Return whether each element is finite (IEEE 754-2019, 5.7.2)."""
 @overload
 def isfinite(a: Floats, *, out: BoolOut = None) -> NDArray[np.bool_]: ...
 
 @overload
-def isinf(
-    a: Scalar, *, out: BoolOut = None,
-) -> Any:
+def isinf(a: Scalar, *, out: BoolOut = None) -> Any:
     """Return whether each element is infinite (IEEE 754-2019, 5.7.2)."""
 @overload
 def isinf(a: Floats, *, out: BoolOut = None) -> NDArray[np.bool_]: ...
 
 @overload
-def isnan(
-    a: Scalar, *, out: BoolOut = None,
-) -> Any:
+def isnan(a: Scalar, *, out: BoolOut = None) -> Any:
     """Return whether each element is NaN (IEEE 754-2019, 5.7.2)."""
 @overload
 def isnan(a: Floats, *, out: BoolOut = None) -> NDArray[np.bool_]: ...
@@ -686,9 +648,7 @@ def less_equal(
 ) -> tuple[NDArray[np.bool_], Flags]: ...
 
 @overload
-def logb(
-    a: Scalar, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
-) -> Any:
+def logb(a: Scalar, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
     """Return the exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3)."""
 @overload
 def logb(
@@ -1037,9 +997,7 @@ def negative(
 def negative(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
-def next_down(
-    a: FloatArray, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
-) -> FloatArray:
+def next_down(a: FloatArray, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords]) -> FloatArray:
     """Return the greatest number of the format less than a (nextDown, IEEE 754-2019, 5.3.1)."""
 @overload
 def next_down(
@@ -1057,9 +1015,7 @@ def next_down(
 def next_down(a: Floats, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
-def next_up(
-    a: FloatArray, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
-) -> FloatArray:
+def next_up(a: FloatArray, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords]) -> FloatArray:
     """Return the least number of the format greater than a (nextUp, IEEE 754-2019, 5.3.1)."""
 @overload
 def next_up(
@@ -1258,9 +1214,7 @@ def scalb(
 ) -> Any: ...
 
 @overload
-def signbit(
-    a: Scalar,
-) -> Any:
+def signbit(a: Scalar) -> Any:
     """Return whether each element has its sign bit set, NaNs included (IEEE 754-2019, 5.7.2)."""
 @overload
 def signbit(a: Floats) -> NDArray[np.bool_]: ...
@@ -1361,9 +1315,7 @@ def sum(
 ) -> Any: ...
 
 @overload
-def to_integer(
-    x: Scalar, dtype: DTypeLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
-) -> Any:
+def to_integer(x: Scalar, dtype: DTypeLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
     """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does."""
 @overload
 def to_integer(
@@ -1375,9 +1327,7 @@ def to_integer(
 ) -> tuple[NDArray[np.integer[Any]], Flags]: ...
 
 @overload
-def total_order(
-    a: Scalar, b: Scalar,
-) -> Any:
+def total_order(a: Scalar, b: Scalar) -> Any:
     """Return totalOrder(a, b), an order of the codes (IEEE 754-2019, 5.10)."""
 @overload
 def total_order(a: Floats, b: Floats) -> NDArray[np.bool_]: ...
@@ -1406,17 +1356,13 @@ def trunc(
 def trunc(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
-def ulp(
-    x: Scalar, fmt: FormatLike | None = None, kind: Kind = 'goldberg',
-) -> Any:
+def ulp(x: Scalar, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> Any:
     """Return the unit in the last place of real numbers x in a format."""
 @overload
 def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> NDArray[np.float64]: ...
 
 @overload
-def ulp_distance(
-    a: Scalar, b: Scalar, *, equal_nan: bool = False,
-) -> Any:
+def ulp_distance(a: Scalar, b: Scalar, *, equal_nan: bool = False) -> Any:
     """Return the number of steps between neighbouring numbers of a format that lead from a to b."""
 @overload
 def ulp_distance(a: Floats, b: Floats, *, equal_nan: bool = False) -> NDArray[np.uint64]: ...

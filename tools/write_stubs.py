@@ -63,7 +63,6 @@ SAME_KEYWORDS = {"dot": "matmul", "vdot": "matmul"}
 IMPORTS = {
     "collections.abc": "Sequence",
     "typing": "Any Literal Unpack overload",
-    "numpy": "",
     "numpy.typing": "DTypeLike NDArray",
     "floatsim._literals": "ArrayAccumulationName ArrayFormatName",
     "floatsim.accumulation": "AccumulationLike",
@@ -180,16 +179,10 @@ def written(name: str, signature: list[Parameter], returned: str, body: str) -> 
     keywords = [i for i, each in enumerate(signature) if each.kind == "keyword"]
     if keywords:
         parts.insert(keywords[0], "*")
-    line = f"def {name}({', '.join(parts)}) -> {returned}: {body}"
-    if len(line) <= WIDTH:
+    line = f"def {name}({', '.join(parts)}) -> {returned}:{body}"
+    if len(line.partition("\n")[0]) <= WIDTH:
         return line
-    lines = [""]
-    for part in parts:
-        if len(lines[-1]) + len(part) + 5 > WIDTH:
-            lines.append("")
-        lines[-1] += f" {part},"
-    inner = "\n".join(f"   {text}" for text in lines)
-    return f"def {name}(\n{inner}\n) -> {returned}: {body}"
+    return f"def {name}(\n{wrapped(parts)}\n) -> {returned}:{body}"
 
 
 def declared(name: str, function: Callable[..., Any]) -> str:
@@ -202,7 +195,7 @@ def declared(name: str, function: Callable[..., Any]) -> str:
     if marker not in RESULTS:
         return written(name, parameters(function), marker, summary)
     found = list(overloads(function, marker))
-    texts = [written(name, *each, "..." if i else summary).replace(": \n", ":\n") for i, each in enumerate(found)]
+    texts = [written(name, *each, " ..." if i else summary) for i, each in enumerate(found)]
     return "\n".join(f"@overload\n{text}" if len(found) > 1 else text for text in texts)
 
 
@@ -218,35 +211,51 @@ def stub(name: str) -> str:
     """Return the text of the `__init__.pyi` of a lazy package."""
     package = importlib.import_module(name)
     homes = {each: home for home, names in vars(package)["_HOMES"].items() for each in names.split()}
-    imports, functions = [], []
+    imports: dict[str, set[str]] = {}
+    functions = []
     for public in package.__all__:
         value = getattr(package, public)
-        if is_expanded(value) and name == PACKAGES[0]:
-            functions.append(declared(public, value))
-        elif is_expanded(value):
-            imports.append(f"from {PACKAGES[0]} import {public} as {public}")
-        elif public in homes:
-            home = importlib.util.resolve_name(homes[public], name)
-            imports.append(f"from {home} import {public} as {public}")
+        if is_expanded(value) and name != PACKAGES[0]:
+            imports.setdefault(PACKAGES[0], set()).add(public)
+        elif public in homes and not is_expanded(value):
+            imports.setdefault(importlib.util.resolve_name(homes[public], name), set()).add(public)
         elif inspect.ismodule(value):
-            imports.append(f"from {name} import {public} as {public}")
+            imports.setdefault(name, set()).add(f"{public} as {public}")
         else:
-            functions.append(declared(public, value).replace(": \n", ":\n"))
+            functions.append(declared(public, value))
     body = "\n\n".join(functions)
-    used = sorted(_used(body), key=lambda line: line.startswith("from floatsim"))
-    version = "__version__: str\n" if hasattr(package, "__version__") else ""
-    listed = "__all__: list[str]\n"
-    return "\n".join([HEADER, *used, *sorted(imports), "", f"{version}{listed}", body]).rstrip() + "\n"
-
-
-def _used(body: str) -> Iterable[str]:
-    """Yield the imports of the names that signatures use."""
     words = set(re.findall(r"\b\w+\b", body))
-    if "np" in words:
-        yield "import numpy as np"
     for module, names in IMPORTS.items():
-        if needed := [name for name in names.split() if name in words]:
-            yield f"from {module} import {', '.join(needed)}"
+        if needed := words.intersection(names.split()):
+            imports.setdefault(module, set()).update(needed)
+    listed = ["import numpy as np"] if "np" in words else []
+    for own in (False, True):  # floatsim's modules come last
+        listed += [
+            lines(f"from {module} import ", sorted(names), "()") for module, names in sorted(imports.items())
+            if module.startswith(PACKAGES[0]) is own
+        ]  # fmt: skip
+    quoted = [f'"{public}"' for public in package.__all__]
+    version = ["__version__: str"] if hasattr(package, "__version__") else []
+    return "\n".join([HEADER, *listed, "", lines("__all__ = ", quoted, "[]"), *version, "", body]).rstrip() + "\n"
+
+
+def lines(start: str, items: list[str], brackets: str) -> str:
+    """Return an import or a list, in one line or with the items in lines of at most 120 characters."""
+    opening, closing = brackets if brackets == "[]" else ("", "")
+    line = f"{start}{opening}{', '.join(items)}{closing}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{start}{brackets[0]}\n{wrapped(items)}\n{brackets[1]}"
+
+
+def wrapped(items: Iterable[str]) -> str:
+    """Return the items, each with a comma, in indented lines of at most 120 characters."""
+    rows = [""]
+    for item in items:
+        if len(rows[-1]) + len(item) + 5 > WIDTH:
+            rows.append("")
+        rows[-1] += f" {item},"
+    return "\n".join(f"   {row}" for row in rows)
 
 
 def literals() -> str:
@@ -265,16 +274,15 @@ def literals() -> str:
             with_dtype + dtypes + architectures, "The descriptions of one word whose result has a dtype.",
         ),
     }  # fmt: skip
-    lines = [
+    parts = [
         '"""Literal names for type checkers and editors."""\n\n' + HEADER,
         "from typing import Literal, TypeAlias\n",
         f"__all__ = {sorted(aliases)}\n".replace("'", '"'),
     ]
     for alias, (members, documentation) in aliases.items():
-        quoted = [f'"{member}",' for member in dict.fromkeys(members)]
-        inner = "\n".join("    " + " ".join(quoted[i : i + 6]) for i in range(0, len(quoted), 6))
-        lines.append(f'{alias}: TypeAlias = Literal[\n{inner}\n]  # fmt: skip\n"""{documentation}"""\n')
-    return "\n".join(lines)
+        inner = wrapped(f'"{member}"' for member in dict.fromkeys(members))
+        parts.append(f'{alias}: TypeAlias = Literal[\n{inner}\n]  # fmt: skip\n"""{documentation}"""\n')
+    return "\n".join(parts)
 
 
 def files() -> dict[Path, str]:
