@@ -6,10 +6,10 @@ Most results depend on the operands and on `return_flags`. The signature of a fu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Axes", "BoolOut", "BoolResult", "CodeResult", "Flags", "Float64Result", "FloatArrayResult", "FloatResult",
-    "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result", "IntegerResult", "Integers", "Number", "Out",
-    "SameKindResult", "Scalar", "UInt8Result", "UInt64Result", "Values",
+    "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result", "IntegerResult", "Integers", "Lists", "Number",
+    "Out", "SameKindResult", "Scalar", "UInt8Result", "UInt64Result", "Values",
 ]  # fmt: skip
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Lists(Protocol[T_co]):
+    """Lists and tuples of any depth. A text is none of them: its `__contains__` does not take every object."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> T_co | Lists[T_co]: ...
+    def __contains__(self, item: object, /) -> bool: ...
+    def __iter__(self, /) -> Iterator[T_co | Lists[T_co]]: ...
+    def __reversed__(self, /) -> Iterator[T_co | Lists[T_co]]: ...
 
 
 class HasArray(Protocol):
@@ -47,17 +60,14 @@ Scalar: TypeAlias = float | np.generic
 Number: TypeAlias = float | np.generic | str | Fraction | Decimal
 """One number, also a text or a fraction."""
 
-Floats: TypeAlias = "FloatArray | NDArray[Any] | Scalar | _Nested | ForeignArray"
+Floats: TypeAlias = "FloatArray | NDArray[Any] | Scalar | ForeignArray | Lists[Scalar | NDArray[Any]]"
 """An operand: floats with a format of their own, or Python numbers."""
-_Nested: TypeAlias = "Sequence[Scalar | NDArray[Any] | _Nested]"
 
-Values: TypeAlias = "FloatArray | NDArray[Any] | Number | _NestedNumbers | ForeignArray"
+Values: TypeAlias = "FloatArray | NDArray[Any] | Number | ForeignArray | Lists[Number | NDArray[Any]]"
 """An input of a conversion: floats, integers, texts and fractions."""
-_NestedNumbers: TypeAlias = "Sequence[Number | NDArray[Any] | _NestedNumbers]"
 
-Integers: TypeAlias = "NDArray[np.integer[Any]] | np.integer[Any] | int | _NestedIntegers | ForeignArray"
+Integers: TypeAlias = "NDArray[np.integer[Any]] | np.integer[Any] | int | ForeignArray | Lists[int | np.integer[Any]]"
 """Integers, and lists of integers."""
-_NestedIntegers: TypeAlias = "Sequence[int | np.integer[Any] | NDArray[np.integer[Any]] | _NestedIntegers]"
 
 Out: TypeAlias = "FloatArray | NDArray[Any] | None"
 """An array that receives a result, or None."""
