@@ -24,8 +24,11 @@ from floatsim.arrays.linalg import explain_plan
 from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
 from floatsim.arrays.random_stream import RandomStream, SeedLike
 from floatsim.arrays.reductions import SummationKeywords
-from floatsim.arrays.types import Axes, BoolOut, Flags, Floats, Integers, Number, Out, Scalar, Values
+from floatsim.arrays.types import (
+    Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, Number, Out, Scalar, Values,
+)
 from floatsim.arrays.ulps import Kind
+from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
     BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
@@ -44,12 +47,12 @@ __all__ = [
     "Tininess", "UNDERFLOW", "absolute", "add", "array", "as_accumulation", "as_format", "bind_context", "ceil",
     "classify", "context", "conversion_losses", "convert", "copysign", "cumsum", "datasets", "decode", "divide", "dot",
     "encode", "equal", "equal_shares", "explain_plan", "explain_rounding", "floor", "fma", "fmod", "from_codes",
-    "from_integer", "get_context", "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan", "issubnormal",
-    "less", "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
-    "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot", "prod",
-    "quantize", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "save", "scalb", "signbit",
-    "sqrt", "subtract", "sum", "survey", "tensorcore", "to_integer", "total_order", "trunc", "ulp", "ulp_distance",
-    "unordered", "var", "vdot",
+    "from_integer", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "isfinite", "isinf",
+    "isnan", "issubnormal", "less", "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean",
+    "minimum", "minimum_number", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm",
+    "not_equal", "plot", "prod", "quantize", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint",
+    "save", "scalb", "set_num_threads", "signbit", "sqrt", "subtract", "sum", "survey", "tensorcore", "to_integer",
+    "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 
@@ -251,10 +254,10 @@ def cumsum(
 ) -> Any: ...
 
 @overload
-def decode(codes: int | np.integer[Any], fmt: FormatLike) -> Any:
+def decode(codes: int | np.integer[Any], fmt: FormatLike, *, out: Float64Out = None) -> Any:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN."""
 @overload
-def decode(codes: Integers, fmt: FormatLike) -> NDArray[np.float64]: ...
+def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> NDArray[np.float64]: ...
 
 @overload
 def divide(
@@ -362,15 +365,19 @@ def dot(
 ) -> Any: ...
 
 @overload
-def encode(x: Number, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
+def encode(
+    x: Number, fmt: FormatLike, *, out: CodeOut = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any:
     """Round values to a format and return their codes."""
 @overload
 def encode(
-    x: Values, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> NDArray[np.unsignedinteger[Any]]: ...
 @overload
 def encode(
-    x: Values, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[np.unsignedinteger[Any]], Flags]: ...
 
 @overload

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from floatsim.arrays.float_array import FloatArray
 
 __all__ = [
-    "Axes", "BoolOut", "BoolResult", "CodeResult", "Flags", "Float64Result", "FloatArrayResult", "FloatResult",
-    "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result", "IntegerResult", "Integers", "Lists", "Number",
-    "Out", "SameKindResult", "Scalar", "UInt8Result", "UInt64Result", "Values",
+    "Axes", "BoolOut", "BoolResult", "CodeOut", "CodeResult", "Flags", "Float64Out", "Float64Result",
+    "FloatArrayResult", "FloatResult", "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result",
+    "IntegerResult", "Integers", "Lists", "Number", "Out", "SameKindResult", "Scalar", "UInt8Result", "UInt64Result",
+    "Values",
 ]  # fmt: skip
 
 
@@ -72,6 +73,8 @@ Integers: TypeAlias = "NDArray[np.integer[Any]] | np.integer[Any] | int | Foreig
 Out: TypeAlias = "FloatArray | NDArray[Any] | None"
 """An array that receives a result, or None."""
 BoolOut: TypeAlias = NDArray[np.bool_] | None
+CodeOut: TypeAlias = NDArray[np.unsignedinteger[Any]] | None
+Float64Out: TypeAlias = NDArray[np.float64] | None
 
 Axes: TypeAlias = "int | tuple[int, ...] | None"
 """The axes of a reduction; None means all."""

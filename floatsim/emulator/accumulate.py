@@ -133,13 +133,14 @@ def accumulate(
     )
     results = math.prod(shape)
     if results:
-        threads = cpu.threads() if results * depth > WORTH_THREADS else 1
+        threads = parallel.get_num_threads() if results * depth > WORTH_THREADS else 1
         each = partials(accumulation, depth) if isinstance(accumulation, Composite) else 1
         pieces = tiles(shape, depth, each, planned.tile_work, threads)
-        if len(pieces) == 1:
+        long = results * depth > planned.tile_work * threads
+        if len(pieces) == 1 and not long:
             call.compute(pieces[0])
         else:
-            parallel.run(pieces, call.compute, threads, title)
+            parallel.run(pieces, call.compute, threads, title, leave=long)
     return call.sums()
 
 
