@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
+
+if TYPE_CHECKING:
+    from floatsim.emulator.plan import Plan
 
 __all__ = ["dot", "explain_plan", "matmul"]
 
@@ -335,10 +338,11 @@ def dot(a: Floats, b: Floats, c: Floats | None = None, **options: Any) -> FloatR
 
 
 def explain_plan(
-    a: Any, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, scale_a: Any = None,
-    scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    a: Floats, b: Floats | None = None, c: Floats | None = None, *, accumulate: AccumulationLike | None = None,
+    scale_a: Floats | None = None, scale_b: Floats | None = None, format: FormatLike | None = None,
+    rounding: RoundingLike | None = None,
     daz: bool | None = None, ftz: bool | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-) -> Any:  # fmt: skip
+) -> Plan:  # fmt: skip
     """Show which kernel of the emulator computes `matmul(a, b, c)`, or `sum(a)`, and why no faster one does.
 
     Parameters
@@ -373,9 +377,10 @@ def explain_plan(
     x, x_format, _ = _matrix_operand(a, "a")
     if b is None:
         call = resolve_call(accumulate, x_format, x_format, format, None, "emulator", keywords)
-        return emulator.plan_sums(
+        planned: Plan = emulator.plan_sums(
             (x.reshape(1, -1).T, x_format), None, None, _ONE_PAIR, call.accumulation, call.options, events
         )[0]  # fmt: skip
+        return planned
     y, y_format, _ = _matrix_operand(b, "b")
     batch, block = _batches(x, y), None
     if scale_a is not None or scale_b is not None:
@@ -385,10 +390,11 @@ def explain_plan(
         accumulate, x_format, y_format, format, None, "emulator", keywords, None if block is None else block.of
     )
     addend, _ = _addend(c, batch.shape)
-    return emulator.plan_sums(
+    planned = emulator.plan_sums(
         (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, call.accumulation, call.options, events,
         scales=block,
     )[0]  # fmt: skip
+    return planned
 
 
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
