@@ -272,6 +272,18 @@ def _widened(case: _Case) -> FastKernel | None:
     return FastKernel(lambda x, out, draws: unpack_loops.unpack(x[0], out.view(dtype), params))
 
 
+def _copied(case: _Case) -> FastKernel | None:
+    """Return a function that copies float64 numbers, with the canonical NaN in the place of every NaN."""
+    if case.fmt != FP64 or case.sources != (FP64,) or not _keeps_values(case):
+        return None
+
+    def run(operands: list[Array], out: Array, draws: Array) -> None:
+        np.copyto(out, operands[0])
+        out[np.isnan(operands[0].view(np.float64))] = FP64.canonical_nan
+
+    return FastKernel(run, in_floats=False)
+
+
 def _looked_up(case: _Case) -> FastKernel | None:
     """Return a kernel that reads results from a table of all codes of the source."""
     (source,) = case.sources
@@ -305,6 +317,7 @@ def _through_float32(case: _Case) -> FastKernel | None:
 _CONVERSIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (
     lambda case: _rounding_kernel(case.sources[0], case.fmt, case.attributes, True),
     _widened,
+    _copied,
     _through_float32,
     _looked_up,
 )

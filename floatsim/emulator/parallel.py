@@ -6,7 +6,6 @@ The pieces are independent, so neither their size nor the number of threads chan
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from floatsim_kernels.runtime import cpu
 
+from floatsim.emulator.compile_notice import watched
 from floatsim.formats._validation import as_index
 
 __all__ = ["call", "get_num_threads", "run", "set_num_threads"]
@@ -25,18 +25,13 @@ _LOOK_AFTER = 0.5  # seconds until the total time is estimated
 _LOOK_EVERY = 0.1  # seconds between two looks at the progress
 
 
-def _watched() -> bool:
-    """Return whether the output is a terminal or a notebook."""
-    return "ipykernel" in sys.modules or sys.stderr.isatty()
-
-
 class _Progress:
     """A progress bar that appears only if the work takes long."""
 
     def __init__(self, total: int, title: str) -> None:
         self.total, self.title, self.done = total, title, 0
         self.start = time.perf_counter()
-        self.watched = _watched()
+        self.watched = watched()
         self.bar: Any = None
 
     def show(self) -> None:
@@ -170,6 +165,12 @@ def get_num_threads() -> int:
     ------
     ValueError
         If FLOATSIM_NUM_THREADS is set to something else than an integer of at least 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.get_num_threads() >= 1
+    True
     """
     if _chosen is not None:
         return _chosen

@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 
+import numba
 import numpy as np
 import pytest
 from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim.emulator import accumulate as summation
-from floatsim.emulator import elementwise, plan, tiling
+from floatsim.emulator import compile_notice, elementwise, plan, tiling
 from floatsim.emulator import parallel as tiles
 from floatsim.formats._hashing import IdentityCache
 
@@ -93,7 +94,7 @@ def test_a_bar_only_where_it_takes_long_and_somebody_looks(monkeypatch, capsys):
 
     monkeypatch.setattr(tiles, "_LOOK_AFTER", 0.02)
     for watched, beyond, shown in (True, 0.05, True), (True, 60, False), (False, 0.05, False):
-        monkeypatch.setattr(tiles, "_watched", lambda watched=watched: watched)
+        monkeypatch.setattr(tiles, "watched", lambda watched=watched: watched)
         monkeypatch.setattr(tiles, "_SHOW_BEYOND", beyond)
         tiles.run(range(20), slow, 1, "matmul")
         assert ("matmul" in capsys.readouterr().err) == shown
@@ -189,6 +190,33 @@ def test_long_work_returns_its_result_and_its_error():
     assert tiles.call(lambda: 7, "", long=True) == tiles.call(lambda: 7, "", long=False) == 7
     with pytest.raises(ZeroDivisionError):
         tiles.call(lambda: 1 // 0, "", long=True)
+
+
+def test_a_line_only_where_compilation_takes_long_and_somebody_looks(monkeypatch, capsys):
+    outer, inner = (type(name, (), {"__module__": "floatsim_kernels.gemm.float32"}) for name in ("in_order", "rounded"))
+    for watched, after, shown in ((True, 0.01, True), (True, 60, False), (False, 0.01, False)):
+        monkeypatch.setattr(compile_notice, "watched", lambda watched=watched: watched)
+        monkeypatch.setattr(compile_notice, "_AFTER", after)
+        notices = compile_notice._Notices()
+        notices.start(outer)
+        notices.start(inner)
+        notices.end()
+        time.sleep(0.1)
+        notices.end()
+        text = capsys.readouterr().err
+        assert ("compiling the kernel gemm.float32.in_order" in text) == shown and text.count("\n") == shown
+
+
+def test_numba_reports_compilations(monkeypatch, capsys):
+    @numba.njit
+    def function(x):
+        return x + 1
+
+    monkeypatch.setattr(compile_notice, "watched", lambda: True)
+    monkeypatch.setattr(compile_notice, "_AFTER", 0.0)
+    function.py_func.__module__ = "floatsim_kernels.tests"
+    assert function(1) == 2
+    assert "compiling the kernel tests." in capsys.readouterr().err
 
 
 LONG = """
