@@ -49,10 +49,11 @@ test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes wh
 bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run (twenty minutes)
 	$(BIN)/python -m benchmarks
 
-lint: $(VENV)/.installed-dev ## ruff (rules and format) and mypy
+lint: $(VENV)/.installed-dev ## ruff (rules and format), mypy, and the generated types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/write_stubs.py --check
 
 build: $(VENV)/.installed ## the wheel, into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .

@@ -20,15 +20,16 @@ VERSION_TESTS = (
 
 
 # Test files that `make test` leaves to `make test-full`. They compile CUDA sources for every target, compile the
-# kernels a second time or in new processes, run many processes, evaluate MPFR at every special value, find the order of
-# many sums, draw many pictures, or compare all test vectors. Single tests of other files have the mark themselves.
+# kernels a second time or in new processes, run many processes or type checkers, evaluate MPFR at every special value,
+# find the order of many sums, draw many pictures, or compare all test vectors. Single tests of other files have the
+# mark themselves.
 FULL_TESTS = (
     "test_benchmarks", "test_checked", "test_digests", "test_environment", "test_exhaustive", "test_hardware_build",
     "test_hardware_libraries", "test_hardware_probe", "test_hardware_rates", "test_hardware_scalars",
     "test_notebook_silicon", "test_on_device", "test_oracles", "test_orders", "test_plot", "test_plot_bits",
     "test_plot_lines", "test_plot_losses", "test_plot_roundings", "test_plot_sums", "test_plot_units", "test_recipes",
     "test_reference_mpfr", "test_reference_sums", "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim",
-    "test_tensorcore_silicon", "test_tensorcore_trace", "test_warnings",
+    "test_tensorcore_silicon", "test_tensorcore_trace", "test_types", "test_warnings",
 )  # fmt: skip
 
 # Test files whose tests run for many formats. `make test` runs them for these formats, `make test-full` for all: one

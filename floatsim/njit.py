@@ -32,7 +32,7 @@ import difflib
 import enum
 import inspect
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import types as numba_types
@@ -135,13 +135,15 @@ def format_params(
 _DEPRECATED = {"record": "format_params", "Record": "FormatParams"}
 
 
-def __getattr__(name: str) -> Any:
-    """Return the new name's value for a deprecated one, with a DeprecationWarning."""
-    if name not in _DEPRECATED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _DEPRECATED[name]
-    warnings.warn(f"fs.njit.{name} is deprecated; use fs.njit.{new}", DeprecationWarning, stacklevel=2)
-    return globals()[new]
+if not TYPE_CHECKING:  # for a type checker, `__getattr__` would make every name valid
+
+    def __getattr__(name: str) -> Any:
+        """Return the new name's value for a deprecated one, with a DeprecationWarning."""
+        if name not in _DEPRECATED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        new = _DEPRECATED[name]
+        warnings.warn(f"fs.njit.{name} is deprecated; use fs.njit.{new}", DeprecationWarning, stacklevel=2)
+        return globals()[new]
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:

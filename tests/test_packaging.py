@@ -15,12 +15,15 @@ import subprocess
 import sys
 import tomllib
 import types
+import typing
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import floatsim as fs
+from floatsim.arrays.options import BACKENDS, BackendName
+from floatsim.formats.rounding import OverflowName, RoundingName, TininessName, as_member
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "floatsim"
@@ -31,7 +34,7 @@ PACKAGES = (
     "training", "plot", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "_warnings", "datasets"}  # modules beside the packages that any of them may import
+BELOW_ALL = {"_lazy", "_literals", "_warnings", "datasets"}  # modules beside the packages that any of them may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
@@ -198,6 +201,47 @@ def test_signatures_fit_on_a_line(module):
     signatures += [str(inspect.signature(each)) for each in callables if dataclasses.is_dataclass(each)]
     assert signatures
     assert not [text for text in signatures if re.search(r"\n|<\w+\.", text)]
+
+
+def lazy_packages() -> list[str]:
+    """The packages whose public names are imported when they are first used."""
+    files = [path for path in sources(PACKAGE) if path.name == "__init__.py" and "lazy_exports(" in path.read_text()]
+    return [path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in files]
+
+
+@pytest.mark.parametrize("name", lazy_packages())
+def test_a_stub_declares_the_public_names(name):
+    package = importlib.import_module(name)
+    declared, listed = set(), None
+    for node in parse(Path(package.__file__).with_suffix(".pyi")).body:
+        if isinstance(node, ast.ImportFrom):
+            declared |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef):
+            declared.add(node.name)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            listed = ast.literal_eval(node.value)
+    assert listed == package.__all__
+    assert set(listed) <= declared
+
+
+def test_generated_types_are_up_to_date():
+    """If this test fails, run `python tools/write_stubs.py`. There is no other stub."""
+    command = [sys.executable, ROOT / "tools" / "write_stubs.py", "--check"]
+    tool = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert tool.returncode == 0, tool.stdout + tool.stderr
+    stubs = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in PACKAGE.rglob("*.pyi")}
+    assert stubs == set(lazy_packages())
+
+
+@pytest.mark.parametrize(("literal", "kind"), [
+    (RoundingName, fs.Rounding), (OverflowName, fs.Overflow), (TininessName, fs.Tininess),
+])  # fmt: skip
+def test_literal_names_of_modes(literal, kind):
+    """Each literal is a name at run time, and each member has its name in the literals."""
+    names = typing.get_args(literal)
+    assert {as_member(kind, name, "mode") for name in names} == set(kind)
+    assert {member.name.lower() for member in kind} <= set(names)
+    assert typing.get_args(BackendName) == BACKENDS
 
 
 def test_unknown_name_is_an_attribute_error():

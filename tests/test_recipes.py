@@ -190,6 +190,11 @@ def test_a_named_format(tmp_path):
     assert sum(copy.new_lines.values()) == 5
     assert_recipe("A named format", copy)
     copy.check("check_named_format")
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "write_stubs.py", tmp_path / "tools")
+    assert copy.run("tools/write_stubs.py").count("written") == 2
+    assert " FP12," in (tmp_path / "floatsim" / "__init__.pyi").read_text(encoding="utf-8")
+    assert '"fp12"' in (tmp_path / "floatsim" / "_literals.py").read_text(encoding="utf-8")
     listed = json.loads(copy.run("-m", "floatsim", "formats", "--json"))
     assert "FP12" in json.dumps(listed)
 

@@ -8,6 +8,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from floatsim._literals import AccumulationName
 from floatsim.accumulation.base import MOST, TEXT_FORMS, Accumulation, Composite, Leaf
 from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.queries import tensor_cores
@@ -158,7 +159,8 @@ class SplitK(Composite):
         return [str(self.parts), show(self.inner), show(self.outer)]
 
 
-AccumulationLike: TypeAlias = "Accumulation | FormatLike"
+AccumulationLike: TypeAlias = "Accumulation | AccumulationName | FormatLike"
+"""What `as_accumulation` accepts. The literal names serve completion in editors."""
 
 
 def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:

@@ -22,6 +22,7 @@ from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.types import FloatResult, Floats, Int32Result, Integers, Out
 from floatsim.formats import FP64, FormatLike
 
 __all__ = [
@@ -38,8 +39,8 @@ __all__ = [
 @stays_on_device
 @spell_out(RoundingOptions)
 def add(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return a + b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -76,8 +77,8 @@ def add(
 @implements(np.subtract)
 @stays_on_device
 def subtract(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return a - b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -100,8 +101,8 @@ def subtract(
 @implements(np.multiply)
 @stays_on_device
 def multiply(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return a * b, rounded once (IEEE 754-2019, 5.4.1).
 
     Parameters
@@ -124,8 +125,8 @@ def multiply(
 @implements(np.divide)
 @stays_on_device
 def divide(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return a / b, rounded once (IEEE 754-2019, 5.4.1).
 
     x/0 is an infinity with DIVIDE_BY_ZERO. 0/0 is NaN with INVALID.
@@ -149,7 +150,9 @@ def divide(
 
 @implements(np.sqrt)
 @stays_on_device
-def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def sqrt(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return the square root of a, rounded once (IEEE 754-2019, 5.4.1).
 
     sqrt(-0) is -0. Other negative numbers give NaN with INVALID.
@@ -173,8 +176,14 @@ def sqrt(a: Any, *, format: FormatLike | None = None, out: Any = None, **options
 
 @stays_on_device
 def fma(
-    a: Any, b: Any, c: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats,
+    b: Floats,
+    c: Floats,
+    *,
+    format: FormatLike | None = None,
+    out: Out = None,
+    **options: Unpack[RoundingOptions],
+) -> FloatResult:
     """Return a * b + c, rounded once (IEEE 754-2019, 5.4.1).
 
     inf * 0 + NaN raises INVALID. The standard leaves this case to the implementation.
@@ -199,8 +208,8 @@ def fma(
 
 @stays_on_device
 def remainder(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return the IEEE remainder a - n*b, n being the integer nearest to a/b (IEEE 754-2019, 5.3.1).
 
     The result is exact, as that of `math.remainder`. A tie goes to the even n. The operator `%` on FloatArrays is a
@@ -226,8 +235,8 @@ def remainder(
 @implements(np.fmod)
 @stays_on_device
 def fmod(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return a - n*b, n being a/b truncated to an integer (fmod of C).
 
     The result is exact and has the sign of a.
@@ -272,8 +281,8 @@ def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
 @implements(np.minimum)
 @stays_on_device
 def minimum(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return the smaller of a and b (IEEE 754-2019, 9.6).
 
     The result is NaN if a or b is NaN. -0 is less than +0.
@@ -298,8 +307,8 @@ def minimum(
 @implements(np.maximum)
 @stays_on_device
 def maximum(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return the larger of a and b (IEEE 754-2019, 9.6).
 
     The result is NaN if a or b is NaN. +0 is greater than -0.
@@ -324,8 +333,8 @@ def maximum(
 @implements(np.fmin)
 @stays_on_device
 def minimum_number(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return the smaller of a and b; a number wins over a NaN (IEEE 754-2019, 9.6).
 
     The result is NaN only if both are NaN. -0 is less than +0.
@@ -350,8 +359,8 @@ def minimum_number(
 @implements(np.fmax)
 @stays_on_device
 def maximum_number(
-    a: Any, b: Any, *, format: FormatLike | None = None, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Return the larger of a and b; a number wins over a NaN (IEEE 754-2019, 9.6).
 
     The result is NaN only if both are NaN. +0 is greater than -0.
@@ -375,7 +384,7 @@ def maximum_number(
 
 @implements(np.rint)
 @stays_on_device
-def rint(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def rint(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round a to integral values in the rounding mode of the call (IEEE 754-2019, 5.9).
 
     A result that differs from a raises INEXACT. The overflow policy applies beyond the largest finite number: E3M4 ends
@@ -399,7 +408,7 @@ def rint(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
 
 @implements(np.floor)
 @stays_on_device
-def floor(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def floor(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return the largest integral value that is not above a (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
@@ -422,7 +431,7 @@ def floor(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any
 
 @implements(np.ceil)
 @stays_on_device
-def ceil(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def ceil(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return the smallest integral value that is not below a (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
@@ -445,7 +454,7 @@ def ceil(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
 
 @implements(np.trunc)
 @stays_on_device
-def trunc(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def trunc(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a without its fraction, an integral value (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
@@ -468,7 +477,7 @@ def trunc(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any
 
 @implements(np.ldexp)
 @stays_on_device
-def scalb(a: Any, n: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def scalb(a: Floats, n: Integers, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a * 2**n, rounded once (IEEE 754-2019, 5.3.3).
 
     Parameters
@@ -503,7 +512,7 @@ def scalb(a: Any, n: Any, *, out: Any = None, **options: Unpack[RoundingOptions]
     return with_flags(result, events, call_options)
 
 
-def logb(a: Any, **options: Unpack[RoundingOptions]) -> Any:
+def logb(a: Floats, **options: Unpack[RoundingOptions]) -> Int32Result:
     """Return the exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3).
 
     Zero gives -2**31 with DIVIDE_BY_ZERO, infinity 2**31 - 1, and NaN -2**31 with INVALID.
@@ -538,7 +547,7 @@ def _neighbour(operation: str, a: Any, up: bool, options: RoundingOptions) -> An
 
 
 @stays_on_device
-def next_up(a: Any, **options: Unpack[RoundingOptions]) -> Any:
+def next_up(a: Floats, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return the least number of the format greater than a (nextUp, IEEE 754-2019, 5.3.1).
 
     Beyond the largest finite number comes infinity, or NaN in a format without infinity.
@@ -559,7 +568,7 @@ def next_up(a: Any, **options: Unpack[RoundingOptions]) -> Any:
 
 
 @stays_on_device
-def next_down(a: Any, **options: Unpack[RoundingOptions]) -> Any:
+def next_down(a: Floats, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return the greatest number of the format less than a (nextDown, IEEE 754-2019, 5.3.1).
 
     Parameters
@@ -597,7 +606,7 @@ def _sign_operation(result: Any, out: Any, options: RoundingOptions) -> Any:
 
 @implements(np.negative)
 @stays_on_device
-def negative(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def negative(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a with its sign bit inverted, NaNs included (IEEE 754-2019, 5.5.1).
 
     Parameters
@@ -618,7 +627,7 @@ def negative(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> 
 
 @implements(np.absolute, np.fabs)
 @stays_on_device
-def absolute(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def absolute(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a with its sign bit cleared, NaNs included (IEEE 754-2019, 5.5.1).
 
     Parameters
@@ -640,7 +649,7 @@ def absolute(a: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> 
 
 @implements(np.copysign)
 @stays_on_device
-def copysign(a: Any, b: Any, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def copysign(a: Floats, b: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a with the sign bit of b, NaNs included (IEEE 754-2019, 5.5.1).
 
     Parameters

@@ -23,6 +23,7 @@ from floatsim.arrays.conversion import encode, operand_codes, read_floats
 from floatsim.arrays.einsum import einsum
 from floatsim.arrays.float_array import FloatArray, implements
 from floatsim.formats import FloatFormat
+from floatsim.formats.rounding import Overflow
 
 __all__: list[str] = []
 
@@ -352,7 +353,7 @@ def _bound(x: Any, fmt: FloatFormat) -> Any:
     """Return a bound of `clip`. A Python number beyond the range becomes the largest finite number, not a NaN."""
     if type(x) not in (int, float):
         return x
-    overflow = "saturate_propagate" if fmt.has_infinity else "saturate_finite"
+    overflow = Overflow.SATURATE_PROPAGATE if fmt.has_infinity else Overflow.SATURATE_FINITE
     codes = np.asarray(encode(x, fmt, overflow=overflow, rounding="ties_to_even"))
     if abs(x) <= fmt.max:
         warn_of_rounded_number(x, codes, fmt, "a bound")

@@ -14,6 +14,7 @@ from floatsim.arrays.conversion import Codes, finish
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions
+from floatsim.arrays.types import BoolOut, BoolResult, Floats, UInt8Result
 from floatsim.formats import FP64, FloatFormat
 
 __all__ = [
@@ -41,7 +42,9 @@ def _compare(
 
 
 @implements(np.equal)
-def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -71,7 +74,9 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options
 
 
 @implements(np.not_equal)
-def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def not_equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a != b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`. The result is True for NaN.
@@ -101,7 +106,9 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **opt
 
 
 @implements(np.less)
-def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def less(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -131,7 +138,9 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: 
 
 
 @implements(np.less_equal)
-def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def less_equal(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -161,7 +170,9 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **opt
 
 
 @implements(np.greater)
-def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def greater(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -192,8 +203,8 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **option
 
 @implements(np.greater_equal)
 def greater_equal(
-    a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: Unpack[RoundingOptions]
-) -> Any:
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
@@ -222,7 +233,9 @@ def greater_equal(
     return _compare("greater_equal", a, b, (False, True, True, False), signaling, options, out)
 
 
-def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def unordered(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
+) -> BoolResult:
     """Return whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11).
 
     A quiet NaN raises nothing, unless `signaling=True`.
@@ -260,7 +273,7 @@ def _array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
     return bool(np.all(same | (np.asarray(isnan(a)) & np.asarray(isnan(b))) if equal_nan else same))
 
 
-def classify(a: Any) -> Any:
+def classify(a: Floats) -> UInt8Result:
     """Return the class of each element (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -312,7 +325,7 @@ def _predicate(holds: Callable[[Codes, FloatFormat], NDArray[np.bool_]], a: Any,
 
 
 @implements(np.isnan)
-def isnan(a: Any, *, out: Any = None) -> Any:
+def isnan(a: Floats, *, out: BoolOut = None) -> BoolResult:
     """Return whether each element is NaN (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -335,7 +348,7 @@ def isnan(a: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.isinf)
-def isinf(a: Any, *, out: Any = None) -> Any:
+def isinf(a: Floats, *, out: BoolOut = None) -> BoolResult:
     """Return whether each element is infinite (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -358,7 +371,7 @@ def isinf(a: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.isfinite)
-def isfinite(a: Any, *, out: Any = None) -> Any:
+def isfinite(a: Floats, *, out: BoolOut = None) -> BoolResult:
     """Return whether each element is finite (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -380,7 +393,7 @@ def isfinite(a: Any, *, out: Any = None) -> Any:
     return _predicate(_is_finite, a, out)
 
 
-def issubnormal(a: Any) -> Any:
+def issubnormal(a: Floats) -> BoolResult:
     """Return whether each element is subnormal (IEEE 754-2019, 5.7.2).
 
     Parameters
@@ -402,7 +415,7 @@ def issubnormal(a: Any) -> Any:
 
 
 @implements(np.signbit)
-def signbit(a: Any) -> Any:
+def signbit(a: Floats) -> BoolResult:
     """Return whether each element has its sign bit set, NaNs included (IEEE 754-2019, 5.7.2).
 
     This is isSignMinus. The NaN of FNUZ formats has no sign: the result is False.
@@ -429,7 +442,7 @@ def signbit(a: Any) -> Any:
     return np.asarray(negative_codes)[()]
 
 
-def total_order(a: Any, b: Any) -> Any:
+def total_order(a: Floats, b: Floats) -> BoolResult:
     """Return totalOrder(a, b), an order of the codes (IEEE 754-2019, 5.10).
 
     The order is -NaN <= -inf <= ... <= -0 <= +0 <= ... <= inf <= NaN.

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from floatsim import reference
 from floatsim.arrays import backends
@@ -17,6 +17,20 @@ from floatsim.arrays.advisories import warn_of_rounded_number
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, stays_on_device
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.types import (
+    CodeOut,
+    CodeResult,
+    Float64Out,
+    Float64Result,
+    FloatArrayResult,
+    FloatResult,
+    Floats,
+    IntegerResult,
+    Integers,
+    Out,
+    SameKindResult,
+    Values,
+)
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
@@ -228,7 +242,7 @@ def with_flags(result: Any, events: NDArray[np.uint8], options: CallOptions) -> 
 
 
 @spell_out(RoundingOptions)
-def encode(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def encode(x: Values, fmt: FormatLike, *, out: CodeOut = None, **options: Unpack[RoundingOptions]) -> CodeResult:
     """Round values to a format and return their codes.
 
     Parameters
@@ -287,7 +301,7 @@ def _writable(out: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return out
 
 
-def decode(codes: Any, fmt: FormatLike, *, out: Any = None) -> Any:
+def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> Float64Result:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN.
 
     Parameters
@@ -330,7 +344,7 @@ def decode(codes: Any, fmt: FormatLike, *, out: Any = None) -> Any:
 
 
 @spell_out(RoundingOptions)
-def array(values: Any, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> Any:
+def array(values: Values, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> FloatArrayResult:
     """Return a FloatArray of `values`, rounded to `fmt`.
 
     Parameters
@@ -370,7 +384,7 @@ def array(values: Any, fmt: FormatLike | None = None, **options: Unpack[Rounding
 @implements("convert")
 @stays_on_device
 @spell_out(RoundingOptions)
-def convert(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
+def convert(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round values to a format and return an array of that format.
 
     Parameters
@@ -410,7 +424,7 @@ def convert(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
 
 @stays_on_device
 @spell_out(RoundingOptions)
-def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
+def quantize(x: Floats, fmt: FormatLike, *, out: Out = None, **options: Unpack[RoundingOptions]) -> SameKindResult:
     """Round values to the values of a format and keep them in their own dtype.
 
     Parameters
@@ -457,7 +471,7 @@ def quantize(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[Roun
 
 
 @spell_out(RoundingOptions)
-def to_integer(x: Any, dtype: Any, **options: Unpack[RoundingOptions]) -> Any:
+def to_integer(x: Floats, dtype: DTypeLike, **options: Unpack[RoundingOptions]) -> IntegerResult:
     """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does.
 
     Parameters
@@ -493,7 +507,7 @@ def to_integer(x: Any, dtype: Any, **options: Unpack[RoundingOptions]) -> Any:
 
 
 @spell_out(RoundingOptions)
-def from_integer(n: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
+def from_integer(n: Integers, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1).
 
     Parameters

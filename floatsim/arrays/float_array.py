@@ -13,15 +13,22 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
 from floatsim.arrays.interop import dlpack_capsule
+from floatsim.arrays.options import RoundingKeywords
+from floatsim.arrays.types import Axes, Floats, Integers
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
+
+if TYPE_CHECKING:
+    from floatsim.arrays.reductions import MethodKeywords
+    from floatsim.arrays.types import FloatOperators as NDArrayOperatorsMixin
+else:
+    from numpy.lib.mixins import NDArrayOperatorsMixin
 
 __all__ = ["FloatArray", "from_codes", "implements", "load", "save", "wrap"]
 
@@ -216,7 +223,7 @@ class FloatArray(NDArrayOperatorsMixin):
     def copy(self) -> FloatArray:
         return self._like(self._codes.copy())
 
-    def astype(self, fmt: FormatLike, **options: Any) -> FloatArray:
+    def astype(self, fmt: FormatLike, **options: Unpack[RoundingKeywords]) -> FloatArray:
         """Return this array converted to another format: `fs.convert` describes the keywords."""
         convert = _registered("convert")
         assert convert is not None
@@ -224,28 +231,29 @@ class FloatArray(NDArrayOperatorsMixin):
         return converted
 
     # -- reductions ----------------------------------------------------------------------------------------
-    def _reduce(self, function: Any, *args: Any, **options: Any) -> Any:
+    def _reduce(self, function: Any, *args: Any, **options: Any) -> FloatArray:
         reduce = _registered(function)
         assert reduce is not None
-        return reduce(self, *args, **options)
+        reduced: FloatArray = reduce(self, *args, **options)
+        return reduced
 
-    def sum(self, axis: Any = None, **options: Any) -> Any:
+    def sum(self, axis: Axes = None, **options: Unpack[MethodKeywords]) -> FloatArray:
         """Return the sum. `fs.sum` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.sum, axis, **options)
 
-    def mean(self, axis: Any = None, **options: Any) -> Any:
+    def mean(self, axis: Axes = None, **options: Unpack[MethodKeywords]) -> FloatArray:
         """Return the mean. `fs.mean` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.mean, axis, **options)
 
-    def prod(self, axis: Any = None, **options: Any) -> Any:
+    def prod(self, axis: Axes = None, **options: Unpack[MethodKeywords]) -> FloatArray:
         """Return the product. `fs.prod` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.prod, axis, **options)
 
-    def var(self, axis: Any = None, **options: Any) -> Any:
+    def var(self, axis: Axes = None, **options: Unpack[MethodKeywords]) -> FloatArray:
         """Return the variance. `fs.var` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.var, axis, **options)
 
-    def cumsum(self, axis: Any = None, **options: Any) -> Any:
+    def cumsum(self, axis: Axes = None, **options: Unpack[MethodKeywords]) -> FloatArray:
         """Return the running sum. `fs.cumsum` describes the keywords. The default `format` is the array's."""
         return self._reduce(np.cumsum, axis, **options)
 
@@ -274,8 +282,8 @@ class FloatArray(NDArrayOperatorsMixin):
 
     def argsort(self, axis: Any = -1) -> NDArray[np.intp]:
         """Return the indices of a stable sort by value, NaNs last."""
-        places: NDArray[np.intp] = self._reduce(np.argsort, axis)
-        return places
+        places: Any = self._reduce(np.argsort, axis)
+        return np.asarray(places)
 
     def any(self, axis: Any = None, **options: Any) -> Any:
         """Return whether an element is not zero. NaN is not zero."""
@@ -285,7 +293,7 @@ class FloatArray(NDArrayOperatorsMixin):
         """Return whether no element is zero. NaN is not zero."""
         return np.all(self.nonzero(), axis, **options)
 
-    def dot(self, b: Any, **options: Any) -> Any:
+    def dot(self, b: Floats, **options: Any) -> FloatArray:
         """Return the product with a vector or matrix. `fs.dot` describes the keywords.
 
         The default `format` is the common format of both, if they have one.
@@ -443,7 +451,7 @@ implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axi
 # -- making, wrapping, saving -------------------------------------------------------------------------------------
 
 
-def from_codes(codes: Any, fmt: FormatLike) -> FloatArray:
+def from_codes(codes: Integers, fmt: FormatLike) -> FloatArray:
     """Return the FloatArray with these codes.
 
     An array of the format's code dtype is not copied, as in np.asarray.
@@ -507,7 +515,7 @@ def wrap(codes: NDArray[Any], fmt: FloatFormat, as_float_array: bool) -> Any:
 _SUFFIX = ".npz"
 
 
-def save(file: str | Path | IO[bytes], array: Any) -> None:
+def save(file: str | Path | IO[bytes], array: Floats) -> None:
     """Save an array with its format, as an .npz file that `np.load` also opens (codes and a JSON description).
 
     `np.save` does not keep the dtype of ml_dtypes arrays. `fs.save` keeps it.

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,17 @@ from floatsim.arrays.conversion import Codes, out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import RoundingOptions
+from floatsim.arrays.options import BackendName, RoundingOptions
 from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.types import FloatResult, Floats, Out, Values
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_index
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
+
+if TYPE_CHECKING:
+    from floatsim.emulator.plan import Plan
 
 __all__ = ["dot", "explain_plan", "matmul"]
 
@@ -114,7 +118,7 @@ def _scale(x: Any, argument: str) -> _Scale:
     return _Scale(float(backends.emulator().decode(*operand)), operand)
 
 
-_UNSCALED = 1
+_UNSCALED: Any = 1
 _NO_SCALES = _scale(_UNSCALED, "alpha"), _scale(_UNSCALED, "beta")
 
 
@@ -190,13 +194,14 @@ def _scaled(
 
 @stays_on_device
 def matmul(
-    a: Any, b: Any, c: Any = None, *, alpha: Any = 1, beta: Any = 1, accumulate: AccumulationLike | None = None,
-    scale_a: Any = None, scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    a: Floats, b: Floats, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
     random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
-    out: Any = None, backend: str | None = None,
-) -> Any:  # fmt: skip
+    out: Out = None, backend: BackendName | None = None,
+) -> FloatResult:  # fmt: skip
     """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description.
 
     Parameters
@@ -375,7 +380,7 @@ def _factors(batch: _Batch, a: FloatFormat, b: FloatFormat, element: int, k: int
 
 
 @stays_on_device
-def dot(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
+def dot(a: Floats, b: Floats, c: Floats | None = None, **options: Any) -> FloatResult:
     """Return the dot product of vectors, or a product with a vector or matrix, as np.dot.
 
     The sum runs over the last axis of a, and over the only axis or the last but one of b.
@@ -414,10 +419,11 @@ def dot(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
 
 
 def explain_plan(
-    a: Any, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, scale_a: Any = None,
-    scale_b: Any = None, format: FormatLike | None = None, rounding: RoundingLike | None = None,
+    a: Floats, b: Floats | None = None, c: Floats | None = None, *, accumulate: AccumulationLike | None = None,
+    scale_a: Floats | None = None, scale_b: Floats | None = None, format: FormatLike | None = None,
+    rounding: RoundingLike | None = None,
     daz: bool | None = None, ftz: bool | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-) -> Any:  # fmt: skip
+) -> Plan:  # fmt: skip
     """Show which kernel of the emulator computes `matmul(a, b, c)`, or `sum(a)`, and why no faster one does.
 
     Parameters
@@ -452,9 +458,10 @@ def explain_plan(
     x, x_format, _ = _matrix_operand(a, "a")
     if b is None:
         call = resolve_call(accumulate, x_format, x_format, format, None, "emulator", keywords)
-        return emulator.plan_sums(
+        planned: Plan = emulator.plan_sums(
             (x.reshape(1, -1).T, x_format), None, None, _ONE_PAIR, call.accumulation, call.options, events
         )[0]  # fmt: skip
+        return planned
     y, y_format, _ = _matrix_operand(b, "b")
     batch, block = _batches(x, y), None
     if scale_a is not None or scale_b is not None:
@@ -464,10 +471,11 @@ def explain_plan(
         accumulate, x_format, y_format, format, None, "emulator", keywords, None if block is None else block.of
     )
     addend, _ = _addend(c, batch.shape)
-    return emulator.plan_sums(
+    planned = emulator.plan_sums(
         (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, call.accumulation, call.options, events,
         scales=block,
     )[0]  # fmt: skip
+    return planned
 
 
 def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:

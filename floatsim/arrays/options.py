@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 from floatsim._warnings import warn
 from floatsim.arrays.random_stream import RandomStream, SeedLike, checked_seed
@@ -29,15 +29,16 @@ from floatsim.formats.rounding import (
 )
 
 __all__ = [
-    "BACKENDS", "CURRENT_CONTEXT", "Context", "RoundingOptions", "as_backend", "bind_context", "context", "get_context",
-    "one_call", "resolve", "spell_out",
+    "BACKENDS", "CURRENT_CONTEXT", "BackendName", "Context", "RoundingKeywords", "RoundingOptions", "as_backend",
+    "bind_context", "context", "get_context", "one_call", "resolve", "spell_out",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
-BACKENDS = ("emulator", "hardware")
+BackendName: TypeAlias = Literal["emulator", "hardware"]
+BACKENDS: tuple[BackendName, ...] = ("emulator", "hardware")
 """The backends: kernels on this machine's processor, or a GPU."""
 
 
@@ -64,7 +65,7 @@ class Context:
     tininess: Tininess = Tininess.AFTER
     seed: SeedLike | None = None
     random_bits: int = 32
-    backend: str = "emulator"
+    backend: BackendName = "emulator"
 
     @cached_property
     def attributes(self) -> RoundingAttributes:
@@ -119,10 +120,23 @@ class Defaults(TypedDict, total=False):
     tininess: TininessLike
     seed: SeedLike | None
     random_bits: int
-    backend: str
+    backend: BackendName
 
 
-class RoundingOptions(TypedDict, total=False):
+class RoundingKeywords(TypedDict, total=False):
+    """The rounding options of a call. `RoundingOptions` documents them."""
+
+    rounding: RoundingLike | None
+    overflow: OverflowLike | None
+    daz: bool | None
+    ftz: bool | None
+    tininess: TininessLike | None
+    seed: SeedLike | None
+    random_bits: int | None
+    offset: int
+
+
+class RoundingOptions(RoundingKeywords, total=False):
     """The keywords that every rounding operation takes.
 
     rounding : Rounding or str, optional
@@ -146,14 +160,6 @@ class RoundingOptions(TypedDict, total=False):
         Return (result, flags), flags a uint8 array of INVALID 16, DIVIDE_BY_ZERO 8, OVERFLOW 4, UNDERFLOW 2, INEXACT 1.
     """
 
-    rounding: RoundingLike | None
-    overflow: OverflowLike | None
-    daz: bool | None
-    ftz: bool | None
-    tininess: TininessLike | None
-    seed: SeedLike | None
-    random_bits: int | None
-    offset: int
     return_flags: bool
 
 

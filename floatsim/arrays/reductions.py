@@ -36,21 +36,35 @@ from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import dot
 from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import spell_out
+from floatsim.arrays.options import BackendName, spell_out
 from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.types import Axes, FloatResult, Floats, Out
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
-__all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
+__all__ = ["MethodKeywords", "Summation", "SummationKeywords", "cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
 
 Operand: TypeAlias = tuple[Codes, FloatFormat]
-Axes: TypeAlias = "int | tuple[int, ...] | None"
 
 
-class Summation(TypedDict, total=False):
+class SummationKeywords(TypedDict, total=False):
+    """The options of a reduction on which the kind of its result does not depend. `Summation` documents them."""
+
+    rounding: RoundingLike | None
+    overflow: OverflowLike | None
+    result_rounding: RoundingLike | None
+    daz: bool | None
+    ftz: bool | None
+    tininess: TininessLike | None
+    seed: SeedLike | None
+    random_bits: int | None
+    backend: BackendName | None
+
+
+class Summation(SummationKeywords, total=False):
     """The keywords of every reduction.
 
     accumulate : description, format or text, optional
@@ -82,16 +96,16 @@ class Summation(TypedDict, total=False):
 
     accumulate: AccumulationLike | None
     format: FormatLike | None
-    rounding: RoundingLike | None
-    overflow: OverflowLike | None
-    result_rounding: RoundingLike | None
-    daz: bool | None
-    ftz: bool | None
-    tininess: TininessLike | None
-    seed: SeedLike | None
-    random_bits: int | None
-    out: Any
-    backend: str | None
+    out: Out
+
+
+class MethodKeywords(Summation, total=False):
+    """The keywords of the reductions that are methods of `FloatArray`."""
+
+    keepdims: bool
+    where: Any
+    initial: Any
+    ddof: int
 
 
 _OWN = ("accumulate", "format", "result_rounding", "out", "backend")
@@ -355,9 +369,9 @@ def _only(operation: str, kinds: tuple[type[Accumulation], ...], accumulation: A
 @recording.one_recorded_call
 @spell_out(Summation)
 def sum(
-    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **options: Unpack[Summation],
-) -> Any:  # fmt: skip
+) -> FloatResult:  # fmt: skip
     """Sum the elements along axes, with the formats, the roundings and the order of a description.
 
     Parameters
@@ -414,8 +428,8 @@ def sum(
 @stays_on_device
 @recording.one_recorded_call
 def mean(
-    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
-) -> Any:  # fmt: skip
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
+) -> FloatResult:  # fmt: skip
     """Return the sum divided by the number of its terms: one more rounding, to the format of the result.
 
     Parameters
@@ -465,8 +479,8 @@ def mean(
 @stays_on_device
 @recording.one_recorded_call
 def norm(
-    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
-) -> Any:  # fmt: skip
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
+) -> FloatResult:  # fmt: skip
     """Return the Euclidean norm: the sum of the squares as described, then its root, rounded once.
 
     The squares are rounded as the products of the description. They may overflow or underflow where the norm does not.
@@ -517,8 +531,9 @@ def norm(
 @stays_on_device
 @recording.one_recorded_call
 def var(
-    x: Any, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
-) -> Any:  # fmt: skip
+    x: Floats, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None,
+    **options: Unpack[Summation],
+) -> FloatResult:  # fmt: skip
     """Return the variance: the mean square of the differences from the mean.
 
     The mean and the differences are rounded in the accumulator's format and attributes. The sum of the squares follows
@@ -613,9 +628,9 @@ def _differences(x: Operand, axis: Axes, where: Any, call: AccumulationCall) -> 
 @stays_on_device
 @recording.one_recorded_call
 def prod(
-    x: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     **options: Unpack[Summation],
-) -> Any:  # fmt: skip
+) -> FloatResult:  # fmt: skip
     """Multiply the elements along axes, in order or along a tree.
 
     Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: the tree of
@@ -677,7 +692,7 @@ def prod(
 
 @stays_on_device
 @recording.one_recorded_call
-def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any:
+def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> FloatResult:
     """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
 
     The description must add in order: Sequential, Kahan or Neumaier. The last rounding of Kahan and Neumaier, of s +
@@ -744,7 +759,7 @@ def cumsum(x: Any, axis: int | None = None, **options: Unpack[Summation]) -> Any
 
 
 @stays_on_device
-def vdot(a: Any, b: Any, **options: Any) -> Any:
+def vdot(a: Floats, b: Floats, **options: Any) -> FloatResult:
     """Return the dot product of two arrays of equal size, flattened in C order.
 
     Parameters

@@ -5,13 +5,14 @@ Source: J.-M. Muller, "On the definition of ulp(x)", INRIA research report RR-55
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.conversion import decode, operand_codes, read_floats
 from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.types import Float64Result, Floats, UInt64Result
 from floatsim.formats import FP64, FormatLike, as_format
 
 __all__ = ["ulp", "ulp_distance"]
@@ -36,7 +37,7 @@ def _parts(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.uint64
     return np.maximum(field, 1) - 1023 - spare, significand, regular
 
 
-def ulp(x: Any, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Any:
+def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Float64Result:
     """Return the unit in the last place of real numbers x in a format.
 
     Parameters
@@ -101,7 +102,7 @@ def _power_of_two(exponent: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.where(exponent >= -1022, normal, subnormal).view(np.float64)
 
 
-def ulp_distance(a: Any, b: Any, *, equal_nan: bool = False) -> Any:
+def ulp_distance(a: Floats, b: Floats, *, equal_nan: bool = False) -> UInt64Result:
     """Return the number of steps between neighbouring numbers of a format that lead from a to b.
 
     Parameters

@@ -192,7 +192,7 @@ def _product(
     from floatsim.hardware.api import compare as compare_matrices
     from floatsim.hardware.compile.cupy_runtime import UnavailableError
 
-    matrices = list(load_all(files).values())
+    matrices: list[Any] = list(load_all(files).values())
     if len(matrices) != 2:
         raise BadInputError(f"FILES: compare multiplies two matrices, and there are {len(matrices)}")
     if accumulate is None:

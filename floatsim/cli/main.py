@@ -281,7 +281,7 @@ def show(
         itself = _number_facts(_code(code, chosen), chosen)
         given = itself["hex"] if itself.get("nan", {"quiet": True})["quiet"] else "snan"
     formats = list(dict.fromkeys([*(as_format(name) for name in _SHOWN), chosen]))
-    options = RoundingOptions(rounding=rounding, overflow=overflow, seed=seed)
+    options: Any = {"rounding": rounding, "overflow": overflow, "seed": seed}  # checked by the functions that take them
     try:
         main_row = _rounded(given, chosen, options)
         others = [_rounded(given, each, options) for each in formats]
@@ -348,8 +348,9 @@ def survey(
         raise BadInputError(f"--out: {out} must end in .png, .pdf or .svg")
     tensors = load_all(files) if files else None
     accumulators = [part for text in accumulate for part in split(text)] if accumulate else None
+    names: Any = {"rounding": rounding, "overflow": overflow, "seed": seed}  # checked by `context`
     try:
-        with floatsim.context(rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, seed=seed):
+        with floatsim.context(**names, daz=daz, ftz=ftz):
             report = floatsim.survey(
                 tensors, products=multiply or None, formats=named_formats_of(formats, "--format") if formats else None,
                 accumulators=accumulators, limit=limit, progress=track,

@@ -18,8 +18,9 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from floatsim._literals import FormatName
 from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
-    "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "Specials", "as_format",
-    "as_formats", "html_name", "named_formats",
+    "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName", "Specials",
+    "as_format", "as_formats", "html_name", "named_formats",
 ]  # fmt: skip
 
 
@@ -390,8 +391,20 @@ def html_name(fmt: FloatFormat) -> str:
     return f'<b style="border-left:.4em solid {fmt.colour};padding-left:.3em">{escape(fmt.name)}</b>'
 
 
-FormatLike: TypeAlias = Any
-"""What `as_format` accepts: a FloatFormat, a name, or a dtype of NumPy, ml_dtypes, torch or JAX."""
+class _TorchDtype(Protocol):
+    """A dtype of PyTorch, as a type checker sees it."""
+
+    @property
+    def is_floating_point(self) -> bool: ...
+    @property
+    def is_complex(self) -> bool: ...
+
+
+FormatLike: TypeAlias = "FloatFormat | FormatName | str | np.dtype[Any] | type[Any] | _TorchDtype"
+"""What `as_format` accepts: a FloatFormat, a name, or a dtype of NumPy, ml_dtypes, torch or JAX.
+
+The literal names serve completion in editors.
+"""
 
 CUSTOM_COLOUR = "#7d6bb3"
 """The colour of formats without a name in floatsim."""
@@ -535,7 +548,8 @@ def as_format(x: FormatLike) -> FloatFormat:
     import numpy as np
 
     try:
-        dtype = np.dtype(x) if x is not None else None
+        given: Any = x
+        dtype = np.dtype(given) if given is not None else None
     except TypeError:
         dtype = None
     if dtype is None:

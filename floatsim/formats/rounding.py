@@ -9,15 +9,15 @@ import difflib
 import enum
 import functools
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
 
 __all__ = [
     "ABSORBED", "DIVIDE_BY_ZERO", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL", "UNDERFLOW",
-    "FloatClass", "Overflow", "OverflowLike", "Rounding", "RoundingAttributes", "RoundingLike", "Tininess",
-    "TininessLike", "as_member",
+    "FloatClass", "Overflow", "OverflowLike", "OverflowName", "Rounding", "RoundingAttributes", "RoundingLike",
+    "RoundingName", "Tininess", "TininessLike", "TininessName", "as_member",
 ]  # fmt: skip
 
 INVALID = 16
@@ -95,9 +95,18 @@ class FloatClass(enum.IntEnum):
     POSITIVE_INFINITY = 9
 
 
-RoundingLike: TypeAlias = Rounding | str
-OverflowLike: TypeAlias = Overflow | str
-TininessLike: TypeAlias = Tininess | str
+RoundingName: TypeAlias = Literal[
+    "ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd", "stochastic",
+    "RNE", "RNA", "RTZ", "RTP", "RTN", "RTO", "SR",
+    "rne", "rna", "rtz", "rtp", "rtn", "rto", "sr",
+]  # fmt: skip
+"""The names of rounding modes, for type checkers. At run time, names in any case and with hyphens are accepted too."""
+OverflowName: TypeAlias = Literal["infinity", "saturate_finite", "saturate_propagate"]
+TininessName: TypeAlias = Literal["after", "before"]
+
+RoundingLike: TypeAlias = Rounding | RoundingName
+OverflowLike: TypeAlias = Overflow | OverflowName
+TininessLike: TypeAlias = Tininess | TininessName
 
 _ABBREVIATIONS: dict[str, enum.Enum] = {
     "rne": Rounding.TIES_TO_EVEN,

@@ -8,7 +8,7 @@ import functools
 import importlib
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floatsim.plot.bits import anatomy, bit_strip, code_grid
 from floatsim.plot.equality import equality_matrix
@@ -80,9 +80,11 @@ _DEPRECATED: dict[str, tuple[str, Callable[[], Any]]] = {
 """The deprecated names: the new name, and a function that returns the object."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _DEPRECATED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new_name, load = _DEPRECATED[name]
-    warnings.warn(f"plot.{name} is deprecated; use {new_name}", DeprecationWarning, stacklevel=2)
-    return load()
+if not TYPE_CHECKING:  # for a type checker, `__getattr__` would make every name valid
+
+    def __getattr__(name: str) -> Any:
+        if name not in _DEPRECATED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        new_name, load = _DEPRECATED[name]
+        warnings.warn(f"plot.{name} is deprecated; use {new_name}", DeprecationWarning, stacklevel=2)
+        return load()

@@ -1,0 +1,1483 @@
+# Written by tools/write_stubs.py. Do not edit.
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from typing import Any, Literal, Unpack, overload
+from floatsim import (
+    datasets as datasets, hardware as hardware, njit as njit, plot as plot, reference as reference,
+    tensorcore as tensorcore,
+)
+from floatsim._literals import ArrayAccumulationName, ArrayFormatName
+from floatsim._warnings import FloatsimWarning
+from floatsim.accumulation import (
+    AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Sequential, SplitK, Strided, TensorCore,
+    as_accumulation,
+)
+from floatsim.analysis.equality import equal_shares
+from floatsim.analysis.explain import explain_rounding
+from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
+from floatsim.analysis.losses import ConversionLosses, conversion_losses
+from floatsim.analysis.summation_order import reveal_order, reveal_width
+from floatsim.analysis.survey.survey import survey
+from floatsim.arrays.einsum import einsum
+from floatsim.arrays.events import record, scope
+from floatsim.arrays.exchange import to_jax, to_torch
+from floatsim.arrays.float_array import FloatArray, from_codes, load, save
+from floatsim.arrays.linalg import explain_plan
+from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
+from floatsim.arrays.random_stream import RandomStream, SeedLike
+from floatsim.arrays.reductions import SummationKeywords
+from floatsim.arrays.types import (
+    Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, Number, Out, Scalar, Values,
+)
+from floatsim.arrays.ulps import Kind
+from floatsim.emulator.parallel import get_num_threads, set_num_threads
+from floatsim.formats import FormatLike
+from floatsim.formats.format import (
+    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
+    FloatFormat, Specials, TF32, as_format, named_formats,
+)
+from floatsim.formats.rounding import (
+    DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
+    TininessLike, UNDERFLOW,
+)
+
+__all__ = [
+    "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
+    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExponentHistogram", "FP16", "FP32",
+    "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier",
+    "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
+    "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "add", "array", "as_accumulation", "as_format",
+    "bind_context", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cumsum", "datasets",
+    "decode", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "explain_plan", "explain_rounding",
+    "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "get_context", "get_num_threads",
+    "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load",
+    "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number", "multiply", "named_formats",
+    "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot", "prod", "quantize", "record", "reference",
+    "remainder", "reveal_order", "reveal_width", "rint", "save", "scalb", "scope", "set_num_threads", "signbit", "sqrt",
+    "subtract", "sum", "survey", "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp",
+    "ulp_distance", "unordered", "var", "vdot",
+]
+__version__: str
+
+@overload
+def absolute(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a with its sign bit cleared, NaNs included (IEEE 754-2019, 5.5.1)."""
+@overload
+def absolute(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def absolute(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def absolute(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def absolute(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def add(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a + b, rounded once (IEEE 754-2019, 5.4.1)."""
+@overload
+def add(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def add(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def add(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def add(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def add(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def add(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def add(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def add(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def array(
+    values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a FloatArray of `values`, rounded to `fmt`."""
+@overload
+def array(
+    values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+
+@overload
+def ceil(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the smallest integral value that is not below a (IEEE 754-2019, 5.9)."""
+@overload
+def ceil(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def ceil(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def ceil(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def ceil(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def classify(a: Scalar) -> Any:
+    """Return the class of each element (IEEE 754-2019, 5.7.2)."""
+@overload
+def classify(a: Floats) -> NDArray[np.uint8]: ...
+
+@overload
+def convert(
+    x: FloatArray, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Round values to a format and return an array of that format."""
+@overload
+def convert(
+    x: FloatArray, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def convert(
+    x: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def convert(
+    x: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def convert(x: Values, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def copysign(
+    a: FloatArray, b: Floats, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a with the sign bit of b, NaNs included (IEEE 754-2019, 5.5.1)."""
+@overload
+def copysign(
+    a: FloatArray, b: Floats, *, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def copysign(
+    a: Floats, b: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def copysign(
+    a: Floats, b: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def copysign(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def copysign(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def copysign(
+    a: Scalar, b: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def copysign(
+    a: Scalar, b: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def copysign(
+    a: Floats, b: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def cumsum(
+    x: FloatArray, axis: int | None = None, *, accumulate: AccumulationLike | None = ...,
+    format: FormatLike | None = ..., out: FloatArray | None = ..., **options: Unpack[SummationKeywords],
+) -> FloatArray:
+    """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description."""
+@overload
+def cumsum(
+    x: NDArray[Any], axis: int | None = None, *,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = ...,
+    format: ArrayFormatName | type[np.floating[Any]] | None = ..., out: NDArray[Any] | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> NDArray[Any]: ...
+@overload
+def cumsum(
+    x: Floats, axis: int | None = None, *, accumulate: AccumulationLike | None = ..., format: FormatLike | None = ...,
+    out: Out = ..., **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def decode(codes: int | np.integer[Any], fmt: FormatLike, *, out: Float64Out = None) -> Any:
+    """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN."""
+@overload
+def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> NDArray[np.float64]: ...
+
+@overload
+def divide(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a / b, rounded once (IEEE 754-2019, 5.4.1)."""
+@overload
+def divide(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def divide(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def divide(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def divide(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def divide(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def divide(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def divide(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def divide(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def dot(
+    a: FloatArray, b: Floats, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray:
+    """Return the dot product of vectors, or a product with a vector or matrix, as np.dot."""
+@overload
+def dot(
+    a: Floats, b: FloatArray, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray: ...
+@overload
+def dot(
+    a: Floats, b: Floats, c: FloatArray, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray: ...
+@overload
+def dot(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, c: NDArray[Any] | Scalar | None = None, *, alpha: Values = 1,
+    beta: Values = 1, accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = None,
+    scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: ArrayFormatName | type[np.floating[Any]] | None = None, rounding: RoundingLike | None = None,
+    overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
+    ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
+    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
+    out: NDArray[Any] | None = None, backend: BackendName | None = None,
+) -> NDArray[Any]: ...
+@overload
+def dot(
+    a: Scalar, b: NDArray[Any], c: NDArray[Any] | Scalar | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = None, scale_a: Floats | None = None,
+    scale_b: Floats | None = None, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
+) -> NDArray[Any]: ...
+@overload
+def dot(
+    a: Floats, b: Floats, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
+    backend: BackendName | None = None,
+) -> Any: ...
+
+@overload
+def encode(
+    x: Number, fmt: FormatLike, *, out: CodeOut = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Round values to a format and return their codes."""
+@overload
+def encode(
+    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.unsignedinteger[Any]]: ...
+@overload
+def encode(
+    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.unsignedinteger[Any]], Flags]: ...
+
+@overload
+def equal(
+    a: Scalar, b: Scalar, *, signaling: bool = False, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def floor(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the largest integral value that is not above a (IEEE 754-2019, 5.9)."""
+@overload
+def floor(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def floor(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def floor(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def floor(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def fma(
+    a: FloatArray, b: Floats, c: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a * b + c, rounded once (IEEE 754-2019, 5.4.1)."""
+@overload
+def fma(
+    a: FloatArray, b: Floats, c: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def fma(
+    a: Floats, b: FloatArray, c: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def fma(
+    a: Floats, b: FloatArray, c: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def fma(
+    a: Floats, b: Floats, c: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def fma(
+    a: Floats, b: Floats, c: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def fma(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, c: NDArray[Any] | Scalar, *,
+    format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def fma(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, c: NDArray[Any] | Scalar, *,
+    format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def fma(
+    a: Scalar, b: NDArray[Any], c: NDArray[Any] | Scalar, *,
+    format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def fma(
+    a: Scalar, b: NDArray[Any], c: NDArray[Any] | Scalar, *,
+    format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def fma(
+    a: Scalar, b: Scalar, c: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def fma(
+    a: Scalar, b: Scalar, c: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def fma(
+    a: Floats, b: Floats, c: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def fmod(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a - n*b, n being a/b truncated to an integer (fmod of C)."""
+@overload
+def fmod(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def fmod(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def fmod(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def fmod(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def fmod(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def fmod(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def fmod(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def fmod(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def from_integer(
+    n: FloatArray, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1)."""
+@overload
+def from_integer(
+    n: FloatArray, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def from_integer(
+    n: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def from_integer(
+    n: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def from_integer(
+    n: Integers, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def greater(
+    a: Scalar, b: Scalar, *, signaling: bool = True, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def greater(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def greater(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def greater_equal(
+    a: Scalar, b: Scalar, *, signaling: bool = True, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def greater_equal(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def greater_equal(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def isfinite(a: Scalar, *, out: BoolOut = None) -> Any:
+    """Return whether each element is finite (IEEE 754-2019, 5.7.2)."""
+@overload
+def isfinite(a: Floats, *, out: BoolOut = None) -> NDArray[np.bool_]: ...
+
+@overload
+def isinf(a: Scalar, *, out: BoolOut = None) -> Any:
+    """Return whether each element is infinite (IEEE 754-2019, 5.7.2)."""
+@overload
+def isinf(a: Floats, *, out: BoolOut = None) -> NDArray[np.bool_]: ...
+
+@overload
+def isnan(a: Scalar, *, out: BoolOut = None) -> Any:
+    """Return whether each element is NaN (IEEE 754-2019, 5.7.2)."""
+@overload
+def isnan(a: Floats, *, out: BoolOut = None) -> NDArray[np.bool_]: ...
+
+@overload
+def issubnormal(a: Scalar) -> Any:
+    """Return whether each element is subnormal (IEEE 754-2019, 5.7.2)."""
+@overload
+def issubnormal(a: Floats) -> NDArray[np.bool_]: ...
+
+@overload
+def less(
+    a: Scalar, b: Scalar, *, signaling: bool = True, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def less(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def less(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def less_equal(
+    a: Scalar, b: Scalar, *, signaling: bool = True, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def less_equal(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def less_equal(
+    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def logb(a: Scalar, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
+    """Return the exponent e of 2**e <= |a| < 2**(e+1), as int32 (IEEE 754-2019, 5.3.3)."""
+@overload
+def logb(
+    a: Floats, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[np.int32]: ...
+@overload
+def logb(
+    a: Floats, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.int32], Flags]: ...
+
+@overload
+def matmul(
+    a: FloatArray, b: Floats, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray:
+    """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description."""
+@overload
+def matmul(
+    a: Floats, b: FloatArray, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray: ...
+@overload
+def matmul(
+    a: Floats, b: Floats, c: FloatArray, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray: ...
+@overload
+def matmul(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, c: NDArray[Any] | Scalar | None = None, *, alpha: Values = 1,
+    beta: Values = 1, accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = None,
+    scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: ArrayFormatName | type[np.floating[Any]] | None = None, rounding: RoundingLike | None = None,
+    overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
+    ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
+    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
+    out: NDArray[Any] | None = None, backend: BackendName | None = None,
+) -> NDArray[Any]: ...
+@overload
+def matmul(
+    a: Scalar, b: NDArray[Any], c: NDArray[Any] | Scalar | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = None, scale_a: Floats | None = None,
+    scale_b: Floats | None = None, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
+) -> NDArray[Any]: ...
+@overload
+def matmul(
+    a: Floats, b: Floats, c: Floats | None = None, *, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
+    backend: BackendName | None = None,
+) -> Any: ...
+
+@overload
+def maximum(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the larger of a and b (IEEE 754-2019, 9.6)."""
+@overload
+def maximum(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def maximum(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def maximum(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def maximum(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def maximum(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def maximum(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def maximum(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def maximum(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def maximum_number(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the larger of a and b; a number wins over a NaN (IEEE 754-2019, 9.6)."""
+@overload
+def maximum_number(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def maximum_number(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def maximum_number(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def maximum_number(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def maximum_number(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def maximum_number(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def maximum_number(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def maximum_number(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def mean(
+    x: FloatArray, axis: Axes = None, *, keepdims: bool = False, where: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: FloatArray | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> FloatArray:
+    """Return the sum divided by the number of its terms: one more rounding, to the format of the result."""
+@overload
+def mean(
+    x: NDArray[Any], axis: Axes = None, *, keepdims: bool = False, where: Any = None,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = ...,
+    format: ArrayFormatName | type[np.floating[Any]] | None = ..., out: NDArray[Any] | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> NDArray[Any]: ...
+@overload
+def mean(
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: Out = ...,
+    **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def minimum(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the smaller of a and b (IEEE 754-2019, 9.6)."""
+@overload
+def minimum(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def minimum(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def minimum(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def minimum(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def minimum(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def minimum(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def minimum(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def minimum(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def minimum_number(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the smaller of a and b; a number wins over a NaN (IEEE 754-2019, 9.6)."""
+@overload
+def minimum_number(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def minimum_number(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def minimum_number(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def minimum_number(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def minimum_number(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def minimum_number(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def minimum_number(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def minimum_number(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def multiply(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a * b, rounded once (IEEE 754-2019, 5.4.1)."""
+@overload
+def multiply(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def multiply(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def multiply(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def multiply(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def multiply(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def multiply(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def multiply(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def multiply(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def negative(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a with its sign bit inverted, NaNs included (IEEE 754-2019, 5.5.1)."""
+@overload
+def negative(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def negative(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def negative(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def negative(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def next_down(a: FloatArray, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords]) -> FloatArray:
+    """Return the greatest number of the format less than a (nextDown, IEEE 754-2019, 5.3.1)."""
+@overload
+def next_down(
+    a: FloatArray, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def next_down(
+    a: NDArray[Any], *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def next_down(
+    a: NDArray[Any], *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def next_down(a: Floats, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def next_up(a: FloatArray, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords]) -> FloatArray:
+    """Return the least number of the format greater than a (nextUp, IEEE 754-2019, 5.3.1)."""
+@overload
+def next_up(
+    a: FloatArray, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def next_up(
+    a: NDArray[Any], *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def next_up(
+    a: NDArray[Any], *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def next_up(a: Floats, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def norm(
+    x: FloatArray, axis: Axes = None, *, keepdims: bool = False, where: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: FloatArray | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> FloatArray:
+    """Return the Euclidean norm: the sum of the squares as described, then its root, rounded once."""
+@overload
+def norm(
+    x: NDArray[Any], axis: Axes = None, *, keepdims: bool = False, where: Any = None,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = ...,
+    format: ArrayFormatName | type[np.floating[Any]] | None = ..., out: NDArray[Any] | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> NDArray[Any]: ...
+@overload
+def norm(
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: Out = ...,
+    **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def not_equal(
+    a: Scalar, b: Scalar, *, signaling: bool = False, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a != b, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def not_equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def not_equal(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def prod(
+    x: FloatArray, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: FloatArray | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> FloatArray:
+    """Multiply the elements along axes, in order or along a tree."""
+@overload
+def prod(
+    x: NDArray[Any], axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = ...,
+    format: ArrayFormatName | type[np.floating[Any]] | None = ..., out: NDArray[Any] | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> NDArray[Any]: ...
+@overload
+def prod(
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: Out = ...,
+    **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def quantize(
+    x: FloatArray, fmt: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Round values to the values of a format and keep them in their own dtype."""
+@overload
+def quantize(
+    x: FloatArray, fmt: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def quantize(
+    x: NDArray[Any], fmt: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def quantize(
+    x: NDArray[Any], fmt: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def quantize(
+    x: Floats, fmt: FormatLike, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def remainder(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the IEEE remainder a - n*b, n being the integer nearest to a/b (IEEE 754-2019, 5.3.1)."""
+@overload
+def remainder(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def remainder(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def remainder(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def remainder(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def remainder(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def remainder(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def remainder(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def remainder(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def rint(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Round a to integral values in the rounding mode of the call (IEEE 754-2019, 5.9)."""
+@overload
+def rint(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def rint(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def rint(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def rint(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def scalb(
+    a: FloatArray, n: Integers, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a * 2**n, rounded once (IEEE 754-2019, 5.3.3)."""
+@overload
+def scalb(
+    a: FloatArray, n: Integers, *, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def scalb(
+    a: NDArray[Any], n: Integers, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def scalb(
+    a: NDArray[Any], n: Integers, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def scalb(
+    a: Floats, n: Integers, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def signbit(a: Scalar) -> Any:
+    """Return whether each element has its sign bit set, NaNs included (IEEE 754-2019, 5.7.2)."""
+@overload
+def signbit(a: Floats) -> NDArray[np.bool_]: ...
+
+@overload
+def sqrt(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the square root of a, rounded once (IEEE 754-2019, 5.4.1)."""
+@overload
+def sqrt(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def sqrt(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def sqrt(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def sqrt(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def subtract(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a - b, rounded once (IEEE 754-2019, 5.4.1)."""
+@overload
+def subtract(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def subtract(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def subtract(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def subtract(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def subtract(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def subtract(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def subtract(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def subtract(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def sum(
+    x: FloatArray, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: FloatArray | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> FloatArray:
+    """Sum the elements along axes, with the formats, the roundings and the order of a description."""
+@overload
+def sum(
+    x: NDArray[Any], axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = ...,
+    format: ArrayFormatName | type[np.floating[Any]] | None = ..., out: NDArray[Any] | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> NDArray[Any]: ...
+@overload
+def sum(
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: Out = ...,
+    **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def to_integer(x: Scalar, dtype: DTypeLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
+    """Round to integers of a NumPy dtype (IEEE 754-2019, 5.8): by default to nearest, not toward zero as C does."""
+@overload
+def to_integer(
+    x: Floats, dtype: DTypeLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[np.integer[Any]]: ...
+@overload
+def to_integer(
+    x: Floats, dtype: DTypeLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.integer[Any]], Flags]: ...
+
+@overload
+def total_order(a: Scalar, b: Scalar) -> Any:
+    """Return totalOrder(a, b), an order of the codes (IEEE 754-2019, 5.10)."""
+@overload
+def total_order(a: Floats, b: Floats) -> NDArray[np.bool_]: ...
+
+@overload
+def trunc(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a without its fraction, an integral value (IEEE 754-2019, 5.9)."""
+@overload
+def trunc(
+    a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def trunc(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def trunc(
+    a: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def trunc(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def ulp(x: Scalar, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> Any:
+    """Return the unit in the last place of real numbers x in a format."""
+@overload
+def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> NDArray[np.float64]: ...
+
+@overload
+def ulp_distance(a: Scalar, b: Scalar, *, equal_nan: bool = False) -> Any:
+    """Return the number of steps between neighbouring numbers of a format that lead from a to b."""
+@overload
+def ulp_distance(a: Floats, b: Floats, *, equal_nan: bool = False) -> NDArray[np.uint64]: ...
+
+@overload
+def unordered(
+    a: Scalar, b: Scalar, *, signaling: bool = False, out: BoolOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any:
+    """Return whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11)."""
+@overload
+def unordered(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[np.bool_]: ...
+@overload
+def unordered(
+    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def var(
+    x: FloatArray, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: FloatArray | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> FloatArray:
+    """Return the variance: the mean square of the differences from the mean."""
+@overload
+def var(
+    x: NDArray[Any], axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = ...,
+    format: ArrayFormatName | type[np.floating[Any]] | None = ..., out: NDArray[Any] | None = ...,
+    **options: Unpack[SummationKeywords],
+) -> NDArray[Any]: ...
+@overload
+def var(
+    x: Floats, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False, where: Any = None,
+    accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: Out = ...,
+    **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def vdot(
+    a: FloatArray, b: Floats, *, c: Floats | None = None, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray:
+    """Return the dot product of two arrays of equal size, flattened in C order."""
+@overload
+def vdot(
+    a: Floats, b: FloatArray, *, c: Floats | None = None, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
+    backend: BackendName | None = None,
+) -> FloatArray: ...
+@overload
+def vdot(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, c: Floats | None = None, alpha: Values = 1, beta: Values = 1,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = None, scale_a: Floats | None = None,
+    scale_b: Floats | None = None, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
+) -> NDArray[Any]: ...
+@overload
+def vdot(
+    a: Scalar, b: NDArray[Any], *, c: Floats | None = None, alpha: Values = 1, beta: Values = 1,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = None, scale_a: Floats | None = None,
+    scale_b: Floats | None = None, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
+) -> NDArray[Any]: ...
+@overload
+def vdot(
+    a: Floats, b: Floats, *, c: Floats | None = None, alpha: Values = 1, beta: Values = 1,
+    accumulate: AccumulationLike | None = None, scale_a: Floats | None = None, scale_b: Floats | None = None,
+    format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
+    tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
+    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
+    backend: BackendName | None = None,
+) -> Any: ...

@@ -1,0 +1,14 @@
+# Written by tools/write_stubs.py. Do not edit.
+
+from floatsim import array, convert, decode, dot, encode, from_integer, matmul, quantize, to_integer
+from floatsim.arrays.events import record, scope
+from floatsim.arrays.float_array import FloatArray, from_codes, implements, load, save, wrap
+from floatsim.arrays.linalg import explain_plan
+from floatsim.arrays.options import Context, bind_context, context, get_context
+from floatsim.arrays.random_stream import RandomStream
+
+__all__ = [
+    "Context", "FloatArray", "RandomStream", "array", "bind_context", "context", "convert", "decode", "dot", "encode",
+    "explain_plan", "from_codes", "from_integer", "get_context", "implements", "load", "matmul", "quantize", "record",
+    "save", "scope", "to_integer", "wrap",
+]

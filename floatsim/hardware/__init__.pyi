@@ -1,0 +1,25 @@
+# Written by tools/write_stubs.py. Do not edit.
+
+from floatsim.hardware.api import bench, capture, compare, probe
+from floatsim.hardware.captures.replay import check_silicon
+from floatsim.hardware.comparison import compare_dots
+from floatsim.hardware.compile.cupy_runtime import UnavailableError
+from floatsim.hardware.device import Device
+from floatsim.hardware.device_info import Info
+from floatsim.hardware.probing.probe import probe_dots
+from floatsim.hardware.protocol import Card, DeviceIdentity, Dots
+from floatsim.hardware.tables.ptx_matrix import Variant, find, variants
+from floatsim.hardware.throughput import Rate, Rates
+from floatsim.hardware.vendor_gemm import library_matmul
+
+__all__ = [
+    "Card", "Device", "DeviceIdentity", "Dots", "Info", "Rate", "Rates", "UnavailableError", "Variant", "bench",
+    "capture", "check_silicon", "compare", "compare_dots", "find", "info", "is_available", "library_matmul", "probe",
+    "probe_dots", "variants",
+]
+
+def info() -> Info:
+    """Report the GPU, the driver, and the available instructions."""
+
+def is_available() -> bool:
+    """Return whether this machine has a GPU that can be used. It never raises; `info` names the missing part."""
