@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
 def _check_no_events(options: CallOptions | None = None) -> None:
     if options is not None and options.return_flags:
         raise ValueError("return_flags=True: a GPU has no flags; use backend='emulator'")
-    if recording.wanted():
+    if recording.recording():
         raise ValueError("fs.record() counts events, which a GPU does not report; use backend='emulator'")
 
 

@@ -469,9 +469,10 @@ def test_block_scaled_instructions_of_compute_capability_10_3(device_with):
     assert device._cuda.launches == ["tcgen05.cu single sm_103a"]
 
 
-def test_records_are_an_error(device_with):
+@pytest.mark.parametrize("events", [None, ["cancellation"]])
+def test_records_are_an_error(device_with, events):
     device_with((9, 0))
-    with fs.record(), pytest.raises(ValueError, match="a GPU does not report"):
+    with fs.record(events=events), pytest.raises(ValueError, match="a GPU does not report"):
         fs.matmul(X32, X32, backend="hardware")
 
 
