@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numba import config
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
@@ -55,13 +54,12 @@ def _ours(call: Call, operands: list[np.ndarray]) -> Job | str:
     run = functools.partial(function, *arrays, accumulate=call.accumulation, **of_blocks, **call.keywords)
 
     def run_with_settings() -> Any:
-        before = config.NUMBA_NUM_THREADS
-        config.NUMBA_NUM_THREADS = call.threads  # what floatsim reads: Numba's own threads are not used
+        fs.set_num_threads(call.threads)
         try:
             with fs.record(events=call.events) if call.events else nullcontext():
                 return run()
         finally:
-            config.NUMBA_NUM_THREADS = before
+            fs.set_num_threads(None)
 
     return Job(run if call.threads == 1 and not call.events else run_with_settings, values_of)
 

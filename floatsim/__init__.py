@@ -30,6 +30,7 @@ Operations
 Settings
     options         rounding= overflow= daz= ftz= tininess= seed= of each call; `help(fs.quantize)` explains them
     context         with fs.context(rounding="toward_zero"): the options of all calls inside
+    threads         set_num_threads(1), or the environment variable FLOATSIM_NUM_THREADS
     record          with fs.record() as log: counts overflow, underflow, absorbed terms, ...
 More
     survey          one array or layer in many formats and accumulations, as a table
@@ -69,6 +70,7 @@ _HOMES = {
     ".arrays.linalg": "dot explain_plan matmul",
     ".arrays.einsum": "einsum",
     ".arrays.exchange": "to_jax to_torch",
+    ".emulator.parallel": "get_num_threads set_num_threads",
     ".analysis.summation_order": "reveal_order reveal_width",
     ".arrays.reductions": "cumsum mean norm prod sum var vdot",
     ".arrays.ulps": "ulp ulp_distance",

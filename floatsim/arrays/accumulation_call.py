@@ -106,11 +106,15 @@ def convert_result(operation: str, codes: Codes, call: AccumulationCall, running
     source, options = call.accumulation.result_format, call.result
     if call.format == source:  # the sums are rounded already: only their infinities change
         options = replace(options, attributes=replace(options.attributes, daz=False, ftz=False))
+    wanted = bool(recording.wanted())
     if running is not None and options.attributes.rounding is Rounding.STOCHASTIC and codes.size:
-        steps = [call.backend.convert(step, source, call.format, options) for step in np.moveaxis(codes, running, 0)]
-        converted, events = (np.stack(parts, running) for parts in zip(*steps, strict=True))
+        along = np.moveaxis(codes, running, 0)
+        steps = [call.backend.convert(step, source, call.format, options, wanted) for step in along]
+        converted = np.stack([step for step, _ in steps], running)
+        events = np.stack([happened for _, happened in steps], running) if wanted else None
     else:
-        converted, events = call.backend.convert(codes, source, call.format, options)
-    recording.note(f"{operation}.result", events, [(codes, source)], (converted, call.format))
+        converted, events = call.backend.convert(codes, source, call.format, options, wanted)
+    if events is not None:
+        recording.note(f"{operation}.result", events, [(codes, source)], (converted, call.format))
     result: Codes = converted
     return result

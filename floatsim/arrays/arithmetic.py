@@ -658,11 +658,19 @@ def copysign(a: Any, b: Any, *, out: Any = None, **options: Unpack[RoundingOptio
     FloatArray([-1.0, 2.0], BF16)
     """
     (x, y), float_array = read_operands({"a": a, "b": b}, FP64)
-    shape = check_shapes({"a": a, "b": b}, [x, y])
-    sign, fmt = signbit(FloatArray(*y)), x[1]
-    magnitude = absolute(FloatArray(np.broadcast_to(x[0], shape), fmt))
-    signed = _with_sign(magnitude, lambda codes, mask: np.where(sign, codes | codes.dtype.type(mask), codes))
-    return _sign_operation(wrap(signed.codes, fmt, float_array), out, options)
+    shape, fmt = check_shapes({"a": a, "b": b}, [x, y]), x[1]
+    same = y[1] == fmt and fmt.has_signed_zero
+    negative_codes = None if same else signbit(FloatArray(*y))
+
+    def signed(codes: Codes, mask: int) -> Any:
+        kind = codes.dtype.type
+        sign = y[0] & kind(mask) if negative_codes is None else negative_codes.astype(kind) * kind(mask)
+        result = codes & kind(fmt.magnitude_mask)
+        result |= sign
+        return result
+
+    result = _with_sign(FloatArray(np.broadcast_to(x[0], shape), fmt), signed)
+    return _sign_operation(wrap(result.codes, fmt, float_array), out, options)
 
 
 @implements(np.positive)

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from collections.abc import Callable
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
-from floatsim.arrays.conversion import finish
+from floatsim.arrays import events as recording
+from floatsim.arrays.conversion import Codes, finish
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions
-from floatsim.formats import FP64
-from floatsim.formats.rounding import FloatClass
+from floatsim.formats import FP64, FloatFormat
 
 __all__ = [
     "classify", "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal",
     "not_equal", "signbit", "total_order", "unordered",
 ]  # fmt: skip
 
-_LESS, _EQUAL, _GREATER, _UNORDERED = np.eye(4, dtype=np.bool_)
+_Relations: TypeAlias = tuple[bool, bool, bool, bool]
+"""For which relations a comparison is true: less, equal, greater, unordered."""
 
 
 def _compare(
-    operation: str, a: Any, b: Any, holds: NDArray[np.bool_], signaling: bool, options: RoundingOptions, out: Any
+    operation: str, a: Any, b: Any, holds: _Relations, signaling: bool, options: RoundingOptions, out: Any
 ) -> Any:
     call_options = quiet(options)
     operands, _ = read_operands({"a": a, "b": b}, FP64)
     check_shapes({"a": a, "b": b}, operands)
-    relation, events = backends.emulator().compare(*operands, call_options.attributes.daz, signaling)
-    result = holds[relation]
+    wanted = call_options.return_flags or recording.recording()
+    daz = call_options.attributes.daz
+    result, events = backends.emulator().compare(*operands, holds, daz, signaling, wanted)
     if out is not None:
         out[...] = result
         result = out
@@ -64,7 +67,7 @@ def equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options
     >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("equal", a, b, _EQUAL, signaling, options, out)
+    return _compare("equal", a, b, (False, True, False, False), signaling, options, out)
 
 
 @implements(np.not_equal)
@@ -94,7 +97,7 @@ def not_equal(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **opt
     >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True,  True])
     """
-    return _compare("not_equal", a, b, ~_EQUAL, signaling, options, out)
+    return _compare("not_equal", a, b, (True, False, True, True), signaling, options, out)
 
 
 @implements(np.less)
@@ -124,7 +127,7 @@ def less(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **options: 
     >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
     """
-    return _compare("less", a, b, _LESS, signaling, options, out)
+    return _compare("less", a, b, (True, False, False, False), signaling, options, out)
 
 
 @implements(np.less_equal)
@@ -154,7 +157,7 @@ def less_equal(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **opt
     >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([ True, False])
     """
-    return _compare("less_equal", a, b, _LESS | _EQUAL, signaling, options, out)
+    return _compare("less_equal", a, b, (True, True, False, False), signaling, options, out)
 
 
 @implements(np.greater)
@@ -184,7 +187,7 @@ def greater(a: Any, b: Any, *, signaling: bool = True, out: Any = None, **option
     >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("greater", a, b, _GREATER, signaling, options, out)
+    return _compare("greater", a, b, (False, False, True, False), signaling, options, out)
 
 
 @implements(np.greater_equal)
@@ -216,7 +219,7 @@ def greater_equal(
     >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False, False])
     """
-    return _compare("greater_equal", a, b, _GREATER | _EQUAL, signaling, options, out)
+    return _compare("greater_equal", a, b, (False, True, True, False), signaling, options, out)
 
 
 def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
@@ -245,7 +248,7 @@ def unordered(a: Any, b: Any, *, signaling: bool = False, out: Any = None, **opt
     >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
     array([False,  True])
     """
-    return _compare("unordered", a, b, _UNORDERED, signaling, options, out)
+    return _compare("unordered", a, b, (False, False, False, True), signaling, options, out)
 
 
 @implements(np.array_equal)
@@ -280,21 +283,32 @@ def classify(a: Any) -> Any:
     return backends.emulator().classify(codes, fmt)[()]
 
 
-def _is(*classes: FloatClass) -> NDArray[np.bool_]:
-    return np.isin(np.arange(len(FloatClass)), classes)
+def _is_infinite(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    magnitude = codes & fmt.code_dtype.type(fmt.magnitude_mask)
+    return np.equal(magnitude, -1 if fmt.infinity_code is None else fmt.infinity_code)
 
 
-def _predicate(holds: NDArray[np.bool_], a: Any, out: NDArray[np.bool_] | None) -> Any:
-    result = holds[classify(a)]
+def _is_finite(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    below = codes & fmt.code_dtype.type(fmt.magnitude_mask) <= fmt.max_code
+    return below if fmt.has_signed_zero or not fmt.signed else below & (codes != fmt.canonical_nan)
+
+
+def _is_nan(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    return ~(_is_finite(codes, fmt) | _is_infinite(codes, fmt))
+
+
+def _is_subnormal(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    magnitude = codes & fmt.code_dtype.type(fmt.magnitude_mask)
+    return np.not_equal(magnitude, 0) & np.less(magnitude, 1 << fmt.trailing_bits if fmt.has_subnormals else 0)
+
+
+def _predicate(holds: Callable[[Codes, FloatFormat], NDArray[np.bool_]], a: Any, out: NDArray[np.bool_] | None) -> Any:
+    ((codes, fmt),), _ = read_operands({"a": a}, None)
+    result = np.asarray(holds(codes, fmt))
     if out is None:
         return result[()]
     out[...] = result
     return out
-
-
-_NAN = _is(FloatClass.SIGNALING_NAN, FloatClass.QUIET_NAN)
-_INFINITE = _is(FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY)
-_SUBNORMAL = _is(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)
 
 
 @implements(np.isnan)
@@ -317,7 +331,7 @@ def isnan(a: Any, *, out: Any = None) -> Any:
     >>> fs.isnan(fs.array([1.0, float("nan")], "fp16"))
     array([False,  True])
     """
-    return _predicate(_NAN, a, out)
+    return _predicate(_is_nan, a, out)
 
 
 @implements(np.isinf)
@@ -340,7 +354,7 @@ def isinf(a: Any, *, out: Any = None) -> Any:
     >>> fs.isinf(fs.array([1.0, float("inf")], "fp16"))
     array([False,  True])
     """
-    return _predicate(_INFINITE, a, out)
+    return _predicate(_is_infinite, a, out)
 
 
 @implements(np.isfinite)
@@ -363,7 +377,7 @@ def isfinite(a: Any, *, out: Any = None) -> Any:
     >>> fs.isfinite(fs.array([1.0, float("inf")], "fp16"))
     array([ True, False])
     """
-    return _predicate(~(_NAN | _INFINITE), a, out)
+    return _predicate(_is_finite, a, out)
 
 
 def issubnormal(a: Any) -> Any:
@@ -384,7 +398,7 @@ def issubnormal(a: Any) -> Any:
     >>> fs.issubnormal(fs.array([1.0, 1e-7], "fp16"))
     array([False,  True])
     """
-    return _predicate(_SUBNORMAL, a, None)
+    return _predicate(_is_subnormal, a, None)
 
 
 @implements(np.signbit)
@@ -410,7 +424,7 @@ def signbit(a: Any) -> Any:
     """
     ((codes, fmt),), _ = read_operands({"a": a}, None)
     negative_codes = codes & fmt.code_dtype.type(fmt.sign_mask) != 0
-    if not fmt.has_signed_zero:
+    if fmt.signed and not fmt.has_signed_zero:
         negative_codes &= codes != fmt.canonical_nan
     return np.asarray(negative_codes)[()]
 

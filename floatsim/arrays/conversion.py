@@ -150,16 +150,20 @@ class _Converted(NamedTuple):
     """The result of a conversion: codes, events, whether the input was a FloatArray, and the operands for the log."""
 
     codes: Codes
-    events: NDArray[np.uint8]
+    events: NDArray[np.uint8] | None
     float_array: bool
     operands: list[tuple[Any, FloatFormat | None]]
 
 
-def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str) -> _Converted:
+def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out: Codes | None = None) -> _Converted:
+    """Return the codes of x, and the events if the call needs them. The codes may use the memory of `out`."""
     source = read(x, argument)
+    if out is not None and out.shape != source.shape:
+        raise ValueError(f"out has the shape {out.shape}, but {argument} has {source.shape}")
+    wanted = options.return_flags or recording.recording()
     if isinstance(source, FloatArray) or source.dtype.kind not in "Oiu":
         operand = float_codes(source, argument)
-        codes, events = backends.current().convert(*operand, fmt, options)
+        codes, events = backends.current().convert(*operand, fmt, options, wanted, out)
         return _Converted(codes, events, isinstance(source, FloatArray), [operand])
     if source.dtype.kind == "O":
         codes, events = _encode_exact(source, fmt, options, argument)
@@ -202,10 +206,15 @@ def out_codes(out: Any, fmt: FloatFormat, shape: tuple[int, ...]) -> Codes:
 
 
 def finish(
-    operation: str, result: Any, events: NDArray[np.uint8], options: CallOptions,
+    operation: str, result: Any, events: NDArray[np.uint8] | None, options: CallOptions,
     operands: Sequence[tuple[Any, FloatFormat | None]], where: tuple[Any, FloatFormat] | None = None,
 ) -> Any:  # fmt: skip
-    """Write the events to the logs and return `result`, or (result, flags) if the call requests flags."""
+    """Write the events to the logs and return `result`, or (result, flags) if the call requests flags.
+
+    Events may be None if nothing needs them.
+    """
+    if events is None:
+        return result
     recording.note(operation, events, operands, where)
     return with_flags(result, events, options)
 
@@ -219,7 +228,7 @@ def with_flags(result: Any, events: NDArray[np.uint8], options: CallOptions) -> 
 
 
 @spell_out(RoundingOptions)
-def encode(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
+def encode(x: Any, fmt: FormatLike, *, out: Any = None, **options: Unpack[RoundingOptions]) -> Any:
     """Round values to a format and return their codes.
 
     Parameters
@@ -230,6 +239,8 @@ def encode(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
         rounded once, from its exact value.
     fmt : format
         Where to: anything `as_format` takes.
+    out : ndarray of unsigned int, optional
+        Where to write the codes: of x's shape and of the dtype `fmt.code_dtype`. It may not be x.
     {keywords}
 
     Returns
@@ -257,11 +268,26 @@ def encode(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Any:
     (np.uint16(15821), np.uint8(1))
     """
     fmt, call_options = as_format(fmt), resolve(options)
-    codes, events, _, operands = _to_codes(x, fmt, call_options, "x")
-    return finish("encode", codes[()], events, call_options, operands, (codes, fmt))
+    target = None if out is None else _writable(out, fmt.code_dtype)
+    codes, events, _, operands = _to_codes(x, fmt, call_options, "x", target)
+    if target is not None and codes is not target:
+        target[...] = codes
+    result = codes[()] if out is None else out
+    return finish("encode", result, events, call_options, operands, (codes, fmt))
 
 
-def decode(codes: Any, fmt: FormatLike) -> Any:
+def _writable(out: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an `out=` array that must have a dtype, or raise an error."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be an ndarray, not {type(out).__name__}")
+    if out.dtype != dtype:
+        raise TypeError(f"out has dtype {out.dtype}, but the result has {dtype}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+    return out
+
+
+def decode(codes: Any, fmt: FormatLike, *, out: Any = None) -> Any:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN.
 
     Parameters
@@ -270,6 +296,8 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
         Codes, 0 to 2**bits - 1.
     fmt : format
         The format of the codes.
+    out : ndarray of float64, optional
+        Where to write the values: of the shape of `codes`.
 
     Returns
     -------
@@ -289,7 +317,16 @@ def decode(codes: Any, fmt: FormatLike) -> Any:
     array([1.00000000e+00, 5.96046448e-08,           -inf])
     """
     fmt = as_format(fmt)
-    return backends.emulator().decode(checked_codes(codes, fmt), fmt)[()]
+    source = checked_codes(codes, fmt)
+    if out is None:
+        return backends.emulator().decode(source, fmt)[()]
+    target = _writable(out, np.dtype(np.float64))
+    if target.shape != source.shape:
+        raise ValueError(f"out has the shape {target.shape}, but codes has {source.shape}")
+    values = backends.emulator().decode(source, fmt, target)
+    if not np.shares_memory(values, target):
+        target[...] = values
+    return out
 
 
 @spell_out(RoundingOptions)

@@ -37,6 +37,7 @@ from floatsim.cli.console import (
     track,
 )
 from floatsim.cli.matrix_files import READABLE, load_all
+from floatsim.cli.warmup import warmup_command
 from floatsim.formats import FloatFormat, as_format, named_formats
 
 __all__ = ["app", "main"]
@@ -376,6 +377,9 @@ for _command in (
     hardware_commands.bench_hardware,
 ):  # fmt: skip
     app.command(epilog=EXIT_CODES)(_command)
+
+
+app.command("warmup")(warmup_command)
 
 
 # -- the entry point -------------------------------------------------------------------------------------------------

@@ -145,16 +145,17 @@ def accumulate(
     )
     results = math.prod(shape)
     if results:
-        threads = cpu.threads() if results * depth > WORTH_THREADS else 1
+        threads = parallel.get_num_threads() if results * depth > WORTH_THREADS else 1
         each = partials(accumulation, depth) if isinstance(accumulation, Composite) else 1
         pieces = tiles(shape, depth, each, planned.tile_work, threads)
         consecutive = c is not None or isinstance(accumulation, Composite)  # partial results are numbered without gaps
         if planned.case.draws and consecutive and whole not in (None, shape[1:]):
             pieces = [row for piece in pieces for row in single_rows(piece)]
-        if len(pieces) == 1:
+        long = results * depth > planned.tile_work * threads
+        if len(pieces) == 1 and not long:
             call.compute(pieces[0])
         else:
-            parallel.run(pieces, call.compute, threads, title)
+            parallel.run(pieces, call.compute, threads, title, leave=long)
     return call.sums()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from floatsim.emulator.accumulate import accumulate, plan_sums
+from floatsim.emulator.compile_notice import announce_compilation
 from floatsim.emulator.elementwise import (
     classify,
     compare,
@@ -23,3 +24,5 @@ __all__ = [
     "accumulate", "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb",
     "multiply_all", "neighbour", "plan_sums", "quantize", "running_sums", "scalb", "to_integer", "total_order",
 ]  # fmt: skip
+
+announce_compilation()

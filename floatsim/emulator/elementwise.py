@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels.elementwise import loops
 
-from floatsim.emulator import elementwise_fast
+from floatsim.emulator import elementwise_fast, parallel
 from floatsim.emulator.params import format_params, rounding_params
-from floatsim.formats import FP64, FloatFormat
+from floatsim.emulator.types import Seeds
+from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes
+from floatsim.formats.value_sets import contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +28,8 @@ __all__ = [
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Events: TypeAlias = "NDArray[np.uint8]"
 Operand: TypeAlias = tuple[Any, FloatFormat]
+Array: TypeAlias = "NDArray[Any]"
+Arrays: TypeAlias = "list[NDArray[Any]]"
 
 
 def _draws(options: CallOptions) -> NDArray[np.uint64]:
@@ -82,24 +87,66 @@ def elementwise(
     if not want_events and (direct := elementwise_fast.native(name, operands, fmt, options)) is not None:
         return direct, None
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
-    sources = [source for _, source in operands]
-    dtype = _working_dtype([fmt, *sources])
-    flat = [_flat(codes, shape, dtype) for codes, _ in operands]
-    if not want_events and all(source == fmt for source in sources):
-        fast = out if out is not None and _may_write(out, flat) else np.empty(shape, dtype)
-        if elementwise_fast.elementwise(name, flat, fmt, options, fast.reshape(-1)):
-            return fast, None
+    sources = tuple(source for _, source in operands)
+    fast = None if want_events else elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
+    if fast is not None:
+        flat = [_flat(codes, shape, source.code_dtype) for codes, source in operands]
+        results = out if out is not None and _may_write(out, flat) else np.empty(shape, fmt.code_dtype)
+        _run(name, fast.run, flat, results.reshape(-1), options)
+        return results, None
+    return _with_events(name, operands, shape, fmt, options)
+
+
+def _with_events(
+    name: str, operands: list[Operand], shape: tuple[int, ...], fmt: FloatFormat, options: CallOptions
+) -> tuple[Codes, Events]:
+    """Return (codes, event bytes) of the integer kernels."""
     extra: tuple[int, ...]
     if name == "rint":
         loop, extra = loops.rint, (options.attributes.rounding.value, 1)
     else:
         loop, extra = _OPERATIONS[name]
-    arguments: list[Any] = []
-    for codes, source in zip(flat, sources, strict=True):
-        arguments += [codes, format_params(source)]
+    dtype = _working_dtype([fmt, *(source for _, source in operands)])
+    flat = [_flat(codes, shape, dtype) for codes, _ in operands]
+    params = [format_params(source) for _, source in operands]
     out, events = _results(shape, dtype)
-    loop(*arguments, *extra, out, format_params(fmt), rounding_params(options.attributes), _draws(options), events)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        *codes, happened = pieces
+        read = [x for pair in zip(codes, params, strict=True) for x in pair]
+        loop(*read, *extra, written, format_params(fmt), rounding_params(options.attributes), draws, happened)
+
+    _run(name, run, [*flat, events], out, options)
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
+
+
+_PIECE = 1 << 17  # elements. The slowest kernel takes 15 ms for so many (November 2026), so that Ctrl-C is quick
+_WORTH_THREADS = 1 << 20  # elements; a thread takes 0.1 ms to start, in which the fastest kernels do 400,000
+
+
+def _run(
+    title: str,
+    run: Callable[[Arrays, Array, Seeds], None],
+    arrays: Arrays,
+    out: Array,
+    options: CallOptions,
+) -> None:
+    """Run a kernel on flat arrays, piece by piece on all threads if they are long.
+
+    `arrays` are the operands, and the events if the kernel writes them.
+    """
+    if out.size <= _PIECE:
+        run(arrays, out, _draws(options))
+        return
+
+    def work(start: int) -> None:
+        piece = slice(start, start + _PIECE)
+        draws = np.array([options.seed, (options.offset + start) % (1 << 64)], np.uint64)
+        run([x[piece] for x in arrays], out[piece], draws)
+
+    parallel.run(
+        range(0, out.size, _PIECE), work, parallel.get_num_threads() if out.size > _WORTH_THREADS else 1, title
+    )
 
 
 def _may_write(out: Codes, read: list[Codes]) -> bool:
@@ -111,30 +158,36 @@ def _results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any]
     return np.empty(math.prod(shape), dtype), np.empty(math.prod(shape), np.uint8)
 
 
-def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, options: CallOptions) -> tuple[Codes, Events]:
-    """Return (codes in `fmt`, event bytes) of a conversion."""
-    converted, events = elementwise("convert", [(codes, source)], fmt, options)
-    assert events is not None
-    return converted, events
+def convert(
+    codes: Codes, source: FloatFormat, fmt: FloatFormat, options: CallOptions, want_events: bool = True,
+    out: Codes | None = None,
+) -> tuple[Codes, Events | None]:  # fmt: skip
+    """Return (codes in `fmt`, event bytes if wanted) of a conversion. The codes may use the memory of `out`."""
+    return elementwise("convert", [(codes, source)], fmt, options, want_events, out)
 
 
 _EXACT = CallOptions(RoundingAttributes())
 
 
-def decode(codes: Codes, fmt: FloatFormat) -> NDArray[np.float64]:
-    """Return the exact values as float64. Every NaN becomes the canonical NaN."""
-    out, _ = convert(codes, fmt, FP64, _EXACT)
-    return out.view(np.float64)
+def decode(codes: Codes, fmt: FloatFormat, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Return the exact values as float64, in `out` if given. Every NaN becomes the canonical NaN."""
+    target = None if out is None else out.view(np.uint64)
+    values, _ = elementwise("convert", [(codes, fmt)], FP64, _EXACT, False, target)
+    return values.view(np.float64)
 
 
 def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOptions) -> tuple[Codes, Events]:
     """Return (codes, events) of codes * 2**n."""
     shape = np.broadcast_shapes(codes.shape, n.shape)
     out, events = _results(shape, fmt.code_dtype)
-    loops.scalb(
-        _flat(codes, shape, fmt.code_dtype), format_params(fmt), _flat(n, shape, np.dtype(np.int64)),
-        out, format_params(fmt), rounding_params(options.attributes), _draws(options), events,
-    )  # fmt: skip
+    params, rounding = format_params(fmt), rounding_params(options.attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, exponents, happened = pieces
+        loops.scalb(x, params, exponents, written, params, rounding, draws, happened)
+
+    flat = [_flat(codes, shape, fmt.code_dtype), _flat(n, shape, np.dtype(np.int64)), events]
+    _run("scalb", run, flat, out, options)
     return out.reshape(shape), events.reshape(shape)
 
 
@@ -143,11 +196,15 @@ def to_integer(
 ) -> tuple[NDArray[Any], Events]:
     """Return (integers, events). Values outside the dtype's range saturate with INVALID."""
     info = np.iinfo(dtype)
+    ends = np.uint64(-int(info.min)), np.uint64(info.max)
     out, events = _results(codes.shape, _U64)
-    loops.to_integer(
-        _flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), np.uint64(-int(info.min)), np.uint64(info.max),
-        out, rounding_params(options.attributes), _draws(options), events,
-    )  # fmt: skip
+    params, rounding = format_params(fmt), rounding_params(options.attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, happened = pieces
+        loops.to_integer(x, params, *ends, written, rounding, draws, happened)
+
+    _run("to_integer", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, options)
     return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
 
 
@@ -157,51 +214,97 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, options: CallOpt
     negative = (n < 0).astype(np.uint8)
     magnitude = np.where(negative, np.uint64(0) - bits, bits)
     out, events = _results(n.shape, fmt.code_dtype)
-    loops.from_integer(
-        _flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64),
-        out, format_params(fmt), rounding_params(options.attributes), _draws(options), events,
-    )  # fmt: skip
+    params, rounding = format_params(fmt), rounding_params(options.attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        signs, magnitudes, happened = pieces
+        loops.from_integer(signs, magnitudes, written, params, rounding, draws, happened)
+
+    flat = [_flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64), events]
+    _run("from_integer", run, flat, out, options)
     return out.reshape(n.shape), events.reshape(n.shape)
 
 
-def compare(a: Operand, b: Operand, daz: bool, signaling: bool) -> tuple[NDArray[np.uint8], Events]:
-    """Return the relations, 0 less, 1 equal, 2 greater or 3 unordered, and the events."""
+def compare(
+    a: Operand, b: Operand, holds: tuple[bool, ...], daz: bool, signaling: bool, want_events: bool
+) -> tuple[NDArray[np.bool_], Events | None]:
+    """Return whether a relation of `holds` is true, and the events if wanted.
+
+    `holds` has a bool for each relation: less, equal, greater, unordered.
+    """
     shape = np.broadcast_shapes(a[0].shape, b[0].shape)
+    if not want_events and not daz and (common := _common_format(a[1], b[1])) is not None:
+        flat = [_flat(_in_format(x, common), shape, common.code_dtype) for x in (a, b)]
+        results = np.empty(math.prod(shape), np.bool_)
+        _run("compare", elementwise_fast.comparison(common, holds).run, flat, results, _EXACT)
+        return results.reshape(shape), None
     dtype = _working_dtype([a[1], b[1]])
     out, events = _results(shape, np.dtype(np.uint8))
-    loops.compare(
-        _flat(a[0], shape, dtype), format_params(a[1]), _flat(b[0], shape, dtype), format_params(b[1]),
-        int(daz), int(signaling), out, events,
-    )  # fmt: skip
-    return out.reshape(shape), events.reshape(shape)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, y, happened = pieces
+        loops.compare(x, format_params(a[1]), y, format_params(b[1]), int(daz), int(signaling), written, happened)
+
+    _run("compare", run, [_flat(a[0], shape, dtype), _flat(b[0], shape, dtype), events], out, _EXACT)
+    return np.array(holds)[out].reshape(shape), events.reshape(shape)
+
+
+def _common_format(a: FloatFormat, b: FloatFormat) -> FloatFormat | None:
+    """Return a format that holds the values of both, or None."""
+    return next((fmt for fmt in (a, b, FP32, FP64) if contains(fmt, a) and contains(fmt, b)), None)
+
+
+def _in_format(x: Operand, fmt: FloatFormat) -> Codes:
+    codes, source = x
+    return codes if source == fmt else elementwise("convert", [x], fmt, _EXACT, False)[0]
 
 
 def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Codes, Events]:
     """Return (codes, events) of next_up or next_down."""
     out, events = _results(codes.shape, fmt.code_dtype)
-    loops.neighbour(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), int(up), out, events)
+    params = format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, happened = pieces
+        loops.neighbour(x, params, int(daz), int(up), written, happened)
+
+    _run("next_up" if up else "next_down", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
 def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
     """Return the classes, as numbers of `FloatClass`."""
-    out = np.empty(codes.size, np.uint8)
-    loops.classify(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), out)
+    out, params = np.empty(codes.size, np.uint8), format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        loops.classify(pieces[0], params, written)
+
+    _run("classify", run, [_flat(codes, codes.shape, fmt.code_dtype)], out, _EXACT)
     return out.reshape(codes.shape)
 
 
 def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
     """Return totalOrder(a, b) of two arrays of codes of one format."""
     shape = np.broadcast_shapes(a.shape, b.shape)
-    out = np.empty(math.prod(shape), np.bool_)
-    loops.total_order(_flat(a, shape, fmt.code_dtype), _flat(b, shape, fmt.code_dtype), format_params(fmt), out)
+    out, params = np.empty(math.prod(shape), np.bool_), format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        loops.total_order(*pieces, params, written)
+
+    _run("total_order", run, [_flat(x, shape, fmt.code_dtype) for x in (a, b)], out, _EXACT)
     return out.reshape(shape)
 
 
 def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], Events]:
     """Return (exponents, events)."""
     out, events = np.empty(codes.size, np.int32), np.empty(codes.size, np.uint8)
-    loops.logb(_flat(codes, codes.shape, fmt.code_dtype), format_params(fmt), int(daz), out, events)
+    params = format_params(fmt)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        x, happened = pieces
+        loops.logb(x, params, int(daz), written, happened)
+
+    _run("logb", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
@@ -209,14 +312,13 @@ def quantize(
     codes: Codes, carrier: FloatFormat, fmt: FloatFormat, options: CallOptions, want_events: bool, out: Codes
 ) -> Events | None:
     """Write the values of `codes`, rounded to `fmt`, to `out`, both in the carrier. Return event bytes if wanted."""
-    if not want_events:
+    fast = None if want_events else elementwise_fast.quantize(carrier, fmt, options.attributes)
+    if fast is not None:
         direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
-        if elementwise_fast.quantize(
-            _flat(codes, codes.shape, carrier.code_dtype), carrier, fmt, options, direct.reshape(-1)
-        ):
-            if direct is not out:
-                out[...] = direct
-            return None
+        _run("quantize", fast.run, [_flat(codes, codes.shape, carrier.code_dtype)], direct.reshape(-1), options)
+        if direct is not out:
+            out[...] = direct
+        return None
     rounded, events = convert(codes, carrier, fmt, options)
-    out[...] = convert(rounded, fmt, carrier, _EXACT)[0]
+    out[...] = convert(rounded, fmt, carrier, _EXACT, False)[0]
     return events

@@ -1,22 +1,24 @@
 """Fast element-wise kernels: the conditions under which their bits equal those of the integer kernels, and their calls.
 
-The fast kernels compute in hardware floats. They run only while the processor's floating-point environment is the
-default, and they report no events. All other cases use the integer kernels.
+They report no events. Those that compute in hardware floats run only while the processor's floating-point environment
+is the default. All other cases use the integer kernels.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from floatsim_kernels.elementwise import packed
+from floatsim_kernels.elementwise import ordering, packed
 from floatsim_kernels.elementwise import quantize as quantize_loops
+from floatsim_kernels.elementwise import unpack as unpack_loops
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
-from floatsim.emulator.params import pack
-from floatsim.emulator.proofs import packed_float32_rounds_once
+from floatsim.emulator.params import order_params, pack, unpack_params
+from floatsim.emulator.proofs import odd_float64_rounds_once, packed_float32_rounds_once
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
@@ -26,33 +28,36 @@ from floatsim.formats.value_sets import contains
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["elementwise", "native", "quantize"]
+    Array: TypeAlias = NDArray[Any]
+
+__all__ = ["FastKernel", "comparison", "kernel_for", "native", "quantize"]
 
 
 class _Carrier(NamedTuple):
-    """The kernels of a carrier format, by family and rounding."""
+    """The constants of a carrier format, and its kernels by family and rounding, for values and for codes."""
 
-    dtype: Any
     bias: int
     trailing: int
-    added: dict[Rounding, Any]
-    shared: dict[Rounding, Any]
+    added: Callable[[Rounding, bool], Any]
+    shared: Callable[[Rounding], Any] | None
 
 
 _TIES_TO_EVEN, _STOCHASTIC = Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC
-_DETERMINISTIC = [rounding for rounding in Rounding if rounding is not _STOCHASTIC]
 
 
-def _added(bits: int) -> dict[Rounding, Any]:
-    kernels = {rounding: quantize_loops.added(bits, rounding.value) for rounding in _DETERMINISTIC}
-    return kernels | {_STOCHASTIC: quantize_loops.added_stochastic(bits)}
+def _added(bits: int, rounding: Rounding, codes: bool) -> Any:
+    if rounding is _STOCHASTIC:
+        return quantize_loops.added_stochastic(bits, codes)
+    return quantize_loops.added(bits, rounding.value, codes)
 
 
-_SHARED = {rounding: quantize_loops.shared(rounding.value) for rounding in _DETERMINISTIC}
+def _shared(rounding: Rounding) -> Any:
+    return quantize_loops.shared_stochastic if rounding is _STOCHASTIC else quantize_loops.shared(rounding.value)
+
 
 _CARRIERS = {
-    FP32: _Carrier(np.uint32, 127, 23, _added(32), _SHARED | {_STOCHASTIC: quantize_loops.shared_stochastic}),
-    FP64: _Carrier(np.uint64, 1023, 52, _added(64), {}),
+    FP32: _Carrier(127, 23, functools.partial(_added, 32), _shared),
+    FP64: _Carrier(1023, 52, functools.partial(_added, 64), None),
 }
 
 
@@ -63,34 +68,44 @@ def _is_plain(attributes: RoundingAttributes) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _quantize_params(carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow) -> Any:
-    """Return the parameters of the kernels of `quantize_loops`."""
+def _rounding_params(
+    carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow, codes: bool, exact_infinity: bool
+) -> Any:
+    """Return the parameters of the kernels of `quantize_loops`, for results as values of the carrier or as codes.
+
+    `exact_infinity`: infinities are exact results of an operation, to which no overflow policy applies.
+    """
     kind, attributes = _CARRIERS[carrier], RoundingAttributes(rounding, overflow)
 
-    def in_carrier(number: reference.Number) -> int:
-        """Return the carrier's code of a number rounded to `fmt`."""
+    def result(number: reference.Number, attributes: RoundingAttributes = attributes) -> int:
+        """Return the code of a number rounded to `fmt`, in the format of the results."""
         code, _ = reference.convert(number, fmt, attributes)
-        return reference.convert(reference.decode(code, fmt), carrier, RoundingAttributes())[0]
+        return code if codes else reference.convert(reference.decode(code, fmt), carrier, RoundingAttributes())[0]
 
     def power(exponent: int) -> int:
         return exponent + kind.bias << kind.trailing
 
     far = [reference.Number(reference.Kind.FINITE, sign, 1, 5000) for sign in (0, 1)]
-    infinite = [reference.Number(reference.Kind.INFINITE, sign) for sign in (0, 1)]
+    of_infinity = RoundingAttributes(rounding) if exact_infinity else attributes
+    infinite = [result(reference.Number(reference.Kind.INFINITE, sign), of_infinity) for sign in (0, 1)]
+    dropped = kind.trailing - fmt.trailing_bits
     fields = {
         "emin": power(fmt.emin),
         "limit": power(fmt.emax + 2) - 1,
         "below": fmt.trailing_bits << kind.trailing,
-        "above": kind.trailing - fmt.trailing_bits << kind.trailing,
-        "max": in_carrier(reference.decode(fmt.max_code, fmt)),
-        "overflow": in_carrier(far[0]),
-        "negative_overflow": in_carrier(far[1]),
-        "infinity": in_carrier(infinite[0]),
-        "negative_infinity": in_carrier(infinite[1]),
-        "nan": in_carrier(reference.NAN),
-        "zero_sign": carrier.sign_mask if fmt.has_signed_zero else 0,
+        "above": dropped << kind.trailing,
+        "max": result(reference.decode(fmt.max_code, fmt)),
+        "overflow": result(far[0]),
+        "negative_overflow": result(far[1]),
+        "infinity": infinite[0],
+        "negative_infinity": infinite[1],
+        "nan": result(reference.NAN),
+        "zero_sign": (fmt if codes else carrier).sign_mask if fmt.has_signed_zero else 0,
+        "sign_shift": carrier.bits - fmt.bits if codes else 0,
+        "origin": power(fmt.emin + dropped) if _family(carrier, fmt) == "added" else 0,
+        "dropped": dropped if codes else 0,
     }
-    return pack(quantize_loops.ROUNDING_FIELDS, fields, kind.dtype)
+    return pack(quantize_loops.ROUNDING_FIELDS, fields, carrier.code_dtype)
 
 
 @functools.lru_cache(maxsize=256)
@@ -107,85 +122,242 @@ def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
     return "added" if lowest + kind.bias >= 33 and highest <= kind.bias else None
 
 
-def quantize(
-    codes: NDArray[Any], carrier: FloatFormat, fmt: FloatFormat, options: CallOptions, out: NDArray[Any]
-) -> bool:
-    """Write the carrier's codes, rounded to `fmt`, to `out` (both flat). Return False if no fast kernel applies."""
-    attributes = options.attributes
-    if carrier not in _CARRIERS or not _is_plain(attributes):
-        return False
-    family = _family(carrier, fmt)
-    if family is None or not machine.environment_is_default():
-        return False
-    kernel = getattr(_CARRIERS[carrier], family)[attributes.rounding]
-    arguments: tuple[Any, ...] = (codes, out, _quantize_params(carrier, fmt, attributes.rounding, attributes.overflow))
-    if family == "shared":
-        arguments += (carrier.trailing_bits - fmt.trailing_bits,)
-    if attributes.rounding is _STOCHASTIC:
-        arguments += (np.array([options.seed, options.offset], np.uint64), attributes.random_bits)
-    kernel(*arguments)
-    return True
+class FastKernel(NamedTuple):
+    """A kernel for flat arrays of codes: `run(operands, out, draws)`, and whether it computes in hardware floats."""
 
-
-# -- packed codes ------------------------------------------------------------------------------------------------------
-
-_PACKED = {
-    "add": packed.ADD,
-    "subtract": packed.SUBTRACT,
-    "multiply": packed.MULTIPLY,
-    "divide": packed.DIVIDE,
-    "sqrt": packed.SQRT,
-}
+    run: Callable[[list[Array], Array, Array], None]
+    in_floats: bool = True
 
 
 @functools.lru_cache(maxsize=256)
-def _packed_params(fmt: FloatFormat) -> NDArray[np.uint32]:
-    """Return the parameters of `packed.general` for a format, as listed in GENERAL_FIELDS."""
-    shift = FP32.trailing_bits - fmt.trailing_bits
-
-    def power(exponent: int) -> int:
-        return exponent + FP32.bias << FP32.trailing_bits
-
-    nan, _ = reference.nan_result(fmt)
-    fields = {
-        "sign": fmt.sign_mask,
-        "magnitude": fmt.magnitude_mask,
-        "sign_shift": 32 - fmt.bits,
-        "shift": shift,
-        "scale": power(fmt.emin - FP32.emin),
-        "unscale": power(FP32.emin - fmt.emin),
-        "emin": power(fmt.emin),
-        "limit": power(fmt.emax + 2) - 1,
-        "above": shift << FP32.trailing_bits,
-        "max": int(np.float32(fmt.max).view(np.uint32)),
-        "max_code": fmt.max_code,
-        "infinite_operand": fmt.infinity_code or 0,  # 0: the format has no infinity
-        "infinity": reference.infinite_result(0, fmt),
-        "nan": nan,
-        "infinity_keeps_sign": fmt.sign_mask if reference.infinite_result(1, fmt) & fmt.sign_mask else 0,
-    }
-    return pack(packed.GENERAL_FIELDS, fields, np.uint32)
-
-
-def elementwise(
-    name: str, codes: list[NDArray[Any]], fmt: FloatFormat, options: CallOptions, out: NDArray[Any]
-) -> bool:
-    """Write the codes of an operation in one format to `out` (all flat). Return False if no fast kernel applies."""
-    attributes = options.attributes
-    if name not in _PACKED or attributes.rounding is not _TIES_TO_EVEN or attributes.overflow is not Overflow.INFINITY:
-        return False
-    if attributes.daz or attributes.ftz or not machine.environment_is_default():
-        return False
-    arguments = (_PACKED[name], codes[0], codes[-1], out)
-    if fmt == FP16 and machine.has_f16c():
-        packed.fp16(*arguments)
-    elif fmt == BF16:
-        packed.bf16(*arguments)
-    elif packed_float32_rounds_once(fmt):
-        packed.general(*arguments, _packed_params(fmt))
+def _rounding_kernel(
+    carrier: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, codes: bool
+) -> FastKernel | None:
+    """Return the kernel that rounds the carrier's codes to a format, with results as values or codes."""
+    family = _family(carrier, fmt) if carrier in _CARRIERS and _is_plain(attributes) else None
+    if family is None:
+        return None
+    kind, rounding = _CARRIERS[carrier], attributes.rounding
+    params = _rounding_params(carrier, fmt, rounding, attributes.overflow, codes, False)
+    last: tuple[Any, ...] = (params,)
+    if family == "shared":
+        assert kind.shared is not None
+        loop = kind.shared(rounding)
+        last += (carrier.trailing_bits - fmt.trailing_bits,)
     else:
-        return False
-    return True
+        loop = kind.added(rounding, codes)
+
+    def run(operands: list[Array], out: Array, draws: Array) -> None:
+        loop(operands[0], out, *last, *((draws, attributes.random_bits) if rounding is _STOCHASTIC else ()))
+
+    return FastKernel(run)
+
+
+def quantize(carrier: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes) -> FastKernel | None:
+    """Return the kernel that rounds the carrier's codes to values of `fmt` in the carrier, or None."""
+    return _in_this_environment(_rounding_kernel(carrier, fmt, attributes, False))
+
+
+# -- kernels for packed codes ------------------------------------------------------------------------------------------
+
+
+class _Case(NamedTuple):
+    """An operation on codes of some formats, with its result's format and rounding attributes."""
+
+    name: str
+    sources: tuple[FloatFormat, ...]
+    fmt: FloatFormat
+    attributes: RoundingAttributes
+
+
+_EXTREMA = {
+    "minimum": (False, False),
+    "maximum": (True, False),
+    "minimum_number": (False, True),
+    "maximum_number": (True, True),
+}
+
+
+def _ordered(case: _Case) -> FastKernel | None:
+    """Return a kernel of `ordering_loops`. Its results are operands: no rounding mode or overflow policy applies."""
+    if case.name not in _EXTREMA or case.attributes.daz or case.attributes.ftz:
+        return None
+    loop, params = ordering.extremum(_key_bits(case.fmt), *_EXTREMA[case.name]), order_params(case.fmt)
+    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params), in_floats=False)
+
+
+def _key_bits(fmt: FloatFormat) -> int:
+    return 32 if fmt.bits <= 32 else 64
+
+
+_ARITHMETIC = {
+    "add": packed.ADD, "subtract": packed.SUBTRACT, "multiply": packed.MULTIPLY, "divide": packed.DIVIDE,
+    "sqrt": packed.SQRT,
+}  # fmt: skip
+_TO_INTEGRAL = {"floor": packed.FLOOR, "ceil": packed.CEIL, "trunc": packed.TRUNC}
+_RINT = {
+    Rounding.TIES_TO_EVEN: packed.RINT, Rounding.TOWARD_ZERO: packed.TRUNC, Rounding.TOWARD_POSITIVE: packed.CEIL,
+    Rounding.TOWARD_NEGATIVE: packed.FLOOR,
+}  # fmt: skip
+
+
+def _float32_operation(case: _Case) -> int | None:
+    """Return the number of an operation whose float32 result needs one rounding, ties to even, or none."""
+    if case.name == "rint":
+        return _RINT.get(case.attributes.rounding)
+    if case.name in _TO_INTEGRAL:  # exact in the format, but for overflow
+        return None if case.attributes.rounding is _STOCHASTIC else _TO_INTEGRAL[case.name]
+    return _ARITHMETIC.get(case.name) if case.attributes.rounding is _TIES_TO_EVEN else None
+
+
+def _in_float32(case: _Case) -> FastKernel | None:
+    """Return a kernel that computes in float32."""
+    operation, fmt, attributes = _float32_operation(case), case.fmt, case.attributes
+    if operation is None or attributes.daz or attributes.ftz:
+        return None
+    if attributes.overflow is Overflow.INFINITY:
+        own = packed.fp16 if fmt == FP16 and machine.has_f16c() else packed.bf16 if fmt == BF16 else None
+        if own is not None:
+            loop = own(operation)
+            return FastKernel(lambda x, out, draws: loop(x[0], x[-1], out))
+    read = unpack_params(fmt)
+    if read is None or not packed_float32_rounds_once(fmt):
+        return None
+    write = _rounding_params(FP32, fmt, attributes.rounding, attributes.overflow, True, True)
+    loop = packed.general(operation)
+    return FastKernel(lambda x, out, draws: loop(x[0], x[-1], out, read, write))
+
+
+def _to_odd(case: _Case) -> FastKernel | None:
+    """Return a kernel that computes in float64, rounded to odd."""
+    fmt, attributes = case.fmt, case.attributes
+    operation = packed.FMA if case.name == "fma" else _ARITHMETIC.get(case.name)
+    read, rounding = unpack_params(fmt), attributes.rounding
+    if operation is None or read is None or not _is_plain(attributes) or not machine.has_fma():
+        return None
+    if not odd_float64_rounds_once(fmt, rounding, attributes.random_bits):
+        return None
+    single = _family(FP32, fmt) if rounding is not _STOCHASTIC and fmt.precision + 2 <= FP32.precision else None
+    if single is None and _family(FP64, fmt) is None:
+        return None
+    write = _rounding_params(FP64 if single is None else FP32, fmt, rounding, attributes.overflow, True, True)
+
+    def thrice(x: list[Array]) -> tuple[Array, Array, Array]:
+        return x[0], x[min(1, len(x) - 1)], x[-1]
+
+    if rounding is _STOCHASTIC:
+        draw, bits = packed.odd_stochastic(operation, fmt == BF16), attributes.random_bits
+        return FastKernel(lambda x, out, draws: draw(*thrice(x), out, read, write, draws, bits))
+    if single is None:
+        loop = packed.odd_double(operation, rounding.value)
+    else:
+        loop = packed.odd_single(operation, rounding.value, fmt == BF16, single == "shared")
+    return FastKernel(lambda x, out, draws: loop(*thrice(x), out, read, write))
+
+
+def _keeps_values(case: _Case) -> bool:
+    """Return whether a conversion changes no value, infinity or zero."""
+    (source,), attributes = case.sources, case.attributes
+    saturates = attributes.overflow is Overflow.SATURATE_FINITE and source.has_infinity
+    return not (attributes.daz or attributes.ftz or saturates) and contains(case.fmt, source)
+
+
+def _widened(case: _Case) -> FastKernel | None:
+    """Return a kernel that writes codes as float32 or float64 numbers."""
+    (source,), fmt = case.sources, case.fmt
+    params = unpack_params(source)
+    if fmt not in _CARRIERS or params is None or not _keeps_values(case):
+        return None
+    dtype = np.dtype(fmt.dtype)
+    return FastKernel(lambda x, out, draws: unpack_loops.unpack(x[0], out.view(dtype), params))
+
+
+def _copied(case: _Case) -> FastKernel | None:
+    """Return a function that copies float64 numbers, with the canonical NaN in the place of every NaN."""
+    if case.fmt != FP64 or case.sources != (FP64,) or not _keeps_values(case):
+        return None
+
+    def run(operands: list[Array], out: Array, draws: Array) -> None:
+        np.copyto(out, operands[0])
+        out[np.isnan(operands[0].view(np.float64))] = FP64.canonical_nan
+
+    return FastKernel(run, in_floats=False)
+
+
+def _looked_up(case: _Case) -> FastKernel | None:
+    """Return a kernel that reads results from a table of all codes of the source."""
+    (source,) = case.sources
+    if source.bits > 8 or case.attributes.rounding is _STOCHASTIC:
+        return None
+    numbers = (reference.decode(code, source, case.attributes.daz) for code in range(1 << source.bits))
+    results = [reference.convert(number, case.fmt, case.attributes)[0] for number in numbers]
+    table = np.resize(np.array(results, case.fmt.code_dtype), 256)  # every uint8 is an index
+
+    def run(operands: list[Array], out: Array, draws: Array) -> None:
+        np.take(table, operands[0], out=out, mode="clip")
+
+    return FastKernel(run, in_floats=False)
+
+
+def _through_float32(case: _Case) -> FastKernel | None:
+    """Return a kernel that unpacks codes to float32, and rounds these to codes."""
+    (source,) = case.sources
+    params, rounds = unpack_params(source), _rounding_kernel(FP32, case.fmt, case.attributes, True)
+    if params is None or rounds is None:
+        return None
+
+    def run(operands: list[Array], out: Array, draws: Array) -> None:
+        numbers = np.empty(out.size, np.float32)
+        unpack_loops.unpack(operands[0], numbers, params)
+        rounds.run([numbers.view(np.uint32)], out, draws)
+
+    return FastKernel(run)
+
+
+_CONVERSIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (
+    lambda case: _rounding_kernel(case.sources[0], case.fmt, case.attributes, True),
+    _widened,
+    _copied,
+    _through_float32,
+    _looked_up,
+)
+_OPERATIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (_ordered, _in_float32, _to_odd)
+
+
+@functools.lru_cache(maxsize=1024)
+def _first_of(case: _Case) -> FastKernel | None:
+    """Return the first kernel that computes the case."""
+    if case.fmt.is_scale:
+        return None
+    if case.name == "convert":
+        candidates = _CONVERSIONS
+    elif all(source == case.fmt for source in case.sources):
+        candidates = _OPERATIONS
+    else:
+        return None
+    return next((kernel for candidate in candidates if (kernel := candidate(case)) is not None), None)
+
+
+def _in_this_environment(kernel: FastKernel | None) -> FastKernel | None:
+    return kernel if kernel is None or not kernel.in_floats or machine.environment_is_default() else None
+
+
+def kernel_for(
+    name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, attributes: RoundingAttributes
+) -> FastKernel | None:
+    """Return the fastest kernel of an operation on codes, or None if only the integer kernels compute it."""
+    return _in_this_environment(_first_of(_Case(name, sources, fmt, attributes)))
+
+
+@functools.lru_cache(maxsize=256)
+def _comparison(fmt: FloatFormat, holds: tuple[bool, ...]) -> FastKernel:
+    loop, params, truth = ordering.compare(_key_bits(fmt)), order_params(fmt), np.array(holds, np.bool_)
+    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params, truth), in_floats=False)
+
+
+def comparison(fmt: FloatFormat, holds: tuple[bool, ...]) -> FastKernel:
+    """Return the kernel that writes a bool for each pair of codes; `holds`: less, equal, greater, unordered."""
+    return _comparison(fmt, holds)
 
 
 _NATIVE = {FP32: np.float32, FP64: np.float64}

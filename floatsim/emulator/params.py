@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from floatsim_kernels.elementwise import ordering as ordering_loops
 from floatsim_kernels.elementwise import unpack as unpack_loops
 from floatsim_kernels.gemm import float32_counting as counting_loops
 from floatsim_kernels.gemm import float64 as float64_loops
@@ -21,14 +22,14 @@ from floatsim_kernels.rounding import integer as integer_rounding
 from floatsim.formats import BF16, FP32, FloatFormat
 from floatsim.formats.rounding import Rounding, RoundingAttributes, Tininess
 from floatsim.formats.value_sets import contains
-from floatsim.reference import NAN, Kind, Number, convert, decode
+from floatsim.reference import NAN, Kind, Number, convert, decode, nan_result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
     "counting_rounding", "fast_float32_rounding", "float32_bits", "float32_rounding", "float64_rounding",
-    "format_params", "overflow_results", "pack", "rounding_params", "scale_exponent", "unpack_params",
+    "format_params", "order_params", "overflow_results", "pack", "rounding_params", "scale_exponent", "unpack_params",
 ]  # fmt: skip
 
 
@@ -205,29 +206,40 @@ def scale_exponent(params: NDArray[np.uint32]) -> int:
 def unpack_params(fmt: FloatFormat) -> NDArray[np.uint32] | None:
     """Return the parameters that turn codes into float32 and back by shifts; None where that is not exact.
 
-    The shifted exponent field must stay below float32's largest, which holds infinity and NaN: a finite number with all
-    exponent bits set (8 bits, fn, fnuz or finite) would read as one of these. The bits are multiplied by 2**(emin +
-    126) and its inverse, which have to be float32 numbers.
+    2**emin must be a normal float32 number. Without NaN or infinity no code may equal the numbers in their places.
     """
-    shift = FP32.trailing_bits - fmt.trailing_bits
-    if not contains(FP32, fmt, specials=False) or fmt.bits > 32 or fmt.canonical_nan is None or fmt.is_scale:
+    if not contains(FP32, fmt, specials=False) or fmt.is_scale or fmt.emin < FP32.emin or fmt.bits > 32:
         return None
-    if fmt.emin > 1 or fmt.max_code << shift > FP32.max_code:
+    if fmt.canonical_nan is None and fmt.bits == 32:
         return None
     fields = {
         "sign": fmt.sign_mask,
         "magnitude": fmt.magnitude_mask,
         "sign_shift": 32 - fmt.bits,
-        "shift": shift,
-        "scale": float32_bits(_power(fmt.emin - FP32.emin)),
-        "unscale": float32_bits(_power(FP32.emin - fmt.emin)),
+        "shift": FP32.trailing_bits - fmt.trailing_bits,
+        "emin": float32_bits(_power(fmt.emin)),
         "max_code": fmt.max_code,
-        "infinity": fmt.infinity_code or 0,  # 0 is above no largest number
-        "nan": fmt.canonical_nan,
+        "infinity": 0xFFFFFFFF if fmt.infinity_code is None else fmt.infinity_code,
+        "nan": 0xFFFFFFFF if fmt.canonical_nan is None else fmt.canonical_nan,
         "infinite_result": fmt.infinity_code or 0,
+        "nan_result": nan_result(fmt)[0],
         "zero_sign": 0xFFFFFFFF if fmt.has_signed_zero else 0,
     }
     return pack(unpack_loops.UNPACK_FIELDS, fields, np.uint32)
+
+
+@functools.lru_cache(maxsize=256)
+def order_params(fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the parameters of the comparisons of packed codes."""
+    fields = {
+        "sign": fmt.sign_mask,
+        "magnitude": fmt.magnitude_mask,
+        "max_code": fmt.max_code,
+        "infinity": fmt.max_code if fmt.infinity_code is None else fmt.infinity_code,
+        "nan": fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan,
+        "nan_result": nan_result(fmt)[0],
+    }
+    return pack(ordering_loops.ORDER_FIELDS, fields, np.uint32 if fmt.bits <= 32 else np.uint64)
 
 
 # -- float64 kernels ---------------------------------------------------------------------------------------------------

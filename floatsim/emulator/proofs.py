@@ -13,7 +13,7 @@ from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
     "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "exponents_bound_operands",
-    "nearest_then_nearest", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
+    "nearest_then_nearest", "odd_float64_rounds_once", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
     "products_are_not_rounded", "rounds_by_addition", "rounds_in_float64", "sums_are_exact",
     "sums_with_terms_round_once", "terms_fit_float64",
 ]  # fmt: skip
@@ -179,8 +179,7 @@ def nearest_then_nearest(fmt: FloatFormat, terms: TermRange, both_terms: bool) -
 def packed_float32_rounds_once(fmt: FloatFormat) -> bool:
     """Return whether + - * / and sqrt of two values of a format may be rounded to float32 first, ties to even.
 
-    Hypothesis: 2 p + 2 <= 24, products and quotients of the largest and smallest numbers are normal float32 numbers,
-    the format has -0, and the scale between its exponents and float32's, and its inverse, are float32 numbers.
+    Hypothesis: 2 p + 2 <= 24, products and quotients of the largest and smallest numbers are normal float32 numbers.
     Claim: the second rounding is innocuous, below 2**emin too: no result is subnormal in float32.
     Source: Figueroa (see `double_rounding_is_innocuous`), for + - * / and sqrt.
     Test: tests/emulator/test_elementwise_fast.py; `python -m tests.exhaustive 'pairs-*'`.
@@ -190,8 +189,26 @@ def packed_float32_rounds_once(fmt: FloatFormat) -> bool:
         double_rounding_is_innocuous(fmt)
         and min(2 * lowest, lowest - highest) >= FP32.emin
         and max(2 * highest, highest - lowest) <= FP32.emax
-        and fmt.emin <= 0
-        and fmt.has_signed_zero
+        and not fmt.is_scale
+    )
+
+
+def odd_float64_rounds_once(fmt: FloatFormat, rounding: Rounding, random_bits: int) -> bool:
+    """Return whether + - * /, sqrt and fma of values of a format may be rounded to odd in float64 first.
+
+    Hypothesis: 2 p <= 53, so that products are exact, p <= 51 (20 for stochastic rounding: 32 random bits below p), and
+    exponents up to 250, so that no operand, result or error term is beyond float64's normal range.
+    Claim: the float64 result and the sign of its error give the exact result rounded to odd: the error of a sum is a
+    float64 number (D. E. Knuth's TwoSum), and the remainders x - (x / y) y and x - sqrt(x)**2 are, too. Rounding this
+    in any mode to p bits is rounding once (S. Boldo and G. Melquiond, theorem 1; see `rounds_in_float64`).
+    Test: tests/emulator/test_elementwise_fast.py; `python -m tests.exhaustive 'pairs-*'`.
+    """
+    stochastic = rounding is Rounding.STOCHASTIC
+    return (
+        fmt.precision <= (20 if stochastic else 26)
+        and (random_bits <= 32 or not stochastic)
+        and quantum(fmt) >= -250
+        and fmt.emax <= 250
         and not fmt.is_scale
     )
 

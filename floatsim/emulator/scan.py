@@ -9,6 +9,7 @@ import numpy as np
 from floatsim_kernels.reduce import scan as loops
 
 from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled, trees
+from floatsim.emulator import parallel
 from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
 from floatsim.emulator.params import format_params, rounding_params
@@ -25,6 +26,7 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
 Operand: TypeAlias = "tuple[Codes, FloatFormat]"
 
+_LONG, _LONG_FAST = 1 << 21, 1 << 26  # terms that take some tens of milliseconds, by integer and by fast kernels
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
 _MASK = (1 << 64) - 1
 _PASSES = {Sequential: "sequential", Kahan: "kahan", Neumaier: "neumaier"}
@@ -71,10 +73,15 @@ def running_sums(
         and isinstance(accumulation, Sequential)
         and vector.running_sums_refusal(accumulation, fmt, options.attributes) is None
     ):
-        return Scanned(vector.running_sums(accumulation, np.ascontiguousarray(codes), fmt), {}, {})
+        sums = parallel.call(
+            lambda: vector.running_sums(accumulation, np.ascontiguousarray(codes), fmt),
+            "cumsum",
+            long=codes.size > _LONG_FAST,
+        )
+        return Scanned(sums, {}, {})
     attributes, _ = settled(accumulation, options.attributes)
     out, events = np.zeros(codes.shape, np.uint64), _Events(bool(wanted), codes.shape[1])
-    loops.running_sums(
+    arguments = (
         loops.PASSES[_PASSES[type(accumulation)]],
         isinstance(accumulation, Kahan),
         codes.astype(np.uint64),
@@ -86,6 +93,7 @@ def running_sums(
         events.counts,
         events.first,
     )
+    parallel.call(lambda: loops.running_sums(*arguments), "cumsum", long=codes.size > _LONG)
     return events.scanned("sum", out.astype(accumulation.format.code_dtype))
 
 
@@ -113,9 +121,9 @@ class _Products:
     def chain(self, start: Operand, x: Operand, seed: int, after: int | None = None) -> Operand:
         """Multiply start by the rows of x in order. `after` is the k of all events."""
         out, events = np.zeros((1, self.columns), np.uint64), self.events if after is None else self._new_events()
-        loops.running_products(
-            _wide(x), format_params(x[1]), _wide(start), format_params(start[1]), out, *self._common(seed, events)
-        )
+        operands = _wide(x), format_params(x[1]), _wide(start), format_params(start[1]), out
+        common = self._common(seed, events)
+        parallel.call(lambda: loops.running_products(*operands, *common), "prod", long=x[0].size > _LONG)
         if after is not None:
             self.events.add(events, after)
         return out, self.format
@@ -124,7 +132,8 @@ class _Products:
         """Multiply the rows of x along a tree."""
         out, program = np.zeros((1, self.columns), np.uint64), trees.program(name, len(x[0]))
         rows = format_params(x[1]), program.order, program.merges, trees.stack_depth(program), format_params(FP32)
-        loops.tree_products(_wide(x), *rows, out, *self._common(seed, self.events))
+        common = self._common(seed, self.events)
+        parallel.call(lambda: loops.tree_products(_wide(x), *rows, out, *common), "prod", long=x[0].size > _LONG)
         return out, self.format
 
 

@@ -66,9 +66,9 @@ def unpack(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
         if fmt.bits <= 8:
             return _every_value(fmt, carrier)[codes]
         return _converted(codes, fmt, carrier).view(carrier.dtype)
-    single: Floats = np.empty(codes.shape, np.float32)
-    unpack_loops.unpack(codes.reshape(-1), single.reshape(-1), params)
-    return single if carrier is FP32 else single.astype(carrier.dtype)
+    values: Floats = np.empty(codes.shape, carrier.dtype)
+    unpack_loops.unpack(codes.reshape(-1), values.reshape(-1), params)
+    return values
 
 
 def pack(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:

@@ -90,7 +90,7 @@ def _converted_exactly(codes: Codes, source: FloatFormat, fmt: FloatFormat, what
         return codes
     if not contains(fmt, source):
         raise ValueError(f"{what} {source}, and a GPU computes in {fmt}, which does not hold all of its numbers")
-    return elements.convert(codes, source, fmt, _EXACT)[0]
+    return elements.convert(codes, source, fmt, _EXACT, False)[0]
 
 
 def _canonical(codes: Codes, fmt: FloatFormat) -> Codes:
@@ -114,7 +114,7 @@ def _operand(x: Operand, fmt: FloatFormat, name: str, attributes: RoundingAttrib
         why = "with daz=True, because their subnormal numbers differ"
     elif contains(fmt, source) or codes.size == 1:
         same, events = elements.convert(codes, source, fmt, _EXACT)
-        if not events.any() or contains(fmt, source):
+        if events is None or not events.any() or contains(fmt, source):
             return same
         why = "which does not hold it"
     else:
@@ -145,25 +145,27 @@ def elementwise(
     return results, np.zeros(shape, np.uint8) if want_events else None
 
 
-def convert(codes: Codes, source: FloatFormat, fmt: FloatFormat, options: CallOptions) -> tuple[Codes, Events]:
-    """Convert codes to another format. The events are all zero. A conversion that changes nothing runs on the host."""
+def convert(
+    codes: Codes, source: FloatFormat, fmt: FloatFormat, options: CallOptions, want_events: bool = True,
+    out: Codes | None = None,
+) -> tuple[Codes, Events | None]:  # fmt: skip
+    """Convert codes to another format. The events are None or all zero. Conversions to the same format run on the
+    host."""
     attributes = options.attributes
     clamps = attributes.overflow is Overflow.SATURATE_FINITE and fmt.has_infinity
     if source == fmt and not (attributes.daz or attributes.ftz or clamps):
         _check_no_events(options)
-        return _canonical(codes, fmt), np.zeros(codes.shape, np.uint8)
-    results, events = elementwise("convert", [(codes, source)], fmt, options)
-    assert events is not None
-    return results, events
+        return _canonical(codes, fmt), np.zeros(codes.shape, np.uint8) if want_events else None
+    return elementwise("convert", [(codes, source)], fmt, options, want_events, out)
 
 
 def quantize(
     codes: Codes, carrier: FloatFormat, fmt: FloatFormat, options: CallOptions, want_events: bool, out: Codes
 ) -> Events | None:
     """Round codes to a format on the GPU, and convert them back to the carrier on the host."""
-    rounded, events = convert(codes, carrier, fmt, options)
-    out[...] = elements.convert(rounded, fmt, carrier, _EXACT)[0]
-    return events if want_events else None
+    rounded, events = convert(codes, carrier, fmt, options, want_events)
+    out[...] = elements.convert(rounded, fmt, carrier, _EXACT, False)[0]
+    return events
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------

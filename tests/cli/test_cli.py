@@ -548,3 +548,22 @@ def test_split_at_commas_outside_parentheses():
     assert split("sequential(fp16, fused), ieee(4,3),,exact(fp32)") == [
         "sequential(fp16, fused)", "ieee(4,3)", "exact(fp32)",
     ]  # fmt: skip
+
+
+def test_warmup(run):
+    code, out, _ = run("warmup", "fp16, kahan(bf16)", "--formats", "fp16,e4m3", "--json")
+    calls = [row["call"] for row in json.loads(out)["calls"]]
+    assert code == 0 and calls == ["matmul fp16", "sum fp16", "matmul kahan(bf16)", "sum kahan(bf16)"] * 2
+    code, out, _ = run("warmup", "hopper")
+    assert code == 0 and "Calls: 1. Seconds: " in out
+    for arguments, message in ((("nonsense",), "nonsense"), (("hopper", "--formats", "e2m1"), "hopper")):
+        code, _, error = run("warmup", *arguments)
+        assert code == 2 and message in error
+
+
+def test_every_call_of_warmup_by_default():
+    from floatsim.cli import warmup
+
+    calls = list(warmup._calls_of_formats())
+    assert {name.split()[0] for name, _ in calls} >= {"encode", "quantize", "decode", "add", "maximum", "flags"}
+    assert all(fs.as_accumulation(text) for text in warmup.COMMON)

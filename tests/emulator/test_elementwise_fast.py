@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
-from floatsim.emulator import elementwise_fast
-from floatsim.emulator.proofs import packed_float32_rounds_once
+from floatsim.emulator import elementwise, elementwise_fast
 
 
 def random_format(rng):
@@ -54,21 +56,176 @@ def test_quantize(carrier):
     assert fast > 20
 
 
-def test_packed():
-    rng = np.random.default_rng(2)
-    fast = 0
+OPERATIONS = {
+    "add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3, "rint": 1, "floor": 1, "ceil": 1,
+    "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
+}  # fmt: skip
+"""The operations with fast kernels, and their numbers of operands."""
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered")
+
+
+def drawn_options(rng):
+    return {"rounding": fs.Rounding(int(rng.integers(7))), "overflow": fs.Overflow(int(rng.integers(3))), "seed": 7,
+            "offset": 2**32 - 100, "random_bits": int(rng.integers(1, 33))}  # fmt: skip
+
+
+def hard_codes(rng, fmt, shape):
+    """Codes of one format: any, ordinary numbers that cancel, equal and opposite ones, and the ends."""
+    anything = rng.integers(0, 2**fmt.bits - 1, shape, dtype=np.uint64, endpoint=True)
+    middle = min(max(0, fmt.emin), fmt.emax)
+    scale = np.exp2(rng.integers(max(middle - 6, fmt.emin - 3), min(middle + 6, fmt.emax + 1), shape, endpoint=True))
+    codes = np.where(rng.random(shape) < 0.4, anything, fs.encode(rng.normal(size=shape) * scale, fmt))
+    edges = [0, 1, fmt.max_code, fmt.max_code - 1, fmt.magnitude_mask, 1 << fmt.trailing_bits]
+    edges += [x | fmt.sign_mask for x in edges]
+    codes = np.where(rng.random(shape) < 0.15, rng.choice(np.array(edges, np.uint64), shape), codes)
+    codes[1:, : shape[1] // 8] = codes[0, : shape[1] // 8]
+    codes[1, : shape[1] // 16] ^= np.uint64(fmt.sign_mask)
+    return codes.astype(fmt.code_dtype)
+
+
+def check_operation(name, operands, fmt, keywords):
+    """Compare with the integer kernels, which alone return flags. Return whether a fast kernel ran."""
+    want, _ = getattr(fs, name)(*operands, return_flags=True, **keywords)
+    got = getattr(fs, name)(*operands, **keywords)
+    different = np.flatnonzero(got.codes != want.codes)
+    if different.size:
+        i = different[0]
+        shown = [int(x.codes[i]) for x in operands]
+        raise AssertionError(f"{fmt.name} {name}{shown} {keywords}: {got.codes[i]}, not {want.codes[i]}")
+    attributes = resolve(keywords).attributes
+    return elementwise_fast.kernel_for(name, (fmt,) * len(operands), fmt, attributes) is not None
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_on_codes(name):
+    rng = np.random.default_rng([2, *name.encode()])
+    fast = refused = 0
     while fast < 12:
-        fmt = random_format(rng)
-        if not packed_float32_rounds_once(fmt):
-            continue
-        fast += 1
-        codes = rng.integers(0, 1 << fmt.bits, (2, 3000))
-        codes[:, :40] = [0, 1, fmt.max_code, fmt.magnitude_mask] * 10
-        a, b = (fs.from_codes(c, fmt) for c in codes)
-        for operation in fs.add, fs.subtract, fs.multiply, fs.divide:
-            want = operation(a, b, return_flags=True)[0].codes
-            assert np.array_equal(operation(a, b).codes, want), (fmt.name, operation.__name__)
-        assert np.array_equal(fs.sqrt(a).codes, fs.sqrt(a, return_flags=True)[0].codes), fmt.name
+        fmt, keywords = random_format(rng), drawn_options(rng)
+        if fast % 3 == 0:  # else one in seven
+            keywords["rounding"] = fs.Rounding.TIES_TO_EVEN
+        operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 1500))[: OPERATIONS[name]]]
+        ran = check_operation(name, operands, fmt, keywords)
+        fast, refused = fast + ran, refused + (not ran)
+    assert refused or name in ("minimum", "maximum", "minimum_number", "maximum_number")
+
+
+@pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16, fs.E4M3, fs.TF32], ids=lambda f: f.name)
+def test_arithmetic_of_the_named_formats(fmt, rounding):
+    rng = np.random.default_rng(5)
+    for overflow in fs.Overflow:
+        for name in ("add", "subtract", "multiply", "divide", "sqrt", "fma"):
+            operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 3000))[: OPERATIONS[name]]]
+            keywords = {"rounding": rounding, "overflow": overflow, "seed": 3, "random_bits": 32}
+            assert check_operation(name, operands, fmt, keywords) or not machine.has_fma()
+
+
+@pytest.mark.parametrize("precision", [19, 20, 21, 22, 23, 24, 25, 26])
+def test_precisions_beside_the_bounds(precision):
+    """Up to 22 bits the odd results are float32 numbers, beyond float64 numbers; stochastic rounding takes 20 bits.
+
+    Codes of more than 24 bits of precision are not unpacked to float32.
+    """
+    fmt = fs.FloatFormat.ieee(6, precision - 1)
+    rng = np.random.default_rng(precision)
+    for rounding, name in itertools.product(fs.Rounding, ("add", "multiply", "divide", "fma")):
+        operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 2000))[: OPERATIONS[name]]]
+        ran = check_operation(name, operands, fmt, {"rounding": rounding, "seed": 3})
+        assert ran == (machine.has_fma() and precision <= (20 if rounding is fs.Rounding.STOCHASTIC else 24))
+
+
+@pytest.mark.parametrize("exponent", [249, 250, 251, 252])
+def test_exponents_beside_the_bounds(exponent):
+    """Exponents up to 250 in magnitude, of max and of the smallest subnormal number."""
+    rng = np.random.default_rng(exponent)
+    high = fs.FloatFormat(f"to 2**{exponent}", 9, 3, "ieee", 510 - exponent)
+    low = fs.FloatFormat(f"from 2**-{exponent}", 9, 3, "ieee", exponent - 2)
+    assert high.emax == exponent and low.emin - low.trailing_bits == -exponent
+    for fmt, name in itertools.product((high, low), ("add", "multiply", "divide", "fma")):
+        operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 2000))[: OPERATIONS[name]]]
+        check_operation(name, operands, fmt, {"rounding": "toward_negative"})
+
+
+def test_conversions_between_random_formats():
+    rng = np.random.default_rng(3)
+    fast = 0
+    for _ in range(150):
+        source, fmt, keywords = random_format(rng), random_format(rng), drawn_options(rng)
+        source = fs.as_format(rng.choice(["fp32", "fp64"])) if rng.random() < 0.3 else source
+        x = fs.from_codes(hard_codes(rng, source, (2, 400)), source)
+        want, _ = fs.convert(x, fmt, return_flags=True, **keywords)
+        assert np.array_equal(fs.convert(x, fmt, **keywords).codes, want.codes), (source.name, fmt.name, keywords)
+        fast += elementwise_fast.kernel_for("convert", (source,), fmt, resolve(keywords).attributes) is not None
+    assert fast > 60
+
+
+@pytest.mark.parametrize("carrier", [fs.FP32, fs.FP64], ids=lambda f: f.name)
+def test_encode(carrier):
+    rng = np.random.default_rng(4)
+    for _ in range(60):
+        fmt, keywords = random_format(rng), drawn_options(rng)
+        x = probing(rng, fmt, carrier, 400).view(carrier.dtype)
+        want, _ = fs.encode(x, fmt, return_flags=True, **keywords)
+        out = np.empty(x.shape, fmt.code_dtype)
+        assert np.array_equal(fs.encode(x, fmt, **keywords), want), (fmt.name, keywords)
+        assert fs.encode(x, fmt, out=out, **keywords) is out and np.array_equal(out, want)
+
+
+def test_out_of_encode_and_decode():
+    x = np.float32([[1.5, -2], [np.inf, 0]])
+    for out in (np.zeros((4, 2), np.uint16)[::2], np.zeros((2, 2), np.uint16, order="F"), np.zeros((2, 2), np.uint16)):
+        assert fs.encode(x, "bf16", out=out) is out and np.array_equal(out, fs.encode(x, "bf16"))
+        values = np.zeros((2, 4))[:, ::2]
+        assert fs.decode(out, "bf16", out=values) is values and np.array_equal(values, x)
+    integers = np.zeros(3, np.uint8)
+    assert fs.encode([1, 2, 3], "e4m3", out=integers) is integers and integers.tolist() == [56, 64, 68]
+    for wrong, error in ((np.zeros(4, np.uint16), ValueError), (np.zeros((2, 2)), TypeError), ([0] * 4, TypeError)):
+        with pytest.raises(error, match="out"):
+            fs.encode(x, "bf16", out=wrong)
+    with pytest.raises(TypeError, match="out has dtype"):
+        fs.decode(integers, "e4m3", out=np.zeros(3, np.float32))
+    integers.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        fs.encode([1, 2, 3], "e4m3", out=integers)
+
+
+def test_long_arrays_are_done_in_pieces(monkeypatch):
+    """Pieces and threads change nothing, and draws belong to the index in the whole array."""
+    rng = np.random.default_rng(6)
+    x = fs.array(rng.normal(size=5000), "fp32")
+    keywords = [
+        {},
+        {"rounding": "sr", "seed": 9, "offset": 2**32 - 700},
+        {"rounding": "sr", "return_flags": True, "seed": 2},
+    ]
+    whole = [fs.convert(x, "e4m3", **k) for k in keywords]
+    monkeypatch.setattr(elementwise, "_PIECE", 333)
+    monkeypatch.setattr(elementwise, "_WORTH_THREADS", 1000)
+    for k, want in zip(keywords, whole, strict=True):
+        got = fs.convert(x, "e4m3", **k)
+        for a, b in zip(*((y if isinstance(y, tuple) else (y,)) for y in (got, want)), strict=True):
+            assert np.array_equal(getattr(a, "codes", a), getattr(b, "codes", b))
+    assert np.array_equal(fs.less(x, 0.25), x.values < 0.25)
+    assert np.array_equal(fs.decode(x.codes, "fp32"), x.values)
+
+
+def test_comparisons_and_predicates_of_random_formats():
+    rng = np.random.default_rng(7)
+    for _ in range(25):
+        fmt, other = random_format(rng), random_format(rng)
+        x, y = (fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (2, 600)))
+        z = fs.from_codes(hard_codes(rng, other, (2, 600))[0], other)
+        for name, (a, b) in itertools.product(COMPARISONS, ((x, y), (x, z), (x, 0.75))):
+            want, _ = getattr(fs, name)(a, b, return_flags=True)
+            assert np.array_equal(getattr(fs, name)(a, b), want), (fmt.name, name)
+        classes = [fs.FloatClass(c).name for c in fs.classify(x)]
+        for name, kinds in (("isnan", "NAN"), ("isinf", "INFINITY"), ("issubnormal", "SUBNORMAL")):
+            assert getattr(fs, name)(x).tolist() == [c.endswith(kinds) for c in classes], (fmt.name, name)
+        assert fs.isfinite(x).tolist() == [not c.endswith(("NAN", "INFINITY")) for c in classes], fmt.name
+        if fmt.has_signed_zero:
+            assert np.array_equal(fs.signbit(fs.copysign(x, y)), fs.signbit(y)), fmt.name
+            assert np.array_equal(fs.absolute(fs.copysign(x, z)).codes, fs.absolute(x).codes), fmt.name
 
 
 @pytest.mark.parametrize("fmt", [fs.FP32, fs.FP64], ids=str)
@@ -122,8 +279,10 @@ def test_the_environment_is_asked(monkeypatch):
     """Under flush-to-zero the integer kernels compute everything."""
     monkeypatch.setattr(elementwise_fast.machine, "environment_is_default", lambda: False)
     x = np.float32([1e-40, 1.0])
-    assert not elementwise_fast.quantize(x.view(np.uint32), fs.FP32, fs.FP16, resolve({}), np.empty(2, np.uint32))
-    assert not elementwise_fast.elementwise("add", [], fs.FP16, resolve({}), np.empty(2, np.uint16))
+    attributes = resolve({}).attributes
+    assert elementwise_fast.quantize(fs.FP32, fs.FP16, attributes) is None
+    assert elementwise_fast.kernel_for("add", (fs.FP16, fs.FP16), fs.FP16, attributes) is None
+    assert elementwise_fast.kernel_for("maximum", (fs.FP16, fs.FP16), fs.FP16, attributes) is not None  # in integers
     assert fs.quantize(x, "bf16").view(np.uint32)[0] == 0x10000
 
 

@@ -10,14 +10,15 @@ import sys
 import threading
 import time
 
+import numba
 import numpy as np
 import pytest
 from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim.emulator import accumulate as summation
+from floatsim.emulator import compile_notice, elementwise, plan, tiling
 from floatsim.emulator import parallel as tiles
-from floatsim.emulator import plan, tiling
 from floatsim.formats._hashing import IdentityCache
 
 DESCRIPTIONS = (
@@ -43,7 +44,7 @@ def test_the_same_bits_in_every_piece_and_thread(threads, work, monkeypatch):
     monkeypatch.setattr(summation, "_RECENT", IdentityCache())
     used = set()
     run = tiles.run
-    monkeypatch.setattr(tiles, "run", lambda pieces, *rest: (used.add(len(pieces)), run(pieces, *rest)))
+    monkeypatch.setattr(tiles, "run", lambda pieces, *rest, **more: (used.add(len(pieces)), run(pieces, *rest, **more)))
     got = [fs.matmul(a, b, accumulate=accumulation, rounding="SR", seed=3) for accumulation in DESCRIPTIONS]
     got += [fs.matmul(a, b, accumulate=accumulation) for accumulation in DESCRIPTIONS]
     assert (max(used, default=1) > 1) == (work < 1 << 30 or threads > 1)
@@ -93,7 +94,7 @@ def test_a_bar_only_where_it_takes_long_and_somebody_looks(monkeypatch, capsys):
 
     monkeypatch.setattr(tiles, "_LOOK_AFTER", 0.02)
     for watched, beyond, shown in (True, 0.05, True), (True, 60, False), (False, 0.05, False):
-        monkeypatch.setattr(tiles, "_watched", lambda watched=watched: watched)
+        monkeypatch.setattr(tiles, "watched", lambda watched=watched: watched)
         monkeypatch.setattr(tiles, "_SHOW_BEYOND", beyond)
         tiles.run(range(20), slow, 1, "matmul")
         assert ("matmul" in capsys.readouterr().err) == shown
@@ -106,24 +107,150 @@ def test_threads_are_those_of_numba():
     assert asked.stdout.strip() == "3"
 
 
+def test_the_number_of_threads_can_be_set(monkeypatch):
+    assert fs.get_num_threads() == machine.threads()
+    monkeypatch.setenv("FLOATSIM_NUM_THREADS", "7")
+    assert fs.get_num_threads() == 7
+    fs.set_num_threads(3)
+    try:
+        assert fs.get_num_threads() == 3
+        for wrong, error in ((0, ValueError), (True, TypeError), (1.5, TypeError), ("2", TypeError)):
+            with pytest.raises(error, match="n must be"):
+                fs.set_num_threads(wrong)
+    finally:
+        fs.set_num_threads(None)
+    for text in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv("FLOATSIM_NUM_THREADS", text)
+        with pytest.raises(ValueError, match="FLOATSIM_NUM_THREADS"):
+            fs.get_num_threads()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_kernel_uses_as_many_threads(threads, monkeypatch):
+    """Sums, products and element-wise operations start no more threads than set."""
+    started = set()
+    monkeypatch.setattr(tiles._ThreadPool, "_take_pieces", _noting(tiles._ThreadPool._take_pieces, started))
+    monkeypatch.setattr(elementwise, "_PIECE", 1000)
+    monkeypatch.setattr(elementwise, "_WORTH_THREADS", 1000)
+    monkeypatch.setattr(summation, "WORTH_THREADS", 1000)
+    monkeypatch.setattr(tiling, "WORTH_THREADS", 1000)
+    x = np.ones((64, 500), np.float16)
+    fs.set_num_threads(threads)
+    try:
+        for run in (
+            lambda: fs.matmul(x, x.T, accumulate="fp16"), lambda: fs.sum(x, 1, accumulate="fp16"), lambda: fs.add(x, x),
+            lambda: fs.encode(x, "e4m3", return_flags=True), lambda: fs.to_integer(x, "i4"),
+        ):  # fmt: skip
+            started.clear()
+            run()
+            assert max(len(started), 1) == threads  # one piece needs no pool
+    finally:
+        fs.set_num_threads(None)
+
+
+def _noting(take, started):
+    def noted(pool):
+        started.add(threading.get_ident())
+        time.sleep(0.02)  # so that a thread ends after the next one has started, and identities differ
+        take(pool)
+
+    return noted
+
+
+def test_ctrl_c_leaves_a_long_piece():
+    """The calling thread returns at once. The piece ends in the background, and no other piece starts."""
+    done, begun, ended = [], threading.Event(), threading.Event()
+
+    def work(piece):
+        begun.set()
+        ended.wait(30)
+        done.append(piece)
+
+    waits = tiles._ThreadPool._wait
+
+    def interrupted(pool, other):
+        begun.wait(30)
+        raise KeyboardInterrupt
+
+    tiles._ThreadPool._wait = interrupted
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tiles.run(range(5), work, 1, "", leave=True)
+    finally:
+        tiles._ThreadPool._wait = waits
+    assert done == []
+    ended.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("floatsim_"):
+            thread.join(30)
+    assert done == [0]
+
+
+def test_long_work_returns_its_result_and_its_error():
+    assert tiles.call(lambda: 7, "", long=True) == tiles.call(lambda: 7, "", long=False) == 7
+    with pytest.raises(ZeroDivisionError):
+        tiles.call(lambda: 1 // 0, "", long=True)
+
+
+def test_a_line_only_where_compilation_takes_long_and_somebody_looks(monkeypatch, capsys):
+    outer, inner = (type(name, (), {"__module__": "floatsim_kernels.gemm.float32"}) for name in ("in_order", "rounded"))
+    for watched, after, shown in ((True, 0.01, True), (True, 60, False), (False, 0.01, False)):
+        monkeypatch.setattr(compile_notice, "watched", lambda watched=watched: watched)
+        monkeypatch.setattr(compile_notice, "_AFTER", after)
+        notices = compile_notice._Notices()
+        notices.start(outer)
+        notices.start(inner)
+        notices.end()
+        time.sleep(0.1)
+        notices.end()
+        text = capsys.readouterr().err
+        assert ("compiling the kernel gemm.float32.in_order" in text) == shown and text.count("\n") == shown
+
+
+def test_numba_reports_compilations(monkeypatch, capsys):
+    @numba.njit
+    def function(x):
+        return x + 1
+
+    monkeypatch.setattr(compile_notice, "watched", lambda: True)
+    monkeypatch.setattr(compile_notice, "_AFTER", 0.0)
+    function.py_func.__module__ = "floatsim_kernels.tests"
+    assert function(1) == 2
+    assert "compiling the kernel tests." in capsys.readouterr().err
+
+
 LONG = """
-import signal, numpy as np, floatsim as fs
+import signal, sys, numpy as np, floatsim as fs
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and theirs, ignore it
-a = np.ones((2048, 2048), np.float16)
-fs.matmul(a[:2, :2], a[:2, :2], accumulate="neumaier(e3m2)")
+x = np.ones((2, 64), np.float16)
+run = eval("lambda x: " + sys.argv[1])
+run(x[:, :2])
+x = np.ones((1 << 14, 1 << 14), np.float16)
 print("started", flush=True)
-fs.matmul(a, a, accumulate="neumaier(e3m2)")  # hours
+while True:
+    run(x)
 """
+LONG_CALLS = {
+    "product": "fs.matmul(x, x, accumulate='neumaier(e3m2)')",
+    "sum of one vector": "fs.sum(x, accumulate='fp16', rounding='sr', seed=1)",
+    "running sums": "fs.cumsum(x.ravel(), accumulate='bf16', rounding='rtz')",
+    "product of many": "fs.prod(x, accumulate='fp16')",
+    "codes and flags": "fs.encode(x, 'e4m3', return_flags=True)",
+    "integers": "fs.to_integer(x, 'i4')",
+    "codes": "fs.encode(x, 'e4m3', rounding='sr', seed=1)",
+}
 
 
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_control_c_stops_promptly(threads):
-    environment = os.environ | {"NUMBA_NUM_THREADS": threads, "PYTHONPATH": os.pathsep.join(sys.path)}
+@pytest.mark.parametrize("expression", LONG_CALLS.values(), ids=LONG_CALLS)
+def test_control_c_stops_promptly(expression, threads):
+    environment = os.environ | {"FLOATSIM_NUM_THREADS": threads, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", LONG], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", LONG, expression], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
     assert process.stdout.readline().strip() == "started"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)

@@ -122,7 +122,8 @@ def _cast(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
     outcomes = []
     got = fs.encode(x, fmt, rounding=mode, return_flags=True)
     outcomes.append(_compared(f"encode to {fmt.name}", fs.FP32, rounding, (codes,), got, (want, flags)))
-    plain = got[0]  # encode has one way, with flags and without
+    plain = fs.encode(x, fmt, rounding=mode)  # without flags by the fast kernels
+    outcomes.append(_compared(f"encode to {fmt.name}, no flags", fs.FP32, rounding, (codes,), (plain,), (want,)))
     if fmt.bits <= 16 or fmt is fs.FP32:
         try:
             quantized = fs.quantize(x, fmt, rounding=mode).view(np.uint32)
@@ -177,8 +178,7 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
         o.report(operation, fmt, rounding, (a[i], b[j]), (got[i, j], flags[i, j]), "something else")
         for i, j in np.argwhere(wrong)[:EXAMPLES]
     ] if count else []  # fmt: skip
-    # without flags there is another way to round ties to even
-    plain = function(x, y, rounding=mode).codes if mode is Rounding.TIES_TO_EVEN else got
+    plain = function(x, y, rounding=mode).codes  # without flags by the fast kernels
     first = np.broadcast_to(a[:, None], got.shape).ravel()
     second = np.broadcast_to(b[None, :], got.shape).ravel()
     outcomes = [(got.size, count, found)]
@@ -190,6 +190,34 @@ def _pairs(fmt: fs.FloatFormat, operation: str, mode: Rounding, chunk: int) -> O
         outcomes.append(_compared(f"{operation} against float32", fmt, rounding, (first, second), (plain.ravel(),),
                                   (theirs.ravel(),)))  # fmt: skip
     return got.size, sum(x[1] for x in outcomes), _joined(outcomes)[2]
+
+
+_ORDERINGS = (
+    "minimum", "maximum", "minimum_number", "maximum_number", "equal", "not_equal", "less", "less_equal", "greater",
+    "greater_equal", "unordered",
+)  # fmt: skip
+
+
+def _ordered_pairs(fmt: fs.FloatFormat, operation: str, chunk: int) -> Outcome:
+    """Fast kernels against integer kernels, which alone return flags."""
+    a, b = np.arange(chunk * _ROWS, (chunk + 1) * _ROWS, dtype=np.uint16), np.arange(1 << 16, dtype=np.uint16)
+    x, y = fs.from_codes(a[:, None], fmt), fs.from_codes(b[None, :], fmt)
+    function = getattr(fs, operation)
+    got, (want, _) = function(x, y), function(x, y, return_flags=True)
+    got, want = (np.ravel(getattr(r, "codes", r)) for r in (got, want))
+    operands = tuple(np.broadcast_to(c, x.shape[:1] + y.shape[1:]).ravel() for c in (a[:, None], b[None, :]))
+    rounding = OracleRounding(Rounding.TIES_TO_EVEN)
+    return _compared(operation, fmt, rounding, operands, (got,), (want,))
+
+
+def _fma_triples(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
+    """Every fma with the first operand `chunk`, by fast kernels and by integer kernels."""
+    codes = fmt.codes()
+    operands = [np.broadcast_to(c, (codes.size,) * 2).ravel() for c in (codes[chunk], codes[:, None], codes[None, :])]
+    x = [fs.from_codes(c, fmt) for c in operands]
+    keywords = {"rounding": mode, "seed": chunk}
+    got, (want, _) = fs.fma(*x, **keywords).codes, fs.fma(*x, return_flags=True, **keywords)
+    return _compared("fma", fmt, OracleRounding(mode), tuple(operands), (got,), (want.codes,))
 
 
 # -- structured and random cases of wide formats ----------------------------------------------------------------------
@@ -384,6 +412,14 @@ def jobs() -> dict[str, Job]:
             for operation in _PAIR_OPERATIONS:
                 add(f"pairs-{fmt.name}-{operation}-{mode.name}", f"all pairs of {fmt.name}, {operation}, {mode.name}",
                     (1 << 16) // _ROWS, functools.partial(_pairs, fmt, operation, mode))  # fmt: skip
+    for fmt in (fs.FP16, fs.BF16):
+        for operation in _ORDERINGS:
+            add(f"order-{fmt.name}-{operation}", f"all pairs of {fmt.name}, {operation}, fast and not",
+                (1 << 16) // _ROWS, functools.partial(_ordered_pairs, fmt, operation))  # fmt: skip
+    for mode in Rounding:
+        for fmt in (fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E3M4, fs.E2M3):
+            add(f"fma-{fmt.name}-{mode.name}", f"all triples of {fmt.name}, fma, {mode.name}, fast and not",
+                1 << fmt.bits, functools.partial(_fma_triples, fmt, mode))  # fmt: skip
     for mode in Rounding:
         for fmt in (fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E3M4, fs.E2M3, fs.FP16, fs.BF16):
             for kind, fields in _STEPS.items():

@@ -1,30 +1,66 @@
-"""Arithmetic on packed codes in hardware floats: ties to even, default policies.
+"""Arithmetic on packed codes in hardware floats.
 
-Each element is unpacked to float32, computed there, and rounded once more. The second rounding is innocuous: float32
-has at least 2p + 2 significand bits for these formats (S. A. Figueroa, "When is double rounding innocuous?", 1995).
-Where float32 itself would lose subnormal digits (BF16 products below 2**-126) the result is a multiple of 2**-149 or
-rounds to zero either way. The exhaustive tests compare every pair of codes with the integer kernels.
+Each element is unpacked, computed in float32 or float64, and rounded once more.
 
-The kernels need `cpu.environment_is_default()`; `fp16` also needs `cpu.has_f16c()`.
+- In float32, ties to even: the second rounding is innocuous, because float32 has at least 2p + 2 significand bits
+  (S. A. Figueroa, "When is double rounding innocuous?", 1995). Where float32 itself would lose subnormal digits (BF16
+  products below 2**-126) the result is a multiple of 2**-149 or rounds to zero either way.
+- In float64, any rounding mode: the float64 result is rounded to odd, from its exact error (S. Boldo and
+  G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). Every later rounding to fewer bits is correct.
+
+The exhaustive tests compare every pair of codes with the integer kernels. The kernels need
+`cpu.environment_is_default()`; `fp16` also needs `cpu.has_f16c()`, and the `odd_...` kernels need `cpu.has_fma()`.
 """
 
+import functools
 import math
 
 import numpy as np
 
 from ..rounding.float32 import rounded_to_bf16
+from ..rounding.integer import STOCHASTIC, TIES_TO_EVEN, TOWARD_NEGATIVE
+from ..rounding.random import draw_word
 from ..runtime.intrinsics import (
     add32,
+    bits_from_double,
     bits_from_float,
+    double_from_bits,
     float_from_bits,
     float_from_half,
     half_from_float,
     left32,
+    low32,
+    multiply_add,
     right32,
+    wide_vectors,
 )
 from ..runtime.jit import inline, kernel
+from . import quantize, unpack
 
-ADD, SUBTRACT, MULTIPLY, DIVIDE, SQRT = range(5)
+ADD, SUBTRACT, MULTIPLY, DIVIDE, SQRT, FMA, RINT, FLOOR, CEIL, TRUNC = range(10)
+
+
+@inline
+def computed(operation, x, y):
+    """The float32 result of an operation. SQRT and the roundings to integers do not read y."""
+    if operation == ADD:
+        return x + y
+    if operation == SUBTRACT:
+        return x - y
+    if operation == MULTIPLY:
+        return x * y
+    if operation == DIVIDE:
+        return x / y
+    if operation == SQRT:
+        return np.float32(math.sqrt(x))
+    if operation == RINT:
+        return np.float32(np.rint(x))
+    if operation == FLOOR:
+        return np.float32(np.floor(x))
+    if operation == CEIL:
+        return np.float32(np.ceil(x))
+    return np.float32(np.trunc(x))
+
 
 # -- FP16: the processor's own conversions -----------------------------------------------------------------------------
 
@@ -37,24 +73,17 @@ def to_fp16(x):
     return half_from_float(x) if x == x else _FP16_NAN
 
 
-@kernel
-def fp16(operation, a, b, out):
-    """Compute on FP16 codes. SQRT does not read b."""
-    if operation == ADD:
+@functools.cache
+def fp16(operation):
+    """Return the kernel of an operation on FP16 codes."""
+
+    @kernel
+    def loop(a, b, out):
+        wide_vectors()
         for i in range(out.size):
-            out[i] = to_fp16(float_from_half(a[i]) + float_from_half(b[i]))
-    elif operation == SUBTRACT:
-        for i in range(out.size):
-            out[i] = to_fp16(float_from_half(a[i]) - float_from_half(b[i]))
-    elif operation == MULTIPLY:
-        for i in range(out.size):
-            out[i] = to_fp16(float_from_half(a[i]) * float_from_half(b[i]))
-    elif operation == DIVIDE:
-        for i in range(out.size):
-            out[i] = to_fp16(float_from_half(a[i]) / float_from_half(b[i]))
-    else:
-        for i in range(out.size):
-            out[i] = to_fp16(np.float32(math.sqrt(float_from_half(a[i]))))
+            out[i] = to_fp16(computed(operation, float_from_half(a[i]), float_from_half(b[i])))
+
+    return loop
 
 
 # -- BF16: the upper half of a float32 ---------------------------------------------------------------------------------
@@ -74,91 +103,177 @@ def to_bf16(x):
     return np.uint16(right32(bits_from_float(rounded_to_bf16(x)), _16)) if x == x else _BF16_NAN
 
 
-@kernel
-def bf16(operation, a, b, out):
-    """Compute on BF16 codes. SQRT does not read b."""
+@functools.cache
+def bf16(operation):
+    """Return the kernel of an operation on BF16 codes."""
+
+    @kernel
+    def loop(a, b, out):
+        wide_vectors()
+        for i in range(out.size):
+            out[i] = to_bf16(computed(operation, from_bf16(a[i]), from_bf16(b[i])))
+
+    return loop
+
+
+# -- any format whose arithmetic float32 holds -------------------------------------------------------------------------
+
+_KIND32, _MASKS32 = quantize.carrier(32)
+_KIND64, _MASKS64 = quantize.carrier(64)
+
+
+@functools.cache
+def general(operation):
+    """Return the kernel of an operation on codes of one format.
+
+    `read` holds the fields of unpack.UNPACK_FIELDS, and `write` those of quantize.ROUNDING_FIELDS for codes.
+    """
+
+    @kernel
+    def loop(a, b, out, read, write):
+        wide_vectors()
+        r, w = unpack.fields_of(read), quantize.fields_of(write)
+        for i in range(out.size):
+            x = computed(operation, unpack.number_of(a[i], r), unpack.number_of(b[i], r))
+            out[i] = quantize.rounded_element(_KIND32, _MASKS32, TIES_TO_EVEN, True, bits_from_float(x), w)
+
+    return loop
+
+
+# -- float64 results rounded to odd ------------------------------------------------------------------------------------
+
+_SIGN = np.uint64(1 << 63)
+
+
+@inline
+def two_sum(rounding, x, y):
+    """x + y and the sign of the error, with the sign that a zero has in a rounding mode (D. E. Knuth's TwoSum)."""
+    s = x + y
+    part = s - x
+    error = (x - (s - part)) + (y - part)  # exact; NaN beside infinities
+    if rounding == TOWARD_NEGATIVE:
+        s = double_from_bits((bits_from_double(x) | bits_from_double(y)) & _SIGN) if s == 0 else s
+    return s, error
+
+
+@inline
+def result_and_error(operation, rounding, x, y, z):
+    """The float64 result s of an operation, to nearest, and a number with the sign of the exact result less s.
+
+    Products are exact. Only FMA reads z.
+    """
     if operation == ADD:
-        for i in range(out.size):
-            out[i] = to_bf16(from_bf16(a[i]) + from_bf16(b[i]))
-    elif operation == SUBTRACT:
-        for i in range(out.size):
-            out[i] = to_bf16(from_bf16(a[i]) - from_bf16(b[i]))
-    elif operation == MULTIPLY:
-        for i in range(out.size):
-            out[i] = to_bf16(from_bf16(a[i]) * from_bf16(b[i]))
-    elif operation == DIVIDE:
-        for i in range(out.size):
-            out[i] = to_bf16(from_bf16(a[i]) / from_bf16(b[i]))
-    else:
-        for i in range(out.size):
-            out[i] = to_bf16(np.float32(math.sqrt(from_bf16(a[i]))))
-
-
-# -- other formats: fields shifted to their places in float32, exponents moved by a multiplication ---------------------
-
-GENERAL_FIELDS = (
-    "sign", "magnitude", "sign_shift", "shift", "scale", "unscale", "emin", "limit", "above", "max",
-    "max_code", "infinite_operand", "infinity", "nan", "infinity_keeps_sign",
-)  # fmt: skip
-"""Masks of the sign and the magnitude; the shifts of the sign and of the other fields to their places in float32; the
-power of two that moves the exponent, and its inverse; as bits of float32: 2**emin, the last number below 2**(emax + 2),
-the exponent field of C / 2**e and max; the codes of max, of infinity and of the results of overflow and NaN; and the
-sign bit, or 0 if an infinite result has no sign."""
-SIGN, MAGNITUDE, SIGN_SHIFT, SHIFT, SCALE, UNSCALE, EXPONENT, LIMIT, ABOVE, MAX = range(10)
-MAX_CODE, INFINITE_OPERAND, INFINITY, NAN, KEEPS_SIGN = range(10, 15)
-_INF, _NAN, _SIGN32, _MAGNITUDE32 = (np.uint32(x) for x in (0x7F800000, 0x7FC00000, 0x80000000, 0x7FFFFFFF))
+        return two_sum(rounding, x, y)
+    if operation == SUBTRACT:
+        return two_sum(rounding, x, -y)
+    if operation == MULTIPLY:
+        return x * y, 0.0
+    if operation == FMA:
+        return two_sum(rounding, x * y, z)
+    if operation == DIVIDE:
+        s = x / y
+        rest = multiply_add(-s, y, x)
+        return s, rest if y > 0 else -rest
+    s = math.sqrt(x)
+    return s, multiply_add(-s, s, x)
 
 
 @inline
-def fields_of(g):
-    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
+def odd_code(kind, bits, negative, rest):
+    """The code of a number rounded to nearest, as rounded to odd; `rest` has the sign of the exact result less it."""
+    inexact = abs(rest) > 0  # not if it is NaN
+    inward = (rest < 0) != negative
+    bits = kind(bits - kind(1)) if inexact and inward else bits
+    return kind(bits | kind(1)) if inexact else bits
 
 
 @inline
-def from_general(code, g):
-    """The float32 number of a code."""
-    c = np.uint32(code)
-    magnitude = np.uint32(c & g[MAGNITUDE])
-    scaled = float_from_bits(left32(magnitude, g[SHIFT])) * float_from_bits(g[SCALE])
-    bits = bits_from_float(scaled)
-    special = _INF if magnitude == g[INFINITE_OPERAND] else _NAN
-    bits = special if magnitude > g[MAX_CODE] else bits
-    return float_from_bits(np.uint32(bits | left32(np.uint32(c & g[SIGN]), g[SIGN_SHIFT])))
+def odd64(s, error):
+    """The float64 code of an exact result rounded to odd."""
+    return odd_code(_KIND64, bits_from_double(s), s < 0, error)
 
 
 @inline
-def to_general(x, g):
-    """The code of a float32 number, rounded; C as in quantize.py."""
-    u = bits_from_float(x)
-    m, s = np.uint32(u & _MAGNITUDE32), right32(np.uint32(u & _SIGN32), g[SIGN_SHIFT])
-    near = min(m, g[LIMIT])
-    e = max(np.uint32(near & _INF), g[EXPONENT])
-    v, c = float_from_bits(near), float_from_bits(add32(e, g[ABOVE]))
-    r = (v + c) - c
-    code = right32(bits_from_float(r * float_from_bits(g[UNSCALE])), g[SHIFT])
-    over = bits_from_float(r) > g[MAX]
-    code = g[INFINITY] if over else code
-    code = np.uint32(code | (s & g[KEEPS_SIGN] if over else s))
-    return g[NAN] if m > _INF else code
+def odd32(s, error):
+    """The float32 code of an exact result rounded to odd. A result beyond float32 becomes its largest number."""
+    single = np.float32(s)
+    rest = s - np.float64(single)
+    return odd_code(_KIND32, bits_from_float(single), s < 0, error if rest == 0 else rest)
 
 
-@kernel
-def general(operation, a, b, out, params):
-    """Compute on codes of formats of at most 11 bits whose products and quotients float32 holds. SQRT does not read
-    b."""
-    g = fields_of(params)
-    if operation == ADD:
+@inline
+def double_of(brain, code, g):
+    """The float64 number of a code; `brain`: the format is BF16."""
+    return np.float64(from_bf16(code) if brain else unpack.number_of(code, g))
+
+
+@inline
+def to_single_code(rounding, shared, u, g):
+    """The format's code of a float32 code u; `shared`: the format has float32's exponents."""
+    if shared:
+        return quantize.shared_element(rounding, u, g[quantize.DROPPED], g)
+    return quantize.rounded_element(_KIND32, _MASKS32, rounding, True, u, g)
+
+
+@functools.cache
+def odd_single(operation, rounding, brain, shared):
+    """Return the kernel of an operation, and of a deterministic rounding mode numbered as in rounding/integer.py.
+
+    The exact result is rounded to odd in float32, and then to the format. `read` holds the fields of
+    unpack.UNPACK_FIELDS, and `write` those of quantize.ROUNDING_FIELDS for codes from float32. Operands that an
+    operation does not have are any arrays of codes. `brain`: the format is BF16, `shared`: it has float32's exponents.
+    """
+
+    @kernel
+    def loop(a, b, c, out, read, write):
+        wide_vectors()
+        r, w = unpack.fields_of(read), quantize.fields_of(write)
         for i in range(out.size):
-            out[i] = to_general(from_general(a[i], g) + from_general(b[i], g), g)
-    elif operation == SUBTRACT:
+            x, y, z = double_of(brain, a[i], r), double_of(brain, b[i], r), double_of(brain, c[i], r)
+            s, error = result_and_error(operation, rounding, x, y, z)
+            out[i] = to_single_code(rounding, shared, odd32(s, error), w)
+
+    return loop
+
+
+@functools.cache
+def odd_double(operation, rounding):
+    """Return the kernel as `odd_single` does, with float64 in the place of float32."""
+
+    @kernel
+    def loop(a, b, c, out, read, write):
+        wide_vectors()
+        r, w = unpack.fields_of(read), quantize.fields_of(write)
         for i in range(out.size):
-            out[i] = to_general(from_general(a[i], g) - from_general(b[i], g), g)
-    elif operation == MULTIPLY:
-        for i in range(out.size):
-            out[i] = to_general(from_general(a[i], g) * from_general(b[i], g), g)
-    elif operation == DIVIDE:
-        for i in range(out.size):
-            out[i] = to_general(from_general(a[i], g) / from_general(b[i], g), g)
-    else:
-        for i in range(out.size):
-            out[i] = to_general(np.float32(math.sqrt(from_general(a[i], g))), g)
+            x, y, z = double_of(False, a[i], r), double_of(False, b[i], r), double_of(False, c[i], r)
+            s, error = result_and_error(operation, rounding, x, y, z)
+            out[i] = quantize.rounded_element(_KIND64, _MASKS64, rounding, True, odd64(s, error), w)
+
+    return loop
+
+
+@functools.cache
+def odd_stochastic(operation, brain):
+    """Return the kernel as `odd_double` does, for stochastic rounding with at most 32 random bits."""
+
+    @kernel
+    def loop(a, b, c, out, read, write, draws, random_bits):
+        wide_vectors()
+        r, w = unpack.fields_of(read), quantize.fields_of(write)
+        used = quantize.used_bits(random_bits)
+        done = np.int64(0)
+        while done < out.size:
+            low, high, first, n = quantize.run_from(draws, done, out.size - done)
+            end = done + n
+            xs, ys, zs, results = a[done:end], b[done:end], c[done:end], out[done:end]
+            for i in range(n):
+                x, y, z = double_of(brain, xs[i], r), double_of(brain, ys[i], r), double_of(brain, zs[i], r)
+                s, error = result_and_error(operation, STOCHASTIC, x, y, z)
+                u = odd64(s, error)
+                word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
+                m, k, q, fraction = quantize.truncated(_KIND64, _MASKS64, u, used, w)
+                m = m + q if add32(fraction, word) < fraction else m
+                results[i] = quantize.joined(_KIND64, _MASKS64, True, u, m, k, w)
+            done = end
+
+    return loop

@@ -1,16 +1,16 @@
 """Rounding of float32 and float64 values to a narrower format at memory speed: branch-free, in hardware floats.
 
-Arrays hold the values' codes, uint32 or uint64, and are flat. The rounding quantum of a value is
-q = 2**(max(e, emin) - p + 1). There are two families of kernels:
+Arrays hold the values' codes, uint32 or uint64, and are flat. The results are values of the carrier, or codes of the
+format. The rounding quantum of a value is q = 2**(max(e, emin) - p + 1). There are two families of kernels:
 
 - *added*: with C = q * 2**23 (float64: q * 2**52), (x + C) - C is the magnitude x rounded to nearest, ties to even.
   The other directions follow from comparing the result with x. The quanta of the format must be normal numbers of the
-  carrier.
+  carrier. The low bits of x + C hold the rounded x / q, which is the significand of the format's code.
 - *shared*: the format has the exponents of float32 (BF16 and TF32). q is then a fixed bit of the code, for subnormals
-  too, and rounding is integer arithmetic on the code.
+  too, and rounding is integer arithmetic on the code. The format's code is the upper part of float32's.
 
 Each factory returns the kernel of one rounding mode, numbered as in rounding/integer.py. `params` holds the fields of
-ROUNDING_FIELDS, as bits of the carrier. The kernels need `cpu.environment_is_default()`.
+ROUNDING_FIELDS. The kernels need `cpu.environment_is_default()`.
 """
 
 import functools
@@ -20,16 +20,19 @@ import numpy as np
 from ..rounding.float32 import last_kept_bit, nearest_code
 from ..rounding.integer import TIES_TO_AWAY, TIES_TO_EVEN, TO_ODD, TOWARD_NEGATIVE, TOWARD_ZERO
 from ..rounding.random import draw_key, draw_word
-from ..runtime.intrinsics import add32, as_bits, as_float, low32, right32
+from ..runtime.intrinsics import add32, as_bits, as_float, integer_part, low32, right32, shifted_right, wide_vectors
 from ..runtime.jit import inline, kernel
 
 ROUNDING_FIELDS = (
     "emin", "limit", "below", "above", "max", "overflow", "negative_overflow", "infinity", "negative_infinity", "nan",
-    "zero_sign",
+    "zero_sign", "sign_shift", "origin", "dropped",
 )  # fmt: skip
-EMIN, LIMIT, BELOW, ABOVE, MAX, OVERFLOW, NEGATIVE_OVERFLOW, INFINITY, NEGATIVE_INFINITY, NAN, ZERO_SIGN = range(11)
-"""2**emin; the last number below 2**(emax + 2); the exponent fields of 2**e / q and of C / 2**e; max; the results of
-overflow (+, -), of infinity (+, -) and of NaN; the sign bit of a zero, or 0 if the format has no negative zero."""
+EMIN, LIMIT, BELOW, ABOVE, MAX, OVERFLOW, NEGATIVE_OVERFLOW, INFINITY, NEGATIVE_INFINITY, NAN = range(10)
+ZERO_SIGN, SIGN_SHIFT, ORIGIN, DROPPED = range(10, 14)
+"""Bits of the carrier: 2**emin; the last number below 2**(emax + 2); the exponent fields of 2**e / q and of C / 2**e.
+Of the result, a value or a code: max; the results of overflow (+, -), of infinity (+, -) and of NaN; and the sign bit
+of a zero, or 0 if the format has no negative zero. To form a code: the shift of the sign, the bits of C at emin, and
+the carrier's trailing bits that the format lacks; 0 if the results are values, except that of C."""
 
 _MAGNITUDE, _SIGN, _INFINITY, _INVERSE = range(4)
 _CARRIERS = {
@@ -41,9 +44,14 @@ power of two, the number that gives the code of 2**32 / q if the code of q is su
 bits."""
 
 
+def carrier(bits):
+    """Return the type of a carrier's codes, and its masks, as `rounded_element` takes them."""
+    return _CARRIERS[bits]
+
+
 @inline
 def fields_of(p):
-    return p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10]
+    return p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13]
 
 
 @inline
@@ -58,8 +66,9 @@ def split(kind, masks, u, g):
 def join(kind, masks, u, r, g):
     """The result of the code u whose rounded magnitude has the code r: its sign, overflow, infinities and NaN."""
     m, s, zero = kind(u & masks[_MAGNITUDE]), kind(u & masks[_SIGN]), kind(0)
-    code = kind(r | s)
-    code = kind(s & g[ZERO_SIGN]) if r == zero else code
+    sign = shifted_right(s, g[SIGN_SHIFT])
+    code = kind(r | sign)
+    code = kind(sign & g[ZERO_SIGN]) if r == zero else code
     over = g[NEGATIVE_OVERFLOW] if s != zero else g[OVERFLOW]
     code = over if r > g[MAX] else code
     infinite = g[NEGATIVE_INFINITY] if s != zero else g[INFINITY]
@@ -95,18 +104,40 @@ def rounded(rounding, kind, x, c, q, negative):
     return above if negative == (rounding == TOWARD_NEGATIVE) else below
 
 
+@inline
+def magnitude_code(kind, total, c, g):
+    """The format's code of a rounded magnitude r; total = r + C."""
+    significand = kind(as_bits(total) - as_bits(c))
+    return kind(significand + shifted_right(kind(as_bits(c) - g[ORIGIN]), g[DROPPED]))
+
+
+@inline
+def joined(kind, masks, codes, u, r, c, g):
+    """The result of the code u whose magnitude was rounded to r: a value of the carrier, or a code of the format."""
+    return join(kind, masks, u, magnitude_code(kind, r + c, c, g) if codes else as_bits(r), g)
+
+
+@inline
+def rounded_element(kind, masks, rounding, codes, u, g):
+    """The carrier's code u, rounded: a value of the carrier, or a code of the format."""
+    v, c, q = split(kind, masks, u, g)
+    if codes and rounding == TIES_TO_EVEN:
+        return join(kind, masks, u, magnitude_code(kind, v + c, c, g), g)
+    r = rounded(rounding, kind, v, c, q, kind(u & masks[_SIGN]) != kind(0))
+    return joined(kind, masks, codes, u, r, c, g)
+
+
 @functools.cache
-def added(bits, rounding):
-    """Return the kernel for a carrier of `bits` bits and a deterministic rounding mode."""
+def added(bits, rounding, codes=False):
+    """Return the kernel for a carrier of `bits` bits and a deterministic rounding mode; `codes`: it writes codes."""
     kind, masks = _CARRIERS[bits]
 
     @kernel
     def loop(x, out, params):
+        wide_vectors()
         g = fields_of(params)
         for i in range(x.size):
-            v, c, q = split(kind, masks, x[i], g)
-            negative = kind(x[i] & masks[_SIGN]) != kind(0)
-            out[i] = join(kind, masks, x[i], as_bits(rounded(rounding, kind, v, c, q, negative)), g)
+            out[i] = rounded_element(kind, masks, rounding, codes, x[i], g)
 
     return loop
 
@@ -117,35 +148,56 @@ def run_length(index, n):
     return min(n, np.int64(1 << 32) - np.int64(index & np.uint64(0xFFFFFFFF)))
 
 
-@functools.cache
-def added_stochastic(bits):
-    """Return the kernel for a carrier of `bits` bits and stochastic rounding with at most 32 random bits.
+@inline
+def run_from(draws, done, n):
+    """The two halves of the key, the first low index, and the length of the next run of n elements."""
+    index = draws[1] + np.uint64(done)
+    key = draw_key(draws[0], np.uint64(0), index >> np.uint64(32))
+    return (
+        np.uint32(key & np.uint64(0xFFFFFFFF)),
+        np.uint32(key >> np.uint64(32)),
+        np.uint32(index),
+        run_length(index, n),
+    )
 
-    A magnitude is rounded up if the first bits of the discarded fraction and as many random bits carry.
+
+@inline
+def used_bits(random_bits):
+    """The mask of the bits of a 32-bit draw that are used."""
+    return np.uint32(np.uint64(0xFFFFFFFF) << np.uint64(32 - random_bits))
+
+
+@inline
+def truncated(kind, masks, u, used, g):
+    """The magnitude of the carrier's code u toward zero, C and q, and the first bits of the discarded fraction.
+
+    The magnitude is rounded up by q if that fraction and as many random bits carry. The loops test this themselves:
+    LLVM does not vectorize them if an inlined function does.
     """
+    v, c, q = split(kind, masks, u, g)
+    r = toward_zero(v, c, q)
+    scaled = (v - r) * as_float(kind(masks[_INVERSE] - as_bits(q)))
+    return r, c, q, np.uint32(integer_part(scaled) & used)
+
+
+@functools.cache
+def added_stochastic(bits, codes=False):
+    """Return the kernel for a carrier of `bits` bits and stochastic rounding with at most 32 random bits."""
     kind, masks = _CARRIERS[bits]
 
     @kernel
     def loop(x, out, params, draws, random_bits):
-        g = fields_of(params)
-        used = np.uint32(np.uint64(0xFFFFFFFF) << np.uint64(32 - random_bits))
+        wide_vectors()
+        g, used = fields_of(params), used_bits(random_bits)
         done = np.int64(0)
         while done < x.size:
-            index = draws[1] + np.uint64(done)
-            key = draw_key(draws[0], np.uint64(0), index >> np.uint64(32))
-            low, high, first = np.uint32(key & np.uint64(0xFFFFFFFF)), np.uint32(key >> np.uint64(32)), np.uint32(index)
-            n = run_length(index, x.size - done)
+            low, high, first, n = run_from(draws, done, x.size - done)
             xs, ys = x[done : done + n], out[done : done + n]
             for i in range(n):
-                v, c, q = split(kind, masks, xs[i], g)
-                r = toward_zero(v, c, q)
-                scaled = (v - r) * as_float(kind(masks[_INVERSE] - as_bits(q)))
-                # vector instructions convert float32 to uint32, but float64 only to int64
-                fraction = np.uint32(scaled) if bits == 32 else np.uint32(np.int64(scaled))
-                fraction = np.uint32(fraction & used)
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
-                carries = add32(fraction, word) < fraction
-                ys[i] = join(kind, masks, xs[i], as_bits(r + q if carries else r), g)
+                r, c, q, fraction = truncated(kind, masks, xs[i], used, g)
+                r = r + q if add32(fraction, word) < fraction else r
+                ys[i] = joined(kind, masks, codes, xs[i], r, c, g)
             done += n
 
     return loop
@@ -172,17 +224,23 @@ def rounded_code(rounding, m, dropped, negative):
     return np.uint32(add32(m, low if outward else np.uint32(0)) & np.uint32(~low))
 
 
+@inline
+def shared_element(rounding, u, dropped, g):
+    """The float32 code u, rounded: a value of float32, or a code of the format."""
+    m, negative = np.uint32(u & _MASKS32[_MAGNITUDE]), np.uint32(u & _MASKS32[_SIGN]) != np.uint32(0)
+    return join(_KIND32, _MASKS32, u, right32(rounded_code(rounding, m, dropped, negative), g[DROPPED]), g)
+
+
 @functools.cache
 def shared(rounding):
     """Return the kernel for a deterministic rounding mode; the format has `dropped` trailing bits fewer."""
 
     @kernel
     def loop(x, out, params, dropped):
+        wide_vectors()
         g, d = fields_of(params), np.uint32(dropped)
         for i in range(x.size):
-            m = np.uint32(x[i] & _MASKS32[_MAGNITUDE])
-            negative = np.uint32(x[i] & _MASKS32[_SIGN]) != np.uint32(0)
-            out[i] = join(_KIND32, _MASKS32, x[i], rounded_code(rounding, m, d, negative), g)
+            out[i] = shared_element(rounding, x[i], d, g)
 
     return loop
 
@@ -194,17 +252,14 @@ def shared_stochastic(x, out, params, dropped, draws, random_bits):
     d = np.uint32(dropped)
     unused = np.uint32(max(0, dropped - random_bits))
     mask, seen, shift = np.uint32(~((_1 << d) - _1)), np.uint32(~((_1 << unused) - _1)), np.uint32(32 - dropped)
-    used = np.uint32(np.uint64(0xFFFFFFFF) << np.uint64(32 - random_bits))
+    used = used_bits(random_bits)
     done = np.int64(0)
     while done < x.size:
-        index = draws[1] + np.uint64(done)
-        key = draw_key(draws[0], np.uint64(0), index >> np.uint64(32))
-        low, high, first = np.uint32(key & np.uint64(0xFFFFFFFF)), np.uint32(key >> np.uint64(32)), np.uint32(index)
-        n = run_length(index, x.size - done)
+        low, high, first, n = run_from(draws, done, x.size - done)
         xs, ys = x[done : done + n], out[done : done + n]
         for i in range(n):
             m = np.uint32(xs[i] & _MASKS32[_MAGNITUDE])
             word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
             r = np.uint32(add32(m & seen, right32(word, shift) & seen) & mask)
-            ys[i] = join(_KIND32, _MASKS32, xs[i], r, g)
+            ys[i] = join(_KIND32, _MASKS32, xs[i], right32(r, g[DROPPED]), g)
         done += n

@@ -49,11 +49,24 @@ def _on_32_bits(name, instruction):
 
 add32 = _on_32_bits("add32", "add")
 multiply32 = _on_32_bits("multiply32", "mul")
+subtract32 = _on_32_bits("subtract32", "sub")
 left32 = _on_32_bits("left32", "shl")
 right32 = _on_32_bits("right32", "lshr")
 and32 = _on_32_bits("and32", "and_")
 or32 = _on_32_bits("or32", "or_")
 xor32 = _on_32_bits("xor32", "xor")
+
+
+@intrinsic
+def shifted_right(typingctx, x, n):
+    """x >> n for a uint32 and a uint32, or a uint64 and a uint64, in that type."""
+    if x != n or x not in (types.uint32, types.uint64):
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.lshr(*args)
+
+    return x(x, n), codegen
 
 
 @intrinsic
@@ -64,6 +77,23 @@ def low32(typingctx, x):
         return builder.trunc(args[0], ir.IntType(32))
 
     return types.uint32(types.int64), codegen
+
+
+@intrinsic
+def integer_part(typingctx, x):
+    """The integer part of a float32 or a float64 in [0, 2**32), as uint32.
+
+    Vector instructions convert float32 to uint32, but float64 only to int64.
+    """
+    if x not in (types.float32, types.float64):
+        return None
+
+    def codegen(context, builder, signature, args):
+        if x == types.float32:
+            return builder.fptoui(args[0], ir.IntType(32))
+        return builder.trunc(builder.fptosi(args[0], _I64), ir.IntType(32))
+
+    return types.uint32(x), codegen
 
 
 def _bitcast(name, source, target, llvm_target):

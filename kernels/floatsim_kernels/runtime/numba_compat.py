@@ -7,12 +7,13 @@ import threading
 
 import numba
 from llvmlite import ir
+from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher, cpu_target
 
 __all__ = [
     "CHECKS", "CPUDispatcher", "cache_on_disk", "compile_for_one_signature", "disable_unrolling", "force_inline",
-    "prefer_wide_vectors", "raise_index_error_if", "target",
+    "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
 ]  # fmt: skip
 
 
@@ -47,6 +48,19 @@ def compile_for_one_signature(dispatcher, signature):
         return dispatcher  # Numba calls what this returns
 
     dispatcher._compile_for_args = compile_for_args
+
+
+def on_compilation(start, end):
+    """Call start(function) before Numba compiles a Python function, and end() after that. Compilations are nested."""
+
+    class Listener(event.Listener):
+        def on_start(self, event):
+            start(event.data["dispatcher"].py_func)
+
+        def on_end(self, event):
+            end()
+
+    event.register("numba:compile", Listener())
 
 
 def force_inline(dispatcher):
