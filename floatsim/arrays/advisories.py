@@ -64,7 +64,7 @@ def warn_of_fp64_instruction(a: NDArray[Any], b: NDArray[Any], accumulate: Accum
             warn(
                 f"float64 operands select the FP64 instruction of {units[0].arch}, but all their values are "
                 f"numbers of {fmt.name}; fs.array(a, {fmt.name.lower()!r}) selects the instruction for {fmt.name}, and "
-                "instruction= keeps this one without a warning"
+                "fs.array(a, 'fp64') or instruction= keeps this one without a warning"
             )
             return
 

@@ -272,8 +272,8 @@ def matmul(
     Warns
     -----
     FloatsimWarning
-        If float64 operands select the FP64 instruction of a TensorCore without `instruction`, and all their values are
-        numbers of FP8, FP16 or BF16, for which it has one.
+        If float64 arrays select the FP64 instruction of a TensorCore without `instruction`, and all their values are
+        numbers of FP8, FP16 or BF16, for which it has one. A FloatArray names its format, and gives no warning.
 
     Notes
     -----
@@ -320,7 +320,7 @@ def matmul(
         if c is None and scales[1].value != 1:
             raise ValueError(f"beta={beta!r} scales c, and there is no c")
         addend, c_float = _addend(None if scales[1].value == 0 else c, batch.shape)
-    if accumulate is not None and x_format == y_format == FP64:
+    if accumulate is not None and x_format == y_format == FP64 and not (x_float or y_float):  # those name FP64
         warn_of_fp64_instruction(x, y, accumulate)
     if out is not None:
         out_codes(out, call.format, batch.shape)

@@ -81,6 +81,7 @@ def test_other_operands_of_a_matrix_unit(quiet):
     ones, wide = np.ones((16, 16)), np.full((16, 16), 1 + 2.0**-40)
     fs.matmul(wide, ones, accumulate="hopper")
     fs.matmul(ones, ones, accumulate=fs.TensorCore("hopper", "mma.m16n8k16"))
+    fs.matmul(fs.array(ones, "fp64"), fs.array(ones, "fp64"), accumulate="hopper")
     fs.matmul(ones, ones, accumulate="fp32")
     fs.matmul(ones, ones)
     fs.matmul(np.zeros((4, 4)), ones[:4, :4], accumulate="hopper")

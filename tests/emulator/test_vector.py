@@ -69,7 +69,7 @@ def vector_dot(accumulation, x: np.ndarray, fmt, y: np.ndarray, other) -> int | 
         return None
     a, b = Operand(x[np.newaxis, np.newaxis], fmt), Operand(y[np.newaxis, :, np.newaxis], other)
     whole = Tile(slice(0, 1), slice(0, 1), slice(0, 1))
-    source = Products(a, b, whole, (1, 1, 1), np.zeros((1, 2), np.int64))
+    source = Products(a, b, whole, (1, 1), np.zeros((1, 2), np.int64))
     return int(kernel.evaluate(None, source, None, None, None).codes.item())
 
 
