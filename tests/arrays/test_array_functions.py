@@ -184,11 +184,11 @@ def test_clip():
 
 
 def test_round_to_decimals_is_exact():
-    x = fs.from_codes(np.arange(1 << 16, dtype=np.uint16), "fp16")
+    x = fs.from_codes(np.arange(0, 1 << 16, 31, dtype=np.uint16), "fp16")
     for decimals in -2, 0, 1, 3:
         got = np.round(x, decimals).values
         assert np.array_equal(np.round(x, decimals).values, x.round(decimals).values, equal_nan=True)
-        for i in np.random.default_rng(decimals + 5).integers(0, 1 << 16, 200):
+        for i in np.random.default_rng(decimals + 5).integers(0, x.size, 200):
             v = x.values[i]
             if np.isfinite(v):
                 want = fs.quantize(float(round(Fraction(v), decimals)), "fp16") if decimals <= 0 else None

@@ -216,7 +216,7 @@ def test_comparisons_and_predicates_of_random_formats():
         fmt, other = random_format(rng), random_format(rng)
         x, y = (fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (2, 600)))
         z = fs.from_codes(hard_codes(rng, other, (2, 600))[0], other)
-        for name, (a, b) in itertools.product(COMPARISONS, ((x, y), (x, z), (x, 0.75))):
+        for name, (a, b) in itertools.product(COMPARISONS, ((x, y), (x, z), (x, np.float64(0.75)))):
             want, _ = getattr(fs, name)(a, b, return_flags=True)
             assert np.array_equal(getattr(fs, name)(a, b), want), (fmt.name, name)
         classes = [fs.FloatClass(c).name for c in fs.classify(x)]
