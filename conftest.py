@@ -43,13 +43,10 @@ QUICK_FORMATS = {
 # Tests whose cases compile kernels of their own, or take long. `make test` runs the cases whose whole identifier
 # matches this regular expression, `make test-full` runs all.
 QUICK_CASES = {
-    "test_advisories::test_float64_operands_of_a_matrix_unit": "",
     "test_bad_input::test_every_layout_simply_works": "float32",
-    "test_cli::test_survey_selects_one_array_of_a_file": "",
     "test_counting::test_equal_to_the_integer_kernels": "3",
     "test_elementwise_fast::test_arithmetic_of_the_named_formats": "BF16-(ties_to_even|toward_negative)",
     "test_elementwise_fast::test_operations_on_codes": "add|maximum|rint",
-    "test_elementwise_fast::test_precisions_beside_the_bounds": "",
     "test_elementwise_fast::test_exponents_beside_the_bounds": "250",
     "test_float32::test_equals_the_integer_kernels": "sequential-BF16",
     "test_hardware_capture::test_every_operation_of_a_gpu_is_captured": "ampere",

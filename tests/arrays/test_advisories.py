@@ -66,6 +66,7 @@ def test_the_margin():
             assert bool(caught) == expected, (fmt, number)
 
 
+@pytest.mark.full
 def test_float64_operands_of_a_matrix_unit():
     ones = np.ones((16, 16))
     for text, a, fmt in (

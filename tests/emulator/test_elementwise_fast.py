@@ -121,6 +121,7 @@ def test_arithmetic_of_the_named_formats(fmt, rounding):
             assert check_operation(name, operands, fmt, keywords) or not machine.has_fma()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("precision", [19, 20, 21, 22, 23, 24, 25, 26])
 def test_precisions_beside_the_bounds(precision):
     """Up to 22 bits the odd results are float32 numbers, beyond float64 numbers; stochastic rounding takes 20 bits.
