@@ -117,6 +117,18 @@ def cupy(capability):
 # -- torch and nvmath --------------------------------------------------------------------------------------------------
 
 
+class Dtype:
+    """A replacement of torch.dtype."""
+
+    __module__ = "torch"
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return f"torch.{self.name}"
+
+
 class Tensor:
     """A replacement of torch.Tensor with strides, on the host or on a GPU."""
 
@@ -127,7 +139,7 @@ class Tensor:
 
     @property
     def dtype(self):
-        return f"torch.{self.array.dtype}"
+        return Dtype(self.array.dtype.name)
 
     @property
     def T(self):
