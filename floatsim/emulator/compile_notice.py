@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any
@@ -14,7 +15,9 @@ _AFTER = 1.0  # seconds of compilation without a line
 
 
 def watched() -> bool:
-    """Return whether the output is a terminal or a notebook."""
+    """Return whether the output is a terminal or a notebook, and FLOATSIM_PROGRESS is not 0."""
+    if os.environ.get("FLOATSIM_PROGRESS") == "0":
+        return False
     return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 

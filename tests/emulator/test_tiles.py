@@ -207,6 +207,14 @@ def test_a_line_only_where_compilation_takes_long_and_somebody_looks(monkeypatch
         assert ("compiling the kernel gemm.float32.in_order" in text) == shown and text.count("\n") == shown
 
 
+def test_lines_and_bars_can_be_turned_off(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.delenv("FLOATSIM_PROGRESS", raising=False)
+    assert compile_notice.watched()
+    monkeypatch.setenv("FLOATSIM_PROGRESS", "0")
+    assert not compile_notice.watched()
+
+
 def test_numba_reports_compilations(monkeypatch, capsys):
     @numba.njit
     def function(x):
