@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import signal
 import subprocess
@@ -216,6 +217,8 @@ def test_lines_and_bars_can_be_turned_off(monkeypatch):
 
 
 def test_numba_reports_compilations(monkeypatch, capsys):
+    importlib.import_module("floatsim.emulator.backend")  # from then on
+
     @numba.njit
     def function(x):
         return x + 1
