@@ -154,7 +154,10 @@ def stage(paths: Iterable[Path], folder: Path) -> None:
 
 
 def execute(folder: Path, jobs: int) -> int:
-    """Run the copies in the folder; pytest's exit code."""
+    """Run the copies in the folder; pytest's exit code.
+
+    With two jobs a Jupyter kernel and its client waited for each other in some environments (November 2026).
+    """
     unwanted = ("MPLBACKEND", "MATPLOTLIBRC", "FLOATSIM_SILICON")  # the stored outputs are those without captures
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     environment["FLOATSIM_PROGRESS"] = "0"  # lines and bars depend on what is compiled, and on the machine
@@ -267,7 +270,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", help="such as 01_bits; default: all, or with --update all stale ones")
     parser.add_argument("--update", action="store_true", help="store the outputs")
-    parser.add_argument("--jobs", type=int, default=2, help="number of notebooks that run at a time (default: 2)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of notebooks that run at a time (default: 1)")
     options = parser.parse_args()
     known = {path.stem: path for path in sources()}
     if unknown := [name for name in options.names if name not in known]:
