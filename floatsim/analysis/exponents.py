@@ -17,6 +17,7 @@ from floatsim.analysis.losses import (
     ConversionLosses,
     classify_losses,
     finite_nonzero,
+    shares,
 )
 from floatsim.formats import FloatFormat, FormatLike, as_formats
 
@@ -64,7 +65,7 @@ class ExponentHistogram:
         0.5
         """
         kinds = np.stack([self.flushed, self.subnormal, self.normal, self.overflowed], axis=-1).sum(axis=1)
-        return tuple(ConversionLosses(*(float(n) / int(self.numbers.sum()) for n in row)) for row in kinds)
+        return tuple(shares(row) for row in kinds)
 
 
 def exponent_histogram(x: Any, formats: Iterable[FormatLike] | FormatLike) -> ExponentHistogram:

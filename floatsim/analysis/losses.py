@@ -17,7 +17,7 @@ from floatsim.formats.rounding import OVERFLOW, RoundingLike
 
 __all__ = [
     "FLUSHED", "NORMAL", "OVERFLOWED", "SUBNORMAL", "ConversionLosses", "classify_losses", "conversion_losses",
-    "finite_nonzero",
+    "finite_nonzero", "shares",
 ]  # fmt: skip
 
 FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED = range(4)
@@ -52,6 +52,12 @@ class ConversionLosses:
     subnormal: float
     normal: float
     overflowed: float
+
+
+def shares(numbers: NDArray[np.int64]) -> ConversionLosses:
+    """Return the shares of the numbers of values flushed, made subnormal, kept normal and overflowed."""
+    total = int(numbers.sum())
+    return ConversionLosses(*(int(n) / total for n in numbers))
 
 
 def finite_nonzero(x: Any) -> NDArray[np.float64]:
@@ -123,4 +129,4 @@ def conversion_losses(
     """
     values = finite_nonzero(x)
     kinds = classify_losses(values, as_format(fmt), rounding=rounding, ftz=ftz, seed=seed)
-    return ConversionLosses(*(float(n) / values.size for n in np.bincount(kinds, minlength=4)))
+    return shares(np.bincount(kinds, minlength=4))

@@ -22,6 +22,7 @@ from floatsim.arrays.arithmetic import copysign, divide, maximum, minimum, multi
 from floatsim.arrays.conversion import encode, operand_codes, read_floats
 from floatsim.arrays.einsum import einsum
 from floatsim.arrays.float_array import FloatArray, implements
+from floatsim.arrays.operands import deliver
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Overflow
 
@@ -54,9 +55,9 @@ def _array(x: Any, argument: str, function: str) -> FloatArray:
 def _into(out: Any, result: FloatArray) -> FloatArray:
     if out is None:
         return result
-    if not isinstance(out, FloatArray) or out.format != result.format or out.shape != result.shape:
-        raise ValueError(f"out must be a FloatArray of {result.format.name} and shape {result.shape}")
-    out.codes[...] = result.codes
+    if not isinstance(out, FloatArray):
+        raise TypeError(f"out must be a FloatArray, not {type(out).__name__}")
+    deliver(result.codes, result.format, True, out)
     return out
 
 

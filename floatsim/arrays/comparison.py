@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
-from floatsim.arrays import events as recording
-from floatsim.arrays.conversion import Codes, finish
+from floatsim.arrays.conversion import Codes, finish, wants_events
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions
@@ -32,7 +31,7 @@ def _compare(
     call_options = quiet(options)
     operands, _ = read_operands({"a": a, "b": b}, FP64)
     check_shapes({"a": a, "b": b}, operands)
-    wanted = call_options.return_flags or recording.recording()
+    wanted = wants_events(call_options)
     daz = call_options.attributes.daz
     result, events = backends.emulator().compare(*operands, holds, daz, signaling, wanted)
     if out is not None:

@@ -160,6 +160,11 @@ def _encode_exact(x: Exact, fmt: FloatFormat, options: CallOptions, argument: st
     return codes, events
 
 
+def wants_events(options: CallOptions) -> bool:
+    """Return whether a call must compute its events: for its flags, or for a log."""
+    return options.return_flags or recording.recording()
+
+
 class _Converted(NamedTuple):
     """The result of a conversion: codes, events, whether the input was a FloatArray, and the operands for the log."""
 
@@ -172,9 +177,8 @@ class _Converted(NamedTuple):
 def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out: Codes | None = None) -> _Converted:
     """Return the codes of x, and the events if the call needs them. The codes may use the memory of `out`."""
     source = read(x, argument)
-    if out is not None and out.shape != source.shape:
-        raise ValueError(f"out has the shape {out.shape}, but {argument} has {source.shape}")
-    wanted = options.return_flags or recording.recording()
+    _check_shape(out, source.shape, argument)
+    wanted = wants_events(options)
     if isinstance(source, FloatArray) or source.dtype.kind not in "Oiu":
         operand = float_codes(source, argument)
         codes, events = backends.current().convert(*operand, fmt, options, wanted, out)
@@ -301,6 +305,12 @@ def _writable(out: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return out
 
 
+def _check_shape(out: NDArray[Any] | None, shape: tuple[int, ...], argument: str) -> None:
+    """Raise a ValueError if `out` has not the shape of the argument that is converted."""
+    if out is not None and out.shape != shape:
+        raise ValueError(f"out has the shape {out.shape}, but {argument} has {shape}")
+
+
 def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> Float64Result:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN.
 
@@ -332,15 +342,10 @@ def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> Float
     """
     fmt = as_format(fmt)
     source = checked_codes(codes, fmt)
-    if out is None:
-        return backends.emulator().decode(source, fmt)[()]
-    target = _writable(out, np.dtype(np.float64))
-    if target.shape != source.shape:
-        raise ValueError(f"out has the shape {target.shape}, but codes has {source.shape}")
+    target = None if out is None else _writable(out, np.dtype(np.float64))
+    _check_shape(target, source.shape, "codes")
     values = backends.emulator().decode(source, fmt, target)
-    if not np.shares_memory(values, target):
-        target[...] = values
-    return out
+    return values[()] if out is None else out
 
 
 @spell_out(RoundingOptions)
@@ -459,7 +464,7 @@ def quantize(x: Floats, fmt: FormatLike, *, out: Out = None, **options: Unpack[R
     codes, carrier, float_array = read_floats(x, "x")
     if not contains(carrier, fmt):
         raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use fs.convert(x, {fmt.name!r})")
-    wanted = call_options.return_flags or recording.recording()
+    wanted = wants_events(call_options)
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
     if wanted and np.may_share_memory(target, codes):
         codes = codes.copy()  # the log shows the operands

@@ -8,7 +8,7 @@ import numpy as np
 
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
-from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats, with_flags
+from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats, wants_events, with_flags
 from floatsim.arrays.float_array import wrap
 from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
@@ -84,7 +84,7 @@ def operate(
     fmt = named or operands[0][1]
     no_scales(operation, fmt, *(source for _, source in operands))
     shape = check_shapes(arguments, operands)
-    wanted = call_options.return_flags or recording.recording()
+    wanted = wants_events(call_options)
     target = None if out is None else out_codes(out, fmt, shape)
     codes, events = backends.current().elementwise(operation, operands, fmt, call_options, wanted, target)
     if events is not None:  # before anything is written: out may be an operand

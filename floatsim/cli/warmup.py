@@ -66,7 +66,6 @@ def warmup_command(
     try:
         for name in split(formats):
             for text in chosen or COMMON:
-                floatsim.as_accumulation(text)
                 calls += _calls_of_sums(text, floatsim.as_format(name))
     except (TypeError, ValueError) as error:
         raise bad_input(error) from None

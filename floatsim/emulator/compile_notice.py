@@ -25,7 +25,8 @@ class _Notices(threading.local):
     """The compilations of a thread. A kernel compiles the functions that it calls: only the outermost counts."""
 
     def __init__(self) -> None:
-        self._depth, self._timer = 0, threading.Timer(0, print)
+        self._depth = 0
+        self._timer: threading.Timer | None = None
 
     def start(self, function: Any) -> None:
         """Print a line after a while if the compilation of a kernel starts."""
@@ -40,8 +41,9 @@ class _Notices(threading.local):
     def end(self) -> None:
         """Print no line for a compilation that ends."""
         self._depth -= 1
-        if self._depth == 0:
+        if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
 
 def _show(name: str) -> None:

@@ -32,8 +32,9 @@ Array: TypeAlias = "NDArray[Any]"
 Arrays: TypeAlias = "list[NDArray[Any]]"
 
 
-def _draws(options: CallOptions) -> NDArray[np.uint64]:
-    return np.array([options.seed, options.offset], dtype=np.uint64)
+def _draws(options: CallOptions, start: int = 0) -> NDArray[np.uint64]:
+    """Return the seed, and the index of the first draw of a piece that begins at an element."""
+    return np.array([options.seed, (options.offset + start) % (1 << 64)], dtype=np.uint64)
 
 
 def _flat(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -141,8 +142,7 @@ def _run(
 
     def work(start: int) -> None:
         piece = slice(start, start + _PIECE)
-        draws = np.array([options.seed, (options.offset + start) % (1 << 64)], np.uint64)
-        run([x[piece] for x in arrays], out[piece], draws)
+        run([x[piece] for x in arrays], out[piece], _draws(options, start))
 
     parallel.run(
         range(0, out.size, _PIECE), work, parallel.get_num_threads() if out.size > _WORTH_THREADS else 1, title
@@ -171,9 +171,13 @@ _EXACT = CallOptions(RoundingAttributes())
 
 def decode(codes: Codes, fmt: FloatFormat, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """Return the exact values as float64, in `out` if given. Every NaN becomes the canonical NaN."""
-    target = None if out is None else out.view(np.uint64)
+    if out is None:
+        return elementwise("convert", [(codes, fmt)], FP64, _EXACT, False)[0].view(np.float64)
+    target = out.view(np.uint64)
     values, _ = elementwise("convert", [(codes, fmt)], FP64, _EXACT, False, target)
-    return values.view(np.float64)
+    if values is not target:
+        target[...] = values
+    return out
 
 
 def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOptions) -> tuple[Codes, Events]:

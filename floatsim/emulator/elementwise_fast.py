@@ -34,10 +34,8 @@ __all__ = ["FastKernel", "comparison", "kernel_for", "native", "quantize"]
 
 
 class _Carrier(NamedTuple):
-    """The constants of a carrier format, and its kernels by family and rounding, for values and for codes."""
+    """The kernels of a carrier format by family and rounding, for values and for codes."""
 
-    bias: int
-    trailing: int
     added: Callable[[Rounding, bool], Any]
     shared: Callable[[Rounding], Any] | None
 
@@ -56,8 +54,8 @@ def _shared(rounding: Rounding) -> Any:
 
 
 _CARRIERS = {
-    FP32: _Carrier(127, 23, functools.partial(_added, 32), _shared),
-    FP64: _Carrier(1023, 52, functools.partial(_added, 64), None),
+    FP32: _Carrier(functools.partial(_added, 32), _shared),
+    FP64: _Carrier(functools.partial(_added, 64), None),
 }
 
 
@@ -75,7 +73,7 @@ def _rounding_params(
 
     `exact_infinity`: infinities are exact results of an operation, to which no overflow policy applies.
     """
-    kind, attributes = _CARRIERS[carrier], RoundingAttributes(rounding, overflow)
+    attributes = RoundingAttributes(rounding, overflow)
 
     def result(number: reference.Number, attributes: RoundingAttributes = attributes) -> int:
         """Return the code of a number rounded to `fmt`, in the format of the results."""
@@ -83,17 +81,17 @@ def _rounding_params(
         return code if codes else reference.convert(reference.decode(code, fmt), carrier, RoundingAttributes())[0]
 
     def power(exponent: int) -> int:
-        return exponent + kind.bias << kind.trailing
+        return exponent + carrier.bias << carrier.trailing_bits
 
     far = [reference.Number(reference.Kind.FINITE, sign, 1, 5000) for sign in (0, 1)]
     of_infinity = RoundingAttributes(rounding) if exact_infinity else attributes
     infinite = [result(reference.Number(reference.Kind.INFINITE, sign), of_infinity) for sign in (0, 1)]
-    dropped = kind.trailing - fmt.trailing_bits
+    dropped = carrier.trailing_bits - fmt.trailing_bits
     fields = {
         "emin": power(fmt.emin),
         "limit": power(fmt.emax + 2) - 1,
-        "below": fmt.trailing_bits << kind.trailing,
-        "above": dropped << kind.trailing,
+        "below": fmt.trailing_bits << carrier.trailing_bits,
+        "above": dropped << carrier.trailing_bits,
         "max": result(reference.decode(fmt.max_code, fmt)),
         "overflow": result(far[0]),
         "negative_overflow": result(far[1]),
@@ -102,7 +100,7 @@ def _rounding_params(
         "nan": result(reference.NAN),
         "zero_sign": (fmt if codes else carrier).sign_mask if fmt.has_signed_zero else 0,
         "sign_shift": carrier.bits - fmt.bits if codes else 0,
-        "origin": power(fmt.emin + dropped) if _family(carrier, fmt) == "added" else 0,
+        "origin": power(fmt.emin + dropped),
         "dropped": dropped if codes else 0,
     }
     return pack(quantize_loops.ROUNDING_FIELDS, fields, carrier.code_dtype)
@@ -111,15 +109,14 @@ def _rounding_params(
 @functools.lru_cache(maxsize=256)
 def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
     """Return the name of the kernel family that rounds to this format exactly, or None."""
-    kind = _CARRIERS[carrier]
     if fmt.is_scale or fmt.precision >= carrier.precision or fmt.emax > carrier.emax:
         return None
     if fmt.emin == carrier.emin:
         # without trailing bits the last bit of a code belongs to the exponent, and parity cannot be read from it
-        return "shared" if kind.shared and fmt.trailing_bits else None
+        return "shared" if _CARRIERS[carrier].shared and fmt.trailing_bits else None
     # q and 2**32 / q, and C for the exponent above emax, must be normal numbers of the carrier
-    lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + kind.trailing - fmt.trailing_bits
-    return "added" if lowest + kind.bias >= 33 and highest <= kind.bias else None
+    lowest, highest = fmt.emin - fmt.trailing_bits, fmt.emax + 1 + carrier.trailing_bits - fmt.trailing_bits
+    return "added" if lowest + carrier.bias >= 33 and highest <= carrier.bias else None
 
 
 class FastKernel(NamedTuple):
@@ -350,14 +347,10 @@ def kernel_for(
 
 
 @functools.lru_cache(maxsize=256)
-def _comparison(fmt: FloatFormat, holds: tuple[bool, ...]) -> FastKernel:
-    loop, params, truth = ordering.compare(_key_bits(fmt)), order_params(fmt), np.array(holds, np.bool_)
-    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params, truth), in_floats=False)
-
-
 def comparison(fmt: FloatFormat, holds: tuple[bool, ...]) -> FastKernel:
     """Return the kernel that writes a bool for each pair of codes; `holds`: less, equal, greater, unordered."""
-    return _comparison(fmt, holds)
+    loop, params, truth = ordering.compare(_key_bits(fmt)), order_params(fmt), np.array(holds, np.bool_)
+    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params, truth), in_floats=False)
 
 
 _NATIVE = {FP32: np.float32, FP64: np.float64}

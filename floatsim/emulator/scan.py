@@ -13,6 +13,7 @@ from floatsim.emulator import parallel
 from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
 from floatsim.emulator.params import format_params, rounding_params
+from floatsim.emulator.tiling import tile_work
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.reference.random import Site, split_seed
@@ -26,7 +27,7 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
 Operand: TypeAlias = "tuple[Codes, FloatFormat]"
 
-_LONG, _LONG_FAST = 1 << 21, 1 << 26  # terms that take some tens of milliseconds, by integer and by fast kernels
+_LONG = tile_work(False, False)  # terms
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
 _MASK = (1 << 64) - 1
 _PASSES = {Sequential: "sequential", Kahan: "kahan", Neumaier: "neumaier"}
@@ -76,7 +77,7 @@ def running_sums(
         sums = parallel.call(
             lambda: vector.running_sums(accumulation, np.ascontiguousarray(codes), fmt),
             "cumsum",
-            long=codes.size > _LONG_FAST,
+            long=codes.size > tile_work(True, False),
         )
         return Scanned(sums, {}, {})
     attributes, _ = settled(accumulation, options.attributes)

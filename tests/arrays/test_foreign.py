@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from tests.torch_dtype import Dtype
 
 
 class CuPyArray:
@@ -28,18 +29,6 @@ class CuPyArray:
 
     def __array__(self, *_, **__):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
-
-
-class Dtype:
-    """A stub of torch.dtype."""
-
-    __module__ = "torch"
-
-    def __init__(self, name):
-        self.name = name
-
-    def __repr__(self):
-        return f"torch.{self.name}"
 
 
 class Tensor:

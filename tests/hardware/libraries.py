@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 import floatsim as fs
+from tests.torch_dtype import Dtype
 
 
 def product(a, b, output):
@@ -115,18 +116,6 @@ def cupy(capability):
 
 
 # -- torch and nvmath --------------------------------------------------------------------------------------------------
-
-
-class Dtype:
-    """A replacement of torch.dtype."""
-
-    __module__ = "torch"
-
-    def __init__(self, name):
-        self.name = name
-
-    def __repr__(self):
-        return f"torch.{self.name}"
 
 
 class Tensor:
