@@ -390,7 +390,9 @@ def _erf(x: Number) -> Number:
     if _exceeds(x, 12):  # erfc(12) < 2**-200
         return _below(_finite(1, 0, x.sign))
     value = abs(x.fraction)
-    return replace(_settled(lambda p: (intervals.erf(enclose(value, p)), 0), _smallness(x) + 2 * int(value * value)), sign=x.sign)
+    return replace(
+        _settled(lambda p: (intervals.erf(enclose(value, p)), 0), _smallness(x) + 2 * int(value * value)), sign=x.sign
+    )
 
 
 def _reciprocal(x: Number) -> Number | str:
@@ -452,9 +454,7 @@ def _sigmoid(x: Number) -> Number:
     return _settled(lambda p: _logistic(enclose(value, p)), _smallness(x))
 
 
-def _activation(
-    x: Number, saturates: bool, vanishes: bool, gate: Callable[[int], Scaled], halves: bool, guard: int = 0
-) -> Number:
+def _activation(x: Number, saturates: bool, vanishes: bool, gate: Callable[[int], Scaled], halves: bool) -> Number:
     """Return x * gate, with the limits x and -0. `halves`: the gate is 1/2 + x for small x."""
     if x.is_infinite:
         return _zero(1) if x.sign else x
@@ -472,7 +472,7 @@ def _activation(
         y, k = gate(precision)
         return enclose(value, precision) * y, k
 
-    return _settled(evaluate, _smallness(x) + guard)
+    return _settled(evaluate, _smallness(x))
 
 
 def _silu(x: Number) -> Number:
@@ -495,13 +495,15 @@ def _mish(x: Number) -> Number:
 def _gelu(x: Number) -> Number:
     """Return x * (1 + erf(x / sqrt(2))) / 2."""
     saturates, vanishes = not x.sign and _exceeds(x, 20), bool(x.sign) and _exceeds(x, 200)
-    guard = 0 if saturates or vanishes or x.is_infinite else 2 * int(x.fraction**2)  # 1 - erf cancels
 
     def gate(precision: int) -> Scaled:
+        if abs(x.fraction) > 3:
+            tail = intervals.normal_tail(enclose(abs(x.fraction), precision))
+            return tail if x.sign else (-_fixed(tail) + 1, 0)
         error = intervals.erf(enclose(x.fraction**2 / 2, precision).sqrt())
         return (-error + 1 if x.sign else error + 1), -1
 
-    return _activation(x, saturates, vanishes, gate, True, guard)
+    return _activation(x, saturates, vanishes, gate, True)
 
 
 def _gelu_tanh(x: Number) -> Number:

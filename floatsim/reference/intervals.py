@@ -1,8 +1,8 @@
 """Intervals of fixed-point numbers: exponential, logarithm, trigonometric and error functions with certain bounds.
 
 An `Interval` has two integers in units of 2**-precision. Each operation rounds the lower end down and the upper end up,
-and each cut series adds a bound of its remainder. So the exact result of a function of any point of the operands lies in
-the interval, and no function needs an analysis of errors.
+and each cut series adds a bound of its remainder. So the exact result of a function of any point of the operands lies
+in the interval, and no function needs an analysis of errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 __all__ = [
-    "Interval", "atan", "atanh_ratio", "cos_sin", "enclose", "erf", "exp", "log", "log_of_two", "pi",
+    "Interval", "atan", "atanh_ratio", "cos_sin", "enclose", "erf", "exp", "log", "log_of_two",
+    "normal_tail", "pi",
 ]  # fmt: skip
 
 
@@ -136,7 +137,7 @@ def log(x: Interval) -> Interval:
     for _ in range(roots):
         x = x.sqrt()
     ratio = (x - 1) / (x + 1)  # log(x) = 2 atanh(ratio)
-    return _power_series(ratio, ratio, 1) * 2 ** (roots + 1)
+    return _power_series(ratio, ratio, 1) * (2 << roots)
 
 
 def cos_sin(x: Interval) -> tuple[Interval, Interval]:
@@ -156,7 +157,7 @@ def atan(x: Interval) -> Interval:
     halvings = 3
     for _ in range(halvings):
         x = x / ((x * x + 1).sqrt() + 1)
-    return _power_series(x, x, -1) * 2**halvings
+    return _power_series(x, x, -1) * (1 << halvings)
 
 
 def erf(x: Interval) -> Interval:
@@ -172,3 +173,19 @@ def erf(x: Interval) -> Interval:
     decay, k = exp(-square)
     scaled = decay.halved(-k) if k < 0 else decay * (1 << k)
     return total * scaled * 2 / pi(x.precision).sqrt()
+
+
+def normal_tail(x: Interval) -> tuple[Interval, int]:
+    """Return (y, k): y * 2**k is the probability that a standard normal number exceeds x, for x from 3 on.
+
+    It is the density times Laplace's continued fraction 1 / (x + 1 / (x + 2 / (x + 3 / ...))) (DLMF, 7.9.4). Its
+    convergents lie above and below the value in turn, so that two in a row enclose it.
+    """
+    precision = x.precision
+    n = precision**2 * (1 << precision) ** 2 // (16 * x.low**2) + 10  # an error of about exp(-2 x sqrt(2 n))
+    odd, even = x, x + enclose(n + 1, precision) / x
+    for i in range(n, 0, -1):
+        odd, even = x + enclose(i, precision) / odd, x + enclose(i, precision) / even
+    y, k = exp(-(x * x).halved(1))
+    density = y / (pi(precision) * 2).sqrt()
+    return density / Interval(min(odd.low, even.low), max(odd.high, even.high), precision), k
