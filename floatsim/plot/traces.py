@@ -16,9 +16,9 @@ from floatsim.plot.style import CUSTOM_COLOUR, Palette, new_axes, palette
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "draw_bit", "number_places", "places_of"]
+__all__ = ["MOST_DIGITS", "draw", "draw_bit", "number_places", "places_of", "tint_of"]
 
-_MOST_ROWS, _MOST_COLUMNS, _MOST_DIGITS = 48, 110, 56  # with more columns than the last, bits have no digits
+_MOST_ROWS, _MOST_COLUMNS, MOST_DIGITS = 48, 110, 56  # with more columns than the last, bits have no digits
 _BELOW = 14  # columns to the right of the last truncation
 
 
@@ -74,7 +74,7 @@ def draw(trace: TracedDot, ax: Axes | None, blocks: Any) -> Axes:
     ax.set(xlim=(top + 2, bottom), ylim=(y + 0.15, 0))
     ax.set_yticks(list(ticks), [row.label for row in ticks.values()])
     for label, row in zip(ax.get_yticklabels(), ticks.values(), strict=True):
-        label.set(color=_tint(row.format, colours), fontweight="bold" if row.ruled else "normal")
+        label.set(color=tint_of(row.format, colours), fontweight="bold" if row.ruled else "normal")
     ax.tick_params(axis="y", length=0)
     number_places(ax, top, bottom)
     if len(panels) < len(trace.blocks):
@@ -136,7 +136,7 @@ def _panel(trace: TracedDot, block: TracedBlock) -> _Panel:
     return _Panel(title, rows, block.exponent, block.quantum)
 
 
-def _tint(fmt: FloatFormat, colours: Palette) -> str:
+def tint_of(fmt: FloatFormat, colours: Palette) -> str:
     """The format's colour, except for FP64, because black marks lost bits here."""
     return CUSTOM_COLOUR if fmt == FP64 else colours.format(fmt)
 
@@ -181,7 +181,7 @@ def _places(panels: Sequence[_Panel]) -> tuple[int, int]:
 
 
 def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int, colours: Palette) -> None:
-    digits = top - bottom <= _MOST_DIGITS
+    digits = top - bottom <= MOST_DIGITS
     ax.annotate(
         panel.title, (0, y + 0.65 - panel.head), xycoords=("axes fraction", "data"), va="center", fontsize="small",
         color=colours.ink, fontweight="bold",
@@ -189,7 +189,7 @@ def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int, colour
     if panel.exponent is not None and panel.quantum is not None:
         _draw_cut(ax, panel, y, colours)
     for i, row in enumerate(panel.rows):
-        tint = _tint(row.format, colours)
+        tint = tint_of(row.format, colours)
         if row.ruled and not panel.rows[i - 1].ruled:
             ax.plot([top + 2, bottom], [y + i, y + i], color=colours.ink, lw=0.8, zorder=3)
         if row.first is not None and row.first > bottom and row.value < 0:
@@ -263,7 +263,7 @@ def draw_bit(ax: Axes, place: int, bit: int, y: float, strong: str, digits: bool
 
 def number_places(ax: Axes, top: int, bottom: int) -> None:
     """Write powers of two below every fourth place, or every eighth where there are many."""
-    step = 4 if top - bottom <= _MOST_DIGITS else 8
+    step = 4 if top - bottom <= MOST_DIGITS else 8
     places = [place for place in range(bottom + 1, top + 1) if place % step == 0]
     ax.set_xticks([place + 0.5 for place in places], [f"$2^{{{place}}}$" for place in places])
     ax.tick_params(axis="x", length=2)
@@ -287,8 +287,8 @@ def _legend(ax: Axes, trace: TracedDot, colours: Palette) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     kinds = {
-        f"{trace.formats[0]} products": _tint(trace.formats[0], colours),
-        "accumulator, sum and D": _tint(trace.format, colours),
+        f"{trace.formats[0]} products": tint_of(trace.formats[0], colours),
+        "accumulator, sum and D": tint_of(trace.format, colours),
         "truncated, or lost in a rounding": colours.lost,
     }
     below = ScaledTranslation(0, -0.58, ax.figure.dpi_scale_trans)  # inches: below the axis and its label
