@@ -102,9 +102,11 @@ def options_of(mode, r=None):
 @pytest.mark.parametrize("mode", list(Rounding), ids=lambda mode: mode.name.lower())
 @pytest.mark.parametrize("operation", ["add", "multiply"])
 def test_all_pairs_of_e4m3(operation, mode):
-    codes = np.arange(256)
-    a, b = (x.ravel() for x in np.meshgrid(codes, codes, indexing="ij"))
-    compare(operation, [a, b], [fs.E4M3] * 2, fs.E4M3, **options_of(mode))
+    """Every unordered pair, in one of its two orders."""
+    low, high = np.triu_indices(256)
+    swapped = (low + high) % 2 == 1
+    pairs = [np.where(swapped, high, low), np.where(swapped, low, high)]
+    compare(operation, pairs, [fs.E4M3] * 2, fs.E4M3, **options_of(mode))
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
