@@ -20,6 +20,7 @@ __all__ = [
     "code_text",
     "explain_number",
     "explain_rounding",
+    "flag_names",
     "random_of",
     "result_text",
     "value_of_code",
@@ -119,9 +120,9 @@ def code_text(code: int, fmt: FloatFormat) -> str:
     return f"0x{code:0{(fmt.bits + 3) // 4}X}"
 
 
-def _flags_text(flags: int) -> str:
+def flag_names(flags: int) -> list[str]:
     """Return the names of the IEEE exceptions of a bit mask."""
-    return ", ".join(name for bit, name in _FLAG_NAMES.items() if flags & bit) or "none"
+    return [name for bit, name in _FLAG_NAMES.items() if flags & bit]
 
 
 def explain_rounding(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Explanation:
@@ -188,7 +189,7 @@ def explain_number(
 
 def result_text(code: int, fmt: FloatFormat, flags: int) -> str:
     """Return the bits and the code of a result, and its flags."""
-    return f"bits {bits_of(code, fmt)}, code {code_text(code, fmt)}; flags: {_flags_text(flags)}"
+    return f"bits {bits_of(code, fmt)}, code {code_text(code, fmt)}; flags: {', '.join(flag_names(flags)) or 'none'}"
 
 
 def value_of_code(code: int, fmt: FloatFormat) -> Fraction | float:
