@@ -172,6 +172,18 @@ class ExplainedOperation:
         The IEEE exceptions of the operation, as a bit mask.
     steps : tuple of OperationStep
         The steps in words and in bits.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> told = fs.explain_add(1.0, -0.9375, "e4m3")
+    >>> told.equation, told.exact, told.aligned, told.normalized
+    ('1 + (-0.9375)', Fraction(1, 16), 1, -4)
+    >>> for row in told.steps[2].rows:
+    ...     print(row.name, row.sign, row.bits, row.exponent)
+    a 0 1000 0
+    b 1 01111 0
+    sum 0 00001 0
     """
 
     operation: str

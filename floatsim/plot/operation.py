@@ -23,7 +23,7 @@ def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
 
     >>> import floatsim as fs
     >>> draw(fs.explain_multiply(1.5, 1.75, "e4m3"), None).get_xlabel()
-    'place of each bit, times the power of two of the row'
+    'place of each bit, times the power of two of its row'
     """
     rows = [row for step in told.steps for row in step.rows]
     if not rows:
