@@ -34,7 +34,10 @@ FULL_TESTS = (
 
 # Test files whose tests run for many formats. `make test` runs them for these formats, `make test-full` for all: one
 # format of each width, one of each kind of special values, and the custom formats at the ends of what a format can be.
-FORMAT_TESTS = ("test_explain", "test_formats", "test_kernels", "test_njit", "test_reference", "test_ulps")
+FORMAT_TESTS = (
+    "test_explain", "test_explain_operation", "test_formats", "test_kernels", "test_njit", "test_reference",
+    "test_ulps",
+)  # fmt: skip
 QUICK_FORMATS = {
     "FP32", "FP16", "BF16", "E4M3", "E5M2", "E2M1", "E8M0", "smallest", "no subnormals", "below one", "above one",
     "one exponent",
