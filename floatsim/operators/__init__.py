@@ -1,0 +1,27 @@
+"""Operators of neural networks, with every intermediate in a chosen format: softmax, norms, attention, linear layers.
+
+A *recipe* names the format of every intermediate and the accumulation of every sum. Each step of an operator is one
+public function of floatsim, rounded once to the format of the step.
+
+>>> import floatsim as fs
+>>> x = fs.array([[1.0, 2.0, 3.0]], "fp16")
+>>> fs.operators.softmax(x, recipe="all-fp16")
+FloatArray([[0.09009, 0.24475, 0.66504]], FP16)
+>>> fs.operators.softmax(x, recipe="all-fp16", formats={"exp": "fp32", "sum": "fp32"})
+FloatArray([[0.090027, 0.24475, 0.66504]], FP16)
+"""
+
+from __future__ import annotations
+
+from floatsim._lazy import lazy_exports
+
+_HOMES = {
+    ".steps": "OPERATORS OperatorSteps operator_steps",
+    ".recipes": "RECIPES Recipe as_recipe",
+    ".probabilities": "cross_entropy log_softmax softmax",
+    ".norms": "BatchNorm batch_norm layer_norm rms_norm",
+    ".layers": "linear residual_add",
+    ".scaled_dot_product": "attention",
+    ".errors": "RecipeRow RecipeTable Sensitivity SensitivityRow recipe_table",
+}
+__getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -1,0 +1,259 @@
+"""The operators as plain loops over exact fractions, one element at a time: the oracle of the operator tests.
+
+Each operation is exact, then rounded once by `fs.encode` of a fraction. Exponentials, logarithms and inverse roots are
+scalar calls of floatsim. The loops share no code with `floatsim.operators`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+import floatsim as fs
+from floatsim.arrays import functions
+
+
+def rounded(x, fmt):
+    """An exact number, rounded once."""
+    return Fraction(float(fs.decode(fs.encode(x, fmt), fmt)))
+
+
+def function(name, x, source, fmt):
+    """A function of one number of the format `source`, rounded once to `fmt`."""
+    return Fraction(float(getattr(functions, name)(fs.array(x, source), format=fmt)))
+
+
+class Row:
+    """The formats of the steps of one call, and the operations on fractions."""
+
+    def __init__(self, formats):
+        self.formats = formats
+
+    def __call__(self, step, x):
+        return rounded(x, self.formats[step])
+
+    def f(self, step, name, x, source):
+        return function(name, x, self.formats[source], self.formats[step])
+
+    def sum(self, step, terms):
+        """In order, from +0, in the format of the step."""
+        total = Fraction(0)
+        for term in terms:
+            total = self(step, total + term)
+        return total
+
+    def dot(self, step, a, b, start=Fraction(0)):
+        """In order, with rounded products."""
+        total = self(step, start)
+        for x, y in zip(a, b, strict=True):
+            total = self(step, total + self(step, x * y))
+        return total
+
+
+def softmax(r, x, variant, block):
+    x = [r("input", v) for v in x]
+    if variant == "naive":
+        powers = [r.f("exp", "exp", v, "input") for v in x]
+        total = r.sum("sum", powers)
+        return [r("output", r("quotient", p / total)) for p in powers]
+    if variant == "online":
+        largest = total = None
+        for start in range(0, len(x), block):
+            part = x[start : start + block]
+            previous, largest = largest, r("max", max(part))
+            largest = largest if previous is None else max(previous, largest)
+            powers = [r.f("exp", "exp", r("shifted", v - largest), "shifted") for v in part]
+            here = r.sum("block_sum", powers)
+            if total is None:
+                total = r("sum", here)
+            else:
+                factor = r.f("factor", "exp", r("difference", previous - largest), "difference")
+                total = r("sum", r("rescaled", total * factor) + here)
+        powers = [r.f("exp", "exp", r("shifted", v - largest), "shifted") for v in x]
+        return [r("output", r("quotient", p / total)) for p in powers]
+    powers, total, *_ = powers_and_sum(r, x)
+    if variant == "reciprocal":
+        inverse = r("inverse", 1 / total)
+        return [r("output", r("product", p * inverse)) for p in powers]
+    return [r("output", r("quotient", p / total)) for p in powers]
+
+
+def powers_and_sum(r, x):
+    largest = r("max", max(x))
+    shifted = [r("shifted", v - largest) for v in x]
+    powers = [r.f("exp", "exp", v, "shifted") for v in shifted]
+    return powers, r.sum("sum", powers), shifted, largest
+
+
+def log_probabilities(r, x, variant):
+    x = [r("input", v) for v in x]
+    if variant == "naive":
+        powers = [r.f("exp", "exp", v, "input") for v in x]
+        total = r.sum("sum", powers)
+        return [r.f("result", "log", r("quotient", p / total), "quotient") for p in powers]
+    _, total, shifted, largest = powers_and_sum(r, x)
+    logarithm = r.f("log", "log", total, "sum")
+    if variant == "shifted":
+        return [r("result", v - logarithm) for v in shifted]
+    normalizer = r("normalizer", largest + logarithm)
+    return [r("result", v - normalizer) for v in x]
+
+
+def log_softmax(r, x, variant):
+    return [r("output", v) for v in log_probabilities(r, x, variant)]
+
+
+def cross_entropy(r, rows, target, variant):
+    losses = [-log_probabilities(r, x, variant)[t] for x, t in zip(rows, target, strict=True)]
+    return r("output", r("mean", r.sum("total", losses) / len(losses)))
+
+
+def affine(r, normalized, weight, bias):
+    """Weighted, biased, output."""
+    for j, v in enumerate(normalized):
+        value = v
+        if weight is not None:
+            value = r("weighted", value * r("weight", weight[j]))
+        if bias is not None:
+            value = r("biased", value + r("bias", bias[j]))
+        yield r("output", value)
+
+
+def inverse_root(r, variance, eps, source):
+    eps = rounded(Fraction(eps), r.formats[source])  # a Python number takes the format of the variance
+    return r.f("rsqrt", "rsqrt", r("stabilized", variance + eps), "stabilized")
+
+
+def layer_norm(r, x, weight, bias, eps, variant):
+    x, n = [r("input", v) for v in x], len(x)
+    if variant == "welford":
+        mean, moment = r("mean", x[0]), Fraction(0)
+        for k, v in enumerate(x[1:], 2):
+            delta = r("delta", v - mean)
+            mean = r("mean", mean + r("ratio", delta / k))
+            moment = r("moment", moment + r("product", delta * r("remainder", v - mean)))
+        variance = r("variance", moment / n)
+        centred = [r("centred", v - mean) for v in x]
+    else:
+        mean = r("mean", r.sum("sum", x) / n)
+        centred = [r("centred", v - mean) for v in x]
+        terms = centred if variant == "two-pass" else x
+        total = r.sum("square_sum", [r("square", v * v) for v in terms])
+        if variant == "two-pass":
+            variance = r("variance", total / n)
+        else:
+            variance = r("variance", r("mean_square", total / n) - r("square_of_mean", mean * mean))
+    root = inverse_root(r, variance, eps, "variance")
+    return list(affine(r, [r("normalized", v * root) for v in centred], weight, bias))
+
+
+def rms_norm(r, x, weight, eps):
+    x = [r("input", v) for v in x]
+    total = r.sum("square_sum", [r("square", v * v) for v in x])
+    root = inverse_root(r, r("mean_square", total / len(x)), eps, "mean_square")
+    return list(affine(r, [r("normalized", v * root) for v in x], weight, None))
+
+
+def batch_norm(r, x, running, weight, bias, eps, momentum, training):
+    """One channel: its outputs, and the updated statistics."""
+    x, n = [r("input", v) for v in x], len(x)
+    mean, variance = r("running_mean", running[0]), r("running_var", running[1])
+    source = "running_var"
+    if training:
+        batch_mean = r("mean", r.sum("sum", x) / n)
+        centred = [r("centred", v - batch_mean) for v in x]
+        total = r.sum("square_sum", [r("square", v * v) for v in centred])
+        unbiased = r("unbiased_variance", total / (n - 1))
+        updated = []
+        for name, old, new, new_step in (
+            ("mean", mean, batch_mean, "mean"),
+            ("var", variance, unbiased, "unbiased_variance"),
+        ):
+            kept = r(f"kept_{name}", old * rounded(Fraction(1 - momentum), r.formats[f"running_{name}"]))
+            fresh = r(f"new_{name}", new * rounded(Fraction(momentum), r.formats[new_step]))
+            updated.append(r(f"updated_{name}", kept + fresh))
+        mean, variance, source = *updated, "variance"
+        batch_variance = r("variance", total / n)
+    else:
+        centred = [r("centred", v - mean) for v in x]
+        batch_variance = variance
+    root = inverse_root(r, batch_variance, eps, source)
+    normalized = [r("normalized", v * root) for v in centred]
+    output = list(affine(r, normalized, [weight] * n, [bias] * n))
+    return output, mean, variance
+
+
+def linear(r, x, weight, bias, variant):
+    x, outputs = [r("input", v) for v in x], []
+    for row, b in zip(weight, bias, strict=True):
+        w, start = [r("weight", v) for v in row], r("bias", b)
+        if variant == "bias-first":
+            outputs.append(r("output", r.dot("product", x, w, start)))
+        else:
+            outputs.append(r("output", r("biased", r.dot("product", x, w) + start)))
+    return outputs
+
+
+def attention(r, q, k, v, kept, variant, scale, block=None, last_first=True):
+    q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in (("query", q), ("key", k), ("value", v)))
+    if variant == "flash-attention-2":
+        return flash(r, q, k, v, kept, scale, block, last_first)
+    outputs = []
+    for i, row in enumerate(q):
+        if variant == "scale-before":
+            scaled = [r("scaled", e * rounded(scale, r.formats["query"])) for e in row]
+            scores = [r.dot("scores", scaled, key) for key in k]
+        else:
+            scores = [r("scaled", r.dot("scores", row, key) * rounded(scale, r.formats["scores"])) for key in k]
+        used = [j for j in range(len(k)) if kept[i][j]]
+        powers = [Fraction(0)] * len(k)
+        if used:
+            largest = r("max", max(scores[j] for j in used))
+            for j in used:
+                powers[j] = r.f("exp", "exp", r("shifted", scores[j] - largest), "shifted")
+        total = r.sum("sum", powers) or Fraction(1)
+        probabilities = [r("probabilities", r("quotient", p / total)) for p in powers]
+        outputs.append([r("output", r.dot("product", probabilities, column)) for column in zip(*v, strict=True)])
+    return outputs
+
+
+def flash(r, q, k, v, kept, scale, block, last_first):
+    c = Fraction(float(scale) * float(np.log2(np.e)))
+    starts = list(range(0, len(k), block))
+    outputs = []
+    for i, row in enumerate(q):
+        largest = total = output = None
+        for start in reversed(starts) if last_first else starts:
+            keys = range(start, min(start + block, len(k)))
+            scores = {j: r.dot("scores", row, k[j]) for j in keys}
+            used = [j for j in keys if kept[i][j]]
+            here = r("max", max(scores[j] for j in used)) if used else None
+            previous, largest = largest, here
+            if previous is not None and (largest is None or previous > largest):
+                largest = previous
+            reference = largest or Fraction(0)
+            scaled_max = r("scaled_max", reference * rounded(c, r.formats["max"]))
+            powers = []
+            for j in keys:
+                shifted = scores[j] * rounded(c, r.formats["scores"]) - scaled_max
+                powers.append(r.f("exp", "exp2", r("shifted", shifted), "shifted") if j in used else Fraction(0))
+            here = r.sum("block_sum", powers)
+            probabilities = [r("probabilities", p) for p in powers]
+            columns = [[v[j][d] for j in keys] for d in range(len(v[0]))]
+            if total is None:
+                total, output = r("sum", here), [r.dot("product", probabilities, column) for column in columns]
+                continue
+            factor = Fraction(0)
+            if previous is not None:
+                difference = r("difference", previous - reference)
+                scaled = r("scaled_difference", difference * rounded(c, r.formats["difference"]))
+                factor = r.f("factor", "exp2", scaled, "scaled_difference")
+            total = r("sum", r("rescaled", total * factor) + here)
+            output = [
+                r.dot("product", probabilities, column, r("rescaled_output", old * factor))
+                for old, column in zip(output, columns, strict=True)
+            ]
+        inverse = r("inverse", 1 / (total or Fraction(1)))
+        outputs.append([r("output", r("normalized", o * inverse)) for o in output])
+    return outputs
