@@ -8,7 +8,7 @@ public function of floatsim, rounded once to the format of the step.
 >>> fs.operators.softmax(x, recipe="all-fp16")
 FloatArray([[0.09009, 0.24475, 0.66504]], FP16)
 >>> fs.operators.softmax(x, recipe="all-fp16", formats={"exp": "fp32", "sum": "fp32"})
-FloatArray([[0.090027, 0.24475, 0.66504]], FP16)
+FloatArray([[0.090027, 0.24463, 0.66504]], FP16)
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ _HOMES = {
     ".norms": "BatchNorm batch_norm layer_norm rms_norm",
     ".layers": "linear residual_add",
     ".scaled_dot_product": "attention",
+    ".convolution": "avg_pool conv2d embedding max_pool",
+    ".activations": "gelu relu sigmoid silu softplus tanh",
+    ".cells": "LSTMState gru_cell lstm_cell rnn_cell",
     ".errors": "RecipeRow RecipeTable Sensitivity SensitivityRow recipe_table",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -1,5 +1,8 @@
 # Written by tools/write_stubs.py. Do not edit.
 
+from floatsim.operators.activations import gelu, relu, sigmoid, silu, softplus, tanh
+from floatsim.operators.cells import LSTMState, gru_cell, lstm_cell, rnn_cell
+from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
 from floatsim.operators.errors import RecipeRow, RecipeTable, Sensitivity, SensitivityRow, recipe_table
 from floatsim.operators.layers import linear, residual_add
 from floatsim.operators.norms import BatchNorm, batch_norm, layer_norm, rms_norm
@@ -9,7 +12,8 @@ from floatsim.operators.scaled_dot_product import attention
 from floatsim.operators.steps import OPERATORS, OperatorSteps, operator_steps
 
 __all__ = [
-    "BatchNorm", "OPERATORS", "OperatorSteps", "RECIPES", "Recipe", "RecipeRow", "RecipeTable", "Sensitivity",
-    "SensitivityRow", "as_recipe", "attention", "batch_norm", "cross_entropy", "layer_norm", "linear", "log_softmax",
-    "operator_steps", "recipe_table", "residual_add", "rms_norm", "softmax",
+    "BatchNorm", "LSTMState", "OPERATORS", "OperatorSteps", "RECIPES", "Recipe", "RecipeRow", "RecipeTable",
+    "Sensitivity", "SensitivityRow", "as_recipe", "attention", "avg_pool", "batch_norm", "conv2d", "cross_entropy",
+    "embedding", "gelu", "gru_cell", "layer_norm", "linear", "log_softmax", "lstm_cell", "max_pool", "operator_steps",
+    "recipe_table", "relu", "residual_add", "rms_norm", "rnn_cell", "sigmoid", "silu", "softmax", "softplus", "tanh",
 ]

@@ -145,6 +145,10 @@ class Computation:
         """Return x, with 1 in the place of zero."""
         return self.select(x.nonzero(), x, self.number(1.0, x))
 
+    def moved(self, function: Callable[[Any], Any], x: Array) -> Array:
+        """Return x after a function that moves, repeats or pads elements. It gets the codes; the code 0 is +0."""
+        return FloatArray(function(x.codes), x.format)
+
     def number(self, value: float, like: Array) -> Array:
         """Return a number, rounded to the format of an intermediate."""
         return array(value, like.format)
@@ -211,6 +215,9 @@ class Float64Computation(Computation):
 
     def one_for_zero(self, x: Array) -> Array:
         return np.where(x == 0, 1.0, x)
+
+    def moved(self, function: Callable[[Any], Any], x: Array) -> Array:
+        return function(x)
 
     def number(self, value: float, like: Array) -> Array:
         return value

@@ -19,6 +19,9 @@ from floatsim.arrays.types import Floats
 from floatsim.datasets import digits
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.format import as_formats
+from floatsim.operators.activations import gelu, relu, sigmoid, silu, softplus, tanh
+from floatsim.operators.cells import gru_cell, lstm_cell, rnn_cell
+from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
 from floatsim.operators.engine import RecipeKeywords
 from floatsim.operators.layers import linear, residual_add
 from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
@@ -35,7 +38,8 @@ __all__ = ["RecipeRow", "RecipeTable", "Sensitivity", "SensitivityRow", "recipe_
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        softmax, log_softmax, cross_entropy, layer_norm, rms_norm, batch_norm, linear, residual_add, attention,
+        softmax, log_softmax, cross_entropy, layer_norm, rms_norm, batch_norm, linear, residual_add, attention, conv2d,
+        max_pool, avg_pool, embedding, relu, tanh, sigmoid, softplus, silu, gelu, rnn_cell, lstm_cell, gru_cell,
     )
 }  # fmt: skip
 
@@ -335,6 +339,12 @@ class RecipeTable:
         return _table(self.rows)
 
 
+def _cell_weights(weights: FloatArray, gates: int) -> tuple[FloatArray, FloatArray]:
+    """Return the weights of a recurrent cell with 8 hidden values and 64 inputs."""
+    of_input = FloatArray(np.resize(weights.codes, (gates * 8, 64)), weights.format)
+    return of_input, of_input[:, :8]
+
+
 def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return the operands and keywords of each operator, from a network trained on the UCI digits."""
     tensors: Mapping[str, NDArray[np.float64]] = {name: x.astype(np.float64) for name, x in digits().items()}
@@ -344,6 +354,9 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
     logits = array(scores * scale, fmt)
     ones, zeros = array(np.ones(64), fmt), array(np.zeros(64), fmt)
     tokens = activations[:64]
+    images = activations.reshape(512, 1, 8, 8)
+    filters = array(np.random.default_rng(0).normal(0, 1 / 3, (8, 1, 3, 3)), fmt)
+    state = activations[:, :8]
     return {
         "softmax": ((logits,), {}),
         "log_softmax": ((logits,), {}),
@@ -354,6 +367,14 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
         "linear": ((activations, np.transpose(weights)), {}),
         "residual_add": ((activations, activations[::-1]), {}),
         "attention": ((tokens, tokens, tokens), {"causal": True}),
+        "conv2d": ((images, filters), {"padding": 1}),
+        "max_pool": ((images, 2), {}),
+        "avg_pool": ((images, 2), {}),
+        "embedding": ((np.arange(64), weights), {}),
+        **{name: ((logits,), {}) for name in ("relu", "tanh", "sigmoid", "softplus", "silu", "gelu")},
+        "rnn_cell": ((activations, state, *_cell_weights(weights, 1)), {}),
+        "lstm_cell": ((activations, state, state, *_cell_weights(weights, 4)), {}),
+        "gru_cell": ((activations, state, *_cell_weights(weights, 3)), {}),
     }
 
 
@@ -364,7 +385,8 @@ def recipe_table(
     """Return the errors and events of operators under recipes, on real activations.
 
     The operands come from a network trained on the UCI digits (`fs.datasets.digits`): the activations and weights of
-    its middle layer, and the products of both. Attention takes the activations of 64 images as query, key and value.
+    its middle layer, and the products of both. Attention takes the activations of 64 images as query, key and value. A
+    convolution takes them as images of 8 x 8, with random filters. The recurrent cells reuse the weights.
 
     Parameters
     ----------

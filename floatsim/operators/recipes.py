@@ -56,7 +56,7 @@ class Recipe:
     >>> import floatsim as fs
     >>> mixed = fs.operators.Recipe("mixed", format="bf16", formats={"softmax": {"exp": "fp32", "sum": "fp32"}})
     >>> fs.operators.softmax(fs.array([1.0, 2.0, 3.0], "bf16"), recipe=mixed)
-    FloatArray([0.08984, 0.2441, 0.6641], BF16)
+    FloatArray([0.08984, 0.2451, 0.6641], BF16)
     """
 
     name: str
@@ -137,7 +137,9 @@ def _checked_steps(recipe: str, operator: str, steps: Mapping[str, Any], sums: b
 # -- the named recipes -------------------------------------------------------------------------------------------------
 
 _OPERANDS = sorted({operand for operator in OPERATORS.values() for operand in operator.operands})
-_ENDS: dict[str, FormatLike] = dict.fromkeys([*_OPERANDS, "updated_mean", "updated_var", "output"], SAME)
+_ENDS: dict[str, FormatLike] = dict.fromkeys(
+    [*_OPERANDS, "updated_mean", "updated_var", "updated_cell", "output"], SAME
+)
 _NO_PACKAGE = "The order was read in the source. It was not compared with an installed library"
 
 FLOAT64 = Recipe(

@@ -54,6 +54,9 @@ def _operator(operands: str, sums: str, **variants: str) -> OperatorSteps:
 
 
 _ONLINE = "max difference factor rescaled shifted exp block_sum sum"
+_ONCE = "activation output"
+_PRODUCTS = "input_product input_biased hidden_product hidden_biased"
+_CELL = "input hidden weight_ih weight_hh bias_ih bias_hh"
 _AFFINE = "stabilized rsqrt normalized weighted biased output"
 
 OPERATORS: dict[str, OperatorSteps] = {
@@ -112,6 +115,35 @@ OPERATORS: dict[str, OperatorSteps] = {
         scale_before="scaled scores masked max shifted exp sum quotient probabilities product output",
         flash_attention_2="scores max difference scaled_difference factor rescaled scaled_max shifted exp block_sum "
         "sum probabilities rescaled_output product inverse normalized output",
+    ),
+    "conv2d": _operator("input weight bias", "product", bias_last="product biased output", bias_first="product output"),
+    "max_pool": _operator("input", "", standard="max output"),
+    "avg_pool": _operator("input", "sum", standard="sum mean output"),
+    "embedding": _operator("weight", "", standard="output"),
+    "relu": _operator("input", "", standard=_ONCE),
+    "tanh": _operator("input", "", standard=_ONCE),
+    "sigmoid": _operator("input", "", once=_ONCE, composed="exp denominator inverse output"),
+    "softplus": _operator("input", "", once=_ONCE, composed="exp result output"),
+    "silu": _operator("input", "", once=_ONCE, composed="exp denominator quotient output"),
+    "gelu": _operator(
+        "input",
+        "",
+        once=_ONCE,
+        erf="scaled erf shifted half product output",
+        tanh="square cube cubic inner scaled tanh shifted half product output",
+    ),
+    "rnn_cell": _operator(_CELL, "input_product hidden_product", standard=f"{_PRODUCTS} total activation output"),
+    "lstm_cell": _operator(
+        f"{_CELL} cell",
+        "input_product hidden_product",
+        standard=f"{_PRODUCTS} gates input_gate forget_gate candidate output_gate kept new updated_cell tanh product "
+        "output",
+    ),
+    "gru_cell": _operator(
+        _CELL,
+        "input_product hidden_product",
+        standard=f"{_PRODUCTS} reset_sum reset update_sum update gated candidate_sum candidate difference weighted "
+        "total output",
     ),
 }
 """The operators by name."""

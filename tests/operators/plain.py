@@ -257,3 +257,114 @@ def flash(r, q, k, v, kept, scale, block, last_first):
         inverse = r("inverse", 1 / (total or Fraction(1)))
         outputs.append([r("output", r("normalized", o * inverse)) for o in output])
     return outputs
+
+
+def conv2d(r, image, filters, bias, stride, padding, variant):
+    """One image: (outputs, rows, columns)."""
+    image = [[[r("input", v) for v in row] for row in channel] for channel in image]
+    filters = [[[[r("weight", v) for v in row] for row in channel] for channel in f] for f in filters]
+    height, width = len(image[0]), len(image[0][0])
+    rows, columns = len(filters[0][0]), len(filters[0][0][0])
+    outputs = []
+    for f, b in zip(filters, bias, strict=True):
+        start = r("bias", b)
+        plane = []
+        for top in range(-padding, height + padding - rows + 1, stride):
+            line = []
+            for left in range(-padding, width + padding - columns + 1, stride):
+                terms, weights = [], []
+                for channel, weight in zip(image, f, strict=True):
+                    for i in range(rows):
+                        for j in range(columns):
+                            y, x = top + i, left + j
+                            inside = 0 <= y < height and 0 <= x < width
+                            terms.append(channel[y][x] if inside else Fraction(0))
+                            weights.append(weight[i][j])
+                if variant == "bias-first":
+                    line.append(r("output", r.dot("product", terms, weights, start)))
+                else:
+                    line.append(r("output", r("biased", r.dot("product", terms, weights) + start)))
+            plane.append(line)
+        outputs.append(plane)
+    return outputs
+
+
+def pool(r, plane, size, stride, kind):
+    plane = [[r("input", v) for v in row] for row in plane]
+    lines = []
+    for top in range(0, len(plane) - size + 1, stride):
+        line = []
+        for left in range(0, len(plane[0]) - size + 1, stride):
+            window = [plane[top + i][left + j] for i in range(size) for j in range(size)]
+            if kind == "max":
+                line.append(r("output", r("max", max(window))))
+            else:
+                line.append(r("output", r("mean", r.sum("sum", window) / size**2)))
+        lines.append(line)
+    return lines
+
+
+def activation(r, operator, variant, x):
+    x = r("input", x)
+    if variant in ("once", "standard"):
+        value = r("activation", max(x, Fraction(0))) if operator == "relu" else r.f("activation", operator, x, "input")
+        return r("output", value)
+    if operator == "gelu":
+        half = r("half", x / 2)
+        if variant == "erf":
+            inner = r.f("erf", "erf", r("scaled", x * rounded(0.5**0.5, r.formats["input"])), "scaled")
+        else:
+            cube = r("cube", r("square", x * x) * x)
+            total = r("inner", x + r("cubic", cube * rounded(0.044715, r.formats["cube"])))
+            scaled = r("scaled", total * rounded(float(np.sqrt(2 / np.pi)), r.formats["inner"]))
+            inner = r.f("tanh", "tanh", scaled, "scaled")
+        return r("output", r("product", half * r("shifted", inner + 1)))
+    if operator == "softplus":
+        return r("output", r.f("result", "log1p", r.f("exp", "exp", x, "input"), "exp"))
+    denominator = r("denominator", r.f("exp", "exp", -x, "input") + 1)
+    if operator == "silu":
+        return r("output", r("quotient", x / denominator))
+    return r("output", r("inverse", 1 / denominator))
+
+
+def pre_activations(r, x, hidden, weights, biases):
+    for name, suffix, operand, weight, bias in zip(
+        ("input", "hidden"), ("ih", "hh"), (x, hidden), weights, biases, strict=True
+    ):
+        yield [
+            r(f"{name}_biased", r.dot(f"{name}_product", operand, [r(f"weight_{suffix}", v) for v in row])
+              + r(f"bias_{suffix}", b))
+            for row, b in zip(weight, bias, strict=True)
+        ]  # fmt: skip
+
+
+def cell(r, kind, x, hidden, memory, weights, biases):
+    """The next hidden state of one row, and of an LSTM the next cell state."""
+    x, hidden = [r("input", v) for v in x], [r("hidden", v) for v in hidden]
+    left, right = pre_activations(r, x, hidden, weights, biases)
+    n = len(hidden)
+    if kind == "rnn":
+        totals = [r("total", a + b) for a, b in zip(left, right, strict=True)]
+        return [r("output", r.f("activation", "tanh", v, "total")) for v in totals], None
+    if kind == "gru":
+        states = []
+        for j in range(n):
+            reset = r.f("reset", "sigmoid", r("reset_sum", left[j] + right[j]), "reset_sum")
+            update = r.f("update", "sigmoid", r("update_sum", left[n + j] + right[n + j]), "update_sum")
+            gated = r("gated", reset * right[2 * n + j])
+            candidate = r.f("candidate", "tanh", r("candidate_sum", left[2 * n + j] + gated), "candidate_sum")
+            weighted = r("weighted", update * r("difference", hidden[j] - candidate))
+            states.append(r("output", r("total", candidate + weighted)))
+        return states, None
+    gates = [r("gates", a + b) for a, b in zip(left, right, strict=True)]
+    states, memories = [], []
+    for j in range(n):
+        inward = r.f("input_gate", "sigmoid", gates[j], "gates")
+        forget = r.f("forget_gate", "sigmoid", gates[n + j], "gates")
+        candidate = r.f("candidate", "tanh", gates[2 * n + j], "gates")
+        outward = r.f("output_gate", "sigmoid", gates[3 * n + j], "gates")
+        kept = r("kept", forget * r("cell", memory[j]))
+        updated = r("updated_cell", kept + r("new", inward * candidate))
+        states.append(r("output", r("product", outward * r.f("tanh", "tanh", updated, "updated_cell"))))
+        memories.append(updated)
+    return states, memories

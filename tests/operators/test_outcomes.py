@@ -1,4 +1,4 @@
-"""Known outcomes of low precision in operators: limits of exp and softmax, sums of squares, running means, attention."""
+"""Known outcomes of low precision in operators: limits of exp, sums of squares, running means, attention."""
 
 from __future__ import annotations
 
