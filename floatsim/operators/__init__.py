@@ -6,9 +6,9 @@ public function of floatsim, rounded once to the format of the step.
 >>> import floatsim as fs
 >>> x = fs.array([[1.0, 2.0, 3.0]], "fp16")
 >>> fs.operators.softmax(x, recipe="all-fp16")
-FloatArray([[0.09009, 0.24475, 0.66504]], FP16)
->>> fs.operators.softmax(x, recipe="all-fp16", formats={"exp": "fp32", "sum": "fp32"})
 FloatArray([[0.090027, 0.24463, 0.66504]], FP16)
+>>> fs.operators.softmax(x, recipe="all-fp16", formats={"exp": "e4m3"})
+FloatArray([[0.092773, 0.24744, 0.65967]], FP16)
 """
 
 from __future__ import annotations
