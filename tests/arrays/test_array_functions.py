@@ -96,7 +96,6 @@ def test_extremes_by_codes_equal_those_by_values(fmt):
             assert np.array_equal(function(x, axis=axis, keepdims=True).codes, expected.codes)
 
 
-
 def test_sort_keeps_the_codes_of_equal_elements_in_order():
     x = fs.from_codes([0x7E01, 0x8000, 0x0000, 0xFE02, 0x8000, 0xBC00], "fp16")
     assert [hex(c) for c in np.sort(x).codes] == ["0xbc00", "0x8000", "0x0", "0x8000", "0x7e01", "0xfe02"]
