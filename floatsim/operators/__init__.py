@@ -25,6 +25,10 @@ _HOMES = {
     ".convolution": "avg_pool conv2d embedding max_pool",
     ".activations": "gelu relu sigmoid silu softplus tanh",
     ".cells": "LSTMState gru_cell lstm_cell rnn_cell",
+    ".backward": (
+        "AttentionGradients LinearGradients NormGradients attention_backward cross_entropy_backward "
+        "layer_norm_backward linear_backward log_softmax_backward rms_norm_backward softmax_backward"
+    ),
     ".errors": "RecipeRow RecipeTable Sensitivity SensitivityRow recipe_table",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -20,6 +20,15 @@ from floatsim.datasets import digits
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.format import as_formats
 from floatsim.operators.activations import gelu, relu, sigmoid, silu, softplus, tanh
+from floatsim.operators.backward import (
+    attention_backward,
+    cross_entropy_backward,
+    layer_norm_backward,
+    linear_backward,
+    log_softmax_backward,
+    rms_norm_backward,
+    softmax_backward,
+)
 from floatsim.operators.cells import gru_cell, lstm_cell, rnn_cell
 from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
 from floatsim.operators.engine import RecipeKeywords
@@ -40,6 +49,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         softmax, log_softmax, cross_entropy, layer_norm, rms_norm, batch_norm, linear, residual_add, attention, conv2d,
         max_pool, avg_pool, embedding, relu, tanh, sigmoid, softplus, silu, gelu, rnn_cell, lstm_cell, gru_cell,
+        softmax_backward, log_softmax_backward, cross_entropy_backward, linear_backward, layer_norm_backward,
+        rms_norm_backward, attention_backward,
     )
 }  # fmt: skip
 
@@ -50,7 +61,7 @@ _EVENTS = ("overflow", "invalid", "flushed", "absorbed")
 
 
 def _values(result: Any) -> NDArray[np.float64]:
-    """Return the values of a result; of `batch_norm` those of its output."""
+    """Return the values of a result; of several results those of the first."""
     first = result[0] if isinstance(result, tuple) else result
     return first.values if isinstance(first, FloatArray) else np.asarray(first, np.float64)
 
@@ -349,7 +360,7 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
     """Return the operands and keywords of each operator, from a network trained on the UCI digits."""
     tensors: Mapping[str, NDArray[np.float64]] = {name: x.astype(np.float64) for name, x in digits().items()}
     rounded = {name: array(x * scale, fmt) for name, x in tensors.items()}
-    activations, weights = rounded["activations"], rounded["weights"]
+    activations, weights, gradients = rounded["activations"], rounded["weights"], rounded["gradients"]
     scores = tensors["activations"] @ tensors["weights"]
     logits = array(scores * scale, fmt)
     ones, zeros = array(np.ones(64), fmt), array(np.zeros(64), fmt)
@@ -374,6 +385,13 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
         **{name: ((logits,), {}) for name in ("relu", "tanh", "sigmoid", "softplus", "silu", "gelu")},
         "rnn_cell": ((activations, state, *_cell_weights(weights, 1)), {}),
         "lstm_cell": ((activations, state, state, *_cell_weights(weights, 4)), {}),
+        "softmax_backward": ((gradients, softmax(logits)), {}),
+        "log_softmax_backward": ((gradients, log_softmax(logits)), {}),
+        "cross_entropy_backward": ((logits, scores.argmax(axis=-1)), {}),
+        "linear_backward": ((gradients, activations, np.transpose(weights)), {}),
+        "layer_norm_backward": ((gradients, logits), {}),
+        "rms_norm_backward": ((gradients, logits), {}),
+        "attention_backward": ((tokens, tokens, tokens, tokens), {"causal": True}),
         "gru_cell": ((activations, state, *_cell_weights(weights, 3)), {}),
     }
 
@@ -386,7 +404,8 @@ def recipe_table(
 
     The operands come from a network trained on the UCI digits (`fs.datasets.digits`): the activations and weights of
     its middle layer, and the products of both. Attention takes the activations of 64 images as query, key and value. A
-    convolution takes them as images of 8 x 8, with random filters. The recurrent cells reuse the weights.
+    convolution takes them as images of 8 x 8, with random filters. The recurrent cells reuse the weights. The backward
+    operators take the gradients of training, at the end of which they are small.
 
     Parameters
     ----------

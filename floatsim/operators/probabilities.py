@@ -14,7 +14,7 @@ from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
 
-__all__ = ["cross_entropy", "log_softmax", "softmax"]
+__all__ = ["cross_entropy", "log_softmax", "softmax", "target_classes"]
 
 
 @spell_out(RecipeKeywords)
@@ -218,14 +218,14 @@ def cross_entropy(x: Floats, target: Any, **keywords: Unpack[RecipeKeywords]) ->
     """
     with computation("cross_entropy", x, keywords) as c:
         rows = _rows(c, x, -1)
-        classes = _classes(target, rows.shape)
+        classes = target_classes(target, rows.shape)
         found = np.take_along_axis(_log_probabilities(c, rows), classes[..., np.newaxis], axis=-1)
         losses = c.negative(found).reshape(-1)
         total = c.sum("total", losses)
         return c.result(c.converted("output", c.value("mean", divide, total, count(classes.size))).reshape(()))
 
 
-def _classes(target: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def target_classes(target: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return the target classes of rows of this shape."""
     classes = np.asarray(target)
     if classes.dtype.kind not in "iu":

@@ -145,6 +145,35 @@ OPERATORS: dict[str, OperatorSteps] = {
         standard=f"{_PRODUCTS} reset_sum reset update_sum update gated candidate_sum candidate difference weighted "
         "total output",
     ),
+    "softmax_backward": _operator("gradient result_of_forward", "sum", standard="product sum difference result output"),
+    "log_softmax_backward": _operator("gradient result_of_forward", "sum", standard="sum exp product result output"),
+    "cross_entropy_backward": _operator(
+        "input", "sum", standard="max shifted exp sum quotient difference scaled mean output"
+    ),
+    "linear_backward": _operator(
+        "gradient input weight",
+        "input_gradient weight_gradient bias_gradient",
+        standard="input_gradient weight_gradient bias_gradient output",
+    ),
+    "layer_norm_backward": _operator(
+        "gradient input weight",
+        "sum square_sum product_sum gradient_sum weight_gradient bias_gradient",
+        standard="sum mean centred square square_sum variance stabilized rsqrt normalized weighted_gradient product "
+        "product_sum mean_product gradient_sum mean_gradient centred_gradient correction corrected result "
+        "weight_product weight_gradient bias_gradient output",
+    ),
+    "rms_norm_backward": _operator(
+        "gradient input weight",
+        "square_sum product_sum weight_gradient",
+        standard="square square_sum mean_square stabilized rsqrt normalized weighted_gradient product product_sum "
+        "mean_product correction corrected result weight_product weight_gradient output",
+    ),
+    "attention_backward": _operator(
+        "gradient query key value",
+        "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient",
+        standard="scores scaled max shifted exp sum quotient probabilities value_gradient probability_gradient product "
+        "sum_of_products difference result scaled_result query_gradient key_gradient output",
+    ),
 }
 """The operators by name."""
 

@@ -368,3 +368,103 @@ def cell(r, kind, x, hidden, memory, weights, biases):
         states.append(r("output", r("product", outward * r.f("tanh", "tanh", updated, "updated_cell"))))
         memories.append(updated)
     return states, memories
+
+
+# -- gradients ---------------------------------------------------------------------------------------------------------
+
+
+def columns_of(rows):
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def softmax_gradient(r, g, y, sum_step="sum"):
+    total = r.sum(sum_step, [r("product", a * b) for a, b in zip(g, y, strict=True)])
+    return [r("result", r("difference", a - total) * b) for a, b in zip(g, y, strict=True)]
+
+
+def softmax_backward(r, g, y):
+    g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
+    return [r("output", v) for v in softmax_gradient(r, g, y)]
+
+
+def log_softmax_backward(r, g, y):
+    g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
+    total = r.sum("sum", g)
+    powers = [r.f("exp", "exp", v, "result_of_forward") for v in y]
+    return [r("output", r("result", a - r("product", p * total))) for a, p in zip(g, powers, strict=True)]
+
+
+def cross_entropy_backward(r, rows, target, loss_scale):
+    outputs = []
+    for x, t in zip(rows, target, strict=True):
+        powers, total, *_ = powers_and_sum(r, [r("input", v) for v in x])
+        line = []
+        for j, p in enumerate(powers):
+            difference = r("difference", r("quotient", p / total) - (j == t))
+            scaled = r("scaled", difference * rounded(loss_scale, r.formats["difference"]))
+            line.append(r("output", r("mean", scaled / len(rows))))
+        outputs.append(line)
+    return outputs
+
+
+def linear_backward(r, g, x, weight):
+    g, x = [[r("gradient", v) for v in row] for row in g], [[r("input", v) for v in row] for row in x]
+    w = columns_of([[r("weight", v) for v in row] for row in weight])
+    by_x = [[r("output", r.dot("input_gradient", row, column)) for column in w] for row in g]
+    by_w = [[r("output", r.dot("weight_gradient", a, b)) for b in columns_of(x)] for a in columns_of(g)]
+    return by_x, by_w, [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)]
+
+
+def norm_backward(r, g, x, weight, eps, centre):
+    g, x = [[r("gradient", v) for v in row] for row in g], [[r("input", v) for v in row] for row in x]
+    w, n = [r("weight", v) for v in weight], len(weight)
+    by_x, normalized_rows = [], []
+    for gradient, given in zip(g, x, strict=True):
+        row = given
+        if centre:
+            mean = r("mean", r.sum("sum", row) / n)
+            row = [r("centred", v - mean) for v in row]
+        step = "variance" if centre else "mean_square"
+        spread = r(step, r.sum("square_sum", [r("square", v * v) for v in row]) / n)
+        root = inverse_root(r, spread, eps, step)
+        normalized = [r("normalized", v * root) for v in row]
+        weighted = [r("weighted_gradient", a * b) for a, b in zip(gradient, w, strict=True)]
+        products = [r("product", a * b) for a, b in zip(weighted, normalized, strict=True)]
+        slope = r("mean_product", r.sum("product_sum", products) / n)
+        if centre:
+            shift = r("mean_gradient", r.sum("gradient_sum", weighted) / n)
+            weighted = [r("centred_gradient", v - shift) for v in weighted]
+        line = []
+        for a, b in zip(weighted, normalized, strict=True):
+            line.append(r("output", r("result", r("corrected", a - r("correction", b * slope)) * root)))
+        by_x.append(line)
+        normalized_rows.append(normalized)
+    by_w = []
+    for a, b in zip(columns_of(g), columns_of(normalized_rows), strict=True):
+        terms = [r("weight_product", u * v) for u, v in zip(a, b, strict=True)]
+        by_w.append(r("output", r.sum("weight_gradient", terms)))
+    by_b = [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)] if centre else None
+    return by_x, by_w, by_b
+
+
+def attention_backward(r, g, q, k, v, kept, scale):
+    operands = (("gradient", g), ("query", q), ("key", k), ("value", v))
+    g, q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in operands)
+    probabilities, gradients = [], []
+    for i, row in enumerate(q):
+        scores = [r("scaled", r.dot("scores", row, key) * rounded(scale, r.formats["scores"])) for key in k]
+        used = [j for j in range(len(k)) if kept[i][j]]
+        largest = r("max", max(scores[j] for j in used))
+        powers = [Fraction(0)] * len(k)
+        for j in used:
+            powers[j] = r.f("exp", "exp", r("shifted", scores[j] - largest), "shifted")
+        total = r.sum("sum", powers)
+        line = [r("probabilities", r("quotient", p / total)) for p in powers]
+        by_probability = [r.dot("probability_gradient", g[i], value) for value in v]
+        result = softmax_gradient(r, by_probability, line, "sum_of_products")
+        gradients.append([r("scaled_result", e * rounded(scale, r.formats["result"])) for e in result])
+        probabilities.append(line)
+    by_value = [[r("output", r.dot("value_gradient", p, c)) for c in columns_of(g)] for p in columns_of(probabilities)]
+    by_query = [[r("output", r.dot("query_gradient", row, c)) for c in columns_of(k)] for row in gradients]
+    by_key = [[r("output", r.dot("key_gradient", row, c)) for c in columns_of(q)] for row in columns_of(gradients)]
+    return by_query, by_key, by_value

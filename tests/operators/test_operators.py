@@ -39,7 +39,7 @@ def variants(operator):
     return pytest.mark.parametrize("variant", ops.OPERATORS[operator].variants)
 
 
-seeds = pytest.mark.parametrize("seed", [1, 2, 3])
+seeds = pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (2, 3))])
 
 
 @seeds
@@ -277,6 +277,13 @@ def calls(fmt="fp16"):
         "rnn_cell": lambda **k: ops.rnn_cell(x, x, matrix, matrix, b, b, **k),
         "lstm_cell": lambda **k: ops.lstm_cell(x, x, x, fours, fours, ones, ones, **k).hidden,
         "gru_cell": lambda **k: ops.gru_cell(x, x, fours[:24], fours[:24], ones[:24], ones[:24], **k),
+        "softmax_backward": lambda **k: ops.softmax_backward(x, x, **k),
+        "log_softmax_backward": lambda **k: ops.log_softmax_backward(x, x, **k),
+        "cross_entropy_backward": lambda **k: ops.cross_entropy_backward(x, [0, 1, 7], **k),
+        "linear_backward": lambda **k: ops.linear_backward(x, x, matrix, **k).weight,
+        "layer_norm_backward": lambda **k: ops.layer_norm_backward(x, x, w, **k).x,
+        "rms_norm_backward": lambda **k: ops.rms_norm_backward(x, x, w, **k).x,
+        "attention_backward": lambda **k: ops.attention_backward(x, x, x, x, **k).query,
         "attention": lambda variant, **k: ops.attention(
             x, matrix, matrix, variant=variant,
             **({"block": 3} if variant.startswith("flash") else {"mask": fs.array(np.zeros((3, 8)), fmt)}), **k,

@@ -75,11 +75,11 @@ def test_a_running_mean_in_bf16_stalls():
 def test_scores_of_attention_overflow(sigma, low, high):
     """d = 64: the share of |q . k| beyond 65504 for normal operands. Scaling the query first removes the overflow."""
     rng = np.random.default_rng(1)
-    q, k, v = (fs.array(rng.standard_normal((400, 64)) * sigma, "fp16") for _ in range(3))
+    q, k, v = (fs.array(rng.standard_normal((200, 64)) * sigma, "fp16") for _ in range(3))
     keywords = {"recipe": "fp32-inside", "formats": {"scores": "fp16"}, "accumulations": {"scores": "fp32"}}
     with fs.record() as log:
         ops.attention(q, k, v, **keywords)
-    assert low <= log.scopes["attention/scores"]["matmul.result"].overflow / 400**2 <= high
+    assert low <= log.scopes["attention/scores"]["matmul.result"].overflow / 200**2 <= high
     with fs.record() as log:
         ops.attention(q, k, v, variant="scale-before", **keywords)
     assert log.scopes["attention/scores"]["matmul.result"].overflow == 0
