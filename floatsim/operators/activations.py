@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from floatsim.arrays import functions
 from floatsim.arrays.arithmetic import add, divide, maximum, multiply
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
@@ -38,6 +39,7 @@ def _denominator(c: Computation, x: Array) -> Array:
     return c.value("denominator", add, powers, c.number(1.0, powers))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the larger of x and 0.
@@ -73,6 +75,7 @@ def relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         return c.result(c.converted("output", c.value("activation", maximum, operand, c.number(0.0, operand))))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def tanh(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the hyperbolic tangent of x.
@@ -107,6 +110,7 @@ def tanh(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("tanh", x, keywords, {})
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return 1 / (1 + exp(-x)).
@@ -148,6 +152,7 @@ def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("sigmoid", x, keywords, {"composed": composed})
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def softplus(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return log(1 + exp(x)).
@@ -189,6 +194,7 @@ def softplus(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("softplus", x, keywords, {"composed": composed})
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return x * sigmoid(x), also known as swish.
@@ -229,6 +235,7 @@ def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("silu", x, keywords, {"composed": composed})
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def gelu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return x times the normal distribution function at x.

@@ -9,6 +9,7 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.functions import exp, rsqrt
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag
@@ -39,6 +40,7 @@ def _softmax_gradient(c: Computation, gradient: Array, y: Array, sum_step: str =
     return c.value("result", multiply, c.value("difference", subtract, gradient, total), y)
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of softmax by its input.
@@ -82,6 +84,7 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
         return c.result(np.moveaxis(c.converted("output", _softmax_gradient(c, g, y)), -1, axis))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of log_softmax by its input.
@@ -125,6 +128,7 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
         return c.result(np.moveaxis(c.converted("output", result), -1, axis))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def cross_entropy_backward(
     x: Floats, target: Any, *, loss_scale: float = 1.0, **keywords: Unpack[RecipeKeywords]
@@ -200,6 +204,7 @@ class LinearGradients(NamedTuple):
     bias: Any
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def linear_backward(gradient: Floats, x: Floats, weight: Floats, **keywords: Unpack[RecipeKeywords]) -> LinearGradients:
     """Return the gradients of linear by its operands.
@@ -303,6 +308,7 @@ def _norm_gradients(
     return NormGradients(*outputs, *([] if centre else [None]))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def layer_norm_backward(
     gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords]
@@ -358,6 +364,7 @@ def layer_norm_backward(
         return _norm_gradients(c, g, c.value("normalized", multiply, centred, root), root, w, True)
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def rms_norm_backward(
     gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 2.0**-23,
@@ -424,6 +431,7 @@ class AttentionGradients(NamedTuple):
     value: Any
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def attention_backward(
     gradient: Floats, query: Floats, key: Floats, value: Floats, *, causal: bool = False, scale: float | None = None,

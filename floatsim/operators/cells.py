@@ -8,6 +8,7 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, multiply, subtract
 from floatsim.arrays.functions import sigmoid, tanh
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
@@ -38,6 +39,7 @@ def _pre_activations(
     return operands[1], found[0], found[1]
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def rnn_cell(
     x: Floats, hidden: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
@@ -99,6 +101,7 @@ class LSTMState(NamedTuple):
     cell: Any
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def lstm_cell(
     x: Floats, hidden: Floats, cell: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
@@ -160,6 +163,7 @@ def lstm_cell(
         return LSTMState(c.result(c.converted("output", product)), c.result(updated))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def gru_cell(
     x: Floats, hidden: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,

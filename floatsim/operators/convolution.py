@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.arithmetic import add, divide
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
@@ -50,6 +51,7 @@ def _image(c: Computation, x: Any) -> Array:
     return operand
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def conv2d(
     x: Floats, weight: Floats, bias: Floats | None = None, *, stride: int | tuple[int, int] = 1,
@@ -121,6 +123,7 @@ def conv2d(
         return c.result(np.moveaxis(output.reshape(batch, rows, columns, w.shape[0]), -1, 1))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def max_pool(
     x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
@@ -164,6 +167,7 @@ def max_pool(
         return c.result(c.converted("output", largest)[..., 0])
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def avg_pool(
     x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
@@ -217,6 +221,7 @@ def _flat_windows(c: Computation, x: Any, size: int | tuple[int, int], stride: i
     return c.moved(lambda v: v.reshape(*v.shape[:-2], -1), windows)
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def embedding(indices: Any, weight: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the rows of a table.

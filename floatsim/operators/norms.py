@@ -8,6 +8,7 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.functions import rsqrt
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag
@@ -87,6 +88,7 @@ def _welford(c: Computation, x: Array) -> tuple[Array, Array]:
 _MOMENTS = {"two-pass": _two_pass, "one-pass": _one_pass, "welford": _welford}
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def layer_norm(
     x: Floats, weight: Floats | None = None, bias: Floats | None = None, *, eps: float = 1e-5,
@@ -151,6 +153,7 @@ def layer_norm(
         return c.result(c.converted("output", _affine(c, normalized, w, b)))
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def rms_norm(
     x: Floats, weight: Floats | None = None, *, eps: float = 2.0**-23, **keywords: Unpack[RecipeKeywords]
@@ -223,6 +226,7 @@ class BatchNorm(NamedTuple):
     running_var: Any
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def batch_norm(
     x: Floats, running_mean: Floats, running_var: Floats, weight: Floats | None = None, bias: Floats | None = None, *,

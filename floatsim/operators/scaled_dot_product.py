@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from floatsim.arrays.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.functions import exp, exp2, reciprocal
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag, as_index
@@ -19,6 +20,7 @@ from floatsim.operators.engine import Array, Computation, RecipeKeywords, comput
 __all__ = ["attention"]
 
 
+@stays_on_device
 @spell_out(RecipeKeywords)
 def attention(
     query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False, scale: float | None = None,
