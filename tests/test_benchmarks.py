@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, peers, races, report, running, startup, sums
+from benchmarks import cases, operators, peers, races, report, running, startup, sums
 
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
@@ -255,3 +255,11 @@ def test_each_edge_is_the_bound_of_a_fast_path():
         refused = [refusal.candidate for refusal in plans[1].refused]
         assert plans[0].candidate in refused, (inside, outside)
         assert plans[1].candidate not in [refusal.candidate for refusal in plans[0].refused]
+
+
+def test_operators():
+    found = operators.measure(2, 1)
+    assert {row["call"].partition(",")[0] for row in found} >= {"softmax", "layer_norm", "rms_norm"}
+    assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
+    (softmax,) = (row for row in found if row["call"] == "softmax, all-fp16")
+    assert softmax["target_seconds"] == 16 * 1024 / 50e6
