@@ -15,6 +15,7 @@ from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
 from floatsim.operators.probabilities import target_classes
+from floatsim.operators.scaled_dot_product import attention_probabilities
 
 __all__ = [
     "AttentionGradients", "LinearGradients", "NormGradients", "attention_backward", "cross_entropy_backward",
@@ -497,13 +498,9 @@ def attention_backward(
 
         scores = c.product("scores", q, turned(k))
         scores = c.value("scaled", multiply, scores, c.number(factor, scores))
-        if as_flag(causal, "causal"):
-            queries, keys = scores.shape[-2:]
-            scores = c.select(np.tri(queries, keys, keys - queries, dtype=np.bool_), scores, c.lowest(scores))
-        largest = c.finite_or_zero(c.maximum("max", scores))
-        powers = c.value("exp", exp, c.value("shifted", subtract, scores, largest))
-        quotient = c.value("quotient", divide, powers, c.one_for_zero(c.sum("sum", powers)))
-        probabilities = c.converted("probabilities", quotient)
+        queries, keys = scores.shape[-2:]
+        visible = np.tri(queries, keys, keys - queries, dtype=np.bool_) if as_flag(causal, "causal") else None
+        probabilities = attention_probabilities(c, scores, visible)
         by_value = c.product("value_gradient", turned(probabilities), g)
         by_probability = c.product("probability_gradient", g, turned(v))
         result = _softmax_gradient(c, by_probability, probabilities, "sum_of_products")

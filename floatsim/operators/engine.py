@@ -157,6 +157,10 @@ class Computation:
         """Return x with inverted signs."""
         return arithmetic.negative(x)
 
+    def has_infinity(self, x: Array) -> bool:
+        """Return whether the format of an intermediate has infinities."""
+        return bool(x.format.has_infinity)
+
     def lowest(self, x: Array) -> Array:
         """Return -infinity in the format of x, or its lowest finite number in a format without infinity."""
         return self.number(-math.inf if x.format.has_infinity else -x.format.max, x)
@@ -224,6 +228,9 @@ class Float64Computation(Computation):
 
     def negative(self, x: Array) -> Array:
         return -x
+
+    def has_infinity(self, x: Array) -> bool:
+        return True
 
     def lowest(self, x: Array) -> Array:
         return -np.inf

@@ -17,7 +17,7 @@ from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
 
-__all__ = ["attention"]
+__all__ = ["attention", "attention_probabilities"]
 
 
 @stays_on_device
@@ -76,9 +76,9 @@ def attention(
       probabilities @ value, where rescaled_output enters the sum as `c` of `fs.matmul`. The first block has no steps
       difference to rescaled, and no rescaled_output. Last, inverse = 1 / sum; normalized = product * inverse.
 
-    A boolean mask replaces scores by -infinity, or by the lowest finite number in a format without infinity. It is no
-    step, because it rounds nothing. A largest score of -infinity counts as 0, and a sum of 0 as 1, so a mask that
-    removes every key gives zeros.
+    A boolean mask replaces scores by -infinity. In a format without infinity it replaces them by the lowest finite
+    number, and the exponentials by 0. It is no step, because it rounds nothing. A largest score of -infinity counts as
+    0, and a sum of 0 as 1, so a mask that removes every key gives zeros.
 
     Examples
     --------
@@ -132,8 +132,25 @@ def _mask(mask: Any, causal: bool, queries: int, keys: int) -> tuple[NDArray[np.
     return kept, addend
 
 
+def attention_probabilities(c: Computation, scores: Array, kept: NDArray[np.bool_] | None) -> Array:
+    """Return the steps max to probabilities, from the masked scores. `kept` has the keys that take part."""
+    scores = _kept(c, scores, kept)
+    largest = c.finite_or_zero(c.maximum("max", scores))
+    powers = c.value("exp", exp, c.value("shifted", subtract, scores, largest))
+    powers = _kept_powers(c, scores, powers, kept)
+    total = c.one_for_zero(c.sum("sum", powers))
+    return c.converted("probabilities", c.value("quotient", divide, powers, total))
+
+
 def _kept(c: Computation, scores: Array, kept: NDArray[np.bool_] | None) -> Array:
     return scores if kept is None else c.select(kept, scores, c.lowest(scores))
+
+
+def _kept_powers(c: Computation, scores: Array, powers: Array, kept: NDArray[np.bool_] | None) -> Array:
+    """Return the exponentials, with zeros for removed keys if the format of the scores has no infinity."""
+    if kept is None or c.has_infinity(scores):
+        return powers
+    return c.select(kept, powers, c.number(0.0, powers))
 
 
 def _plain(
@@ -147,11 +164,7 @@ def _plain(
         scores = c.value("scaled", multiply, scores, c.number(scale, scores))
     if addend is not None:
         scores = c.value("masked", add, scores, addend)
-    scores = _kept(c, scores, kept)
-    largest = c.finite_or_zero(c.maximum("max", scores))
-    powers = c.value("exp", exp, c.value("shifted", subtract, scores, largest))
-    total = c.one_for_zero(c.sum("sum", powers))
-    return c.product("product", c.converted("probabilities", c.value("quotient", divide, powers, total)), v)
+    return c.product("product", attention_probabilities(c, scores, kept), v)
 
 
 def _flash(
@@ -166,15 +179,15 @@ def _flash(
     for start in reversed(starts) if as_flag(last_block_first, "last_block_first") else starts:
         part = slice(start, min(start + block, keys))
         scores = c.product("scores", q, np.swapaxes(k[..., part, :], -1, -2))
-        if kept is not None:
-            scores = _kept(c, scores, np.broadcast_to(kept, (*kept.shape[:-1], keys))[..., part])
+        visible = None if kept is None else np.broadcast_to(kept, (*kept.shape[:-1], keys))[..., part]
+        scores = _kept(c, scores, visible)
         previous, largest = largest, c.maximum("max", scores)
         if previous is not None:
             largest = c.larger("max", previous, largest)
         reference = c.finite_or_zero(largest)
         scaled_max = c.value("scaled_max", multiply, reference, c.number(factor_of_exp2, reference))
         shifted = c.value("shifted", fma, scores, c.number(factor_of_exp2, scores), c.negative(scaled_max))
-        powers = c.value("exp", exp2, shifted)
+        powers = _kept_powers(c, scores, c.value("exp", exp2, shifted), visible)
         block_sum = c.sum("block_sum", powers)
         probabilities = c.converted("probabilities", powers)
         if previous is None:

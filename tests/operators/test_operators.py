@@ -174,6 +174,18 @@ def test_causal_attention_and_batches():
             np.testing.assert_array_equal(together[n].codes, alone.codes)
 
 
+@pytest.mark.parametrize("variant", ["scale-after", "flash-attention-2"])
+def test_a_mask_in_formats_without_infinity(variant):
+    """Removed keys have the probability 0, and a query without keys gives zeros."""
+    q, k, v = (fs.array(numbers(n, 4, 5), "fp32") for n in (1, 2, 3))
+    mask = np.tri(4, k=-1, dtype=bool)
+    steps = ops.OPERATORS["attention"].variants[variant]
+    found = ops.attention(q, k, v, mask=mask, variant=variant, block=2, formats=dict.fromkeys(steps, "e4m3"))
+    assert not found.values[0].any()
+    alone = ops.attention(q[1:2], k[:1], v[:1], variant=variant, formats=dict.fromkeys(steps, "e4m3"))
+    np.testing.assert_array_equal(found[1:2].codes, alone.codes)
+
+
 def test_a_mask_of_numbers_is_added():
     q, k, v = (fs.array(numbers(n, 4, 5), "fp32") for n in (1, 2, 3))
     mask = np.where(np.tri(4, dtype=bool), np.float32(0), np.float32(-np.inf))
