@@ -24,6 +24,7 @@ Numbers
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     functions       exp log sin tanh erf power rsqrt sigmoid gelu silu ...: correctly rounded
+    step by step    explain_add, explain_multiply, explain_fma: align, add, normalize, round, in words and bits
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
@@ -84,6 +85,7 @@ _HOMES = {
     ".arrays.ulps": "ulp ulp_distance",
     ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",
+    ".analysis.explain_operation": "ExplainedOperation explain_add explain_fma explain_multiply",
     ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",

@@ -15,6 +15,7 @@ from floatsim.accumulation import (
 )
 from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
+from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
 from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
 from floatsim.analysis.losses import ConversionLosses, conversion_losses
 from floatsim.analysis.summation_order import reveal_order, reveal_width
@@ -45,13 +46,14 @@ from floatsim.operators.errors import sensitivity
 
 __all__ = [
     "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
-    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExponentHistogram", "FP16", "FP32",
-    "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier",
-    "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
-    "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "acos", "add", "array", "as_accumulation", "as_format",
-    "asin", "atan", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign",
-    "cos", "cosh", "cumsum", "datasets", "decode", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf",
-    "exp", "exp10", "exp2", "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod",
+    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
+    "ExponentHistogram", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning",
+    "INEXACT", "INVALID", "Kahan", "Neumaier", "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding",
+    "Sequential", "Specials", "SplitK", "Strided", "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "acos",
+    "add", "array", "as_accumulation", "as_format", "asin", "atan", "bind_context", "cbrt", "ceil", "classify",
+    "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "divide",
+    "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma",
+    "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod",
     "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware",
     "hypot", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load", "log", "log10", "log1p", "log2",
     "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "multiply",

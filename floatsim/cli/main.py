@@ -36,6 +36,7 @@ from floatsim.cli.console import (
     split,
     track,
 )
+from floatsim.cli.explain import explain_command
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
 from floatsim.cli.warmup import warmup_command
@@ -382,6 +383,7 @@ for _command in (
 
 
 app.command("operators")(operators_command)
+app.command("explain")(explain_command)
 app.command("warmup")(warmup_command)
 
 

@@ -632,7 +632,8 @@ def cbrt(x):
 def hypot(x, y):
     ends = _around(math.sqrt(x * x + y * y), _E50)
     ends = _if_both(x == 0.0, (abs(y), abs(y)), _if_both(y == 0.0, (abs(x), abs(x)), ends))
-    return _if_both(abs(x) == _INFINITY or abs(y) == _INFINITY, (_INFINITY, _INFINITY), ends)
+    ends = _if_both(abs(x) == _INFINITY or abs(y) == _INFINITY, (_INFINITY, _INFINITY), ends)
+    return _if_both((x != x or y != y) and ends[0] == _INFINITY, (1.0, -1.0), ends)  # the NaN may be signalling
 
 
 @inline
