@@ -239,7 +239,8 @@ def sensitivity(
     Notes
     -----
     The error is measured against the operator in float64 ("float64" in `fs.operators.RECIPES`). A sum is swapped
-    together with its accumulators and products. Operands and the output are steps, too.
+    together with its accumulators and products. Operands and the output are steps, too. There is no row for a format
+    that a matrix unit of the recipe does not take.
 
     Examples
     --------
@@ -266,8 +267,11 @@ def sensitivity(
     steps = operator_steps(operator).variants.get(variant, ())
     for fmt in as_formats(formats):
         for step in steps:
-            with record(calls=False) as log:
-                found = call(*operands, recipe=chosen, **_swapped(chosen, operator, step, fmt), **keywords)
+            try:
+                with record(calls=False) as log:
+                    found = call(*operands, recipe=chosen, **_swapped(chosen, operator, step, fmt), **keywords)
+            except ValueError:  # the recipe itself runs: a matrix unit of it does not take this format
+                continue
             error, nonfinite = _error(_values(found), exact)
             events = _counted(log.scopes.get(f"{operator}/{step}", {}).values())
             rows.append(SensitivityRow(step, fmt.name, error, nonfinite, **events))

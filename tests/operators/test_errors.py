@@ -63,6 +63,15 @@ def test_several_operands_and_batch_norm():
     assert {row.step for row in found.rows} == set(ops.OPERATORS["batch_norm"].variants["training"])
 
 
+def test_formats_that_a_matrix_unit_does_not_take():
+    x = fs.array(np.random.default_rng(1).standard_normal((8, 16)), "fp16")
+    found = fs.sensitivity("attention", (x, x, x), "bf16", recipe="flash-attention-2")
+    steps = ops.OPERATORS["attention"].variants["flash-attention-2"]
+    assert [step for step in steps if step not in {row.step for row in found.rows}] == [
+        "query", "key", "value", "probabilities",
+    ]  # fmt: skip
+
+
 def test_unknown_operators():
     with pytest.raises(ValueError, match="operator 'softmacks' is not known; did you mean 'softmax'"):
         fs.sensitivity("softmacks", NAIVE)
