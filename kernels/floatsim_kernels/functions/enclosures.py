@@ -7,10 +7,11 @@ Arguments have at most 24 significant bits and magnitudes of 0 or 2**-300 to 2**
 Every function computes y in float64, and widens it by a relative bound E. An operation of float64 has a relative error
 of at most u = 2**-53. The bounds are far larger than the sums of the errors, which stand beside them:
 
-- _exp_parts: the reduced argument has an error of 2 u, the polynomial of degree 13 cuts terms below 2**-57, and its
-  evaluation has an error of 4 u: together below 2**-50.
-- _log_of: the series of 11 terms cuts terms below 2**-61; its argument, the sum, and the multiple of log(2) have errors
-  of 4 u: below 2**-50.
+- _exp_of: the reduced argument has an error of 2 u, the polynomial of degree 12 cuts terms below 2**-52, and its
+  evaluation has an error of 4 u: together below 2**-49. Far arguments are cut at _FAR: the result is beyond the range
+  of every format in either case.
+- _log_of: the series cuts terms below 2**-54; its argument, the sum, and the multiple of log(2) have errors of 4 u:
+  below 2**-50.
 - The two Taylor sums of `_sine_cosine`: they cut terms below 2**-57, and have errors of 4 u: below 2**-50. The reduced
   argument has a relative error below 2**-51 (see `_quarter_turns`).
 - _atan_of: two reductions with three operations each, and a series of 13 terms that cuts below 2**-58: below 2**-48.
@@ -23,7 +24,7 @@ import math
 
 import numpy as np
 
-from ..runtime.intrinsics import bits_from_double, double_from_bits
+from ..runtime.intrinsics import bits_from_double, contracted, double_from_bits
 from ..runtime.jit import inline
 
 _INFINITY, _NAN = np.inf, np.nan
@@ -110,8 +111,17 @@ def inward(low, high):
 @inline
 def _exp_tail(r):
     """(exp(r) - 1 - r) / r**2 for |r| <= 0.35."""
-    return _2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (_8 + r * (_9 + r * (
-        _10 + r * (_11 + r * (_12 + r * _13))))))))))  # fmt: skip
+    y = _12
+    y = contracted(y, r, _11)
+    y = contracted(y, r, _10)
+    y = contracted(y, r, _9)
+    y = contracted(y, r, _8)
+    y = contracted(y, r, _7)
+    y = contracted(y, r, _6)
+    y = contracted(y, r, _5)
+    y = contracted(y, r, _4)
+    y = contracted(y, r, _3)
+    return contracted(y, r, _2)
 
 
 @inline
@@ -140,26 +150,31 @@ def _clamped(x):
 
 
 @inline
-def _outside(x, ends, high_limit):
-    """The ends of an exponential: those of its tails for far arguments, and its values at infinities."""
-    ends = _if_both(x > _FAR, (_HUGE, 2.0 * _HUGE), ends)
-    ends = _if_both(x < -_FAR, (0.25 * _MINUTE, _MINUTE), ends)
-    ends = _if_both(x == _INFINITY, (high_limit, high_limit), ends)
-    ends = _if_both(x == -_INFINITY, (0.0, 0.0), ends)
-    return _if_both(x != x, (_NAN, _NAN), ends)
+def _at_infinities(x, ends, low_limit, high_limit):
+    """The ends, for infinities the limits, and NaN for NaN."""
+    limit = high_limit if x > 0.0 else (low_limit if x < 0.0 else _NAN)
+    inside = abs(x) < _INFINITY
+    return (ends[0] if inside else limit), (ends[1] if inside else limit)
+
+
+@inline
+def _around_finite(y, bound):
+    """As `_around`, for numbers that are never infinite."""
+    e = abs(y) * bound
+    return y - e, y + e
 
 
 @inline
 def _next_to_one(x, ends):
     """The ends of 1 + x + ... for a tiny x."""
-    near = 1.0 + (_E44 if x > 0.0 else -_E44)
-    ends = _if_both(abs(x) < _SMALL, _between(1.0, near), ends)
-    return _if_both(x == 0.0, (1.0, 1.0), ends)
+    tiny = abs(x) < _SMALL
+    low, high = (1.0 - _E44 if x < 0.0 else 1.0), (1.0 + _E44 if x > 0.0 else 1.0)
+    return (low if tiny else ends[0]), (high if tiny else ends[1])
 
 
 @inline
 def exp(x):
-    return _outside(x, _next_to_one(x, _around(_exp_of(_clamped(x)), _E48)), _INFINITY)
+    return _at_infinities(x, _next_to_one(x, _around_finite(_exp_of(_clamped(x)), _E48)), 0.0, _INFINITY)
 
 
 @inline
@@ -168,10 +183,8 @@ def exp2(x):
     k = (t + _MAGIC) - _MAGIC
     r = (t - k) * _LOG_2_1 + (t - k) * _LOG_2_2
     y = (1.0 + (r + r * r * _exp_tail(r))) * _power_of_two(k)
-    ends = _next_to_one(x, _around(y, _E48))
-    ends = _if_both(t == k, (y, y), ends)
-    scaled = x * 0.6875  # beyond _FAR from 1003 on
-    return _outside(scaled if abs(x) > 995.0 else (x if x != x else 0.0), ends, _INFINITY)
+    ends = _next_to_one(x, _around_finite(y, 0.0 if t == k else _E48))
+    return _at_infinities(x, ends, 0.0, _INFINITY)
 
 
 @inline
@@ -180,9 +193,7 @@ def exp10(x):
     k = (t * _LOG2_10 + _MAGIC) - _MAGIC
     r = (t * _LOG_10_1 - k * _LOG_2_1) + (t * _LOG_10_2 - k * _LOG_2_2)  # products of 26 and 24 bits are exact
     y = (1.0 + (r + r * r * _exp_tail(r))) * _power_of_two(k)
-    return _outside(
-        x * 2.3125 if abs(x) > 299.0 else (x if x != x else 0.0), _next_to_one(x, _around(y, _E47)), _INFINITY
-    )
+    return _at_infinities(x, _next_to_one(x, _around_finite(y, _E47)), 0.0, _INFINITY)
 
 
 @inline
@@ -195,12 +206,9 @@ def _expm1_of(x):
 
 @inline
 def expm1(x):
-    ends = _at_least(_around(_expm1_of(_clamped(x)), _E46), -1.0)
+    ends = _at_least(_around_finite(_expm1_of(_clamped(x)), _E46), -1.0)
     ends = _if_both(abs(x) < _SMALL, (x, x + abs(x) * _E44), ends)
-    ends = _if_both(x == 0.0, (x, x), ends)
-    ends = _if_both(x < -_FAR, (-1.0, -1.0 + _E46), ends)
-    ends = _if_both(x == -_INFINITY, (-1.0, -1.0), ends)
-    return _if_both(x > -_FAR, _outside(max(x, -_FAR), ends, _INFINITY), ends) if x == x else (_NAN, _NAN)
+    return _at_infinities(x, ends, -1.0, _INFINITY)
 
 
 # -- logarithms --------------------------------------------------------------------------------------------------------
@@ -219,8 +227,15 @@ def _atanh_tail(square):
 def _short_atanh_tail(square):
     """The same for s**2 <= 0.03."""
     z = square
-    return 1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z * (1 / 11 + z * (1 / 13 + z * (1 / 15 + z * (1 / 17 + z * (
-        1 / 19 + z * (1 / 21 + z / 23)))))))))  # fmt: skip
+    y = 1 / 19
+    y = contracted(y, z, 1 / 17)
+    y = contracted(y, z, 1 / 15)
+    y = contracted(y, z, 1 / 13)
+    y = contracted(y, z, 1 / 11)
+    y = contracted(y, z, 1 / 9)
+    y = contracted(y, z, 1 / 7)
+    y = contracted(y, z, 1 / 5)
+    return contracted(y, z, 1 / 3)
 
 
 @inline
@@ -242,32 +257,31 @@ def _log_of(f):
 
 @inline
 def _in_domain(x, ends):
-    """The ends of a logarithm: -inf at 0, NaN below, and the values at infinities."""
-    ends = _if_both(x == 0.0, (-_INFINITY, -_INFINITY), ends)
-    ends = _if_both(x < 0.0, (_NAN, _NAN), ends)
-    ends = _if_both(x == _INFINITY, (_INFINITY, _INFINITY), ends)
-    return _if_both(x != x, (_NAN, _NAN), ends)
+    """The ends of a logarithm: -inf at 0, NaN below, and the values at infinity and NaN."""
+    inside = x > 0.0 and x < _INFINITY
+    limit = -_INFINITY if x == 0.0 else (_INFINITY if x > 0.0 else _NAN)
+    return (ends[0] if inside else limit), (ends[1] if inside else limit)
 
 
 @inline
 def log(x):
     m, k = _split(x if x > 0.0 else 1.0)
     y = k * _LOG_2_1 + (_log_of(m - 1.0) + k * _LOG_2_2)
-    return _in_domain(x, _around(y, _E48))
+    return _in_domain(x, _around_finite(y, _E48))
 
 
 @inline
 def log2(x):
     m, k = _split(x if x > 0.0 else 1.0)
     y = k + _log_of(m - 1.0) * _LOG2_E
-    return _in_domain(x, _around(y, _E48 if m != 1.0 else 0.0))
+    return _in_domain(x, _around_finite(y, _E48 if m != 1.0 else 0.0))
 
 
 @inline
 def log10(x):
     m, k = _split(x if x > 0.0 else 1.0)
     y = k * _LOG10_2_1 + (_log_of(m - 1.0) * _LOG10_E + k * _LOG10_2_2)
-    return _in_domain(x, _around(y, _E48))
+    return _in_domain(x, _around_finite(y, _E48))
 
 
 @inline
@@ -548,15 +562,11 @@ def _logistic(t):
 
 @inline
 def sigmoid(x):
-    ends = _at_most(_around(_logistic(_clamped(x)), _E48), 1.0)
-    near = 0.5 + (_E45 if x > 0.0 else -_E45)
-    ends = _if_both(abs(x) < _SMALL, _between(0.5, near), ends)
-    ends = _if_both(x == 0.0, (0.5, 0.5), ends)
-    ends = _if_both(x < -_FAR, (0.25 * _MINUTE, _MINUTE), ends)
-    ends = _if_both(x > _FAR, (1.0 - _E50, 1.0), ends)
-    ends = _if_both(x == _INFINITY, (1.0, 1.0), ends)
-    ends = _if_both(x == -_INFINITY, (0.0, 0.0), ends)
-    return _if_both(x != x, (_NAN, _NAN), ends)
+    ends = _at_most(_around_finite(_logistic(_clamped(x)), _E48), 1.0)
+    tiny = abs(x) < _SMALL
+    low, high = (0.5 - _E45 if x < 0.0 else 0.5), (0.5 + _E45 if x > 0.0 else 0.5)
+    ends = (low if tiny else ends[0]), (high if tiny else ends[1])
+    return _at_infinities(x, ends, 0.0, 1.0)
 
 
 @inline
@@ -595,7 +605,7 @@ def softplus(x):
     s = e / (2.0 + e)
     tail = 2.0 * s + 2.0 * s * (s * s) * _atanh_tail(s * s)
     ends = _at_least(_around(max(x, 0.0) + tail, _E47), max(x, 0.0))
-    return _outside(min(x, _FAR) if x < _INFINITY or x != x else x, ends, _INFINITY)
+    return _at_infinities(x, ends, 0.0, _INFINITY)
 
 
 # -- roots and quotients -----------------------------------------------------------------------------------------------

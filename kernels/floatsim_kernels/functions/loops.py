@@ -53,14 +53,13 @@ def ends_of_two(name):
 @functools.cache
 def nearest_float32(name):
     """Return the kernel of a function of float32 codes, ties to even; it marks the results that it does not know."""
-    function, inward = getattr(enclosures, name), enclosures.inward
+    function = getattr(enclosures, name)
 
     @kernel
     def loop(x, out, unknown):
         wide_vectors()
         for i in range(x.size):
             low, high = function(np.float64(float_from_bits(x[i])))
-            low, high = inward(low, high)
             a, b = bits_from_float(np.float32(low)), bits_from_float(np.float32(high))
             out[i] = a if low == low else _NAN_32
             unknown[i] = np.uint8(low == low and a != b)
