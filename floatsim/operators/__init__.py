@@ -29,6 +29,7 @@ _HOMES = {
         "AttentionGradients LinearGradients NormGradients attention_backward cross_entropy_backward "
         "layer_norm_backward linear_backward log_softmax_backward rms_norm_backward softmax_backward"
     ),
+    ".network": "mlp",
     ".errors": "RecipeRow RecipeTable Sensitivity SensitivityRow recipe_table",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -9,6 +9,7 @@ from floatsim.operators.cells import LSTMState, gru_cell, lstm_cell, rnn_cell
 from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
 from floatsim.operators.errors import RecipeRow, RecipeTable, Sensitivity, SensitivityRow, recipe_table
 from floatsim.operators.layers import linear, residual_add
+from floatsim.operators.network import mlp
 from floatsim.operators.norms import BatchNorm, batch_norm, layer_norm, rms_norm
 from floatsim.operators.probabilities import cross_entropy, log_softmax, softmax
 from floatsim.operators.recipes import RECIPES, Recipe, as_recipe
@@ -20,6 +21,6 @@ __all__ = [
     "RECIPES", "Recipe", "RecipeRow", "RecipeTable", "Sensitivity", "SensitivityRow", "as_recipe", "attention",
     "attention_backward", "avg_pool", "batch_norm", "conv2d", "cross_entropy", "cross_entropy_backward", "embedding",
     "gelu", "gru_cell", "layer_norm", "layer_norm_backward", "linear", "linear_backward", "log_softmax",
-    "log_softmax_backward", "lstm_cell", "max_pool", "operator_steps", "recipe_table", "relu", "residual_add",
+    "log_softmax_backward", "lstm_cell", "max_pool", "mlp", "operator_steps", "recipe_table", "relu", "residual_add",
     "rms_norm", "rms_norm_backward", "rnn_cell", "sigmoid", "silu", "softmax", "softmax_backward", "softplus", "tanh",
 ]

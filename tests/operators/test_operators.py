@@ -259,6 +259,22 @@ def test_cells(kind, gates, seed):
         check(found.cell, [after for _, after in rows])
 
 
+def test_a_network_is_its_layers():
+    x, w = fs.array(numbers(1, 5, 4), "fp16"), [fs.array(numbers(2, 3, 4), "fp16"), fs.array(numbers(3, 2, 3), "fp16")]
+    b = [fs.array(numbers(4, 3), "fp16"), None]
+    with fs.record() as log:
+        found = ops.mlp(x, w, b, recipe="all-fp16", layer_recipes={-1: "all-bf16"})
+    hidden = ops.relu(ops.linear(x, w[0], b[0], recipe="all-fp16"), recipe="all-fp16")
+    expected = ops.linear(hidden, w[1], recipe="all-bf16")
+    assert found.format == expected.format == fs.BF16
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    assert {"layer0/linear/product", "layer0/linear/biased", "layer1/linear/product"} <= set(log.scopes)
+    with pytest.raises(ValueError, match="as many weights as biases"):
+        ops.mlp(x, w, b[:1])
+    with pytest.raises(ValueError, match="index 2, and there are 2 layers"):
+        ops.mlp(x, w, b, layer_recipes={2: "all-fp16"})
+
+
 # -- every operator ----------------------------------------------------------------------------------------------------
 
 
