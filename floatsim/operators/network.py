@@ -65,7 +65,7 @@ def mlp(
     bf16 0.874
     e4m3 0.874
     e3m2 0.858
-    e2m1 0.000
+    e2m1 0.100
     """
     if len(weights) != len(biases) or not len(weights):
         raise ValueError(f"mlp needs as many weights as biases, and at least one: {len(weights)} and {len(biases)}")
