@@ -38,6 +38,7 @@ Settings
     scope           with fs.scope("layer1"): names a part of a computation in the log
 More
     survey          one array or layer in many formats and accumulations, as a table
+    operators       softmax, norms, attention, ... with every intermediate in a chosen format; sensitivity ranks them
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets
 
 The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
@@ -88,7 +89,8 @@ _HOMES = {
     ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
+    ".operators.errors": "sensitivity",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
-    __name__, _HOMES, modules="datasets hardware njit plot reference tensorcore"
+    __name__, _HOMES, modules="datasets hardware njit operators plot reference tensorcore"
 )
