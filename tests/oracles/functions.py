@@ -1,7 +1,8 @@
 """Mathematical functions by MPFR: one evaluation toward zero with a ternary value, or compositions with 600 bits.
 
 No result of a composition (sigmoid, gelu, ...) is exact, and none is nearer than 2**-600 to a number of few bits
-unless it saturates. So a composition that gives a number of few bits lies beside it, on the side in `_SATURATES`.
+unless it saturates or its argument is tiny. So a composition that gives a number of few bits lies beside it, on the
+side in `_SATURATES`, or on that of the argument.
 """
 
 from __future__ import annotations
@@ -121,7 +122,10 @@ class Function:
             self.sign = int(x.sign if gate else 0)
             tiny = not result or gmpy2.get_exp(result) < -20000
             magnitude = Fraction(1, 2**20000) if tiny else abs(_fraction(result))
-        if magnitude in few:
+        half = (x.magnitude if gate else Fraction(1)) / 2
+        if magnitude == half:  # a tiny argument: the gate is 1/2 and a little more or less
+            magnitude *= 1 + Fraction(-1 if x.sign else 1, 2**3000)
+        elif magnitude in few:
             magnitude *= 1 + Fraction(_SATURATES[self.name], 2**3000)
         self._round(magnitude, self.sign)
 
