@@ -20,6 +20,7 @@ Numbers
     FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
+    quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks
     losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
@@ -36,7 +37,8 @@ Settings
     scope           with fs.scope("layer1"): names a part of a computation in the log
 More
     survey          one array or layer in many formats and accumulations, as a table
-    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets
+    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
+                    quantization (formats and schemes)
 
 The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
 itself loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
@@ -81,7 +83,8 @@ _HOMES = {
     ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
+    ".quantization.blocks": "dequantize_blocks quantize_blocks",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
-    __name__, _HOMES, modules="datasets hardware njit plot reference tensorcore"
+    __name__, _HOMES, modules="datasets hardware njit plot quantization reference tensorcore"
 )

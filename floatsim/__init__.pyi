@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
-    datasets as datasets, hardware as hardware, njit as njit, plot as plot, reference as reference,
-    tensorcore as tensorcore,
+    datasets as datasets, hardware as hardware, njit as njit, plot as plot, quantization as quantization,
+    reference as reference, tensorcore as tensorcore,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
@@ -41,6 +41,7 @@ from floatsim.formats.rounding import (
     DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
     TininessLike, UNDERFLOW,
 )
+from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 
 __all__ = [
     "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
@@ -49,14 +50,14 @@ __all__ = [
     "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
     "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "add", "array", "as_accumulation", "as_format",
     "bind_context", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cumsum", "datasets",
-    "decode", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "explain_plan", "explain_rounding",
-    "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "get_context", "get_num_threads",
-    "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load",
-    "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number", "multiply", "named_formats",
-    "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot", "prod", "quantize", "record", "reference",
-    "remainder", "reveal_order", "reveal_width", "rint", "save", "scalb", "scope", "set_num_threads", "signbit", "sqrt",
-    "subtract", "sum", "survey", "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp",
-    "ulp_distance", "unordered", "var", "vdot",
+    "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "explain_plan",
+    "explain_rounding", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "get_context",
+    "get_num_threads", "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan", "issubnormal", "less",
+    "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
+    "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot", "prod",
+    "quantization", "quantize", "quantize_blocks", "record", "reference", "remainder", "reveal_order", "reveal_width",
+    "rint", "save", "scalb", "scope", "set_num_threads", "signbit", "sqrt", "subtract", "sum", "survey", "tensorcore",
+    "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 

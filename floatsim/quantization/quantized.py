@@ -1,0 +1,166 @@
+"""The result of a quantization: codes, scales, and the scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.arrays.float_array import FloatArray
+from floatsim.emulator.elementwise import convert
+from floatsim.emulator.quantization import pieces, scaled
+from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
+from floatsim.quantization.lookup import LookupFormat
+from floatsim.quantization.scales import rounded, to_format
+from floatsim.quantization.scheme import Scheme, layout
+
+__all__ = ["Quantized", "spread"]
+
+Array: TypeAlias = NDArray[Any]
+
+_NEAREST = CallOptions(RoundingAttributes())
+
+
+def spread(of_blocks: Array, scheme: Scheme, shape: tuple[int, ...]) -> Array:
+    """Return an array with one number for each block as an array with one for each element of a tensor."""
+    blocks = layout(scheme, shape).blocks
+    _, rows, columns = blocks.shape
+    grid = of_blocks.reshape(blocks.grid)
+    tall = np.repeat(grid, blocks.height, axis=1)[:, :rows]
+    full: Array = np.repeat(tall, blocks.width, axis=2)[:, :, :columns].reshape(shape)
+    return full
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Quantized:
+    """Codes of a tensor, the scales of its blocks, and the scheme. `fs.quantize_blocks` makes one.
+
+    Its arrays are read-only.
+
+    Parameters
+    ----------
+    codes : ndarray
+        The codes of the elements, in the shape of the tensor: integers (int8, uint8) of an IntegerFormat, indices
+        (uint8) of a LookupFormat, or codes (`code_dtype`) of a FloatFormat.
+    scales : FloatArray
+        One scale for each block: of shape () for one scale, (K / width,) for a vector, else (..., M / height,
+        K / width). The last block of an axis may be short.
+    scheme : Scheme
+        How the tensor was quantized.
+    zero_points : int64 ndarray, optional
+        The integers that stand for zero, in the shape of the scales.
+    tensor_scale : FloatArray, optional
+        A further scale of the whole tensor (NVFP4).
+    arithmetic : FloatFormat
+        The format in which scales and elements were computed: FP32 or FP64.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> q = fs.quantize_blocks([[0.5, -1.0, 0.25, 7.0]], "int4", block=2)
+    >>> q
+    Quantized((1, 4), INT4, block=(1, 2), scales FP32 (1, 2))
+    >>> q.codes, q.scales.values
+    (array([[ 4, -7,  0,  7]], dtype=int8), array([[0.14285715, 1.        ]]))
+    >>> q.values.round(3)
+    array([[ 0.571, -1.   ,  0.   ,  7.   ]])
+    """
+
+    codes: Array
+    scales: FloatArray
+    scheme: Scheme
+    zero_points: Array | None = None
+    tensor_scale: FloatArray | None = None
+    arithmetic: FloatFormat = field(default=FP32)
+
+    def __post_init__(self) -> None:
+        if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
+            raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")
+        scales = [self.scales, *([] if self.tensor_scale is None else [self.tensor_scale])]
+        zero_points = [] if self.zero_points is None else [self.zero_points]
+        for array in (self.codes, *zero_points, *(x.codes for x in scales)):
+            array.flags.writeable = False
+
+    @property
+    def format(self) -> Any:
+        """The format of the elements."""
+        return self.scheme.format
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        return self.codes.shape
+
+    @property
+    def elements(self) -> FloatArray:
+        """The numbers that the codes stand for, without scales: a FloatArray, for instance for `fs.matmul`.
+
+        Integers less their zero point and numbers of a lookup format are in the format of the arithmetic.
+        """
+        if isinstance(self.format, FloatFormat):
+            return FloatArray(self.codes, self.format)
+        fmt = self.arithmetic
+        if isinstance(self.format, LookupFormat):
+            return to_format(FloatArray(self.format.table[self.codes].view(np.uint32), FP32), fmt)
+        integers = self.codes.astype(np.int64)
+        if self.zero_points is not None:
+            integers -= spread(self.zero_points, self.scheme, self.shape)
+        return to_format(FloatArray(integers.astype(np.float64).view(np.uint64), FP64), fmt)
+
+    def dequantize(self, format: FormatLike | None = None) -> FloatArray:
+        """Return the numbers that the codes and scales stand for.
+
+        The product of the element and the scale of its block is rounded once, to the format of the arithmetic. With a
+        tensor scale, the scale of the block is first multiplied by it and rounded. `format` adds one more rounding. All
+        roundings are to nearest, ties to even.
+
+        Parameters
+        ----------
+        format : format, optional
+            The format of the result. Default: that of the arithmetic.
+
+        Returns
+        -------
+        FloatArray
+            In the shape of the tensor.
+        """
+        fmt, blocks = self.arithmetic, layout(self.scheme, self.shape).blocks
+        elements = to_format(self.elements, fmt)
+        stack = elements.codes.reshape(blocks.shape)
+        scales = to_format(self.scales, fmt)
+        if self.tensor_scale is not None:
+            scales = rounded("multiply", scales, to_format(self.tensor_scale, fmt))
+        of_blocks = scales.codes.reshape(blocks.grid)
+        codes = np.empty(self.codes.size, fmt.code_dtype)
+        for piece in pieces(blocks):
+            codes[piece.flat] = scaled("multiply", stack, of_blocks, fmt, blocks, piece)
+        result = FloatArray(codes.reshape(self.shape), fmt)
+        if format is None or as_format(format) == fmt:
+            return result
+        target = as_format(format)
+        return FloatArray(convert(result.codes, fmt, target, _NEAREST, False)[0], target)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values of `dequantize()` as float64, exact."""
+        return self.dequantize().values
+
+    @property
+    def nbits(self) -> int:
+        """The size of the codes, packed, and of the scales and zero points, in bits."""
+        scales = self.scales.size * self.scales.format.bits
+        zero_points = 0 if self.zero_points is None else self.zero_points.size * self.format.bits
+        whole = 0 if self.tensor_scale is None else self.tensor_scale.format.bits
+        return int(self.codes.size * self.format.bits + scales + zero_points + whole)
+
+    def __repr__(self) -> str:
+        scheme = self.scheme
+        parts = [f"{self.shape}", scheme.format.name, f"block={scheme.block!r}",
+                 f"scales {self.scales.format.name} {self.scales.shape}"]  # fmt: skip
+        if self.tensor_scale is not None:
+            parts.append(f"tensor scale {self.tensor_scale.item():.6g}")
+        return f"Quantized({', '.join(parts)}{', zero points' if self.zero_points is not None else ''})"
