@@ -29,17 +29,21 @@ _PIECE = 1 << 16  # elements: two arrays of float32 fit in a cache of 512 KiB
 
 
 class Blocks(NamedTuple):
-    """A stack of matrices that is cut into blocks: its shape (stack, rows, columns), a block's height and width."""
+    """A stack of matrices that is cut into blocks: its shape (stack, rows, columns), a block's height and width.
+
+    `single`: there is one block, even if the matrices are empty.
+    """
 
     shape: tuple[int, int, int]
     height: int
     width: int
+    single: bool = False
 
     @property
     def grid(self) -> tuple[int, int, int]:
         """The shape of an array with one number for each block. The last blocks may be short."""
         stack, rows, columns = self.shape
-        return stack, -(-rows // self.height), -(-columns // self.width)
+        return (1, 1, 1) if self.single else (stack, -(-rows // self.height), -(-columns // self.width))
 
 
 class Piece(NamedTuple):

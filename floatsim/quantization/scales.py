@@ -185,14 +185,15 @@ def _power_of_two(exponent_of: _Exponent) -> Callable[[_Extremes, Scheme], Scali
     """Return the rule whose scales are powers of two, by a function of the largest magnitude.
 
     The function takes its significand in [1, 2), its exponent, and the scheme, and returns the exponent of the scale,
-    which is clamped to those of the normal numbers of the scales' format.
+    which is clamped to the powers of two in the format of the scales.
     """
 
     def rule(x: _Extremes, scheme: Scheme) -> Scaling:
         amax, target = _at_least(x.magnitude(), scheme.least_amax).values, scheme.scale_format
         finite, zero = np.isfinite(amax), amax == 0
         half, above = np.frexp(np.where(finite & ~zero, amax, 1.0))
-        exponents = np.clip(exponent_of(2 * half, above.astype(np.int64) - 1, scheme), target.emin, target.emax)
+        exponents = exponent_of(2 * half, above.astype(np.int64) - 1, scheme)
+        exponents = np.clip(exponents, target.emin - target.trailing_bits, target.emax)
         if target.is_scale:
             codes = np.where(zero, 0, exponents - target.emin).astype(target.code_dtype)
             nan = target.code_dtype.type(target.canonical_nan or 0)
@@ -279,6 +280,6 @@ def given_scaling(
 def _from_values(scale: FloatArray, target: FloatFormat) -> FloatArray:
     scales = scale if scale.format == target else to_format(scale, target)
     values = scales.values
-    if not np.all(np.isfinite(values) & (values > 0)):
+    if not np.all(np.isfinite(scale.values) & (values > 0)):
         raise ValueError(f"scale must be positive and finite in {target.name}, the format of the scales; got {values}")
     return scales

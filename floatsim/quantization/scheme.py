@@ -263,7 +263,7 @@ def layout(scheme: Scheme, shape: tuple[int, ...]) -> Layout:
     """Return the blocks of a tensor of this shape. The last two axes are a matrix; blocks do not cross matrices."""
     if scheme.block == "tensor":
         size = math.prod(shape)
-        return Layout(Blocks((1, 1, size), 1, max(size, 1)), ())
+        return Layout(Blocks((1, 1, size), 1, max(size, 1), single=True), ())
     if not shape:
         raise ValueError("x is one number, which has no blocks; use block='tensor'")
     *stack, rows, columns = shape if len(shape) > 1 else (1, *shape)
