@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[Any]
 
-__all__ = ["Blocks", "Piece", "largest", "look_up", "pieces", "scaled", "to_integers"]
+__all__ = ["Blocks", "LookUp", "Piece", "from_integers", "largest", "pieces", "scaled", "to_integers", "zeros_of"]
 
-_PIECE = 1 << 16  # elements: two arrays of float32 fit in a cache of 512 KiB
+_PIECE = 1 << 15  # elements: three arrays of float32 fit in a cache of 512 KiB
 
 
 class Blocks(NamedTuple):
@@ -40,6 +40,12 @@ class Blocks(NamedTuple):
     single: bool = False
 
     @property
+    def piece_size(self) -> int:
+        """The largest number of elements of a piece."""
+        _, rows, columns = self.shape
+        return min(rows * columns, _PIECE)
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         """The shape of an array with one number for each block. The last blocks may be short."""
         stack, rows, columns = self.shape
@@ -52,7 +58,13 @@ class Piece(NamedTuple):
     matrix: int
     rows: slice
     columns: slice
-    flat: slice
+    start: int
+    """The flat index of the first element."""
+
+    def buffer(self, memory: Array) -> Array:
+        """Return the start of a flat array in the shape of this part."""
+        rows, columns = self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+        return memory[: rows * columns].reshape(rows, columns)
 
     def of(self, array: Array) -> Array:
         """Return this part of an array (stack, rows, columns)."""
@@ -71,8 +83,7 @@ def pieces(blocks: Blocks) -> Iterator[Piece]:
             for column in range(0, columns, max(width, 1)):
                 right = min(columns, column + width)
                 start = (matrix * rows + row) * columns + column
-                size = (below - row) * (right - column)
-                yield Piece(matrix, slice(row, below), slice(column, right), slice(start, start + size))
+                yield Piece(matrix, slice(row, below), slice(column, right), start)
 
 
 def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitude") -> Array:
@@ -87,41 +98,80 @@ def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitu
     out = np.zeros(blocks.grid, fmt.code_dtype)
     for piece in pieces(blocks):
         loops.largest(
-            piece.of(codes), piece.rows.start, piece.columns.start, blocks.height, blocks.width, flip, keep, mask,
-            out[piece.matrix],
+            piece.of(codes), *_place(blocks, piece), flip, keep, mask, out[piece.matrix],
         )  # fmt: skip
     return out
 
 
+_DTYPES = {FP32: np.dtype(np.float32), FP64: np.dtype(np.float64)}
 _NEAREST = CallOptions(RoundingAttributes())
 _KERNELS = {"multiply": loops.multiply, "divide": loops.divide}
 
 
-def scaled(name: str, codes: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece) -> Array:
-    """Return the products or quotients of a piece and the scales of its blocks, rounded to nearest, ties to even.
+def _place(blocks: Blocks, piece: Piece) -> tuple[int, int, int, int]:
+    """Return what the loops take: the first row and column of the piece, and the height and width of a block."""
+    return piece.rows.start, piece.columns.start, blocks.height, blocks.width
 
-    All codes are of `fmt`, which is FP32 or FP64. `name` is "multiply" or "divide". The result has one dimension.
+
+def scaled(name: str, codes: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array) -> None:
+    """Write the products or quotients of a piece and the scales of its blocks, rounded to nearest, ties to even.
+
+    All codes are of `fmt`, which is FP32 or FP64. `name` is "multiply" or "divide". `codes` and `out` have the shape of
+    the piece.
     """
-    part, of_blocks = piece.of(codes), scales[piece.matrix]
-    row, column, height, width = piece.rows.start, piece.columns.start, blocks.height, blocks.width
+    of_blocks = scales[piece.matrix]
     if machine.environment_is_default():
-        dtype = np.dtype({FP32: np.float32, FP64: np.float64}[fmt])
-        out = np.empty(part.shape, dtype)
-        _KERNELS[name](part.view(dtype), row, column, height, width, of_blocks.view(dtype), out)
-        return out.reshape(-1).view(fmt.code_dtype)
-    rows, columns = (np.arange(part.shape[axis]) + start for axis, start in ((0, row), (1, column)))
-    spread = of_blocks[np.ix_(rows // height, columns // width)]
-    result: Array = elementwise(name, [(part, fmt), (spread, fmt)], fmt, _NEAREST, False)[0]
-    return result.reshape(-1)
+        dtype = _DTYPES[fmt]
+        _KERNELS[name](codes.view(dtype), *_place(blocks, piece), of_blocks.view(dtype), out.view(dtype))
+        return
+    rows, columns = (np.arange(part.start, part.stop) for part in (piece.rows, piece.columns))
+    spread = of_blocks[np.ix_(rows // blocks.height, columns // blocks.width)]
+    out[...] = elementwise(name, [(codes, fmt), (spread, fmt)], fmt, _NEAREST, False)[0]
 
 
-def look_up(codes: Array, thresholds: NDArray[np.float32], by_order: NDArray[np.uint8], out: Array) -> None:
-    """Write by_order[the number of thresholds below the value] for each FP32 code of one dimension."""
-    bits = thresholds.view(np.int32)
-    keys = np.where(bits >= 0, bits, bits ^ np.int32(0x7FFFFFFF))  # in the order of the values
-    loops.look_up(codes.view(np.int32), keys, by_order, out)
+def to_integers(
+    codes: Array, fmt: FloatFormat, zeros: Array, low: int, high: int, blocks: Blocks, piece: Piece, out: Array
+) -> None:
+    """Write x + zero point, clamped, for codes of integers x of at most 2**20 in FP32 or FP64.
+
+    `zeros` has a number of the format's dtype for each block. `codes` and `out` have the shape of the piece.
+    """
+    dtype = _DTYPES[fmt].type
+    loops.to_integers(
+        codes.view(dtype), *_place(blocks, piece), zeros[piece.matrix], dtype(low), dtype(high), out
+    )  # fmt: skip
 
 
-def to_integers(values: Array, zero_points: NDArray[np.int64], lowest: int, highest: int, out: Array) -> None:
-    """Write values + zero points, clamped. `values` are integers as floats; one zero point, or one for each value."""
-    loops.to_integers(values, zero_points, lowest, highest, out)
+def from_integers(codes: Array, fmt: FloatFormat, zeros: Array, blocks: Blocks, piece: Piece) -> Array:
+    """Return the integers of a piece less the zero points of their blocks, as codes of FP32 or FP64."""
+    out = np.empty(codes.shape, _DTYPES[fmt])
+    loops.from_integers(codes, *_place(blocks, piece), zeros[piece.matrix], out)
+    return out.view(fmt.code_dtype)
+
+
+def zeros_of(zero_points: Array | None, fmt: FloatFormat, blocks: Blocks) -> Array:
+    """Return zero points, or zeros, as numbers of the dtype of FP32 or FP64."""
+    return np.zeros(blocks.grid, _DTYPES[fmt]) if zero_points is None else zero_points.astype(_DTYPES[fmt])
+
+
+class LookUp:
+    """The assignment of float32 numbers to codes by thresholds.
+
+    Parameters
+    ----------
+    thresholds : float32 ndarray
+        In ascending order.
+    by_order : uint8 ndarray
+        The code for each number of thresholds below a value.
+    """
+
+    def __init__(self, thresholds: NDArray[np.float32], by_order: NDArray[np.uint8]) -> None:
+        bits = thresholds.view(np.int32)
+        keys = np.where(bits >= 0, bits, bits ^ np.int32(0x7FFFFFFF))  # in the order of the values
+        self._keys = np.append(keys, np.int32(0x7FFFFFFF))
+        self._first = np.searchsorted(keys, np.arange(-32768, 32768, dtype=np.int64) << 16).astype(np.int32)
+        self._codes = by_order
+
+    def __call__(self, codes: Array, out: Array) -> None:
+        """Write the codes of the numbers of one dimension, which are given as FP32 codes."""
+        loops.look_up(codes.view(np.int32), self._keys, self._first, self._codes, out)

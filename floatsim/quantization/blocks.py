@@ -14,14 +14,14 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import RoundingKeywords, resolve
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import Floats
-from floatsim.emulator.elementwise import convert
-from floatsim.emulator.quantization import Blocks, Piece, look_up, pieces, scaled, to_integers
+from floatsim.emulator.elementwise import convert, quantize
+from floatsim.emulator.quantization import Blocks, Piece, pieces, scaled, to_integers, zeros_of
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
-from floatsim.quantization.quantized import Quantized, spread
+from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import Scaling, given_scaling, scaling_of, to_format
 from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
 
@@ -49,55 +49,40 @@ def refuse_special_values(tensor: FloatArray, scheme: Scheme) -> None:
         raise ValueError(f"x has NaN or infinity, which no code of {scheme.format.name} stands for")
 
 
-class _Elements:
-    """The conversion of scaled numbers to codes of elements, piece by piece."""
-
-    def __init__(self, scheme: Scheme, fmt: FloatFormat, options: CallOptions, zero_points: Array | None) -> None:
-        self.element, self.fmt, self.options, self.zero_points = scheme.format, fmt, options, zero_points
-        self.wanted = recording.recording()
-
-    def write(self, numbers: Array, out: Array, start: int) -> Array | None:
-        """Write the codes of numbers, given as codes of one dimension; return the events if a log needs them."""
-        element = self.element
-        if isinstance(element, LookupFormat):
-            look_up(numbers, *element.search, out)
-            return None
-        options = replace(self.options, offset=(self.options.offset + start) % (1 << 64))
-        target = element if isinstance(element, FloatFormat) else FIXED_POINT
-        codes, events = convert(numbers, self.fmt, target, options, self.wanted)
-        if isinstance(element, FloatFormat):
-            out[...] = codes
-            return events
-        magnitudes = (codes & FIXED_POINT.magnitude_mask).astype(np.int16)
-        integers = np.where(codes > FIXED_POINT.magnitude_mask, -magnitudes, magnitudes)
-        zero = self.zero_points
-        shift = np.zeros(1, np.int64) if zero is None else zero[start : start + numbers.size]
-        to_integers(integers, shift, element.min, element.max, out)
-        return events
-
-
 def _codes_of(tensor: FloatArray, scheme: Scheme, scaling: Scaling, blocks: Blocks, options: CallOptions) -> Array:
     """Return the codes of the elements, in the shape of the tensor."""
-    stack, fmt = tensor.codes.reshape(blocks.shape), tensor.format
-    zero = None
-    if scaling.zero_points is not None:
-        zero = spread(scaling.zero_points, scheme, tensor.shape).reshape(-1)
-    elements = _Elements(scheme, fmt, options, zero)
-    codes = np.empty(tensor.size, scheme.format.code_dtype)
-    events = np.zeros(tensor.size, np.uint8) if elements.wanted else None
+    element, fmt = scheme.format, tensor.format
+    stack, codes = tensor.codes.reshape(blocks.shape), np.empty(blocks.shape, element.code_dtype)
+    wanted = recording.recording() and not isinstance(element, LookupFormat)
+    events = np.zeros(blocks.shape, np.uint8) if wanted else None
+    zeros = zeros_of(scaling.zero_points, fmt, blocks)
+    memory = np.empty((2, blocks.piece_size), fmt.code_dtype)
 
-    def work(piece: Piece) -> None:
-        numbers = scaled(scaling.operation, stack, scaling.factors.codes, fmt, blocks, piece)
-        happened = elements.write(numbers, codes[piece.flat], piece.flat.start)
-        if events is not None and happened is not None:
-            events[piece.flat] = happened
+    def write(piece: Piece) -> Array | None:
+        """Write the codes of a piece; return the events if a log needs them."""
+        out, numbers, whole = piece.of(codes), piece.buffer(memory[0]), piece.buffer(memory[1])
+        scaled(scaling.operation, piece.of(stack), scaling.factors.codes, fmt, blocks, piece, numbers)
+        if isinstance(element, LookupFormat):
+            element.look_up(numbers.reshape(-1), out.reshape(-1))
+            return None
+        own = replace(options, offset=(options.offset + piece.start) % (1 << 64))
+        if isinstance(element, FloatFormat):
+            written, happened = convert(numbers, fmt, element, own, wanted, out)
+            if written is not out:
+                out[...] = written
+            return happened
+        happened = quantize(numbers, fmt, FIXED_POINT, own, wanted, whole)
+        to_integers(whole, fmt, zeros, element.min, element.max, blocks, piece, out)
+        return happened
 
     for piece in pieces(blocks):
-        work(piece)
+        happened = write(piece)
+        if events is not None:
+            piece.of(events)[...] = happened
     result = codes.reshape(tensor.shape)
     if events is not None:
-        written = (result, scheme.format) if isinstance(scheme.format, FloatFormat) else None
-        recording.note("quantize_blocks", events, [(tensor.codes.reshape(-1), fmt)], written)
+        numbers = (result, element) if isinstance(element, FloatFormat) else None
+        recording.note("quantize_blocks", events.reshape(tensor.shape), [(tensor.codes, fmt)], numbers)
     return result
 
 

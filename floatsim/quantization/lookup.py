@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from floatsim.emulator.quantization import LookUp
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -92,9 +94,9 @@ class LookupFormat:
         return table
 
     @cached_property
-    def search(self) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """The thresholds, and the codes in ascending order of their numbers."""
-        return np.array(self.thresholds, np.float32), np.array(self.order, self.code_dtype)
+    def look_up(self) -> LookUp:
+        """The assignment of numbers to codes."""
+        return LookUp(np.array(self.thresholds, np.float32), np.array(self.order, self.code_dtype))
 
     def __format__(self, spec: str) -> str:
         return format(self.name, spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -10,29 +11,19 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.float_array import FloatArray
 from floatsim.emulator.elementwise import convert
-from floatsim.emulator.quantization import pieces, scaled
-from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.emulator.quantization import Blocks, Piece, from_integers, pieces, scaled, zeros_of
+from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scales import rounded, to_format
 from floatsim.quantization.scheme import Scheme, layout
 
-__all__ = ["Quantized", "spread"]
+__all__ = ["Quantized"]
 
 Array: TypeAlias = NDArray[Any]
 
 _NEAREST = CallOptions(RoundingAttributes())
-
-
-def spread(of_blocks: Array, scheme: Scheme, shape: tuple[int, ...]) -> Array:
-    """Return an array with one number for each block as an array with one for each element of a tensor."""
-    blocks = layout(scheme, shape).blocks
-    _, rows, columns = blocks.shape
-    grid = of_blocks.reshape(blocks.grid)
-    tall = np.repeat(grid, blocks.height, axis=1)[:, :rows]
-    full: Array = np.repeat(tall, blocks.width, axis=2)[:, :, :columns].reshape(shape)
-    return full
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,13 +94,25 @@ class Quantized:
         """
         if isinstance(self.format, FloatFormat):
             return FloatArray(self.codes, self.format)
-        fmt = self.arithmetic
-        if isinstance(self.format, LookupFormat):
-            return to_format(FloatArray(self.format.table[self.codes].view(np.uint32), FP32), fmt)
-        integers = self.codes.astype(np.int64)
-        if self.zero_points is not None:
-            integers -= spread(self.zero_points, self.scheme, self.shape)
-        return to_format(FloatArray(integers.astype(np.float64).view(np.uint64), FP64), fmt)
+        blocks = layout(self.scheme, self.shape).blocks
+        codes = np.empty(blocks.shape, self.arithmetic.code_dtype)
+        for piece, numbers in self._numbers(blocks):
+            piece.of(codes)[...] = numbers
+        return FloatArray(codes.reshape(self.shape), self.arithmetic)
+
+    def _numbers(self, blocks: Blocks) -> Iterator[tuple[Piece, Array]]:
+        """Yield the pieces of the tensor, and their elements as codes of the format of the arithmetic."""
+        fmt, element = self.arithmetic, self.format
+        codes = self.codes.reshape(blocks.shape)
+        zeros = zeros_of(None if self.zero_points is None else self.zero_points.reshape(blocks.grid), fmt, blocks)
+        for piece in pieces(blocks):
+            part = piece.of(codes)
+            if isinstance(element, FloatFormat):
+                yield piece, convert(part, element, fmt, _NEAREST, False)[0]
+            elif isinstance(element, LookupFormat):
+                yield piece, element.table[part].astype(fmt.dtype).view(fmt.code_dtype)
+            else:
+                yield piece, from_integers(part, fmt, zeros, blocks, piece)
 
     def dequantize(self, format: FormatLike | None = None) -> FloatArray:
         """Return the numbers that the codes and scales stand for.
@@ -129,15 +132,13 @@ class Quantized:
             In the shape of the tensor.
         """
         fmt, blocks = self.arithmetic, layout(self.scheme, self.shape).blocks
-        elements = to_format(self.elements, fmt)
-        stack = elements.codes.reshape(blocks.shape)
         scales = to_format(self.scales, fmt)
         if self.tensor_scale is not None:
             scales = rounded("multiply", scales, to_format(self.tensor_scale, fmt))
         of_blocks = scales.codes.reshape(blocks.grid)
-        codes = np.empty(self.codes.size, fmt.code_dtype)
-        for piece in pieces(blocks):
-            codes[piece.flat] = scaled("multiply", stack, of_blocks, fmt, blocks, piece)
+        codes = np.empty(blocks.shape, fmt.code_dtype)
+        for piece, numbers in self._numbers(blocks):
+            scaled("multiply", numbers, of_blocks, fmt, blocks, piece, piece.of(codes))
         result = FloatArray(codes.reshape(self.shape), fmt)
         if format is None or as_format(format) == fmt:
             return result
