@@ -103,7 +103,7 @@ def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitu
     return out
 
 
-_DTYPES = {FP32: np.dtype(np.float32), FP64: np.dtype(np.float64)}
+_DTYPES: dict[FloatFormat, np.dtype[Any]] = {FP32: np.dtype(np.float32), FP64: np.dtype(np.float64)}
 _NEAREST = CallOptions(RoundingAttributes())
 _KERNELS = {"multiply": loops.multiply, "divide": loops.divide}
 
