@@ -94,14 +94,17 @@ def test_bitsandbytes(fmt):
     codes = np.stack([codes >> 4, codes & 15], axis=-1).reshape(x.shape)
     q = fs.quantize_blocks(x, kind if kind == "nf4" else "bnb_fp4")
     assert np.array_equal(q.scales.values.reshape(-1), state.absmax.numpy().reshape(-1))
-    expected = q.codes.copy()
+    same = q.codes == codes
     if fmt is BNB_FP4:
-        expected[expected == 8] = (
-            0  # on the CPU; its CUDA kernel, which floatsim follows, returns 8 for negative values
-        )
-    assert np.array_equal(expected, codes)
+        # bitsandbytes' code for the CPU differs from its CUDA kernel, which floatsim follows: the codes of its two zeros,
+        # 0 and 8, do not follow the sign, and its thresholds are midpoints, where the kernel has decimals of six digits
+        t = np.abs(x) / np.repeat(np.float32(q.scales.values), 64, axis=1)
+        near = np.abs(t[..., np.newaxis] - np.abs(np.float32(BNB_FP4.thresholds))).min(axis=-1) < 1e-6
+        same |= (near & (t > 0.01)) | ((q.codes & 7 == 0) & (codes & 7 == 0))
+        assert (near & (t > 0.01)).mean() < 0.01
+    assert same.all()
     restored = functional.dequantize_4bit(packed, state).numpy()
-    assert np.array_equal(q.values.astype(np.float32), restored)
+    assert np.array_equal(q.values.astype(np.float32)[q.codes == codes], restored[q.codes == codes])
 
 
 @pytest.mark.parametrize("scheme", ["mxfp8", "mxfp8_e5m2", "mxfp6", "mxfp4"])
