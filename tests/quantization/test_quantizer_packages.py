@@ -96,7 +96,7 @@ def test_bitsandbytes(fmt):
     assert np.array_equal(q.scales.values.reshape(-1), state.absmax.numpy().reshape(-1))
     same = q.codes == codes
     if fmt is BNB_FP4:
-        # bitsandbytes' code for the CPU differs from its CUDA kernel, which floatsim follows: the codes of its two zeros,
+        # bitsandbytes on the CPU differs from its CUDA kernel, which floatsim follows: the codes of its two zeros,
         # 0 and 8, do not follow the sign, and its thresholds are midpoints, where the kernel has decimals of six digits
         t = np.abs(x) / np.repeat(np.float32(q.scales.values), 64, axis=1)
         near = np.abs(t[..., np.newaxis] - np.abs(np.float32(BNB_FP4.thresholds))).min(axis=-1) < 1e-6
