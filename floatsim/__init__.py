@@ -20,7 +20,8 @@ Numbers
     FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
-    quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks
+    quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks,
+                    best_scale (calibration)
     losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
@@ -84,6 +85,7 @@ _HOMES = {
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
     ".quantization.blocks": "dequantize_blocks quantize_blocks",
+    ".quantization.calibration": "best_scale",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__, _HOMES, modules="datasets hardware njit plot quantization reference tensorcore"

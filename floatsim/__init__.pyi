@@ -42,6 +42,7 @@ from floatsim.formats.rounding import (
     TininessLike, UNDERFLOW,
 )
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
+from floatsim.quantization.calibration import best_scale
 
 __all__ = [
     "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
@@ -49,15 +50,16 @@ __all__ = [
     "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier",
     "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
     "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "add", "array", "as_accumulation", "as_format",
-    "bind_context", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cumsum", "datasets",
-    "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "explain_plan",
-    "explain_rounding", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "get_context",
-    "get_num_threads", "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan", "issubnormal", "less",
-    "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
-    "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot", "prod",
-    "quantization", "quantize", "quantize_blocks", "record", "reference", "remainder", "reveal_order", "reveal_width",
-    "rint", "save", "scalb", "scope", "set_num_threads", "signbit", "sqrt", "subtract", "sum", "survey", "tensorcore",
-    "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "best_scale", "bind_context", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cumsum",
+    "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares",
+    "explain_plan", "explain_rounding", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer",
+    "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan",
+    "issubnormal", "less", "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum",
+    "minimum_number", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal",
+    "plot", "prod", "quantization", "quantize", "quantize_blocks", "record", "reference", "remainder", "reveal_order",
+    "reveal_width", "rint", "save", "scalb", "scope", "set_num_threads", "signbit", "sqrt", "subtract", "sum", "survey",
+    "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var",
+    "vdot",
 ]
 __version__: str
 

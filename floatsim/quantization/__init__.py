@@ -13,5 +13,7 @@ _HOMES = {
     ".scheme": "SCHEMES Scheme as_element_format as_scheme",
     ".quantized": "Quantized",
     ".blocks": "dequantize_blocks quantize_blocks",
+    ".calibration": "best_scale",
+    ".products": "integer_matmul llm_int8_matmul quantize_multiplier requantize scaled_matmul",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

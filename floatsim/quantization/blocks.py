@@ -174,13 +174,15 @@ def quantize_blocks(
     Examples
     --------
     >>> import floatsim as fs, numpy as np
-    >>> x = np.float32([[1.0, -2.0, 3.0, 100.0], [0.0, 0.0, 0.0, 0.0]])
+    >>> x = np.float32([[1.0, -2.0, 3.0, 100.0], [0.0, 0.0, 0.0, 0.25]])
     >>> q = fs.quantize_blocks(x, "mxfp8")
-    >>> q.elements, q.scales
-    (FloatArray([[4.0, -8.0, 12.0, 416.0], [0.0, 0.0, 0.0, 0.0]], E4M3), FloatArray([[0.25], [5.8775e-39]], E8M0))
+    >>> q.scales.values, q.elements.values
+    (array([[0.25      ],
+           [0.00097656]]), array([[  4.,  -8.,  12., 384.],
+           [  0.,   0.,   0., 256.]]))
     >>> fs.quantize_blocks(x, "int8", block="row").codes
     array([[  1,  -3,   4, 127],
-           [  0,   0,   0,   0]], dtype=int8)
+           [  0,   0,   0, 127]], dtype=int8)
     >>> fs.quantize_blocks(x, "uint8", rule="asymmetric").zero_points
     array(5)
     """
@@ -262,7 +264,7 @@ def dequantize_blocks(q: Quantized, format: FormatLike | None = None) -> FloatAr
     --------
     >>> import floatsim as fs, numpy as np
     >>> fs.dequantize_blocks(fs.quantize_blocks(np.float32([0.1, 0.7, -1.0]), "int4"))
-    FloatArray([0.14286, 0.71429, -1.0], FP32)
+    FloatArray([0.142857149, 0.714285731, -1.0], FP32)
     """
     if not isinstance(q, Quantized):
         raise TypeError(f"q must be a result of fs.quantize_blocks, not {type(q).__name__}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
+from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray
 from floatsim.emulator.elementwise import convert
 from floatsim.emulator.quantization import Blocks, Piece, from_integers, pieces, scaled, zeros_of
-from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
+from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.lookup import LookupFormat
@@ -52,7 +54,7 @@ class Quantized:
     Examples
     --------
     >>> import floatsim as fs
-    >>> q = fs.quantize_blocks([[0.5, -1.0, 0.25, 7.0]], "int4", block=2)
+    >>> q = fs.quantize_blocks([[0.6, -1.0, 0.25, 7.0]], "int4", block=2)
     >>> q
     Quantized((1, 4), INT4, block=(1, 2), scales FP32 (1, 2))
     >>> q.codes, q.scales.values
@@ -149,6 +151,56 @@ class Quantized:
     def values(self) -> NDArray[np.float64]:
         """The values of `dequantize()` as float64, exact."""
         return self.dequantize().values
+
+    def classify_losses(self, x: Any) -> NDArray[np.intp]:
+        """Return FLUSHED, SUBNORMAL, NORMAL or OVERFLOWED for each finite non-zero value of x, in one dimension.
+
+        `fs.conversion_losses` counts them. x is the tensor before its quantization.
+
+        Parameters
+        ----------
+        x : array_like of floats
+            The tensor that was quantized.
+
+        Returns
+        -------
+        ndarray of int
+            One number for each finite non-zero value, in the order of memory.
+
+        Raises
+        ------
+        ValueError
+            If x has another shape.
+        """
+        codes, fmt, _ = read_floats(x, "x")
+        if codes.shape != self.shape:
+            raise ValueError(f"x {codes.shape} is not the tensor of shape {self.shape} that was quantized")
+        before, after, elements = FloatArray(codes, fmt).values, self.values, np.abs(self.elements.values)
+        element, kinds = self.format, np.full(self.shape, NORMAL)
+        if isinstance(element, FloatFormat):
+            kinds[elements < element.smallest_normal] = SUBNORMAL
+            highest, lowest = element.max, -element.max
+        elif isinstance(element, LookupFormat):
+            highest, lowest = max(element.values), min(element.values)
+        else:
+            highest, lowest = element.max, element.min
+        kinds[after == 0] = FLUSHED
+        ends = [self._filled(end).values for end in (highest, lowest)]
+        kinds[(before > ends[0]) | (before < ends[1])] = OVERFLOWED
+        classified: NDArray[np.intp] = kinds[np.isfinite(before) & (before != 0)].astype(np.intp)
+        return classified
+
+    def _filled(self, number: float) -> FloatArray:
+        """Return the numbers of a tensor with these scales, and one number, less its zero point, in all elements."""
+        element = self.format
+        if isinstance(element, FloatFormat):
+            code = to_format(FloatArray(np.array(number).view(np.uint64), FP64), element).codes
+        elif isinstance(element, LookupFormat):
+            code = np.array(element.values.index(number))
+        else:
+            code = np.array(number)
+        codes = np.broadcast_to(code.astype(self.codes.dtype), self.shape).copy()
+        return replace(self, codes=codes).dequantize()
 
     @property
     def nbits(self) -> int:
