@@ -451,8 +451,8 @@ _FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
 _FP6 = "FP6 is E3M2 or E2M3"
 _FP4 = "FP4 is E2M1"
 _MX = (
-    "{} is no format of single numbers: {}; fs.quantize_blocks quantizes to it; fs.matmul multiplies it with scale_a= "
-    "and scale_b="
+    "{} is no format of single numbers: {}; fs.matmul multiplies it with scale_a= and scale_b=, and fs.quantize_blocks "
+    "quantizes to it"
 )
 _NF4 = (
     "NF4 is a table of 16 quantiles of the normal distribution, not a floating-point format; "

@@ -15,9 +15,9 @@ from floatsim.arrays.float_array import FloatArray, from_codes
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.options import context
 from floatsim.arrays.types import Floats, Integers
-from floatsim.formats import FP16, FP32, FloatFormat, FormatLike, as_format
+from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.quantization.blocks import quantize_blocks
-from floatsim.quantization.integer import INT8, IntegerFormat
+from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number, to_format
 from floatsim.quantization.scheme import ElementFormatLike, as_element_format, as_name, layout
@@ -137,7 +137,7 @@ def quantize_multiplier(multiplier: float) -> tuple[int, int]:
 
 
 def requantize(
-    acc: Integers, multiplier: Integers, shift: Integers, zero_point: Integers = 0, fmt: ElementFormatLike = INT8
+    acc: Integers, multiplier: Integers, shift: Integers, zero_point: Integers = 0, fmt: ElementFormatLike = "int8"
 ) -> NDArray[np.integer[Any]]:
     """Scale int32 accumulators to codes of an integer format, with integers only.
 
@@ -200,7 +200,7 @@ def requantize(
 
 
 def llm_int8_matmul(
-    a: Floats, b: Floats, *, threshold: float = 6.0, format: FormatLike = FP16, accumulate: AccumulationLike = FP32
+    a: Floats, b: Floats, *, threshold: float = 6.0, format: FormatLike = "fp16", accumulate: AccumulationLike = "fp32"
 ) -> FloatArray:
     """Return a @ b as LLM.int8() computes it: INT8, except for the columns of a with outliers.
 
@@ -292,7 +292,7 @@ ORDERS = ("product_first", "separate")
 
 def scaled_matmul(
     a: Quantized, b: Quantized, *, accumulate: AccumulationLike | None = None, order: str = "product_first",
-    format: FormatLike = FP32,
+    format: FormatLike = "fp32",
 ) -> FloatArray:  # fmt: skip
     """Return the product of operands with FP32 scales for blocks along K, each block in an accumulator of its own.
 

@@ -68,7 +68,7 @@ class Quantized:
     scheme: Scheme
     zero_points: Array | None = None
     tensor_scale: FloatArray | None = None
-    arithmetic: FloatFormat = field(default=FP32)
+    arithmetic: FloatFormat = field(default_factory=lambda: FP32)
 
     def __post_init__(self) -> None:
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:

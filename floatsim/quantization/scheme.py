@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from floatsim.emulator.quantization import Blocks
@@ -73,8 +73,25 @@ def _hint(name: str, names: list[str]) -> str:
 
 
 def as_element_format(x: ElementFormatLike) -> ElementFormat:
-    """Return the format of elements that `x` is or names: "int4", "nf4", "binary", or a name that `fs.as_format` takes.
+    """Return the format of elements that `x` is or names.
 
+    Parameters
+    ----------
+    x : FloatFormat, IntegerFormat, LookupFormat or str
+        A format, or its name in any case: "int4", "nf4", "binary", or a name or dtype that `fs.as_format` takes.
+
+    Returns
+    -------
+    FloatFormat, IntegerFormat or LookupFormat
+
+    Raises
+    ------
+    ValueError
+        If the name is not known. The message has the nearest one.
+
+    Examples
+    --------
+    >>> from floatsim.quantization import as_element_format
     >>> as_element_format("nf4"), as_element_format("int4").max
     (LookupFormat NF4 (16 numbers), 7)
     >>> as_element_format("nf5")
@@ -156,7 +173,7 @@ class Scheme:
 
     format: ElementFormat
     block: Any = "tensor"
-    scale_format: FloatFormat = FP32
+    scale_format: FloatFormat = field(default_factory=lambda: FP32)
     rule: str = "absmax"
     factor: str = "divide"
     least_amax: float = 0.0
@@ -231,8 +248,25 @@ SchemeLike: TypeAlias = "Scheme | ElementFormatLike"
 
 
 def as_scheme(x: SchemeLike) -> Scheme:
-    """Return the scheme that `x` is or names: a key of `SCHEMES`, or a format, with one scale for the tensor.
+    """Return the scheme that `x` is or names.
 
+    Parameters
+    ----------
+    x : Scheme, format or str
+        A scheme, a key of `SCHEMES` in any case, or a format of elements, with one scale for the tensor.
+
+    Returns
+    -------
+    Scheme
+
+    Raises
+    ------
+    ValueError
+        If the name is not known. The message has the nearest one.
+
+    Examples
+    --------
+    >>> from floatsim.quantization import as_scheme
     >>> as_scheme("mxfp8")
     Scheme(E4M3, block=(1, 32), scale_format=E8M0, rule='floor', factor='divide')
     >>> as_scheme("mxpf8")
