@@ -16,28 +16,29 @@ from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import Floats
 from floatsim.emulator.elementwise import convert, quantize
 from floatsim.emulator.quantization import Blocks, Piece, pieces, scaled, to_integers, zeros_of
-from floatsim.formats import FP32, FP64, FloatFormat, FormatLike
+from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import Rounding, RoundingLike
+from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.quantized import Quantized
-from floatsim.quantization.scales import Scaling, given_scaling, scaling_of, to_format
+from floatsim.quantization.scales import Scaling, given_scaling, scaling_of
 from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
 
 __all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor", "refuse_special_values"]
 
 Array: TypeAlias = NDArray[Any]
 
+_NEAREST = CallOptions(RoundingAttributes())
+
 
 def read_tensor(x: Any, scheme: Scheme) -> FloatArray:
     """Return a tensor in the format of the scheme's arithmetic, contiguous in memory."""
     codes, fmt, _ = read_floats(x, "x")
-    tensor = to_format(FloatArray(codes, fmt), carrier(scheme, fmt)) if fmt not in (FP32, FP64) else None
-    if tensor is None:
-        own = FloatArray(codes, fmt)
-        tensor = own if fmt == carrier(scheme, fmt) else to_format(own, FP32)
-    return FloatArray(np.ascontiguousarray(tensor.codes).reshape(codes.shape), tensor.format)
+    target = carrier(scheme, fmt)
+    if fmt != target:
+        codes, _ = convert(codes, fmt, target, _NEAREST, False)
+    return FloatArray(np.ascontiguousarray(codes).reshape(codes.shape), target)
 
 
 def refuse_special_values(tensor: FloatArray, scheme: Scheme) -> None:
@@ -46,7 +47,7 @@ def refuse_special_values(tensor: FloatArray, scheme: Scheme) -> None:
         return
     mask = tensor.format.code_dtype.type(tensor.format.magnitude_mask)
     if int((tensor.codes & mask).max(initial=0)) > tensor.format.max_code:
-        raise ValueError(f"x has NaN or infinity, which no code of {scheme.format.name} stands for")
+        raise ValueError(f"x has NaN or infinity in {tensor.format.name}, which no code of {scheme.format.name} stands for")
 
 
 def _codes_of(tensor: FloatArray, scheme: Scheme, scaling: Scaling, blocks: Blocks, options: CallOptions) -> Array:

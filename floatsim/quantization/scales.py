@@ -91,8 +91,8 @@ def _replaced(x: FloatArray, where: Array, value: float) -> FloatArray:
 
 
 def _usable(scales: FloatArray, amax: Array) -> FloatArray:
-    """Return scales that are not zero: 1 for blocks of zeros and blocks with NaN or infinity, else the least number."""
-    scales = _replaced(scales, scales.values == 0, scales.format.smallest_subnormal)
+    """Return positive scales: 1 for blocks of zeros and blocks with NaN or infinity, else at least the least number."""
+    scales = _replaced(scales, ~(scales.values > 0), scales.format.smallest_subnormal)  # E8M0 has NaN in place of zero
     return _replaced(scales, (amax == 0) | ~np.isfinite(amax), 1.0)
 
 

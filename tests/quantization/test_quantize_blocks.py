@@ -262,6 +262,25 @@ def test_special_values_in_floating_point_blocks():
     assert mx.values[2].tolist() == [1, 2, 3, 4]
 
 
+def test_special_values_of_narrow_and_wide_input():
+    for x in (np.float16([1, np.inf]), np.float64([1, np.nan]), np.float64([1, 1e300])):
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            fs.quantize_blocks(x, "nf4")
+    assert fs.quantize_blocks(np.float16([1, np.inf]), "e4m3").values.tolist() == [1, 448]
+
+
+@pytest.mark.parametrize("scheme", ["int8", "e4m3", "int4"])
+@pytest.mark.parametrize("scale_format", ["e8m0", "fp16", "e4m3", "fp32"])
+def test_scales_are_never_zero(scheme, scale_format):
+    """The quotient of the least float32 number and max is zero, and so would be the scale."""
+    x = np.float32([[1e-45, 0], [1e-40, 1e-41], [0, 0]])
+    q = fs.quantize_blocks(x, scheme, block="row", scale_format=scale_format)
+    least = fs.as_format(scale_format).smallest_subnormal
+    assert q.scales.values[0, 0] == least
+    assert q.scales.values[2, 0] == 1
+    assert np.all(np.isfinite(q.values))
+
+
 # -- given scales ------------------------------------------------------------------------------------------------------
 
 
