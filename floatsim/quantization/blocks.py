@@ -22,10 +22,10 @@ from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.quantized import Quantized
-from floatsim.quantization.scales import Scaling, given_scaling, scaling_of
+from floatsim.quantization.scales import Extremes, Scaling, given_scaling, scaling_of
 from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
 
-__all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor", "refuse_special_values"]
+__all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -41,13 +41,13 @@ def read_tensor(x: Any, scheme: Scheme) -> FloatArray:
     return FloatArray(np.ascontiguousarray(codes).reshape(codes.shape), target)
 
 
-def refuse_special_values(tensor: FloatArray, scheme: Scheme) -> None:
+def _refuse_special_values(extremes: Extremes, scheme: Scheme) -> None:
     """Raise a ValueError if x has NaN or infinity, and the format of the elements has not."""
     if isinstance(scheme.format, FloatFormat):
         return
-    mask = tensor.format.code_dtype.type(tensor.format.magnitude_mask)
-    if int((tensor.codes & mask).max(initial=0)) > tensor.format.max_code:
-        raise ValueError(f"x has NaN or infinity in {tensor.format.name}, which no code of {scheme.format.name} stands for")
+    fmt = extremes.format
+    if int(extremes.magnitude().codes.max(initial=0)) > fmt.max_code:
+        raise ValueError(f"x has NaN or infinity in {fmt.name}, which no code of {scheme.format.name} stands for")
 
 
 def _codes_of(tensor: FloatArray, scheme: Scheme, scaling: Scaling, blocks: Blocks, options: CallOptions) -> Array:
@@ -198,13 +198,13 @@ def quantize_blocks(
     fixed: dict[str, Any] = {"overflow": "saturate_finite", "daz": False, "ftz": False}
     options = resolve(cast("RoundingKeywords", {**keywords, **fixed}))  # type: ignore[arg-type]
     tensor = read_tensor(x, settled)
-    refuse_special_values(tensor, settled)
     plan = layout(settled, tensor.shape)
-    stack = tensor.codes.reshape(plan.blocks.shape)
+    extremes = Extremes(tensor.codes.reshape(plan.blocks.shape), tensor.format, plan.blocks)
+    _refuse_special_values(extremes, settled)
     if scale is None:
         if zero_point is not None:
             raise ValueError("zero_point needs scale: the rule of the scales determines both")
-        scaling = scaling_of(stack, tensor.format, plan.blocks, settled)
+        scaling = scaling_of(extremes, settled)
     else:
         scales, zero = _given(scale, zero_point, plan.scale_shape, settled)
         scaling = given_scaling(scales, zero, tensor.format, plan.blocks, settled)

@@ -22,7 +22,7 @@ from floatsim.formats.rounding import Overflow, RoundingAttributes
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.scheme import Scheme, largest_number
 
-__all__ = ["Scaling", "given_scaling", "number", "rounded", "scaling_of", "to_format"]
+__all__ = ["Extremes", "Scaling", "given_scaling", "number", "rounded", "scaling_of", "to_format"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -71,15 +71,28 @@ class Scaling:
     tensor_scale: FloatArray | None = None
 
 
-class _Extremes:
-    """The magnitudes of the elements of each block, and the format of the arithmetic."""
+class Extremes:
+    """The largest magnitudes of the elements of each block, and the format of the arithmetic.
+
+    Parameters
+    ----------
+    codes : ndarray
+        A stack of matrices.
+    fmt : FloatFormat
+        The format of the codes, which is that of the arithmetic.
+    blocks : Blocks
+        The blocks of the matrices.
+    """
 
     def __init__(self, codes: Array, fmt: FloatFormat, blocks: Blocks) -> None:
         self._codes, self.format, self.blocks = codes, fmt, blocks
+        self._known: dict[str, FloatArray] = {}
 
     def magnitude(self, part: str = "magnitude") -> FloatArray:
         """Return the largest magnitude of each block, of the positive or of the negative elements."""
-        return FloatArray(largest(self._codes, self.format, self.blocks, part), self.format)
+        if part not in self._known:
+            self._known[part] = FloatArray(largest(self._codes, self.format, self.blocks, part), self.format)
+        return self._known[part]
 
     def constant(self, value: float) -> FloatArray:
         return number(value, self.format)
@@ -109,7 +122,7 @@ def _at_least(x: FloatArray, least: float) -> FloatArray:
     return _replaced(x, x.values < number(least, x.format).values, least)
 
 
-def _absmax(x: _Extremes, scheme: Scheme) -> Scaling:
+def _absmax(x: Extremes, scheme: Scheme) -> Scaling:
     amax = _at_least(x.magnitude(), scheme.least_amax)
     values, limit, target = amax.values, x.constant(largest_number(scheme.format)), scheme.scale_format
     if scheme.factor != "multiplier":
@@ -121,7 +134,7 @@ def _absmax(x: _Extremes, scheme: Scheme) -> Scaling:
     return Scaling(scales, factors, "multiply")
 
 
-def _full_range(x: _Extremes, scheme: Scheme) -> Scaling:
+def _full_range(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
     amax = _at_least(x.magnitude(), scheme.least_amax)
     doubled = rounded("add", amax, amax)
@@ -130,7 +143,7 @@ def _full_range(x: _Extremes, scheme: Scheme) -> Scaling:
     return _with_factors(scheme, _usable(scales, amax.values), x.format, zero_points=zero)
 
 
-def _no_clipping(x: _Extremes, scheme: Scheme) -> Scaling:
+def _no_clipping(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
     if fmt.min == 0:
         raise ValueError(f"rule='no_clipping' needs negative integers, which {fmt.name} has not; use 'full_range'")
@@ -140,7 +153,7 @@ def _no_clipping(x: _Extremes, scheme: Scheme) -> Scaling:
     return _with_factors(scheme, _usable(scales, x.magnitude().values), x.format)
 
 
-def _asymmetric(x: _Extremes, scheme: Scheme) -> Scaling:
+def _asymmetric(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
     high, low = x.magnitude("positive"), x.magnitude("negative")
     width = rounded("divide", rounded("add", high, low), x.constant(fmt.max - fmt.min))
@@ -155,25 +168,29 @@ def _integers(scheme: Scheme) -> IntegerFormat:
     return scheme.format
 
 
+_FRACTION = 52  # the trailing significand bits of float64
 _Exponent: TypeAlias = "Callable[[Array, Array, Scheme], Array]"
 
 
-def _floor(significand: Array, exponent: Array, scheme: Scheme) -> Array:
+def _floor(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
     return exponent - _float_format(scheme).emax
 
 
-def _ceil(significand: Array, exponent: Array, scheme: Scheme) -> Array:
-    return exponent + (significand > 1) - _float_format(scheme).emax
+def _ceil(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
+    return exponent + (fraction > 0) - _float_format(scheme).emax
 
 
-def _even(significand: Array, exponent: Array, scheme: Scheme) -> Array:
+def _even(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
     fmt = _float_format(scheme)
-    return exponent + (significand >= 2 - 2.0 ** -(fmt.trailing_bits + 1)) - fmt.emax
+    tie = (1 << _FRACTION) - (
+        1 << _FRACTION - fmt.trailing_bits - 1
+    )  # from here on, it rounds to the next power of two
+    return exponent + (fraction >= tie) - fmt.emax
 
 
-def _rceil(significand: Array, exponent: Array, scheme: Scheme) -> Array:
+def _rceil(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
     half, above = math.frexp(largest_number(scheme.format))
-    return exponent + (significand > 2 * half) - (above - 1)
+    return exponent + (fraction > int((2 * half - 1) * 2.0**_FRACTION)) - (above - 1)
 
 
 def _float_format(scheme: Scheme) -> FloatFormat:
@@ -181,25 +198,27 @@ def _float_format(scheme: Scheme) -> FloatFormat:
     return scheme.format
 
 
-def _power_of_two(exponent_of: _Exponent) -> Callable[[_Extremes, Scheme], Scaling]:
+def _power_of_two(exponent_of: _Exponent) -> Callable[[Extremes, Scheme], Scaling]:
     """Return the rule whose scales are powers of two, by a function of the largest magnitude.
 
-    The function takes its significand in [1, 2), its exponent, and the scheme, and returns the exponent of the scale,
-    which is clamped to the powers of two in the format of the scales.
+    The function takes the trailing significand and the exponent of its float64 number, and the scheme. It returns the
+    exponent of the scale, which is clamped to the powers of two in the format of the scales. A magnitude that is zero
+    or a subnormal float64 number has an exponent below all of these.
     """
 
-    def rule(x: _Extremes, scheme: Scheme) -> Scaling:
-        amax, target = _at_least(x.magnitude(), scheme.least_amax).values, scheme.scale_format
-        finite, zero = np.isfinite(amax), amax == 0
-        half, above = np.frexp(np.where(finite & ~zero, amax, 1.0))
-        exponents = exponent_of(2 * half, above.astype(np.int64) - 1, scheme)
-        exponents = np.clip(exponents, target.emin - target.trailing_bits, target.emax)
+    def rule(x: Extremes, scheme: Scheme) -> Scaling:
+        target = scheme.scale_format
+        bits = _at_least(x.magnitude(), scheme.least_amax).values.view(np.int64)
+        exponents = exponent_of(bits & (1 << _FRACTION) - 1, (bits >> _FRACTION) - 1023, scheme)
+        np.clip(exponents, target.emin - target.trailing_bits, target.emax, out=exponents)
+        special = ~np.isfinite(bits.view(np.float64))
         if target.is_scale:
-            codes = np.where(zero, 0, exponents - target.emin).astype(target.code_dtype)
-            nan = target.code_dtype.type(target.canonical_nan or 0)
-            scales = FloatArray(np.where(finite, codes, nan), target)
+            codes = (exponents - target.emin).astype(target.code_dtype)
+            codes[special] = target.canonical_nan
+            scales = FloatArray(codes, target)
         else:
-            scales = number(np.ldexp(1.0, np.where(finite & ~zero, exponents, 0)), target)
+            exponents[special | (bits == 0)] = 0
+            scales = number(np.ldexp(1.0, exponents), target)
         return _with_factors(scheme, scales, x.format)
 
     return rule
@@ -212,7 +231,7 @@ def _tensor_amax(amax: FloatArray) -> FloatArray:
     return FloatArray(amax.codes.max(initial=0), amax.format)  # codes of magnitudes are in the order of the values
 
 
-def _nvfp4(x: _Extremes, scheme: Scheme) -> Scaling:
+def _nvfp4(x: Extremes, scheme: Scheme) -> Scaling:
     amax = x.magnitude()
     whole = _tensor_amax(amax)
     encode = rounded("divide", x.constant(_NVFP4_LARGEST), _replaced(whole, whole.values == 0, 1.0), saturate=True)
@@ -227,7 +246,7 @@ def _nvfp4(x: _Extremes, scheme: Scheme) -> Scaling:
     return Scaling(scales, factors, "multiply", tensor_scale=decode_scale)
 
 
-def _nvfp4_torchao(x: _Extremes, scheme: Scheme) -> Scaling:
+def _nvfp4_torchao(x: Extremes, scheme: Scheme) -> Scaling:
     amax = x.magnitude()
     whole = rounded("divide", _tensor_amax(amax), x.constant(_NVFP4_LARGEST))
     whole = _replaced(whole, (whole.values == 0) | ~np.isfinite(whole.values), 1.0)
@@ -237,7 +256,7 @@ def _nvfp4_torchao(x: _Extremes, scheme: Scheme) -> Scaling:
     return Scaling(scales, factors, "multiply", tensor_scale=whole)
 
 
-def _nvfp4_single(x: _Extremes, scheme: Scheme) -> Scaling:
+def _nvfp4_single(x: Extremes, scheme: Scheme) -> Scaling:
     return _with_factors(scheme, _torchao_scales(rounded("divide", x.magnitude(), x.constant(6.0))), x.format)
 
 
@@ -245,7 +264,7 @@ def _torchao_scales(x: FloatArray) -> FloatArray:
     return to_format(_at_least(x, E4M3.smallest_normal), E4M3)
 
 
-_RULES: dict[str, Callable[[_Extremes, Scheme], Scaling]] = {
+_RULES: dict[str, Callable[[Extremes, Scheme], Scaling]] = {
     "absmax": _absmax,
     "full_range": _full_range,
     "no_clipping": _no_clipping,
@@ -260,9 +279,9 @@ _RULES: dict[str, Callable[[_Extremes, Scheme], Scaling]] = {
 }
 
 
-def scaling_of(codes: Array, fmt: FloatFormat, blocks: Blocks, scheme: Scheme) -> Scaling:
-    """Return the scales of the blocks of a stack of matrices of codes, by the rule of the scheme."""
-    return _RULES[scheme.rule](_Extremes(codes, fmt, blocks), scheme)
+def scaling_of(extremes: Extremes, scheme: Scheme) -> Scaling:
+    """Return the scales of the blocks by the rule of the scheme."""
+    return _RULES[scheme.rule](extremes, scheme)
 
 
 def given_scaling(

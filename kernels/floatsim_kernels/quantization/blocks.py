@@ -11,7 +11,7 @@ import numpy as np
 from ..runtime.intrinsics import bits_of_both, differing_bits, larger_integer, wide_vectors, zero_beyond
 from ..runtime.jit import inline, kernel
 
-_MAGNITUDE, _BUCKET = np.int32(0x7FFFFFFF), np.int32(16)
+_MAGNITUDE, _SIGN_PLACE, _BUCKET = np.int32(0x7FFFFFFF), np.int32(31), np.int32(16)
 
 
 @kernel
@@ -105,8 +105,8 @@ def from_integers(codes, first_row, first_column, height, width, zeros, out):
 
 @inline
 def ordinal(bits):
-    """An int32 that orders the float32 numbers as their values. -0 is below +0."""
-    return bits if bits >= 0 else np.int32(bits ^ _MAGNITUDE)
+    """An integer that orders the float32 numbers as their values. -0 is below +0. Without a branch on the sign."""
+    return bits ^ ((bits >> _SIGN_PLACE) & _MAGNITUDE)
 
 
 @kernel
