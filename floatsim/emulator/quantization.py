@@ -168,10 +168,8 @@ class LookUp:
     def __init__(self, thresholds: NDArray[np.float32], by_order: NDArray[np.uint8]) -> None:
         bits = thresholds.view(np.int32)
         keys = np.where(bits >= 0, bits, bits ^ np.int32(0x7FFFFFFF))  # in the order of the values
-        self._keys = np.append(keys, np.int32(0x7FFFFFFF))
-        self._first = np.searchsorted(keys, np.arange(-32768, 32768, dtype=np.int64) << 16).astype(np.int32)
-        self._codes = by_order
+        self._keys, self._codes = keys, by_order
 
     def __call__(self, codes: Array, out: Array) -> None:
         """Write the codes of the numbers of one dimension, which are given as FP32 codes."""
-        loops.look_up(codes.view(np.int32), self._keys, self._first, self._codes, out)
+        loops.look_up(codes.view(np.int32), self._keys, self._codes, out)

@@ -11,7 +11,8 @@ import numpy as np
 from ..runtime.intrinsics import bits_of_both, differing_bits, larger_integer, wide_vectors, zero_beyond
 from ..runtime.jit import inline, kernel
 
-_MAGNITUDE, _SIGN_PLACE, _BUCKET = np.int32(0x7FFFFFFF), np.int32(31), np.int32(16)
+_MAGNITUDE, _SIGN_PLACE = np.int32(0x7FFFFFFF), np.int32(31)
+_CHUNK = 2048
 
 
 @kernel
@@ -110,15 +111,21 @@ def ordinal(bits):
 
 
 @kernel
-def look_up(bits, thresholds, first, codes, out):
+def look_up(bits, thresholds, codes, out):
     """Write codes[the number of thresholds below x] for float32 numbers x, given as their bits, int32.
 
-    The thresholds are results of `ordinal` in ascending order, and a last one that is the largest int32.
-    `first[32768 + ordinal >> 16]` is the number of thresholds that are below every number with these upper bits.
+    The thresholds are results of `ordinal`. Each is compared with a chunk of numbers, in vectors.
     """
-    for i in range(bits.size):
-        key = ordinal(bits[i])
-        number = first[32768 + (key >> _BUCKET)]
-        while key > thresholds[number]:
-            number += 1
-        out[i] = codes[number]
+    wide_vectors()
+    keys, counts = np.empty(_CHUNK, np.int32), np.empty(_CHUNK, np.int32)
+    for start in range(0, bits.size, _CHUNK):
+        part, written = bits[start : start + _CHUNK], out[start : start + _CHUNK]
+        for i in range(part.size):
+            keys[i] = ordinal(part[i])
+            counts[i] = 0
+        for k in range(thresholds.size):
+            limit = thresholds[k]
+            for i in range(part.size):
+                counts[i] += 1 if keys[i] > limit else 0
+        for i in range(part.size):
+            written[i] = codes[counts[i]]
