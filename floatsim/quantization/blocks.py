@@ -236,7 +236,7 @@ def _given(scale: Any, zero_point: Any, shape: tuple[int, ...], scheme: Scheme) 
 
 def _broadcast(array: Array, shape: tuple[int, ...], argument: str) -> Array:
     try:
-        return np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(shape)
+        return np.broadcast_to(array, shape).copy()
     except ValueError:
         raise ValueError(f"{argument} {array.shape} does not fit the scales, which have the shape {shape}") from None
 

@@ -28,6 +28,15 @@ Array: TypeAlias = NDArray[Any]
 _NEAREST = CallOptions(RoundingAttributes())
 
 
+def _read_only(x: Any) -> Any:
+    """Return a view of an array that cannot be written."""
+    if isinstance(x, FloatArray):
+        return FloatArray(_read_only(x.codes), x.format)
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Quantized:
     """Codes of a tensor, the scales of its blocks, and the scheme. `fs.quantize_blocks` makes one.
@@ -73,10 +82,10 @@ class Quantized:
     def __post_init__(self) -> None:
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
             raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")
-        scales = [self.scales, *([] if self.tensor_scale is None else [self.tensor_scale])]
-        zero_points = [] if self.zero_points is None else [self.zero_points]
-        for array in (self.codes, *zero_points, *(x.codes for x in scales)):
-            array.flags.writeable = False
+        for name in ("codes", "scales", "zero_points", "tensor_scale"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _read_only(value))
 
     @property
     def format(self) -> Any:

@@ -375,6 +375,26 @@ def test_results_are_immutable():
         Quantized(np.zeros((2, 2), np.int8), fs.array([1.0], "fp32"), Scheme("int8", "row"))
 
 
+def test_results_share_no_memory_with_the_scales_of_the_caller():
+    scales = np.float32([[1.0], [2.0]])
+    q = fs.quantize_blocks(np.float32([[1, 2], [3, 4]]), "int8", block="row", scale=scales)
+    scales[:] = 100
+    assert q.scales.values.tolist() == [[1], [2]]
+    codes = np.zeros(2, np.int8)
+    Quantized(codes, fs.array(np.array(1.0), "fp32"), Scheme("int8"))
+    codes[0] = 1  # the caller's array stays writable
+
+
+@pytest.mark.parametrize("fmt", ["nf4", "bnb_fp4", "binary"])
+def test_numbers_beside_the_thresholds_of_tables(fmt):
+    table = fs.quantization.as_element_format(fmt)
+    edges = np.float32([*table.thresholds, *table.values, *(-np.float32(table.thresholds)), 0.0, -0.0])
+    x = np.concatenate([edges, np.nextafter(edges, np.float32(-2)), np.nextafter(edges, np.float32(2))])
+    x = x[np.abs(x) <= 1]
+    codes = fs.quantize_blocks(x, fmt, scale=1.0, block="tensor").codes
+    assert codes.tolist() == [d.LOOKUP[table.name](np.float32(v)) for v in x]
+
+
 @pytest.mark.parametrize("name", ["int8", "nf4", "mxfp8", "nvfp4", "gptq", "deepseek_weight"])
 def test_kernels_of_another_floating_point_environment(name, monkeypatch):
     """Where hardware floats flush subnormals, the integer kernels return the same bits."""
