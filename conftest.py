@@ -34,7 +34,10 @@ FULL_TESTS = (
 
 # Test files whose tests run for many formats. `make test` runs them for these formats, `make test-full` for all: one
 # format of each width, one of each kind of special values, and the custom formats at the ends of what a format can be.
-FORMAT_TESTS = ("test_explain", "test_formats", "test_kernels", "test_njit", "test_reference", "test_ulps")
+FORMAT_TESTS = (
+    "test_explain", "test_explain_operation", "test_formats", "test_kernels", "test_njit", "test_reference",
+    "test_ulps",
+)  # fmt: skip
 QUICK_FORMATS = {
     "FP32", "FP16", "BF16", "E4M3", "E5M2", "E2M1", "E8M0", "smallest", "no subnormals", "below one", "above one",
     "one exponent",
@@ -49,6 +52,11 @@ QUICK_CASES = {
     "test_elementwise_fast::test_operations_on_codes": "add|maximum|rint",
     "test_elementwise_fast::test_exponents_beside_the_bounds": "250",
     "test_float32::test_equals_the_integer_kernels": "sequential-BF16",
+    "test_functions::test_both_sides_of_the_kernels_bounds": "(exp|sin)-.*",
+    "test_functions::test_function_equals_mpfr": "(.*-(FP16|E2M3)|(exp|log|sin|tanh|power)-FP32)",
+    "test_functions::test_reference_equals_mpfr_in_float64": "(exp|log2|tan|power|gelu)",
+    "test_functions::test_result_in_another_format": "(exp|log2|tan|power|gelu)",
+    "test_functions::test_stochastic_rounding_equals_the_reference": "(exp|log2|tan|power|gelu)",
     "test_hardware_capture::test_every_operation_of_a_gpu_is_captured": "ampere",
     "test_matmul::test_equals_the_reference": "(ties_to_even|stochastic)-0",
     "test_njit::test_every_format_and_rounding": "(add|fma|sqrt)-.*",

@@ -25,6 +25,8 @@ Numbers
     losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
+    functions       exp log sin tanh erf power rsqrt sigmoid gelu silu ...: correctly rounded
+    step by step    explain_add, explain_multiply, explain_fma: align, add, normalize, round, in words and bits
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
@@ -67,6 +69,10 @@ _HOMES = {
         "absolute add ceil copysign divide floor fma fmod logb maximum maximum_number minimum minimum_number multiply "
         "negative next_down next_up remainder rint scalb sqrt subtract trunc"
     ),
+    ".arrays.functions": (
+        "acos asin atan cbrt cos cosh erf exp exp10 exp2 expm1 gelu hypot log log10 log1p log2 mish power reciprocal "
+        "rsqrt sigmoid silu sin sinh softplus tan tanh"
+    ),
     ".arrays.comparison": (
         "classify equal greater greater_equal isfinite isinf isnan issubnormal less less_equal not_equal signbit "
         "total_order unordered"
@@ -81,6 +87,7 @@ _HOMES = {
     ".arrays.ulps": "ulp ulp_distance",
     ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",
+    ".analysis.explain_operation": "ExplainedOperation explain_add explain_fma explain_multiply",
     ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",

@@ -15,6 +15,7 @@ from floatsim.accumulation import (
 )
 from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
+from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
 from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
 from floatsim.analysis.losses import ConversionLosses, conversion_losses
 from floatsim.analysis.summation_order import reveal_order, reveal_width
@@ -46,20 +47,22 @@ from floatsim.quantization.calibration import best_scale
 
 __all__ = [
     "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
-    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExponentHistogram", "FP16", "FP32",
-    "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier",
-    "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
-    "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "add", "array", "as_accumulation", "as_format",
-    "best_scale", "bind_context", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cumsum",
-    "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares",
-    "explain_plan", "explain_rounding", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer",
-    "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "isfinite", "isinf", "isnan",
-    "issubnormal", "less", "less_equal", "load", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum",
-    "minimum_number", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal",
-    "plot", "prod", "quantization", "quantize", "quantize_blocks", "record", "reference", "remainder", "reveal_order",
-    "reveal_width", "rint", "save", "scalb", "scope", "set_num_threads", "signbit", "sqrt", "subtract", "sum", "survey",
-    "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var",
-    "vdot",
+    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
+    "ExponentHistogram", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning",
+    "INEXACT", "INVALID", "Kahan", "Neumaier", "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding",
+    "Sequential", "Specials", "SplitK", "Strided", "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "acos",
+    "add", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil",
+    "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode",
+    "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2",
+    "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram",
+    "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater",
+    "greater_equal", "hardware", "hypot", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load",
+    "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
+    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot",
+    "power", "prod", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
+    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "set_num_threads", "sigmoid", "signbit",
+    "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey", "tan", "tanh", "tensorcore", "to_integer",
+    "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 
@@ -85,6 +88,33 @@ def absolute(
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def absolute(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def acos(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the arc cosine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def acos(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def acos(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def acos(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def acos(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def add(
@@ -143,6 +173,87 @@ def array(
 def array(
     values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
+
+@overload
+def asin(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the arc sine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def asin(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def asin(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def asin(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def asin(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def atan(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the arc tangent of a in radians, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def atan(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def atan(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def atan(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def atan(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def cbrt(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the cube root of a, rounded once (rootn(a, 3) of IEEE 754-2019, 9.2)."""
+@overload
+def cbrt(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def cbrt(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def cbrt(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def cbrt(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def ceil(
@@ -239,6 +350,60 @@ def copysign(
 @overload
 def copysign(
     a: Floats, b: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def cos(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the cosine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def cos(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def cos(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def cos(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def cos(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def cosh(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the hyperbolic cosine of a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def cosh(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def cosh(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def cosh(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def cosh(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload
@@ -411,6 +576,141 @@ def equal(
 ) -> tuple[NDArray[np.bool_], Flags]: ...
 
 @overload
+def erf(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the error function of a, rounded once (DLMF, 7.2.1)."""
+@overload
+def erf(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def erf(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def erf(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def erf(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def exp(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return e**a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def exp(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def exp(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def exp(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def exp(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def exp10(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return 10**a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def exp10(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def exp10(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def exp10(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def exp10(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def exp2(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return 2**a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def exp2(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def exp2(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def exp2(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def exp2(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def expm1(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return e**a - 1, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def expm1(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def expm1(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def expm1(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def expm1(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
 def floor(
     a: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
@@ -576,6 +876,33 @@ def from_integer(
 ) -> Any: ...
 
 @overload
+def gelu(
+    a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the Gaussian error linear unit of a, rounded once (D. Hendrycks, K. Gimpel, arXiv:1606.08415)."""
+@overload
+def gelu(
+    a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def gelu(
+    a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def gelu(
+    a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def gelu(
+    a: Floats, *, approximate: str = 'none', format: FormatLike | None = None, out: Out = None,
+    return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
 def greater(
     a: Scalar, b: Scalar, *, signaling: bool = True, out: BoolOut = None, return_flags: bool = ...,
     **options: Unpack[RoundingKeywords],
@@ -608,6 +935,53 @@ def greater_equal(
     a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def hypot(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return sqrt(a*a + b*b), rounded once, without overflow of the squares (IEEE 754-2019, 9.2)."""
+@overload
+def hypot(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def hypot(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def hypot(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def hypot(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def hypot(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def hypot(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def hypot(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def hypot(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def isfinite(a: Scalar, *, out: BoolOut = None) -> Any:
@@ -666,6 +1040,114 @@ def less_equal(
     a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[np.bool_], Flags]: ...
+
+@overload
+def log(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the natural logarithm of a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def log(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def log(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def log(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def log(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def log10(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the logarithm of a to base 10, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def log10(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def log10(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def log10(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def log10(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def log1p(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return log(1 + a), rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def log1p(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def log1p(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def log1p(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def log1p(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def log2(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the logarithm of a to base 2, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def log2(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def log2(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def log2(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def log2(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def logb(a: Scalar, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any:
@@ -953,6 +1435,33 @@ def minimum_number(
 ) -> Any: ...
 
 @overload
+def mish(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a * tanh(softplus(a)), rounded once (D. Misra, arXiv:1908.08681)."""
+@overload
+def mish(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def mish(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def mish(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def mish(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
 def multiply(
     a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
     return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
@@ -1097,6 +1606,53 @@ def not_equal(
 ) -> tuple[NDArray[np.bool_], Flags]: ...
 
 @overload
+def power(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a**b, rounded once (pow of IEEE 754-2019, 9.2.1)."""
+@overload
+def power(
+    a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def power(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def power(
+    a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def power(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def power(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def power(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def power(
+    a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def power(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
 def prod(
     x: FloatArray, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: FloatArray | None = ...,
@@ -1141,6 +1697,33 @@ def quantize(
 @overload
 def quantize(
     x: Floats, fmt: FormatLike, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def reciprocal(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return 1 / a, rounded once."""
+@overload
+def reciprocal(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def reciprocal(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def reciprocal(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def reciprocal(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload
@@ -1214,6 +1797,33 @@ def rint(
 def rint(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
+def rsqrt(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return 1 / sqrt(a), rounded once (rSqrt of IEEE 754-2019, 9.2)."""
+@overload
+def rsqrt(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def rsqrt(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def rsqrt(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def rsqrt(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
 def scalb(
     a: FloatArray, n: Integers, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
@@ -1240,10 +1850,145 @@ def scalb(
 ) -> Any: ...
 
 @overload
+def sigmoid(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the logistic function 1 / (1 + exp(-a)), rounded once."""
+@overload
+def sigmoid(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def sigmoid(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def sigmoid(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def sigmoid(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
 def signbit(a: Scalar) -> Any:
     """Return whether each element has its sign bit set, NaNs included (IEEE 754-2019, 5.7.2)."""
 @overload
 def signbit(a: Floats) -> NDArray[np.bool_]: ...
+
+@overload
+def silu(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return a * sigmoid(a), rounded once (SiLU or swish; S. Elfwing et al., arXiv:1702.03118)."""
+@overload
+def silu(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def silu(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def silu(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def silu(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def sin(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the sine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def sin(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def sin(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def sin(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def sin(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def sinh(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the hyperbolic sine of a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def sinh(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def sinh(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def sinh(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def sinh(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def softplus(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return log(1 + exp(a)), rounded once."""
+@overload
+def softplus(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def softplus(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def softplus(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def softplus(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def sqrt(
@@ -1338,6 +2083,60 @@ def sum(
     x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, initial: Any = None,
     accumulate: AccumulationLike | None = ..., format: FormatLike | None = ..., out: Out = ...,
     **options: Unpack[SummationKeywords],
+) -> Any: ...
+
+@overload
+def tan(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the tangent of a in radians, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def tan(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def tan(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def tan(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def tan(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def tanh(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the hyperbolic tangent of a, rounded once (IEEE 754-2019, 9.2)."""
+@overload
+def tanh(
+    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def tanh(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def tanh(
+    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def tanh(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload

@@ -1,9 +1,9 @@
-"""Train a small network on the UCI digits and keep three of its tensors: `python data/digits/make_digits.py`.
+"""Train a small network on the UCI digits and store it with its images: `python data/digits/make_digits.py`.
 
-The network is the plainest one there is: 64 raw pixels (0..16, as they come) -> 64 -> 32 -> 10, ReLU, softmax
-cross-entropy averaged over the batch, stochastic gradient descent with momentum, everything in float64 NumPy. The
-tensors belong to its middle layer, for one training batch, after the last step. Nothing is scaled, clipped or chosen
-by value: what underflows in the survey underflows because a trained network's gradients are that small.
+The network: 64 raw pixels (0 to 16) -> 64 -> 32 -> 10, ReLU, softmax cross-entropy averaged over the batch, stochastic
+gradient descent with momentum. All computation is in float64 NumPy. The activations and gradients belong to the middle
+layer, for one training batch, after the last step. Nothing is scaled, clipped or chosen by value: the survey shows
+underflow because the gradients of a trained network are that small.
 
 Needs NumPy and, to load the images, scikit-learn. Takes a few seconds.
 """
@@ -81,6 +81,10 @@ def main() -> None:
     here = Path(__file__).parent
     np.savez_compressed(here / "forward.npz", activations=np.float32(activations[1]), weights=np.float32(weights[1]))
     np.savez_compressed(here / "backward.npz", gradients=np.float32(deltas[1]))
+    layers = {f"weights_{i}": np.float32(w) for i, w in enumerate(weights)}
+    layers |= {f"biases_{i}": np.float32(b) for i, b in enumerate(biases)}
+    np.savez_compressed(here / "network.npz", **layers)
+    np.savez_compressed(here / "images.npz", images=images.astype(np.uint8), labels=labels.astype(np.uint8))
     for path in sorted(here.glob("*.npz")):
         with np.load(path) as arrays:
             for name, x in arrays.items():

@@ -10,13 +10,25 @@ from floatsim import reference
 from floatsim.arrays.conversion import exact_number, float_codes, read
 from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
+from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import INEXACT, INVALID, OVERFLOW, UNDERFLOW, Rounding
 
-__all__ = ["Explanation", "explain_rounding"]
+__all__ = [
+    "RULES",
+    "Explanation",
+    "bits_of",
+    "code_text",
+    "explain_number",
+    "explain_rounding",
+    "flag_names",
+    "random_of",
+    "result_text",
+    "value_of_code",
+]
 
 _FLAG_NAMES = {INVALID: "invalid", OVERFLOW: "overflow", UNDERFLOW: "underflow", INEXACT: "inexact"}
 
-_RULES = {
+RULES = {
     Rounding.TIES_TO_EVEN: "to nearest, ties to even",
     Rounding.TIES_TO_AWAY: "to nearest, ties away from zero",
     Rounding.TOWARD_ZERO: "toward zero",
@@ -49,6 +61,8 @@ class Explanation:
         1 if any later bit is set, otherwise 0.
     decision : str
         Why the number was rounded up or down.
+    rounded : str or None
+        The bits of the significand after the rounding. A carry makes them "10.00"; None as above.
     code : int
         The code of the result.
     value : float
@@ -67,6 +81,7 @@ class Explanation:
     guard: int | None
     sticky: int | None
     decision: str
+    rounded: str | None
     code: int
     value: float
     flags: int
@@ -94,13 +109,20 @@ def _given(x: Any) -> tuple[reference.Number, str]:
     return number, repr(x) if isinstance(x, float) else f"{fmt.name} code 0x{int(codes.item()):X}"
 
 
-def _bits_of(code: int, fmt: FloatFormat) -> str:
+def bits_of(code: int, fmt: FloatFormat) -> str:
+    """Return the bits of a code, with spaces between sign, exponent and trailing significand."""
     bits = iter(f"{code:0{fmt.bits}b}")
     return " ".join("".join(next(bits) for _ in group) for group in fmt.layout.split())
 
 
-def _flags_text(flags: int) -> str:
-    return ", ".join(name for bit, name in _FLAG_NAMES.items() if flags & bit) or "none"
+def code_text(code: int, fmt: FloatFormat) -> str:
+    """Return a code in hexadecimal, with all its digits."""
+    return f"0x{code:0{(fmt.bits + 3) // 4}X}"
+
+
+def flag_names(flags: int) -> list[str]:
+    """Return the names of the IEEE exceptions of a bit mask."""
+    return [name for bit, name in _FLAG_NAMES.items() if flags & bit]
 
 
 def explain_rounding(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Explanation:
@@ -138,23 +160,40 @@ def explain_rounding(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]
     """
     fmt, call_options = as_format(fmt), resolve(options)
     number, given = _given(x)
-    attributes = call_options.attributes
-    random = 0
-    if attributes.rounding is Rounding.STOCHASTIC:
-        random = reference.draw(call_options.seed, call_options.offset, attributes.random_bits)
+    return explain_number(number, given, fmt, call_options.attributes, random_of(call_options))
+
+
+def random_of(options: CallOptions) -> int:
+    """Return the draw of the first element of a call; 0 if its rounding is not stochastic."""
+    attributes = options.attributes
+    if attributes.rounding is not Rounding.STOCHASTIC:
+        return 0
+    return reference.draw(options.seed, options.offset, attributes.random_bits)
+
+
+def explain_number(
+    number: reference.Number, given: str, fmt: FloatFormat, attributes: reference.RoundingAttributes, random: int
+) -> Explanation:
+    """Explain how an exact number is rounded to a format. `given` is the number as text."""
     code, events = reference.convert(number, fmt, attributes, random)
     flags = events & 31
-    value = float(_value(code, fmt))
-    result = f"bits {_bits_of(code, fmt)}, code 0x{code:0{(fmt.bits + 3) // 4}X}; flags: {_flags_text(flags)}"
+    value = float(value_of_code(code, fmt))
+    result = result_text(code, fmt, flags)
     if number.kind is not reference.Kind.FINITE or number.is_zero or fmt.is_scale:
         kind = "zero" if number.is_zero else number.kind.value
         steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds only powers of two",
                  f"result {value}, {result}")  # fmt: skip
-        return Explanation(given, fmt, number.sign, None, None, None, None, kind, code, value, flags, steps)
-    return _explain_finite(number, fmt, call_options.attributes, random, given, code, value, flags, result)
+        return Explanation(given, fmt, number.sign, None, None, None, None, kind, None, code, value, flags, steps)
+    return _explain_finite(number, fmt, attributes, random, given, code, value, flags, result)
 
 
-def _value(code: int, fmt: FloatFormat) -> Fraction | float:
+def result_text(code: int, fmt: FloatFormat, flags: int) -> str:
+    """Return the bits and the code of a result, and its flags."""
+    return f"bits {bits_of(code, fmt)}, code {code_text(code, fmt)}; flags: {', '.join(flag_names(flags)) or 'none'}"
+
+
+def value_of_code(code: int, fmt: FloatFormat) -> Fraction | float:
+    """Return the exact value of a code; a float for infinities, NaN and -0."""
     number = reference.decode(code, fmt)
     if number.is_nan:
         return float("nan")
@@ -191,7 +230,7 @@ def _explain_finite(
     delta = Fraction(discarded, 1 << shift)
     rounded, inexact = reference.round_significand(number, scale - t, attributes, random)
     up = rounded > kept
-    rule = _RULES[attributes.rounding]
+    rule = RULES[attributes.rounding]
     if not inexact:
         decision = "the value is exact"
     elif attributes.rounding is Rounding.STOCHASTIC:
@@ -202,7 +241,7 @@ def _explain_finite(
     else:
         position = "exactly half way" if guard and not sticky else f"{'more' if guard else 'less'} than half way"
         decision = f"{position}, so {'up' if up else 'down'}"
-    rounded_bits = f"{rounded >> t}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded}."
+    rounded_bits = f"{rounded >> t:b}.{rounded & ((1 << t) - 1):0{t}b}" if t else f"{rounded:b}."
     fraction, cut = _exact(number, given)
     exact = f"{_decimal(abs(fraction) / Fraction(2) ** e, cut)} x 2^{e}"
     subnormal = "" if e >= fmt.emin else f"; below the smallest normal, 2^{fmt.emin}, the leading bits are 0"
@@ -220,7 +259,9 @@ def _explain_finite(
         f"{rule}: {decision}: {rounded_bits}",
         outcome,
     )
-    return Explanation(given, fmt, number.sign, e, kept_bits, guard, sticky, decision, code, value, flags, steps)
+    return Explanation(
+        given, fmt, number.sign, e, kept_bits, guard, sticky, decision, rounded_bits, code, value, flags, steps
+    )
 
 
 def _exact(number: reference.Number, given: str) -> tuple[Fraction, bool]:

@@ -50,7 +50,7 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
 
 _PROVIDERS = tuple(
     f"floatsim.arrays.{name}"
-    for name in ("arithmetic", "array_functions", "comparison", "conversion", "linalg", "reductions")
+    for name in ("arithmetic", "array_functions", "comparison", "conversion", "functions", "linalg", "reductions")
 )
 """The modules that register operations; loaded when the first is needed."""
 

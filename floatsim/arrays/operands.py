@@ -75,9 +75,13 @@ def deliver(codes: Codes, fmt: FloatFormat, float_array: bool, out: Any) -> Any:
 
 
 def operate(
-    operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, options: RoundingOptions
-) -> Any:
-    """Carry out one rounding operation: read the arguments, compute, record events, return the result."""
+    operation: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, options: RoundingOptions,
+    kind: str = "elementwise",
+) -> Any:  # fmt: skip
+    """Carry out one rounding operation: read the arguments, compute, record events, return the result.
+
+    `kind` is the function of the backend that computes it.
+    """
     call_options = resolve(options)
     named = None if format is None else as_format(format)
     operands, float_array = read_operands(arguments, named)
@@ -86,7 +90,7 @@ def operate(
     shape = check_shapes(arguments, operands)
     wanted = wants_events(call_options)
     target = None if out is None else out_codes(out, fmt, shape)
-    codes, events = backends.current().elementwise(operation, operands, fmt, call_options, wanted, target)
+    codes, events = getattr(backends.current(), kind)(operation, operands, fmt, call_options, wanted, target)
     if events is not None:  # before anything is written: out may be an operand
         recording.note(operation, events, operands, (codes, fmt), call_options.attributes.daz)
     if target is not None and codes is not target:

@@ -18,11 +18,13 @@ from floatsim.emulator.elementwise import (
     to_integer,
     total_order,
 )
+from floatsim.emulator.functions import function
 from floatsim.emulator.scan import multiply_all, running_sums
 
 __all__ = [
-    "accumulate", "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb",
-    "multiply_all", "neighbour", "plan_sums", "quantize", "running_sums", "scalb", "to_integer", "total_order",
+    "accumulate", "classify", "compare", "convert", "decode", "elementwise", "from_integer",
+    "function", "logb", "multiply_all", "neighbour", "plan_sums", "quantize", "running_sums", "scalb", "to_integer",
+    "total_order",
 ]  # fmt: skip
 
 announce_compilation()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb", "neighbour", "quantize", "scalb",
-    "to_integer", "total_order",
+    "Arrays", "Codes", "Events", "Operand", "classify", "compare", "convert", "decode", "elementwise", "flattened",
+    "from_integer", "logb", "neighbour", "quantize", "run_in_pieces", "scalb", "to_integer", "total_order",
 ]  # fmt: skip
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
@@ -37,7 +37,7 @@ def _draws(options: CallOptions, start: int = 0) -> NDArray[np.uint64]:
     return np.array([options.seed, (options.offset + start) % (1 << 64)], dtype=np.uint64)
 
 
-def _flat(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def flattened(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the array broadcast to `shape`, contiguous and one-dimensional."""
     if array.shape != shape:
         array = np.broadcast_to(array, shape)
@@ -91,9 +91,9 @@ def elementwise(
     sources = tuple(source for _, source in operands)
     fast = None if want_events else elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
     if fast is not None:
-        flat = [_flat(codes, shape, source.code_dtype) for codes, source in operands]
+        flat = [flattened(codes, shape, source.code_dtype) for codes, source in operands]
         results = out if out is not None and _may_write(out, flat) else np.empty(shape, fmt.code_dtype)
-        _run(name, fast.run, flat, results.reshape(-1), options)
+        run_in_pieces(name, fast.run, flat, results.reshape(-1), options)
         return results, None
     return _with_events(name, operands, shape, fmt, options)
 
@@ -108,7 +108,7 @@ def _with_events(
     else:
         loop, extra = _OPERATIONS[name]
     dtype = _working_dtype([fmt, *(source for _, source in operands)])
-    flat = [_flat(codes, shape, dtype) for codes, _ in operands]
+    flat = [flattened(codes, shape, dtype) for codes, _ in operands]
     params = [format_params(source) for _, source in operands]
     out, events = _results(shape, dtype)
 
@@ -117,7 +117,7 @@ def _with_events(
         read = [x for pair in zip(codes, params, strict=True) for x in pair]
         loop(*read, *extra, written, format_params(fmt), rounding_params(options.attributes), draws, happened)
 
-    _run(name, run, [*flat, events], out, options)
+    run_in_pieces(name, run, [*flat, events], out, options)
     return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
 
 
@@ -125,7 +125,7 @@ _PIECE = 1 << 17  # elements. The slowest kernel takes 15 ms for so many (Novemb
 _WORTH_THREADS = 1 << 20  # elements; a thread takes 0.1 ms to start, in which the fastest kernels do 400,000
 
 
-def _run(
+def run_in_pieces(
     title: str,
     run: Callable[[Arrays, Array, Seeds], None],
     arrays: Arrays,
@@ -190,8 +190,8 @@ def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOpt
         x, exponents, happened = pieces
         loops.scalb(x, params, exponents, written, params, rounding, draws, happened)
 
-    flat = [_flat(codes, shape, fmt.code_dtype), _flat(n, shape, np.dtype(np.int64)), events]
-    _run("scalb", run, flat, out, options)
+    flat = [flattened(codes, shape, fmt.code_dtype), flattened(n, shape, np.dtype(np.int64)), events]
+    run_in_pieces("scalb", run, flat, out, options)
     return out.reshape(shape), events.reshape(shape)
 
 
@@ -208,7 +208,7 @@ def to_integer(
         x, happened = pieces
         loops.to_integer(x, params, *ends, written, rounding, draws, happened)
 
-    _run("to_integer", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, options)
+    run_in_pieces("to_integer", run, [flattened(codes, codes.shape, fmt.code_dtype), events], out, options)
     return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
 
 
@@ -224,8 +224,8 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, options: CallOpt
         signs, magnitudes, happened = pieces
         loops.from_integer(signs, magnitudes, written, params, rounding, draws, happened)
 
-    flat = [_flat(negative, n.shape, np.dtype(np.uint8)), _flat(magnitude, n.shape, _U64), events]
-    _run("from_integer", run, flat, out, options)
+    flat = [flattened(negative, n.shape, np.dtype(np.uint8)), flattened(magnitude, n.shape, _U64), events]
+    run_in_pieces("from_integer", run, flat, out, options)
     return out.reshape(n.shape), events.reshape(n.shape)
 
 
@@ -238,9 +238,9 @@ def compare(
     """
     shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     if not want_events and not daz and (common := _common_format(a[1], b[1])) is not None:
-        flat = [_flat(_in_format(x, common), shape, common.code_dtype) for x in (a, b)]
+        flat = [flattened(_in_format(x, common), shape, common.code_dtype) for x in (a, b)]
         results = np.empty(math.prod(shape), np.bool_)
-        _run("compare", elementwise_fast.comparison(common, holds).run, flat, results, _EXACT)
+        run_in_pieces("compare", elementwise_fast.comparison(common, holds).run, flat, results, _EXACT)
         return results.reshape(shape), None
     dtype = _working_dtype([a[1], b[1]])
     out, events = _results(shape, np.dtype(np.uint8))
@@ -249,7 +249,7 @@ def compare(
         x, y, happened = pieces
         loops.compare(x, format_params(a[1]), y, format_params(b[1]), int(daz), int(signaling), written, happened)
 
-    _run("compare", run, [_flat(a[0], shape, dtype), _flat(b[0], shape, dtype), events], out, _EXACT)
+    run_in_pieces("compare", run, [flattened(a[0], shape, dtype), flattened(b[0], shape, dtype), events], out, _EXACT)
     return np.array(holds)[out].reshape(shape), events.reshape(shape)
 
 
@@ -272,7 +272,9 @@ def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Code
         x, happened = pieces
         loops.neighbour(x, params, int(daz), int(up), written, happened)
 
-    _run("next_up" if up else "next_down", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
+    run_in_pieces(
+        "next_up" if up else "next_down", run, [flattened(codes, codes.shape, fmt.code_dtype), events], out, _EXACT
+    )
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
@@ -283,7 +285,7 @@ def classify(codes: Codes, fmt: FloatFormat) -> NDArray[np.uint8]:
     def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
         loops.classify(pieces[0], params, written)
 
-    _run("classify", run, [_flat(codes, codes.shape, fmt.code_dtype)], out, _EXACT)
+    run_in_pieces("classify", run, [flattened(codes, codes.shape, fmt.code_dtype)], out, _EXACT)
     return out.reshape(codes.shape)
 
 
@@ -295,7 +297,7 @@ def total_order(a: Codes, b: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
     def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
         loops.total_order(*pieces, params, written)
 
-    _run("total_order", run, [_flat(x, shape, fmt.code_dtype) for x in (a, b)], out, _EXACT)
+    run_in_pieces("total_order", run, [flattened(x, shape, fmt.code_dtype) for x in (a, b)], out, _EXACT)
     return out.reshape(shape)
 
 
@@ -308,7 +310,7 @@ def logb(codes: Codes, fmt: FloatFormat, daz: bool) -> tuple[NDArray[np.int32], 
         x, happened = pieces
         loops.logb(x, params, int(daz), written, happened)
 
-    _run("logb", run, [_flat(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
+    run_in_pieces("logb", run, [flattened(codes, codes.shape, fmt.code_dtype), events], out, _EXACT)
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 
@@ -319,7 +321,9 @@ def quantize(
     fast = None if want_events else elementwise_fast.quantize(carrier, fmt, options.attributes)
     if fast is not None:
         direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
-        _run("quantize", fast.run, [_flat(codes, codes.shape, carrier.code_dtype)], direct.reshape(-1), options)
+        run_in_pieces(
+            "quantize", fast.run, [flattened(codes, codes.shape, carrier.code_dtype)], direct.reshape(-1), options
+        )
         if direct is not out:
             out[...] = direct
         return None

@@ -7,15 +7,17 @@ P are the precisions of a format and of a carrier, q and Q the exponents of thei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from floatsim.formats import BF16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
-    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "exponents_bound_operands",
-    "nearest_then_nearest", "odd_float64_rounds_once", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
-    "products_are_not_rounded", "rounds_by_addition", "rounds_in_float64", "sums_are_exact",
-    "sums_with_terms_round_once", "terms_fit_float64",
+    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "enclosed_in_float64",
+    "exponents_bound_operands", "nearest_then_nearest", "odd_float64_rounds_once", "on_grid",
+    "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded", "rounds_by_addition",
+    "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
 ]  # fmt: skip
 
 FLOAT64_EXPONENTS = 900
@@ -226,5 +228,24 @@ def counted_in_float32(fmt: FloatFormat) -> bool:
         and quantum(fmt) - 1 >= FP32.emin
         and fmt.has_signed_zero
         and fmt.has_nan
+        and not fmt.is_scale
+    )
+
+
+def enclosed_in_float64(sources: Sequence[FloatFormat], fmt: FloatFormat) -> bool:
+    """Return whether the kernels of mathematical functions enclose the values of arguments of some formats.
+
+    Hypothesis: arguments of at most 24 bits and magnitudes from 2**-300 to 2**300; a result of at most 30 bits whose
+    numbers are between 2**-900 and 2**900.
+    Claim: the exact value lies between both ends (`floatsim_kernels.functions.enclosures`), and no end is beyond the
+    range of float64. Rounding is monotonic: if both ends round to one code, the exact value does, too. Next to a number
+    of at most 24 bits no number of 30 bits, and no midpoint of two such numbers, lies between that number and the end.
+    Test: tests/emulator/test_functions.py; `python -m tests.exhaustive 'functions-*'`.
+    """
+    return (
+        all(x.precision <= 24 and quantum(x) >= -300 and x.emax < 300 and not x.is_scale for x in sources)
+        and fmt.precision <= 30
+        and quantum(fmt) >= -900
+        and fmt.emax < 900
         and not fmt.is_scale
     )

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
+from floatsim.analysis.trace.sums import SumTrace, TracedRounding
 from floatsim.analysis.trace.text import heading, number, partial_name, rounding_text, sum_quantum
 from floatsim.formats import FP64, FloatFormat
-from floatsim.plot.style import CUSTOM_COLOUR, Palette, new_axes, palette
+from floatsim.plot.style import CUSTOM_COLOUR, HEADING, Palette, new_axes, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "draw_bit", "number_places", "places_of"]
+__all__ = ["MOST_DIGITS", "draw", "draw_bit", "draw_roundings", "number_places", "places_of", "tint_of"]
 
-_MOST_ROWS, _MOST_COLUMNS, _MOST_DIGITS = 48, 110, 56  # with more columns than the last, bits have no digits
+_MOST_ROWS, _MOST_COLUMNS, MOST_DIGITS = 48, 110, 56  # with more columns than the last, bits have no digits
+_MOST_ROUNDINGS = 40
 _BELOW = 14  # columns to the right of the last truncation
 
 
@@ -60,6 +62,50 @@ def draw(trace: TracedDot, ax: Axes | None, blocks: Any) -> Axes:
     (0, 'place of each bit')
     """
     panels = [_panel(trace, block) for block in _chosen(trace, blocks)]
+    ax = _draw_panels(panels, ax)
+    if len(panels) < len(trace.blocks):
+        ax.set_xlabel(
+            f"{ax.get_xlabel()} ({len(panels)} of {len(trace.blocks)} blocks drawn; choose others with blocks=)"
+        )
+    _title(ax, trace)
+    ours, theirs = trace.formats[0], trace.format
+    kinds = {f"{ours} products": ours, "accumulator, sum and D": theirs}
+    _legend(ax, kinds, "truncated, or lost in a rounding")
+    return ax
+
+
+def draw_roundings(trace: SumTrace, ax: Axes | None) -> Axes:
+    """Draw the trace of a sum; see `SumTrace.plot`.
+
+    >>> import floatsim as fs
+    >>> trace = fs.tensorcore.trace([1.0], [1.0], accumulate="exact(fp32)")
+    >>> draw_roundings(trace, None).get_title(loc="left")
+    'exact(fp32): 1'
+    """
+    chosen = trace.roundings[:_MOST_ROUNDINGS]
+    if not chosen:
+        raise ValueError("the trace has no rounding to draw: K is 0")
+    ax = _draw_panels([_Panel("", list(map(_rounding_row, chosen)), None, None)], ax)
+    if len(chosen) < len(trace.roundings):
+        ax.set_xlabel(f"{ax.get_xlabel()} ({len(chosen)} of {len(trace.roundings)} roundings drawn)")
+    ax.set_title(f"{trace.accumulation}: {number(trace.value)}", **HEADING)
+    formats = dict.fromkeys(each.format for each in chosen)
+    _legend(ax, {f"exact result, rounded to {fmt}": fmt for fmt in formats}, "lost in the rounding")
+    return ax
+
+
+def _rounding_row(rounding: TracedRounding) -> _Row:
+    fmt, exact = rounding.format, rounding.exact
+    value: Value = rounding.value if exact is None else exact
+    first = leading_bit(value)
+    cut = None if first is None else max(first, fmt.emin) - fmt.trailing_bits
+    part = f"{rounding.part}: " if rounding.part else ""
+    note = ", ".join([number(rounding.value), *rounding.events])
+    return _Row(f"{part}k = {rounding.k}: {rounding.name}", value, note, fmt, first, lowest_bit(value), cut)
+
+
+def _draw_panels(panels: Sequence[_Panel], ax: Axes | None) -> Axes:
+    """Draw panels below each other, on one axis of exponents."""
     top, bottom = _places(panels)
     height = sum(len(panel.rows) + panel.head for panel in panels)
     ax = new_axes(ax, figsize=(0.21 * (top - bottom + 1) + 4.6, 0.3 * height + 1.5))
@@ -74,16 +120,10 @@ def draw(trace: TracedDot, ax: Axes | None, blocks: Any) -> Axes:
     ax.set(xlim=(top + 2, bottom), ylim=(y + 0.15, 0))
     ax.set_yticks(list(ticks), [row.label for row in ticks.values()])
     for label, row in zip(ax.get_yticklabels(), ticks.values(), strict=True):
-        label.set(color=_tint(row.format, colours), fontweight="bold" if row.ruled else "normal")
+        label.set(color=tint_of(row.format, colours), fontweight="bold" if row.ruled else "normal")
     ax.tick_params(axis="y", length=0)
     number_places(ax, top, bottom)
-    if len(panels) < len(trace.blocks):
-        ax.set_xlabel(
-            f"{ax.get_xlabel()} ({len(panels)} of {len(trace.blocks)} blocks drawn; choose others with blocks=)"
-        )
     ax.spines[["top", "right", "left"]].set_visible(False)
-    _title(ax, trace)
-    _legend(ax, trace, colours)
     return ax
 
 
@@ -136,7 +176,7 @@ def _panel(trace: TracedDot, block: TracedBlock) -> _Panel:
     return _Panel(title, rows, block.exponent, block.quantum)
 
 
-def _tint(fmt: FloatFormat, colours: Palette) -> str:
+def tint_of(fmt: FloatFormat, colours: Palette) -> str:
     """The format's colour, except for FP64, because black marks lost bits here."""
     return CUSTOM_COLOUR if fmt == FP64 else colours.format(fmt)
 
@@ -181,7 +221,7 @@ def _places(panels: Sequence[_Panel]) -> tuple[int, int]:
 
 
 def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int, colours: Palette) -> None:
-    digits = top - bottom <= _MOST_DIGITS
+    digits = top - bottom <= MOST_DIGITS
     ax.annotate(
         panel.title, (0, y + 0.65 - panel.head), xycoords=("axes fraction", "data"), va="center", fontsize="small",
         color=colours.ink, fontweight="bold",
@@ -189,7 +229,7 @@ def _draw_panel(ax: Axes, panel: _Panel, y: float, top: int, bottom: int, colour
     if panel.exponent is not None and panel.quantum is not None:
         _draw_cut(ax, panel, y, colours)
     for i, row in enumerate(panel.rows):
-        tint = _tint(row.format, colours)
+        tint = tint_of(row.format, colours)
         if row.ruled and not panel.rows[i - 1].ruled:
             ax.plot([top + 2, bottom], [y + i, y + i], color=colours.ink, lw=0.8, zorder=3)
         if row.first is not None and row.first > bottom and row.value < 0:
@@ -263,7 +303,7 @@ def draw_bit(ax: Axes, place: int, bit: int, y: float, strong: str, digits: bool
 
 def number_places(ax: Axes, top: int, bottom: int) -> None:
     """Write powers of two below every fourth place, or every eighth where there are many."""
-    step = 4 if top - bottom <= _MOST_DIGITS else 8
+    step = 4 if top - bottom <= MOST_DIGITS else 8
     places = [place for place in range(bottom + 1, top + 1) if place % step == 0]
     ax.set_xticks([place + 0.5 for place in places], [f"$2^{{{place}}}$" for place in places])
     ax.tick_params(axis="x", length=2)
@@ -282,15 +322,12 @@ def _title(ax: Axes, trace: TracedDot) -> None:
     )
 
 
-def _legend(ax: Axes, trace: TracedDot, colours: Palette) -> None:
+def _legend(ax: Axes, formats: Mapping[str, FloatFormat], lost: str) -> None:
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
-    kinds = {
-        f"{trace.formats[0]} products": _tint(trace.formats[0], colours),
-        "accumulator, sum and D": _tint(trace.format, colours),
-        "truncated, or lost in a rounding": colours.lost,
-    }
+    colours = palette(ax)
+    kinds = {name: tint_of(fmt, colours) for name, fmt in formats.items()} | {lost: colours.lost}
     below = ScaledTranslation(0, -0.58, ax.figure.dpi_scale_trans)  # inches: below the axis and its label
     ax.legend(
         [Patch(color=tint) for tint in kinds.values()], list(kinds), loc="upper left", bbox_to_anchor=(0, 0),

@@ -49,7 +49,7 @@ from floatsim.reference.scalar import Kind, Number, Result, add, compare, decode
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import TwoHalves
 
-__all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Sum", "accumulate", "product", "scaled"]
+__all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Rounded", "Sum", "accumulate", "product", "scaled"]
 
 NAN = 8
 """A new NaN: the accumulator before it was not NaN. It has the bit of DIVIDE_BY_ZERO, which sums cannot raise."""
@@ -82,9 +82,26 @@ class Sum(NamedTuple):
     first: dict[str, int | None]
 
 
+class Rounded(NamedTuple):
+    """One rounding of a leaf, for traces: its operands as DAZ reads them, and its result."""
+
+    part: tuple[int | str, ...]
+    """The indices of the parts that contain it, from the outermost; "outer" for the sum of the parts."""
+    name: str
+    """The operation, such as "acc + x"; "product" for a product."""
+    operator: str
+    """"*", "-" or "+"; "+" also for one operand alone."""
+    operands: tuple[Number, ...]
+    code: int
+    format: FloatFormat
+    events: int
+    k: int
+    """The largest original index of its terms."""
+
+
 def accumulate(
     accumulation: Accumulation, terms: Sequence[tuple[Operand, Operand | None]], options: CallOptions, index: int = 0,
-    start: Operand | None = None, scales: Scaled | None = None,
+    start: Operand | None = None, scales: Scaled | None = None, log: list[Rounded] | None = None,
 ) -> Sum:  # fmt: skip
     """Return one element of a sum as `accumulation` describes it.
 
@@ -101,8 +118,10 @@ def accumulate(
         The c of `a @ b + c`, not yet rounded.
     scales : Scaled, optional
         The block scales of the terms, for a TensorCore. Its terms are products of codes.
+    log : list of Rounded, optional
+        A list to which every rounding is appended in the order of the computation, those of matrix units excepted.
     """
-    call = _Call(options.attributes, index, scales)
+    call = _Call(options.attributes, index, scales, log=log)
     numbered = [_Term(a, b, k) for k, (a, b) in enumerate(terms)]
     result = _evaluate(accumulation, numbered, options.seed, start, call)
     return Sum(result.code, call.counts, call.first)
@@ -216,12 +235,12 @@ def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Opera
     assert isinstance(accumulation, Strided | Blocked | SplitK)
     partials = []
     for t, part in enumerate(_parts(accumulation, terms)):
-        value = _evaluate(accumulation.inner, part, split_seed(seed, Site.PARTS + t), None, call)
+        value = _evaluate(accumulation.inner, part, split_seed(seed, Site.PARTS + t), None, call.inside(t))
         partials.append(_Term(value, None, _largest(part)))
     if isinstance(accumulation, Strided) and start is not None and partials:
-        result = _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), None, call)
+        result = _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), None, call.inside("outer"))
         return _add_last(_Run(_outermost(accumulation), seed, call), result, terms, start)
-    return _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), start, call)
+    return _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), start, call.inside("outer"))
 
 
 def _parts(accumulation: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
@@ -258,6 +277,12 @@ class _Call:
     scales: Scaled | None = None
     counts: dict[str, Counter[int]] = field(default_factory=lambda: {"product": Counter(), "sum": Counter()})
     first: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(EVENTS))
+    log: list[Rounded] | None = None
+    part: tuple[int | str, ...] = ()
+
+    def inside(self, part: int | str) -> _Call:
+        """Return the call of one part of a composite, with the same counts and log."""
+        return replace(self, part=(*self.part, part))
 
     def note(self, site: str, events: int, k: int) -> None:
         self.counts[site][events] += 1
@@ -296,17 +321,27 @@ class _Run:
 
     def round(
         self, operation: Callable[..., Result], *operands: Operand, step: int, r: int, k: int = 0,
-        old: Operand = ONE,
+        old: Operand = ONE, name: str = "",
     ) -> Code:  # fmt: skip
         """Round once: apply the operation to the operands as DAZ reads them, and count the events at k.
 
-        `old` is the accumulator before the operation. A NaN is new if `old` is none.
+        `old` is the accumulator before the operation. A NaN is new if `old` is none. `name` is for traces.
         """
         attributes, fmt = self.attributes, self.leaf.format
-        code, events = operation(*map(self.read, operands), fmt, attributes, self.random(attributes, step, r))
-        new_nan = decode(code, fmt).is_nan and not self.read(old).is_nan
-        self.call.note("sum", events | NAN * new_nan, k)
+        numbers = tuple(map(self.read, operands))
+        code, events = operation(*numbers, fmt, attributes, self.random(attributes, step, r))
+        events |= NAN * (decode(code, fmt).is_nan and not self.read(old).is_nan)
+        self.call.note("sum", events, k)
+        self.trace(name, "-" if operation is _minus else "+", numbers, Code(code, fmt), events, k)
         return Code(code, fmt)
+
+    def trace(
+        self, name: str, operator: str, operands: tuple[Number, ...], result: Code, events: int, k: int
+    ) -> None:  # fmt: skip
+        """Append a rounding to the log, if there is one."""
+        if self.call.log is not None:
+            rounded = Rounded(self.call.part, name, operator, operands, result.code, result.format, events, k)
+            self.call.log.append(rounded)
 
     def enter(self, term: _Term, step: int) -> Operand:
         """Return the term of the sum: a value unchanged, a product exactly, or rounded first."""
@@ -319,7 +354,9 @@ class _Run:
         if self.leaf.product_rounding is not None:
             attributes = replace(attributes, rounding=self.leaf.product_rounding)
         code, events = multiply(a, b, fmt, attributes, self.random(attributes, step, 0))
-        self.call.note("product", events | NAN * decode(code, fmt).is_nan, term.where)
+        events |= NAN * decode(code, fmt).is_nan
+        self.call.note("product", events, term.where)
+        self.trace("product", "*", (a, b), Code(code, fmt), events, term.where)
         return Code(code, fmt)
 
     def seeded(self, start: Operand | None, terms: _Terms) -> Code:
@@ -327,7 +364,7 @@ class _Run:
         if start is None:
             return Code(0, self.leaf.format)
         run = replace(self, seed=split_seed(self.seed, Site.START))
-        return run.round(_round_alone, start, step=0, r=1, k=terms[0].where if terms else 0)
+        return run.round(_round_alone, start, step=0, r=1, k=terms[0].where if terms else 0, name="c")
 
 
 def _product(a: Number, b: Number) -> Number:
@@ -344,7 +381,9 @@ def _product(a: Number, b: Number) -> Number:
 def _add_last(run: _Run, result: Code, terms: _Terms, start: Operand) -> Code:
     """Return the sum of all terms, plus c."""
     last = replace(run, seed=split_seed(run.seed, Site.LAST))
-    return last.round(_add_to_accumulator, result, start, step=0, r=1, k=_largest(terms), old=result)
+    return last.round(
+        _add_to_accumulator, result, start, step=0, r=1, k=_largest(terms), old=result, name="sum + c"
+    )  # fmt: skip
 
 
 def _plus(x: Number, y: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
@@ -395,7 +434,7 @@ def _sequential(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     acc = run.seeded(start, terms)
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        acc = run.round(_add_to_accumulator, acc, x, step=step, r=1, k=k, old=acc)
+        acc = run.round(_add_to_accumulator, acc, x, step=step, r=1, k=k, old=acc, name="acc + x")
     return acc
 
 
@@ -404,11 +443,11 @@ def _kahan(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     s, comp = run.seeded(start, terms), zero
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        y = run.round(_minus, x, comp, step=step, r=1, k=k, old=s)
-        t = run.round(_add_to_accumulator, s, y, step=step, r=2, k=k, old=s)
+        y = run.round(_minus, x, comp, step=step, r=1, k=k, old=s, name="y = x - comp")
+        t = run.round(_add_to_accumulator, s, y, step=step, r=2, k=k, old=s, name="t = s + y")
         if _is_finite(t):
-            change = run.round(_minus, t, s, step=step, r=3, k=k, old=s)
-            comp = run.round(_minus, change, y, step=step, r=4, k=k, old=s)
+            change = run.round(_minus, t, s, step=step, r=3, k=k, old=s, name="t - s")
+            comp = run.round(_minus, change, y, step=step, r=4, k=k, old=s, name="comp = (t - s) - y")
         else:
             comp = zero
         s = t
@@ -419,16 +458,19 @@ def _neumaier(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     s, comp = run.seeded(start, terms), Code(0, run.leaf.format)
     for step, term, k in _steps(terms):
         x = run.enter(term, step)
-        t = run.round(_add_to_accumulator, s, x, step=step, r=1, k=k, old=s)
+        t = run.round(_add_to_accumulator, s, x, step=step, r=1, k=k, old=s, name="t = s + x")
         if _is_finite(t):
-            larger, smaller = (s, x) if _at_least(run.read(s), run.read(x)) else (x, s)
-            rest = run.round(_minus, larger, t, step=step, r=2, k=k, old=s)
-            lost = run.round(_plus, rest, smaller, step=step, r=3, k=k, old=s)
-            comp = run.round(_plus, comp, lost, step=step, r=4, k=k, old=s)
+            s_first = _at_least(run.read(s), run.read(x))
+            larger, smaller, names = (s, x, "sx") if s_first else (x, s, "xs")
+            rest = run.round(_minus, larger, t, step=step, r=2, k=k, old=s, name=f"{names[0]} - t")
+            lost = run.round(
+                _plus, rest, smaller, step=step, r=3, k=k, old=s, name=f"lost = ({names[0]} - t) + {names[1]}"
+            )
+            comp = run.round(_plus, comp, lost, step=step, r=4, k=k, old=s, name="comp = comp + lost")
         s = t
     if not terms:
         return s
-    return run.round(_plus, s, comp, step=len(terms), r=1, k=_largest(terms), old=s)
+    return run.round(_plus, s, comp, step=len(terms), r=1, k=_largest(terms), old=s, name="s + comp")
 
 
 def _is_finite(x: Operand) -> bool:
@@ -445,7 +487,7 @@ def _exact(run: _Run, terms: _Terms, start: Operand | None) -> Code:
     entered = [run.enter(term, step) for step, term in enumerate(terms)]
     if start is not None:
         entered.append(start)
-    return run.round(_total, *entered, step=0, r=1, k=_largest(terms))
+    return run.round(_total, *entered, step=0, r=1, k=_largest(terms), name="sum of all terms")
 
 
 # -- matrix units --------------------------------------------------------------------------------------------------
@@ -558,12 +600,15 @@ def _pairwise(run: _Run, terms: _Terms, start: Operand | None) -> Code:
         k = max(left.where, right.where)
         nan_before = any(node.is_sum and run.read(node.value).is_nan for node in (left, right))
         old = _QUIET_NAN if nan_before else ONE
-        return _Node(run.round(add, left.value, right.value, step=next(roundings), r=1, k=k, old=old), True, k)
+        total = run.round(
+            add, left.value, right.value, step=next(roundings), r=1, k=k, old=old, name="left + right"
+        )  # fmt: skip
+        return _Node(total, True, k)
 
     root = evaluate(TREES[run.leaf.tree](list(range(len(terms)))))
     result = root.value
     if not root.is_sum:
-        result = run.round(_round_alone, result, step=next(roundings), r=1, k=root.where)
+        result = run.round(_round_alone, result, step=next(roundings), r=1, k=root.where, name="one term")
     assert isinstance(result, Code)
     return result if start is None else _add_last(run, result, terms, start)
 

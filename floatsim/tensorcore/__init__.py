@@ -18,6 +18,7 @@ _HOMES = {
     ".instructions": "E8M13 Evidence Instruction Scales",
     "..analysis.describe": "Description describe",
     "..analysis.trace.steps": "TracedBlock TracedTerm",
+    "..analysis.trace.sums": "SumTrace TracedRounding",
     "..analysis.trace.trace": "Trace trace",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -2,11 +2,12 @@
 
 from floatsim.analysis.describe import Description, describe
 from floatsim.analysis.trace.steps import TracedBlock, TracedTerm
+from floatsim.analysis.trace.sums import SumTrace, TracedRounding
 from floatsim.analysis.trace.trace import Trace, trace
 from floatsim.tensorcore.architectures import ARCHITECTURES, Architecture
 from floatsim.tensorcore.instructions import E8M13, Evidence, Instruction, Scales
 
 __all__ = [
-    "ARCHITECTURES", "Architecture", "Description", "E8M13", "Evidence", "Instruction", "Scales", "Trace",
-    "TracedBlock", "TracedTerm", "describe", "trace",
+    "ARCHITECTURES", "Architecture", "Description", "E8M13", "Evidence", "Instruction", "Scales", "SumTrace", "Trace",
+    "TracedBlock", "TracedRounding", "TracedTerm", "describe", "trace",
 ]

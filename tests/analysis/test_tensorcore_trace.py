@@ -181,7 +181,7 @@ ONE, MANY = fs.array([1.0], "fp16"), fs.array([1.0, 2.0], "fp16")
 
 
 @pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda: trace(ONE, ONE, accumulate="fp32"), TypeError, "one TensorCore, such as 'hopper', not sequential"),
+    (lambda: trace(ONE, ONE, accumulate="hopper", rounding="RTZ", ftz=True), TypeError, "remove rounding and ftz"),
     (lambda: trace(ONE, ONE, accumulate="blocked(hopper, 8, fp32)"), TypeError, r"trace each part with .*core\(hopper"),
     (lambda: trace(ONE, ONE), TypeError, "accumulate"),
     (lambda: trace(ONE, MANY, accumulate="hopper"), ValueError, "a has 1 elements and b has 2"),

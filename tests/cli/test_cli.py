@@ -50,7 +50,7 @@ def test_version(run):
     assert run("--version") == (0, f"floatsim {fs.__version__}\n", "")
 
 
-COMMANDS = ("survey", "show", "formats", "probe", "compare", "capture", "check-silicon")
+COMMANDS = ("survey", "show", "formats", "explain", "probe", "compare", "capture", "check-silicon")
 
 
 @pytest.mark.parametrize("arguments", [("formats",), ("show", "1"), ("probe", "--emulated", "volta")], ids=" ".join)
@@ -332,6 +332,51 @@ def test_show_uses_the_rounding_options(run):
 ])  # fmt: skip
 def test_show_bad_input(run, arguments, message):
     assert message in rejected(run("show", *arguments))
+
+
+# -- explain ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["add", "1.5", "-1/3", "-f", "e4m3"], lambda: fs.explain_add("1.5", "-1/3", "e4m3")),
+    (["multiply", "0.1", "3"], lambda: fs.explain_multiply("0.1", "3", "fp32")),
+    (["fma", "1.5", "1.5", "-inf", "-f", "fp16"], lambda: fs.explain_fma("1.5", "1.5", "-inf", "fp16")),
+    (["add", "1", "0.1", "-f", "bf16", "--rounding", "SR", "--seed", "3"],
+     lambda: fs.explain_add("1", "0.1", "bf16", rounding="SR", seed=3)),
+])  # fmt: skip
+def test_explain(run, arguments, told):
+    told = told()
+    assert run("explain", *arguments) == (0, f"{told}\n", "")
+    code, out, err = run("explain", *arguments, "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert (int(data["code"], 16), data["aligned"], data["normalized"]) == (told.code, told.aligned, told.normalized)
+    assert [int(x["code"], 16) for x in data["operands"]] == [x.code for x in told.operands]
+    assert [row["bits"] for step in data["steps"] for row in step["rows"]] == [
+        row.bits for step in told.steps for row in step.rows
+    ]  # fmt: skip
+    assert ("inexact" in data["flags"]) == bool(told.flags & fs.INEXACT)
+
+
+def test_explain_writes_a_picture(run, tmp_path):
+    assert run("explain", "add", "1.5", "0.1", "-f", "e4m3", "--picture", "sum.png")[0] == 0
+    assert (tmp_path / "sum.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["divide", "1", "2"], "OPERATION: 'divide' is not known; known are add, multiply, fma"),
+    (["add", "1"], "add needs 2 operands, not 1"),
+    (["add", "1", "2", "3"], "add needs 2 operands, not 3"),
+    (["fma", "1", "2"], "fma needs 3 operands, not 2"),
+    (["add", "1", "two"], "b is not a number: 'two'"),
+    (["add", "1", "2", "-f", "fp17"], "--format: unknown format 'fp17'"),
+    (["add", "1", "2", "-f", "e8m0"], "scale format"),
+    (["add", "1", "2", "--rounding", "SR"], "needs a seed: add --seed 1"),
+    (["add", "1", "nan", "--picture", "sum.png"], "has no bits to draw"),
+    (["add", "1", "2", "--picture", "sum.doc"], "doc"),
+])  # fmt: skip
+def test_explain_bad_input(run, arguments, message):
+    assert message in rejected(run("explain", *arguments))
 
 
 # -- survey ----------------------------------------------------------------------------------------------------------

@@ -27,9 +27,10 @@ from tests.tensorcore import arrays as tensorcore_arrays
 from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
-    from . import checked, loops, paths
+    from . import checked, functions, loops, paths
 else:
     import checked
+    import functions
     import loops
     import paths
 
@@ -377,6 +378,31 @@ def _matrix_unit(cases: list[tensorcore_cases.Case], chunk: int) -> Outcome:
     return size * size, len(found), [str(x) for x in found[:EXAMPLES]]
 
 
+# -- mathematical functions --------------------------------------------------------------------------------------------
+
+_FUNCTION_CHUNK, _FLOAT32_CHUNK = 1 << 10, 1 << 18
+_BINARY = ("power", "hypot")
+
+
+def _outcome(fmt: fs.FloatFormat, found: list) -> Outcome:
+    return _joined([_compared(name, fmt, way, operands, got, want) for name, way, operands, got, want in found])
+
+
+def _function(fmt: fs.FloatFormat, name: str, chunk: int) -> Outcome:
+    """All codes of a chunk by MPFR, with events and without."""
+    return _outcome(fmt, functions.codes_by_mpfr(fmt, name, _FUNCTION_CHUNK, chunk))
+
+
+def _function_pairs(fmt: fs.FloatFormat, name: str, chunk: int) -> Outcome:
+    """All pairs with one first operand by MPFR, with events and without."""
+    return _outcome(fmt, functions.pairs_by_mpfr(fmt, name, chunk))
+
+
+def _float32_function(name: str, chunk: int) -> Outcome:
+    """All float32 codes of a chunk by NumPy's float64 functions, and by MPFR where these are not certain."""
+    return _outcome(fs.FP32, functions.float32_by_numpy(name, _FLOAT32_CHUNK, chunk)[0])
+
+
 _CHECKED_CHUNKS = 200
 _PATH_CHUNKS = 300  # of about 5,000 elements each (vector_blocks: 3,000)
 
@@ -428,6 +454,19 @@ def jobs() -> dict[str, Job]:
                     add(f"steps-{fmt.name}{kind}-{mode.name}", f"{terms} of {fmt.name}, {mode.name}, fast and not",
                         1 << fmt.bits if fmt.bits <= 8 else (1 << fmt.bits) // _STEP_ROWS,
                         functools.partial(_step, fmt, fs.Sequential(fmt, **fields), mode))  # fmt: skip
+    for name in o.FUNCTIONS:
+        for fmt in o.NAMED:
+            if fmt.is_scale:
+                continue
+            if name in _BINARY and fmt.bits <= 8:
+                add(f"functions-{fmt.name}-{name}", f"all pairs of {fmt.name}, {name}, by MPFR",
+                    1 << fmt.bits, functools.partial(_function_pairs, fmt, name))  # fmt: skip
+            elif name not in _BINARY and fmt.bits <= 16:
+                add(f"functions-{fmt.name}-{name}", f"all codes of {fmt.name}, {name}, by MPFR",
+                    max(1, (1 << fmt.bits) // _FUNCTION_CHUNK), functools.partial(_function, fmt, name))  # fmt: skip
+    for name in functions.FLOAT32_FUNCTIONS:
+        add(f"functions-fp32-{name}", f"all float32 values, {name}, by float64 functions and MPFR",
+            (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_function, name))  # fmt: skip
     for group in checked.GROUPS:
         add(f"checked-{group}", f"{checked.CALLS} random calls a chunk, {group}, with every access to memory checked",
             _CHECKED_CHUNKS, functools.partial(checked.in_checked_process, group))  # fmt: skip

@@ -36,6 +36,7 @@ from .decode import (
     rng,
     test_seed,
 )
+from .functions import FUNCTIONS, Function
 from .mpfr import (
     ARITY,
     MPFR_OPERATIONS,
@@ -78,11 +79,11 @@ from .vector import (
 )
 
 __all__ = [
-    "ABSORBED", "ARITHMETIC", "ARITY", "CUSTOM", "DETERMINISTIC", "DIVIDE_BY_ZERO", "FLUSHED", "INEXACT", "INVALID",
-    "MPFR_OPERATIONS", "NAMED", "OVERFLOW", "OWN_DIRECTION", "POLICIES", "SMALL", "SUBNORMAL", "TININESS", "UNDERFLOW",
-    "UP_TO_16", "VECTOR", "Decoded", "Exact", "Layout", "OracleRounding", "Rounder", "Value", "assert_equal_codes",
-    "compare", "convert", "every_rounding", "extremum", "goes_up", "integer_remainder", "integral", "layout", "nan_of",
-    "near_codes", "neighbours", "order_key", "report", "rng", "special_codes", "structured", "table_of_values",
-    "test_seed", "to_integer", "to_mpfr", "two_sum", "vector_convert", "vector_decode", "vector_integral",
-    "vector_operation", "vector_round", "whole_number",
+    "ABSORBED", "ARITHMETIC", "ARITY", "CUSTOM", "DETERMINISTIC", "DIVIDE_BY_ZERO", "FLUSHED", "FUNCTIONS",
+    "INEXACT", "INVALID", "MPFR_OPERATIONS", "NAMED", "OVERFLOW", "OWN_DIRECTION", "POLICIES", "SMALL", "SUBNORMAL",
+    "TININESS", "UNDERFLOW", "UP_TO_16", "VECTOR", "Decoded", "Exact", "Function", "Layout", "OracleRounding",
+    "Rounder", "Value", "assert_equal_codes", "compare", "convert", "every_rounding", "extremum", "goes_up",
+    "integer_remainder", "integral", "layout", "nan_of", "near_codes", "neighbours", "order_key", "report", "rng",
+    "special_codes", "structured", "table_of_values", "test_seed", "to_integer", "to_mpfr", "two_sum",
+    "vector_convert", "vector_decode", "vector_integral", "vector_operation", "vector_round", "whole_number",
 ]  # fmt: skip

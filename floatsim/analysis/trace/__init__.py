@@ -1,1 +1,4 @@
-"""Traces of the dot products of matrix units: `steps` holds the data, `trace` makes it, `text` prints it."""
+"""Traces of dot products.
+
+Of matrix units, `steps` holds the data and `text` prints it; `sums` does both for IEEE operations; `trace` makes them.
+"""

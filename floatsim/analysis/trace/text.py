@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 
@@ -10,7 +10,17 @@ from floatsim.analysis.describe import facts
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
 from floatsim.tensorcore.instructions import Instruction
 
-__all__ = ["code_text", "heading", "lines", "number", "partial_name", "rounding_text", "sum_quantum", "top_bit"]
+__all__ = [
+    "code_text",
+    "heading",
+    "lines",
+    "number",
+    "partial_name",
+    "rounding_text",
+    "sum_quantum",
+    "table",
+    "top_bit",
+]
 
 _MOST_BLOCKS, _FIRST, _LAST = 8, 5, 2
 _MOST_LOST = 12  # the most discarded bits that are shown
@@ -91,7 +101,7 @@ def _block_lines(block: TracedBlock, trace: TracedDot) -> Iterator[str]:
     rows.append(_cells(f"{name}, {rounding_text(trace.instruction, block)}", block.value, block))
     if block.rounded_off:
         rows[-1]["lost"] = number(block.rounded_off)
-    yield from _table(rows)
+    yield from table(rows, _HEADS)
     if zeros := len(block.terms) - len(shown) + block.padding:
         yield f"({zeros} {'terms are zeros' if zeros > 1 else 'term is zero'})"
 
@@ -185,12 +195,13 @@ def _bits(value: Fraction, high: int, low: int) -> str:
 
 
 _HEADS = ("term", "factors", "scales", "value", "exponent", "shift", "down to", "lost", "bits lost", "bits")
+_TEXTS = ("term", "bits", "part", "rounding", "events")
 
 
-def _table(rows: list[dict[str, str]]) -> Iterator[str]:
-    """Yield the lines of a table, names and bits aligned left, numbers aligned right. Empty columns are omitted."""
-    used = [head for head in _HEADS if any(row.get(head) for row in rows)]
+def table(rows: list[dict[str, str]], heads: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table, texts aligned left, numbers aligned right. Empty columns are omitted."""
+    used = [head for head in heads if any(row.get(head) for row in rows)]
     widths = {head: max(len(row.get(head, "")) for row in [*rows, {head: head}]) for head in used}
     for row in [dict(zip(used, used, strict=True)), *rows]:
-        cells = [f"{row.get(head, ''):{'<' if head in ('term', 'bits') else '>'}{widths[head]}}" for head in used]
+        cells = [f"{row.get(head, ''):{'<' if head in _TEXTS else '>'}{widths[head]}}" for head in used]
         yield "  " + "  ".join(cells)

@@ -1,4 +1,4 @@
-"""Traces of the dot products of matrix units: each term, its bits, and the bits that take part in the sum.
+"""Traces of dot products. Of matrix units: each term, its bits, and the bits that take part in the sum.
 
 `floatsim.reference.tensorcore.dot` computes the steps. This module turns them into the data of a trace.
 """
@@ -9,16 +9,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from floatsim._lazy import plot_function
 from floatsim._warnings import former_name
 from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as_accumulation, tensor_cores
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, leading_bit, lowest_bit, power, value_of
+from floatsim.analysis.trace.sums import SumTrace, trace_sum
 from floatsim.analysis.trace.text import lines
+from floatsim.arrays.accumulation_call import resolve_call
 from floatsim.arrays.block_scaling import block_scales
 from floatsim.arrays.conversion import read_floats
+from floatsim.arrays.options import RoundingOptions
+from floatsim.arrays.random_stream import SeedLike
 from floatsim.formats import FloatFormat
+from floatsim.formats.rounding import OverflowLike, RoundingLike, TininessLike
 from floatsim.reference import decode
 from floatsim.reference.tensorcore.alignment import Multiple, Step, Term
 from floatsim.reference.tensorcore.dot import Operand, Scaled, dot, seeded
@@ -98,39 +103,59 @@ class Trace(TracedDot):
         return drawn
 
 
+@overload
 def trace(
-    a: Any, b: Any, c: Any = 0, *, accumulate: AccumulationLike, scale_a: Any = None, scale_b: Any = None
-) -> Trace:
-    """Trace the dot product of a and b, plus c, step by step as a matrix unit computes it.
+    a: Any, b: Any, c: Any = None, *, accumulate: TensorCore, scale_a: Any = None, scale_b: Any = None,
+) -> Trace: ...  # fmt: skip
+@overload
+def trace(
+    a: Any, b: Any, c: Any = None, *, accumulate: AccumulationLike, scale_a: Any = None, scale_b: Any = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None, daz: bool | None = None,
+    ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
+    random_bits: int | None = None,
+) -> Trace | SumTrace: ...  # fmt: skip
+def trace(
+    a: Any, b: Any, c: Any = None, *, accumulate: AccumulationLike, scale_a: Any = None, scale_b: Any = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None, daz: bool | None = None,
+    ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
+    random_bits: int | None = None,
+) -> Trace | SumTrace:  # fmt: skip
+    """Trace the dot product of a and b, plus c, step by step, as a matrix unit or IEEE operations compute it.
 
     Parameters
     ----------
     a, b : array_like of floats, (K,)
-        FloatArrays, or arrays whose dtype is a format that the instruction takes.
-    c : number
-        The accumulator at the start. It is rounded to the format of D, ties to even.
-    accumulate : TensorCore or text
-        The unit: "hopper", "tensorcore(hopper, mma.m16n8k16, output=fp16)", fs.TensorCore("ada").
+        FloatArrays, or arrays whose dtype is a format; for a matrix unit, one that the instruction takes.
+    c : number, optional
+        The accumulator at the start of a matrix unit, rounded to the format of D, ties to even; zero by default. For
+        IEEE operations the addend of `fs.dot`.
+    accumulate : accumulation or text
+        A matrix unit: "hopper", "tensorcore(hopper, mma.m16n8k16, output=fp16)", fs.TensorCore("ada"). Or any
+        accumulation without matrix units: "fp16", "kahan(fp16)", "pairwise(bf16)", "blocked(fp16, 8, fp32)".
     scale_a, scale_b : array_like, (ceil(K / every),), optional
         The scales of the blocks of a and of b, both E8M0 or both E4M3, for instructions that take scales.
+    rounding, overflow, daz, ftz, tininess, seed, random_bits : optional
+        The rounding options of IEEE operations, with the meanings that they have for `fs.dot`. A matrix unit takes
+        none.
 
     Returns
     -------
-    Trace
-        Its `code` equals the result of `fs.matmul`.
+    Trace or SumTrace
+        A `Trace` of a matrix unit, with its blocks, or a `SumTrace` of IEEE operations, with every rounding. Its `code`
+        equals the result of `fs.dot`.
 
     Raises
     ------
     TypeError
-        If `accumulate` is not a TensorCore, or an operand holds no floats.
+        If a matrix unit is a part of the accumulation, or gets rounding options; if an operand holds no floats.
     ValueError
         If a and b are not vectors of one length, c is not one number, or the unit does not take the operands. The
         message lists what the unit takes.
 
     Notes
     -----
-    The steps come from the reference in exact integers (`floatsim.reference.tensorcore.dot`). A K in the thousands
-    takes seconds.
+    The steps come from the reference in exact integers (`floatsim.reference.tensorcore.dot` and
+    `floatsim.reference.sums`). A K in the thousands takes seconds.
 
     Examples
     --------
@@ -153,10 +178,26 @@ def trace(
     <BLANKLINE>
     D = 0, 0x00000000
     exact sum 1.875, error -1.875
+
+    Three FP16 terms, added in order. The accumulator absorbs the last two:
+
+    >>> x, one = fs.array([2048.0, 1.0, 1.0], "fp16"), fs.array([1.0, 1.0, 1.0], "fp16")
+    >>> print(fs.tensorcore.trace(x, one, accumulate="sequential(fp16, product=none)"))
+    sequential(fp16, fused): FP16 x FP16 to FP16, K = 3
+    <BLANKLINE>
+      k  rounding  operands  exact  rounded  lost  events
+      0  acc + x   0 + 2048   2048     2048
+      1  acc + x   2048 + 1   2049     2048     1  absorbed
+      2  acc + x   2048 + 1   2049     2048     1  absorbed
+    <BLANKLINE>
+    result 2048, 0x6800
+    exact sum 2050, error -2
     """
     unit = as_accumulation(accumulate)
-    if not isinstance(unit, TensorCore):
-        raise TypeError(f"accumulate must be one TensorCore, such as 'hopper', not {unit}" + _advice(unit))
+    options: RoundingOptions = {
+        "rounding": rounding, "overflow": overflow, "daz": daz, "ftz": ftz, "tininess": tininess, "seed": seed,
+        "random_bits": random_bits,
+    }  # fmt: skip
     left, right = _vector(a, "a"), _vector(b, "b")
     if left[0].shape != right[0].shape:
         raise ValueError(f"a has {left[0].size} elements and b has {right[0].size}; they must have the same number")
@@ -164,8 +205,12 @@ def trace(
     scales = None if given is None else Scaled(given.a.ravel().tolist(), given.b.ravel().tolist(), given.of)
     sides = [(codes.tolist(), fmt) for codes, fmt in (left, right)]
     (x, x_format), (y, y_format) = sides
+    if not isinstance(unit, TensorCore):
+        return _sum_trace(unit, sides, None if c is None else _number(c), options)
+    if named := [name for name, value in options.items() if value is not None]:
+        raise TypeError(f"{unit} takes no rounding options: remove {' and '.join(named)}")
     row = unit.row(x_format, y_format, None, None if scales is None else scales.of)
-    start, _ = seeded(_number(c), row.output)
+    start, _ = seeded(_number(0 if c is None else c), row.output)
     steps = dot(row, x, y, x_format, y_format, start, scales).steps
     blocks = tuple(_blocks(row, steps, [_values(row, codes, fmt) for codes, fmt in sides], scales))
     return Trace(
@@ -180,9 +225,20 @@ def trace(
     )
 
 
-def _advice(accumulation: Accumulation) -> str:
-    inner = tensor_cores(accumulation)
-    return f"; trace each part with accumulate={str(inner[0])!r}" if inner else ""
+def _sum_trace(
+    accumulation: Accumulation, sides: list[tuple[list[int], FloatFormat]], c: tuple[int, FloatFormat] | None,
+    options: RoundingOptions,
+) -> SumTrace:  # fmt: skip
+    if units := tensor_cores(accumulation):
+        raise TypeError(
+            f"accumulate must be one TensorCore or an accumulation without matrix units, not {accumulation}; trace "
+            f"each part with accumulate={str(units[0])!r}"
+        )
+    a, b = sides
+    for name, (_, fmt) in zip("ab", sides, strict=True):
+        if fmt.is_scale:
+            raise TypeError(f"{name} is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
+    return trace_sum(resolve_call(accumulation, a[1], b[1], None, None, "emulator", options), a, b, c)
 
 
 def _vector(x: Any, argument: str) -> tuple[NDArray[np.unsignedinteger[Any]], FloatFormat]:

@@ -139,6 +139,18 @@ def as_bits(typingctx, x):
 
 
 @intrinsic
+def contracted(typingctx, a, b, c):
+    """a * b + c of float64 numbers, with one rounding where `cpu.has_fma()`, else with two."""
+
+    def codegen(context, builder, signature, args):
+        if has_fma():
+            return builder.fma(*args)
+        return builder.fadd(builder.fmul(args[0], args[1]), args[2])
+
+    return types.float64(types.float64, types.float64, types.float64), codegen
+
+
+@intrinsic
 def half_from_float(typingctx, x):
     """The code of the float16 nearest to a float32, ties to even. Needs `cpu.has_f16c()`: else it crashes."""
 

@@ -1,0 +1,217 @@
+"""Mathematical functions: kernels enclose the exact value in float64, and the reference settles what they leave open.
+
+A kernel gives two float64 numbers between which the exact value lies. Both are rounded to the format of the result, as
+conversions. Rounding is monotonic, so that equal results are the result of the exact value. Few elements remain, most
+of them exact results or midpoints: they go to `reference.functions`, each operand once. A function of one operand of at
+most 16 bits is read from a table of all results, made on the first call.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from floatsim_kernels.functions import loops
+from floatsim_kernels.runtime import cpu as machine
+
+from floatsim import reference
+from floatsim.emulator.elementwise import Arrays, Codes, Events, Operand, decode, elementwise, flattened, run_in_pieces
+from floatsim.emulator.proofs import enclosed_in_float64
+from floatsim.emulator.types import Seeds
+from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import DIVIDE_BY_ZERO, INVALID, Overflow, Rounding, RoundingAttributes
+from floatsim.reference import functions as exact
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["function"]
+
+_SHARE_OF_TABLE = 4  # a table of n results is made for calls of at least n / 4 elements
+
+
+def function(
+    name: str,
+    operands: list[Operand],
+    fmt: FloatFormat,
+    options: CallOptions,
+    want_events: bool = True,
+    out: Codes | None = None,
+) -> tuple[Codes, Events | None]:
+    """Return (codes in `fmt`, event bytes) of a mathematical function of broadcastable arrays of codes.
+
+    Without `want_events` the events are None. `out` is not used: the results are always in new memory.
+    """
+    shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
+    flat = [(flattened(codes, shape, source.code_dtype), source) for codes, source in operands]
+    (codes, source), *others = flat
+    deterministic = options.attributes.rounding is not Rounding.STOCHASTIC
+    if deterministic and not others and source.bits <= 16 and _SHARE_OF_TABLE * codes.size >= 1 << source.bits:
+        results, happened = _from_table(name, codes, source, fmt, options.attributes, want_events)
+    else:
+        results, happened = _computed(name, flat, fmt, options, want_events)
+    return results.reshape(shape), None if happened is None else happened.reshape(shape)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def _table(
+    name: str, source: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, want_events: bool
+) -> tuple[Codes, Events | None]:
+    """Return the results of all codes, repeated so that every number of the codes' type is an index."""
+    codes, events = _computed(name, [(source.codes(), source)], fmt, CallOptions(attributes), want_events)
+    size = 1 << 8 * source.code_dtype.itemsize
+    return np.resize(codes, size), None if events is None else np.resize(events, size)
+
+
+def _from_table(
+    name: str, codes: Codes, source: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, want_events: bool
+) -> tuple[Codes, Events | None]:
+    results, events = _table(name, source, fmt, attributes, want_events)
+    found = np.empty(codes.size, results.dtype)
+    happened = None if events is None else np.empty(codes.size, np.uint8)
+
+    def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
+        loops.gather(pieces[0], results, written)
+        if events is not None:
+            loops.gather(pieces[0], events, pieces[1])
+
+    run_in_pieces(name, run, [codes] if happened is None else [codes, happened], found, CallOptions(attributes))
+    return found, happened
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def _computed(
+    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, want_events: bool
+) -> tuple[Codes, Events | None]:
+    """Return (codes, events) of flat operands."""
+    size = operands[0][0].size
+    results, unknown = np.empty(size, fmt.code_dtype), np.ones(size, np.uint8)
+    events = np.empty(size, np.uint8) if want_events else None
+    enclosed = machine.environment_is_default() and enclosed_in_float64([source for _, source in operands], fmt)
+    if enclosed:
+        attributes = options.attributes
+        if events is None and all(f == FP32 for f in (fmt, operands[0][1])) and _is_default(attributes) and (
+            len(operands) == 1
+        ):  # fmt: skip
+            _nearest_float32(name, operands[0][0], results, unknown)
+        else:
+            _between_ends(name, operands, fmt, options, results, events, unknown)
+    if unknown.any():
+        _settle(name, operands, fmt, options, results, events, np.flatnonzero(unknown))
+    return results, events
+
+
+def _is_default(attributes: RoundingAttributes) -> bool:
+    return (
+        attributes.rounding is Rounding.TIES_TO_EVEN
+        and attributes.overflow is Overflow.INFINITY
+        and not (attributes.daz or attributes.ftz)
+    )
+
+
+_NO_OPTIONS = CallOptions(RoundingAttributes())
+
+
+def _nearest_float32(name: str, codes: Codes, results: Codes, unknown: Events) -> None:
+    loop = loops.nearest_float32(name)
+
+    def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
+        loop(pieces[0], written, pieces[1])
+
+    run_in_pieces(name, run, [codes, unknown], results, _NO_OPTIONS)
+
+
+def _between_ends(
+    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, results: Codes, events: Events | None,
+    unknown: Events,
+) -> None:  # fmt: skip
+    """Round both ends of each value, and mark the elements whose ends differ."""
+    loop = loops.ends(name) if len(operands) == 1 else loops.ends_of_two(name)
+    attributes = options.attributes
+    inside = attributes.rounding is not Rounding.STOCHASTIC  # else an end may be the exact value, which never moves
+    read = CallOptions(RoundingAttributes(daz=attributes.daz))
+    of_nan = reference.nan_result(fmt)[0]
+    infinities = [reference.infinite_result(sign, fmt) for sign in (0, 1)]
+
+    def rounded(ends: NDArray[np.float64], draws: Seeds) -> tuple[Codes, Events | None]:
+        options = CallOptions(attributes, int(draws[0]), int(draws[1]))
+        return elementwise("convert", [(ends.view(np.uint64), FP64)], fmt, options, events is not None)
+
+    def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
+        codes = pieces[: len(operands)]
+        values = [
+            elementwise("convert", [(x, source)], FP64, read, False)[0].view(np.float64)
+            for x, (_, source) in zip(codes, operands, strict=True)
+        ]
+        low, high = np.empty(written.size), np.empty(written.size)
+        loop(*values, low, high, inside)
+        written[...], of_low = rounded(low, draws)
+        of_high, events_of_high = rounded(high, draws)
+        marks = pieces[len(operands)]
+        if of_low is None or events_of_high is None:
+            loops.compare_codes(
+                low, high, of_high, written, marks, *(fmt.code_dtype.type(x) for x in (*infinities, of_nan))
+            )
+            return
+        pieces[-1][...] = of_low
+        special = np.array([*infinities, of_nan], fmt.code_dtype)
+        operand = np.zeros(written.size, np.uint8)
+        for x in values:
+            operand[np.isinf(x) & (operand == 0)] = 2
+            operand[np.isnan(x)] = 1
+        invalid = np.uint8(INVALID)
+        loops.compare_events(
+            low, high, decode(written, fmt), of_high, pieces[-1], events_of_high, written, marks, special, invalid,
+            np.uint8(DIVIDE_BY_ZERO), operand,
+        )  # fmt: skip
+        for piece, (_, source) in zip(codes, operands, strict=True):
+            pieces[-1][_signaling(piece, source)] = INVALID
+        if fmt.canonical_nan is None:
+            pieces[-1][np.isnan(low)] = INVALID
+
+    arrays = [x for x, _ in operands] + [unknown] + ([] if events is None else [events])
+    run_in_pieces(name, run, arrays, results, options)
+
+
+def _signaling(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    """Return which codes are signalling NaNs."""
+    _, events = elementwise("convert", [(codes, fmt)], FP64, _NO_OPTIONS)
+    assert events is not None
+    return np.asarray(events & INVALID != 0)
+
+
+# -- the reference -----------------------------------------------------------------------------------------------------
+
+
+def _settle(
+    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, results: Codes, events: Events | None,
+    places: NDArray[np.intp],
+) -> None:  # fmt: skip
+    """Write the results of elements that no kernel knows: every set of operands once, if the rounding is not random."""
+    attributes = options.attributes
+    rows = np.stack([codes[places].astype(np.uint64) for codes, _ in operands], axis=-1)
+    inverse = np.arange(len(rows))
+    draws = [0] * len(rows)
+    if attributes.rounding is Rounding.STOCHASTIC:
+        draws = [
+            reference.draw(options.seed, (options.offset + int(i)) % (1 << 64), attributes.random_bits) for i in places
+        ]
+    else:
+        rows, inverse = np.unique(rows, axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+    codes, happened = np.empty(len(rows), fmt.code_dtype), np.empty(len(rows), np.uint8)
+    for i, row in enumerate(rows.tolist()):
+        numbers = tuple(
+            reference.decode(code, source, attributes.daz) for code, (_, source) in zip(row, operands, strict=True)
+        )
+        codes[i], happened[i] = exact.apply(name, numbers, fmt, attributes, draws[i])
+    results[places] = codes[inverse]
+    if events is not None:
+        events[places] = happened[inverse]

@@ -1,0 +1,82 @@
+"""The picture of one operation step by step: the bits of every step, with the binary points in one column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from floatsim.analysis.explain_operation import BitRow, ExplainedOperation, OperationStep
+from floatsim.plot.style import HEADING, new_axes, palette
+from floatsim.plot.traces import MOST_DIGITS, draw_bit, number_places, tint_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw"]
+
+_MOST_PLACES = 64  # behind the point; more are drawn as an ellipsis
+_HEAD = 1.2  # space above the rows of a step, in rows
+_MINUS = "\N{MINUS SIGN}"
+
+
+def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
+    """Draw an operation; see `ExplainedOperation.plot`.
+
+    >>> import floatsim as fs
+    >>> draw(fs.explain_multiply(1.5, 1.75, "e4m3"), None).get_xlabel()
+    'place of each bit, times the power of two of its row'
+    """
+    rows = [row for step in told.steps for row in step.rows]
+    if not rows:
+        raise ValueError(f"{told.equation} has no bits to draw: {told.steps[1].words}")
+    top, places = max(row.first for row in rows), min(max(row.places for row in rows), _MOST_PLACES)
+    height = sum(len(step.rows) + _HEAD for step in told.steps)
+    ax = new_axes(ax, figsize=(0.23 * (top + places + 1) + 5.6, 0.3 * height + 1.1))
+    y, labels = 0.0, {}
+    for number, step in enumerate(told.steps, 1):
+        ax.annotate(
+            f"{number}. {step.name}: {_brief(step)}", (0, y + 0.65), (-38, 0), ("axes fraction", "data"),
+            textcoords="offset points", va="center", fontsize="small", color=palette(ax).ink, fontweight="bold",
+        )  # fmt: skip
+        y += _HEAD
+        for row in step.rows:
+            _draw_row(ax, told, row, y, top, places)
+            labels[y + 0.5] = row.name
+            y += 1
+    ax.set(xlim=(top + 2, -places), ylim=(y + 0.15, 0))
+    ax.set_yticks(list(labels), list(labels.values()))
+    ax.tick_params(axis="y", length=0)
+    number_places(ax, top, -places - 1)
+    ax.set_xlabel("place of each bit, times the power of two of its row")
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_title(f"{told.equation} in {told.format.name}", **HEADING)
+    return ax
+
+
+def _brief(step: OperationStep) -> str:
+    """The words of a step that fit above its rows."""
+    return step.words if step.name == "result" else step.words.partition(";")[0]
+
+
+def _draw_row(ax: Axes, told: ExplainedOperation, row: BitRow, y: float, top: int, places: int) -> None:
+    """Draw one row: its sign, its bits, the binary point, the end of the kept bits, and its power of two."""
+    colours = palette(ax)
+    strong = tint_of(told.format, colours)
+    digits = top + places <= MOST_DIGITS
+    if row.sign:
+        ax.text(
+            row.first + 1.5, y + 0.5, "\N{MINUS SIGN}", ha="center", va="center", color=strong, fontweight="bold"
+        )  # fmt: skip
+    for place, bit in zip(range(row.first, -places - 1, -1), row.bits, strict=False):
+        lost = row.kept is not None and place < -row.kept
+        draw_bit(ax, place, int(bit), y, colours.lost if lost else strong, digits)
+    ax.plot([0], [y + 0.86], "o", ms=3, color=colours.ink, zorder=4)  # the binary point
+    note = row.note
+    if row.kept is not None:
+        if told.rounding is not None:
+            note = f"guard bit {told.rounding.guard}, sticky bit {told.rounding.sticky}"
+        ax.plot([-row.kept, -row.kept], [y, y + 1], color=colours.lost, lw=2, ls=(0, (3, 1.5)), zorder=4)
+    more = "… " if row.places > places else ""
+    ax.annotate(
+        f"{more}$\\times\\ 2^{{{row.exponent}}}$   {note}", (1, y + 0.5), (4, 0), ("axes fraction", "data"),
+        textcoords="offset points", va="center", fontsize="small", color=colours.ink,
+    )  # fmt: skip
