@@ -119,7 +119,7 @@ def _with_factors(scheme: Scheme, scales: FloatArray, fmt: FloatFormat, **more: 
 
 def _at_least(x: FloatArray, least: float) -> FloatArray:
     """Return the larger of each number and a constant; NaN stays."""
-    return _replaced(x, x.values < number(least, x.format).values, least)
+    return _replaced(x, x.values < number(least, x.format).values, least) if least else x
 
 
 def _absmax(x: Extremes, scheme: Scheme) -> Scaling:
