@@ -658,29 +658,29 @@ def exp10(
 
 @overload
 def exp2(
-    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
+    a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
     return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
-    """Return 2**a, rounded once (IEEE 754-2019, 9.2)."""
+    """Return 2**a, rounded once (IEEE 754-2019, 9.2), or an approximation by name."""
 @overload
 def exp2(
-    a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def exp2(
-    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def exp2(
-    a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def exp2(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    a: Floats, *, approximate: str = 'none', format: FormatLike | None = None, out: Out = None,
+    return_flags: bool = ..., **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload

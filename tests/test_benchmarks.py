@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, peers, races, report, running, startup, sums
+from benchmarks import cases, functions, peers, races, report, running, startup, sums
 
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
@@ -255,3 +255,12 @@ def test_each_edge_is_the_bound_of_a_fast_path():
         refused = [refusal.candidate for refusal in plans[1].refused]
         assert plans[0].candidate in refused, (inside, outside)
         assert plans[1].candidate not in [refusal.candidate for refusal in plans[0].refused]
+
+
+def test_functions(monkeypatch):
+    monkeypatch.setattr(functions, "FAST", {"exp": np.exp, "rsqrt": None})
+    monkeypatch.setattr(functions, "OTHERS", {})
+    exp, rsqrt = functions.measure(256, 1)
+    assert (exp["function"], rsqrt["function"]) == ("exp", "rsqrt")
+    assert exp["numpy_per_second"] > 0 and rsqrt["numpy_per_second"] is None
+    assert exp["fp32_target"] == 400e6 and rsqrt["fp32_per_second"] > 0

@@ -15,12 +15,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from floatsim.arrays.float_array import implements
+from floatsim.arrays.arithmetic import add, fma, maximum_number, subtract
+from floatsim.arrays.float_array import FloatArray, from_codes, implements
 from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.operands import operate
+from floatsim.arrays.operands import deliver, operate, read_operands
 from floatsim.arrays.options import RoundingOptions
 from floatsim.arrays.types import FloatResult, Floats, Out
-from floatsim.formats import FormatLike
+from floatsim.formats import FP32, FormatLike
 
 __all__ = [
     "acos",
@@ -87,15 +88,26 @@ def exp(
 @implements(np.exp2)
 @stays_on_device
 def exp2(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats,
+    *,
+    approximate: str = "none",
+    format: FormatLike | None = None,
+    out: Out = None,
+    **options: Unpack[RoundingOptions],
 ) -> FloatResult:
-    """Return 2**a, rounded once (IEEE 754-2019, 9.2).
+    """Return 2**a, rounded once (IEEE 754-2019, 9.2), or an approximation by name.
 
-    Whole numbers give exact results.
+    Whole numbers give exact results. `approximate="flash-attention-4"` computes what the attention kernel of that name
+    computes on the multipliers, in FP32: with n = floor(max(a, -127)) and f = a - n, the polynomial
+    ((c3 f + c2) f + c1) f + 1 by three FMA operations, and n added to its exponent field. The relative error is up to
+    8.8e-5. The kernel's arguments are at most 127; larger ones wrap in the exponent field.
 
     Parameters
     ----------
     a : array_like of floats
+    approximate : {"none", "flash-attention-4"}
+        The second takes FP32 only, and no options. Source: flash_attn/cute/utils.py, `ex2_emulation` of degree 3, of
+        https://github.com/Dao-AILab/flash-attention; arXiv:2603.05451. Not compared with a GPU.
     format : format of the result, optional
     out : array for the result, optional
     **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
@@ -103,11 +115,39 @@ def exp2(
 
     Examples
     --------
-    >>> import floatsim as fs
+    >>> import floatsim as fs, numpy as np
     >>> fs.exp2(fs.array([3.0, 0.5], "fp16"))
     FloatArray([8.0, 1.4141], FP16)
+    >>> fs.exp2(np.float32([3.0, 0.5]), approximate="flash-attention-4")
+    array([8.      , 1.414104], dtype=float32)
     """
-    return _call("exp2", {"a": a}, format, out, options)
+    if approximate == "none":
+        return _call("exp2", {"a": a}, format, out, options)
+    if approximate != "flash-attention-4":
+        raise ValueError(f"approximate must be 'none' or 'flash-attention-4', not {approximate!r}")
+    if options or format is not None:
+        raise TypeError("exp2: approximate='flash-attention-4' takes no format= and no rounding options")
+    ((codes, fmt),), float_array = read_operands({"a": a}, None)
+    if fmt != FP32:
+        raise TypeError(f"exp2: a is {fmt.name}, but approximate='flash-attention-4' computes in FP32")
+    return deliver(_flash_attention_exp2(from_codes(codes, FP32)), FP32, float_array, out)
+
+
+_FLASH_ATTENTION = (0.077119089663028717041015625, 0.227564394474029541015625, 0.695146143436431884765625, 1.0)
+_TO_INTEGER = 12582912.0  # 1.5 * 2**23: the last bit of numbers near it is worth 1
+
+
+def _flash_attention_exp2(a: FloatArray) -> Any:
+    """Return the codes of FlashAttention-4's polynomial, whose instructions have the suffix `.ftz`."""
+    flush: Any = {"rounding": "ties_to_even", "overflow": "infinity", "daz": True, "ftz": True}
+    x = maximum_number(a, -127.0, daz=True)
+    whole = add(x, _TO_INTEGER, **{**flush, "rounding": "toward_negative"})
+    f = subtract(x, subtract(whole, _TO_INTEGER, **flush), **flush)
+    first, *rest = _FLASH_ATTENTION
+    y = fma(f, first, rest[0], **flush)
+    for coefficient in rest[1:]:
+        y = fma(y, f, coefficient, **flush)
+    return y.codes + (whole.codes << np.uint32(23))
 
 
 @stays_on_device

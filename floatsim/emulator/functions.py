@@ -155,11 +155,12 @@ def _between_ends(
         written[...], of_low = rounded(low, draws)
         of_high, events_of_high = rounded(high, draws)
         marks = pieces[len(operands)]
-        if of_low is None or events_of_high is None:
+        if events is None:
             loops.compare_codes(
                 low, high, of_high, written, marks, *(fmt.code_dtype.type(x) for x in (*infinities, of_nan))
             )
             return
+        assert of_low is not None and events_of_high is not None
         pieces[-1][...] = of_low
         special = np.array([*infinities, of_nan], fmt.code_dtype)
         operand = np.zeros(written.size, np.uint8)

@@ -1,5 +1,7 @@
 """The mathematical functions as users call them: NumPy's ufuncs, formats, flags, logs and errors."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -50,3 +52,28 @@ def test_scale_formats_and_unknown_names():
         fs.gelu(fs.array([1.0], "fp16"), approximate="sigmoid")
     with pytest.raises(ValueError, match="backend='hardware' does not support function"):
         backend.function("exp", [], fs.FP16, None)
+
+
+def test_the_polynomial_of_flash_attention():
+    """Against the same steps in float64 arithmetic, each product and sum rounded to float32."""
+    x = np.concatenate([np.linspace(-130, 127, 5001), [-0.0, 126.99999, -126.5]]).astype(np.float32)
+    clamped = np.maximum(x, np.float32(-127))
+    n = np.floor(clamped)
+    f = (clamped - n).astype(np.float32).astype(np.float64)
+    y = np.float64(np.float32(0.077119089663028717041015625))
+    for c in (0.227564394474029541015625, 0.695146143436431884765625, 1.0):
+        exact = [np.float32(float(Fraction(float(a)) * Fraction(float(b)) + Fraction(c)))
+                 for a, b in zip(np.broadcast_to(y, f.shape), f, strict=True)]  # fmt: skip
+        y = np.array(exact, np.float32).astype(np.float64)
+    want = y.astype(np.float32).view(np.int32) + (n.astype(np.int32) << 23)
+    got = fs.exp2(x, approximate="flash-attention-4")
+    assert got.view(np.int32).tolist() == want.tolist()
+    exact = np.exp2(clamped.astype(np.float64))
+    normal = exact >= np.finfo(np.float32).tiny
+    assert np.max(np.abs(got[normal] / exact[normal] - 1)) < 8.9e-5
+    with pytest.raises(TypeError, match="a is FP16, but approximate='flash-attention-4' computes in FP32"):
+        fs.exp2(fs.array([1.0], "fp16"), approximate="flash-attention-4")
+    with pytest.raises(TypeError, match="takes no format= and no rounding options"):
+        fs.exp2(x, approximate="flash-attention-4", rounding="RTZ")
+    with pytest.raises(ValueError, match="must be 'none' or 'flash-attention-4', not 'fast'"):
+        fs.exp2(x, approximate="fast")

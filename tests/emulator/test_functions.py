@@ -193,6 +193,21 @@ def test_the_table_and_the_kernels_agree():
         assert function(x, **keywords).codes.tolist() == whole.codes.tolist()
 
 
+@pytest.mark.parametrize("keywords", [{}, {"daz": True}, {"ftz": True, "rounding": "RTP"}], ids=str)
+def test_the_reference_settles_few_elements(keywords, monkeypatch):
+    """Of all FP16 codes, only exact results and their neighbours are left to the reference: it is slow."""
+    from floatsim.emulator import functions
+
+    settled = []
+    settle = functions._settle
+    monkeypatch.setattr(functions, "_settle", lambda *args: (settled.append(len(args[-1])), settle(*args)))
+    x = fs.from_codes(fs.FP16.codes(), "fp16")
+    for name in ("exp", "log", "sin", "tanh", "rsqrt", "gelu"):
+        for flags in False, True:
+            functions._computed(name, [(x.codes, fs.FP16)], fs.FP16, resolve(keywords), flags)
+    assert sum(settled) < 200
+
+
 def test_environment_with_flush_to_zero_uses_the_reference(monkeypatch):
     from floatsim.emulator import functions
 

@@ -7,7 +7,7 @@ Arguments have at most 24 significant bits and magnitudes of 0 or 2**-300 to 2**
 Every function computes y in float64, and widens it by a relative bound E. An operation of float64 has a relative error
 of at most u = 2**-53. The bounds are far larger than the sums of the errors, which stand beside them:
 
-- _exp_of: the reduced argument has an error of 2 u, the polynomial of degree 12 cuts terms below 2**-52, and its
+- exp_of: the reduced argument has an error of 2 u, the polynomial of degree 12 cuts terms below 2**-52, and its
   evaluation has an error of 4 u: together below 2**-49. Far arguments are cut at _FAR: the result is beyond the range
   of every format in either case.
 - _log_of: the series cuts terms below 2**-54; its argument, the sum, and the multiple of log(2) have errors of 4 u:
@@ -44,8 +44,6 @@ _HALF_PI_1 = float.fromhex("0x1.921fb54400000p+0")  # 33 bits
 _HALF_PI_2 = float.fromhex("0x1.0b4611a600000p-34")  # 33 bits
 _HALF_PI_3 = float.fromhex("0x1.3198a2e037073p-69")
 _PI_OVER_2 = math.pi / 2
-_ONE_OVER_SQRT_PI = float.fromhex("0x1.20dd750429b6dp-1")
-_SQRT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
 _GELU = float.fromhex("0x1.9884533d43651p+0")  # 2 sqrt(2 / pi)
 _FACTORIALS = tuple(1.0 / math.factorial(n) for n in range(20))
 _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17 = _FACTORIALS[2:18]
@@ -138,7 +136,7 @@ def _reduced(x):
 
 
 @inline
-def _exp_of(x):
+def exp_of(x):
     """exp(x) for |x| <= 700."""
     r, k = _reduced(x)
     return (1.0 + (r + r * r * _exp_tail(r))) * _power_of_two(k)
@@ -150,7 +148,7 @@ def _clamped(x):
 
 
 @inline
-def _at_infinities(x, ends, low_limit, high_limit):
+def at_infinities(x, ends, low_limit, high_limit):
     """The ends, for infinities the limits, and NaN for NaN."""
     limit = high_limit if x > 0.0 else (low_limit if x < 0.0 else _NAN)
     inside = abs(x) < _INFINITY
@@ -174,7 +172,7 @@ def _next_to_one(x, ends):
 
 @inline
 def exp(x):
-    return _at_infinities(x, _next_to_one(x, _around_finite(_exp_of(_clamped(x)), _E48)), 0.0, _INFINITY)
+    return at_infinities(x, _next_to_one(x, _around_finite(exp_of(_clamped(x)), _E48)), 0.0, _INFINITY)
 
 
 @inline
@@ -184,7 +182,7 @@ def exp2(x):
     r = (t - k) * _LOG_2_1 + (t - k) * _LOG_2_2
     y = (1.0 + (r + r * r * _exp_tail(r))) * _power_of_two(k)
     ends = _next_to_one(x, _around_finite(y, 0.0 if t == k else _E48))
-    return _at_infinities(x, ends, 0.0, _INFINITY)
+    return at_infinities(x, ends, 0.0, _INFINITY)
 
 
 @inline
@@ -193,7 +191,7 @@ def exp10(x):
     k = (t * _LOG2_10 + _MAGIC) - _MAGIC
     r = (t * _LOG_10_1 - k * _LOG_2_1) + (t * _LOG_10_2 - k * _LOG_2_2)  # products of 26 and 24 bits are exact
     y = (1.0 + (r + r * r * _exp_tail(r))) * _power_of_two(k)
-    return _at_infinities(x, _next_to_one(x, _around_finite(y, _E47)), 0.0, _INFINITY)
+    return at_infinities(x, _next_to_one(x, _around_finite(y, _E47)), 0.0, _INFINITY)
 
 
 @inline
@@ -208,7 +206,7 @@ def _expm1_of(x):
 def expm1(x):
     ends = _at_least(_around_finite(_expm1_of(_clamped(x)), _E46), -1.0)
     ends = _if_both(abs(x) < _SMALL, (x, x + abs(x) * _E44), ends)
-    return _at_infinities(x, ends, -1.0, _INFINITY)
+    return at_infinities(x, ends, -1.0, _INFINITY)
 
 
 # -- logarithms --------------------------------------------------------------------------------------------------------
@@ -448,7 +446,7 @@ def sinh(x):
     a = min(abs(x), _FAR)
     z = a * a
     small = a + a * z * (_3 + z * (_5 + z * (_7 + z * (_9 + z * (_11 + z * _13)))))
-    e = _exp_of(a)
+    e = exp_of(a)
     ends = _odd(x, small if a < 0.35 else (e - 1.0 / e) * 0.5, _E46, 1.0)
     ends = _if_both(x > _FAR, (_HUGE, 2.0 * _HUGE), ends)
     ends = _if_both(x < -_FAR, (-2.0 * _HUGE, -_HUGE), ends)
@@ -458,7 +456,7 @@ def sinh(x):
 @inline
 def cosh(x):
     a = min(abs(x), _FAR)
-    e = _exp_of(a)
+    e = exp_of(a)
     ends = _around((e + 1.0 / e) * 0.5, _E47)
     ends = _if_both(a < 2.0**-22, (1.0, 1.0 + _E44), ends)
     ends = _if_both(x == 0.0, (1.0, 1.0), ends)
@@ -475,65 +473,11 @@ def tanh(x):
     return _if_both(abs(x) == _INFINITY, (math.copysign(1.0, x), math.copysign(1.0, x)), ends)
 
 
-# -- the error function and activations --------------------------------------------------------------------------------
+# -- activations (erf and gelu are in `normal`) -------------------------------------------------------------------------
 
 
 @inline
-def _erf_of(x):
-    """erf(x) for x from 0 to 6, with a relative error below 2**-43.
-
-    It is a series of positive terms (DLMF, 7.6.2). There are at most 200, and each factor has an error of 3 u.
-    """
-    square = 2.0 * x * x
-    term, total, n = x, x, 1.0
-    while term > total * 2.0**-60:
-        n += 2.0
-        term *= square / n
-        total += term
-    return 2.0 * _ONE_OVER_SQRT_PI * _exp_of(-x * x) * total
-
-
-@inline
-def erf(x):
-    a = abs(x)
-    low, high = _around(_erf_of(min(a, 6.0)) if a == a else a, 2.0**-42)
-    high = min(high, 1.0)
-    low = 1.0 - _E50 if a > 6.0 else low
-    high = 1.0 if a > 6.0 else high
-    low = 1.0 if a == _INFINITY else low
-    ends = _if_both(x < 0.0, (-high, -low), (low, high))
-    return _if_both(x == 0.0, (x, x), ends)
-
-
-@inline
-def _normal_tail(x):
-    """The ends of the probability that a standard normal number exceeds x, for x from 1 to 37.
-
-    It is the density times Laplace's continued fraction 1/(x + 1/(x + 2/(x + 3/(x + ...)))) (DLMF, 7.9.4): its
-    convergents lie above and below the value in turn.
-    """
-    terms = 12 + int(130.0 / (x * x))  # an error of about exp(-2 x sqrt(2 terms))
-    a, b = x, _INFINITY
-    for n in range(terms, 0, -1):
-        a = x + n / a
-        b = x + n / b
-    density = _exp_of(-0.5 * x * x) * _ONE_OVER_SQRT_PI * _SQRT_HALF
-    p, q = density / a, density / b
-    return min(p, q) * (1.0 - 2.0**-42), max(p, q) * (1.0 + 2.0**-42)
-
-
-@inline
-def _normal(x):
-    """The ends of the distribution function of a standard normal number, for |x| <= 37."""
-    if abs(x) <= 1.0:
-        e = _erf_of(abs(x) * _SQRT_HALF)
-        return _around(0.5 * (1.0 + e if x > 0.0 else 1.0 - e), 2.0**-43)
-    low, high = _normal_tail(abs(x))
-    return (1.0 - high - _E50, min(1.0 - low + _E50, 1.0)) if x > 0.0 else (low, high)
-
-
-@inline
-def _gated(x, low, high, width):
+def gated(x, low, high, width):
     """The ends of x times a gate between low and high, that is 1/2 + c x for a small x. `width`: see `_next_to`."""
     ends = _between(x * low, x * high)
     ends = (ends[0] - abs(ends[0]) * _E50, ends[1] + abs(ends[1]) * _E50)
@@ -545,18 +489,9 @@ def _gated(x, low, high, width):
 
 
 @inline
-def gelu(x):
-    inside = abs(x) <= 36.0
-    low, high = _normal(x if inside else 1.0)
-    ends = _gated(x, low, high, _E44)
-    ends = _if_both(x < -36.0 and x > -_INFINITY, (-_MINUTE * 2.0**60, -0.25 * _MINUTE), ends)
-    return _if_both(x > 36.0 and x < _INFINITY, (x - x * _E50, x), ends)
-
-
-@inline
 def _logistic(t):
     """1 / (1 + exp(-t)) for |t| <= 690."""
-    e = _exp_of(-abs(t))
+    e = exp_of(-abs(t))
     return (1.0 if t >= 0.0 else e) / (1.0 + e)
 
 
@@ -566,11 +501,11 @@ def sigmoid(x):
     tiny = abs(x) < _SMALL
     low, high = (0.5 - _E45 if x < 0.0 else 0.5), (0.5 + _E45 if x > 0.0 else 0.5)
     ends = (low if tiny else ends[0]), (high if tiny else ends[1])
-    return _at_infinities(x, ends, 0.0, 1.0)
+    return at_infinities(x, ends, 0.0, 1.0)
 
 
 @inline
-def _vanishing(x, far, ends):
+def vanishing(x, far, ends):
     """The ends of x times a gate that vanishes below -far."""
     return _if_both(x < -far and x > -_INFINITY, (-_MINUTE * 2.0**30, -0.25 * _MINUTE), ends)
 
@@ -578,7 +513,7 @@ def _vanishing(x, far, ends):
 @inline
 def silu(x):
     y = _logistic(_clamped(x))
-    return _vanishing(x, _FAR, _gated(x, y * (1.0 - _E47), y * (1.0 + _E47), _E45))
+    return vanishing(x, _FAR, gated(x, y * (1.0 - _E47), y * (1.0 + _E47), _E45))
 
 
 @inline
@@ -586,26 +521,26 @@ def gelu_tanh(x):
     t = _GELU * (x + 0.044715 * (x * x * x))
     y, bound = _logistic(_clamped(t)), _E46 + min(abs(t), _FAR) * 2.0**-50
     return (
-        _vanishing(t, _FAR, _gated(x, y * (1.0 - bound), y * (1.0 + bound), _E44))
+        vanishing(t, _FAR, gated(x, y * (1.0 - bound), y * (1.0 + bound), _E44))
         if abs(t) < _INFINITY
-        else (_vanishing(t if abs(x) < _INFINITY else 0.0, _FAR, _gated(x, 1.0 - _E50, 1.0, 0.0)))
+        else (vanishing(t if abs(x) < _INFINITY else 0.0, _FAR, gated(x, 1.0 - _E50, 1.0, 0.0)))
     )
 
 
 @inline
 def mish(x):
-    e = _exp_of(min(_clamped(x), 40.0))
+    e = exp_of(min(_clamped(x), 40.0))
     y = e * (e + 2.0) / (e * (e + 2.0) + 2.0)
-    return _vanishing(x, _FAR, _gated(x, y * (1.0 - _E47), y * (1.0 + _E47), 0.0))
+    return vanishing(x, _FAR, gated(x, y * (1.0 - _E47), y * (1.0 + _E47), 0.0))
 
 
 @inline
 def softplus(x):
-    e = _exp_of(-min(abs(x), _FAR))
+    e = exp_of(-min(abs(x), _FAR))
     s = e / (2.0 + e)
     tail = 2.0 * s + 2.0 * s * (s * s) * _atanh_tail(s * s)
     ends = _at_least(_around(max(x, 0.0) + tail, _E47), max(x, 0.0))
-    return _at_infinities(x, ends, 0.0, _INFINITY)
+    return at_infinities(x, ends, 0.0, _INFINITY)
 
 
 # -- roots and quotients -----------------------------------------------------------------------------------------------

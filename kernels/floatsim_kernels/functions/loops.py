@@ -1,6 +1,7 @@
 """Loops of the mathematical functions: the ends of their values, and the codes to which both ends round."""
 
 import functools
+import importlib
 
 import numpy as np
 
@@ -11,13 +12,20 @@ from . import enclosures
 _NAN_32 = np.uint32(0x7FC00000)
 
 
+def _function(name):
+    """Return the function of `enclosures` or `normal`; the latter makes a table, and is imported when it is needed."""
+    if hasattr(enclosures, name):
+        return getattr(enclosures, name)
+    return getattr(importlib.import_module(f"{__package__}.normal"), name)
+
+
 @functools.cache
 def ends(name):
     """Return the kernel that writes the ends of a function of float64 numbers.
 
     `inside`: ends that differ are moved to numbers strictly between them.
     """
-    function, inward = getattr(enclosures, name), enclosures.inward
+    function, inward = _function(name), enclosures.inward
 
     @kernel
     def loop(x, low, high, inside):
@@ -35,7 +43,7 @@ def ends(name):
 @functools.cache
 def ends_of_two(name):
     """Return the kernel that writes the ends of a function of two float64 numbers; see `ends`."""
-    function, inward = getattr(enclosures, name), enclosures.inward
+    function, inward = _function(name), enclosures.inward
 
     @kernel
     def loop(x, y, low, high, inside):
@@ -53,7 +61,7 @@ def ends_of_two(name):
 @functools.cache
 def nearest_float32(name):
     """Return the kernel of a function of float32 codes, ties to even; it marks the results that it does not know."""
-    function = getattr(enclosures, name)
+    function = _function(name)
 
     @kernel
     def loop(x, out, unknown):
