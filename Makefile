@@ -35,7 +35,7 @@ test-pythons: ## tests that depend on versions, under every Python here and with
 	tools/test_pythons.sh
 
 test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX themselves
-	$(PYTEST) tests/arrays tests/test_docs.py -k "test_torch or test_jax or test_foreign or with_libraries"
+	$(PYTEST) tests/arrays tests/operators tests/test_docs.py -k "test_torch or test_jax or test_foreign or with_libraries"
 
 notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes
 	$(BIN)/python notebooks/run.py

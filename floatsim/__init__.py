@@ -40,6 +40,7 @@ Settings
     scope           with fs.scope("layer1"): names a part of a computation in the log
 More
     survey          one array or layer in many formats and accumulations, as a table
+    operators       softmax, norms, attention, ... with every intermediate in a chosen format; sensitivity ranks them
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
                     quantization (formats and schemes)
 
@@ -93,7 +94,8 @@ _HOMES = {
     ".analysis.survey.survey": "survey",
     ".quantization.blocks": "dequantize_blocks quantize_blocks",
     ".quantization.calibration": "best_scale",
+    ".operators.errors": "sensitivity",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
-    __name__, _HOMES, modules="datasets hardware njit plot quantization reference tensorcore"
+    __name__, _HOMES, modules="datasets hardware njit operators plot quantization reference tensorcore"
 )

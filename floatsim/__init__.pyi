@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
-    datasets as datasets, hardware as hardware, njit as njit, plot as plot, quantization as quantization,
-    reference as reference, tensorcore as tensorcore,
+    datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
+    quantization as quantization, reference as reference, tensorcore as tensorcore,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
@@ -42,6 +42,7 @@ from floatsim.formats.rounding import (
     DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
     TininessLike, UNDERFLOW,
 )
+from floatsim.operators.errors import sensitivity
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
 
@@ -58,11 +59,12 @@ __all__ = [
     "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater",
     "greater_equal", "hardware", "hypot", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load",
     "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
-    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "plot",
-    "power", "prod", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
-    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "set_num_threads", "sigmoid", "signbit",
-    "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey", "tan", "tanh", "tensorcore", "to_integer",
-    "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "operators",
+    "plot", "power", "prod", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference",
+    "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "sensitivity",
+    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
+    "tan", "tanh", "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance",
+    "unordered", "var", "vdot",
 ]
 __version__: str
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, functions, peers, races, report, running, startup, sums
+from benchmarks import cases, functions, operators, peers, races, report, running, startup, sums
 
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
@@ -264,3 +264,11 @@ def test_functions(monkeypatch):
     assert (exp["function"], rsqrt["function"]) == ("exp", "rsqrt")
     assert exp["numpy_per_second"] > 0 and rsqrt["numpy_per_second"] is None
     assert exp["fp32_target"] == 400e6 and rsqrt["fp32_per_second"] > 0
+
+
+def test_operators():
+    found = operators.measure(2, 1)
+    assert {row["call"].partition(",")[0] for row in found} >= {"softmax", "layer_norm", "rms_norm"}
+    assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
+    (softmax,) = (row for row in found if row["call"] == "softmax, all-fp16")
+    assert softmax["target_seconds"] == 16 * 1024 / 50e6

@@ -76,6 +76,27 @@ def _merged(axes: tuple[int, ...], x: Any) -> Any:
     return x.transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), -1)
 
 
+def _extreme_codes(codes: NDArray[Any], fmt: FloatFormat, sign: int) -> NDArray[Any] | None:
+    """Return the largest (sign 1) or smallest codes along the last axis, or None for formats with unused or odd codes.
+
+    Codes as signed integers have the order of the values, once the magnitude bits of negative ones are inverted.
+    """
+    if fmt.bits != 8 * codes.dtype.itemsize or not fmt.has_signed_zero:
+        return None
+    signed = codes.view(codes.dtype.str.replace("u", "i"))
+    ranks = signed >> (fmt.bits - 1)
+    ranks &= ranks.dtype.type(fmt.magnitude_mask)
+    ranks ^= signed
+    found = ranks.max(axis=-1, keepdims=True) if sign > 0 else ranks.min(axis=-1, keepdims=True)
+    found ^= (found >> (fmt.bits - 1)) & found.dtype.type(fmt.magnitude_mask)
+    extreme = found.view(codes.dtype)
+    if fmt.canonical_nan is not None:  # NaNs have the largest magnitudes
+        largest = fmt.max_code if fmt.infinity_code is None else fmt.infinity_code
+        magnitudes = np.bitwise_and(codes, codes.dtype.type(fmt.magnitude_mask), out=ranks.view(codes.dtype))
+        extreme[magnitudes.max(axis=-1, keepdims=True) > largest] = fmt.canonical_nan
+    return np.asarray(extreme[..., 0])
+
+
 def _extreme(name: str, sign: int, skips_nan: bool) -> Callable[..., Any]:
     """Return np.max (sign 1) or np.min (sign -1), or their form that skips NaNs."""
 
@@ -90,6 +111,17 @@ def _extreme(name: str, sign: int, skips_nan: bool) -> Callable[..., Any]:
         a = _array(a, "a", name)
         given = tuple(range(a.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         axes = np.lib.array_utils.normalize_axis_tuple(given, a.ndim, "axis")
+        found = None
+        if initial is None and where is True and not skips_nan and a.size:
+            found = _extreme_codes(np.atleast_1d(_merged(axes, a.codes)), a.format, sign)
+        if found is None:
+            found = search(a, axes, initial, where)
+        if keepdims:
+            found = found.reshape([1 if i in axes else n for i, n in enumerate(a.shape)])
+        return _into(out, _like(found, a))
+
+    def search(a: FloatArray, axes: tuple[int, ...], initial: Any, where: Any) -> NDArray[Any]:
+        """Return the codes of the extreme elements."""
         ranks, nan = np.array(sign * _ranks(a)), np.isnan(a.values)
         least = np.iinfo(np.int64).min
         ranks[nan] = least + 1 if skips_nan else np.iinfo(np.int64).max
@@ -101,16 +133,12 @@ def _extreme(name: str, sign: int, skips_nan: bool) -> Callable[..., Any]:
         if initial is None and (ranks.shape[-1] == 0 or not _merged(axes, used).any(axis=-1).all()):
             raise ValueError(f"np.{name} of no elements needs initial=")
         if initial is None:
-            found = np.take_along_axis(codes, ranks.argmax(axis=-1)[..., np.newaxis], -1)[..., 0]
-        else:
-            start = FloatArray(np.asarray(operand_codes(initial, a.format, "initial")), a.format)
-            codes = np.concatenate([np.broadcast_to(start.codes, (*codes.shape[:-1], 1)), codes], axis=-1)
-            first = np.broadcast_to(sign * _ranks(start), (*codes.shape[:-1], 1))
-            best = np.concatenate([first, ranks], axis=-1).argmax(axis=-1)
-            found = np.take_along_axis(codes, best[..., np.newaxis], -1)[..., 0]
-        if keepdims:
-            found = found.reshape([1 if i in axes else n for i, n in enumerate(a.shape)])
-        return _into(out, _like(found, a))
+            return np.asarray(np.take_along_axis(codes, ranks.argmax(axis=-1)[..., np.newaxis], -1)[..., 0])
+        start = FloatArray(np.asarray(operand_codes(initial, a.format, "initial")), a.format)
+        codes = np.concatenate([np.broadcast_to(start.codes, (*codes.shape[:-1], 1)), codes], axis=-1)
+        first = np.broadcast_to(sign * _ranks(start), (*codes.shape[:-1], 1))
+        best = np.concatenate([first, ranks], axis=-1).argmax(axis=-1)
+        return np.asarray(np.take_along_axis(codes, best[..., np.newaxis], -1)[..., 0])
 
     return extreme
 

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
@@ -216,10 +216,15 @@ def torch_tensor(x: NDArray[Any] | np.generic) -> Any:
     return torch.from_numpy(array.view(f"int{array.dtype.itemsize * 8}")).view(dtype)
 
 
+def _tuple_like(x: tuple[Any, ...], parts: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the parts as a tuple, or as the named tuple that x is."""
+    return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+
+
 def _to_torch(x: Any, device: Any) -> Any:
     """Return arrays as tensors on a device if torch has their dtype. Other results stay as they are."""
     if isinstance(x, tuple):
-        return tuple(_to_torch(part, device) for part in x)
+        return _tuple_like(x, (_to_torch(part, device) for part in x))
     tensor = torch_tensor(x) if isinstance(x, np.ndarray | np.generic) else None
     return x if tensor is None else tensor.to(device)
 
@@ -230,7 +235,7 @@ def _to_torch(x: Any, device: Any) -> Any:
 def _to_cupy(x: Any) -> Any:
     """Move arrays to the GPU if CuPy has their dtype. FloatArrays and dtypes that CuPy lacks stay on the host."""
     if isinstance(x, tuple):
-        return tuple(map(_to_cupy, x))
+        return _tuple_like(x, map(_to_cupy, x))
     if not isinstance(x, np.ndarray | np.generic):
         return x
     if x.dtype.kind in "fiub" or x.dtype.name == "bfloat16":

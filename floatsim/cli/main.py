@@ -38,6 +38,7 @@ from floatsim.cli.console import (
 )
 from floatsim.cli.explain import explain_command
 from floatsim.cli.matrix_files import READABLE, load_all
+from floatsim.cli.operators import operators_command
 from floatsim.cli.warmup import warmup_command
 from floatsim.formats import FloatFormat, as_format, named_formats
 
@@ -381,6 +382,7 @@ for _command in (
     app.command(epilog=EXIT_CODES)(_command)
 
 
+app.command("operators")(operators_command)
 app.command("explain")(explain_command)
 app.command("warmup")(warmup_command)
 

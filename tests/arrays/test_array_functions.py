@@ -82,6 +82,20 @@ def test_extremes_of_zeros_and_nan():
     assert x.max().format is x.min().format is fs.FP16 and x[:2].argmax() == x[:2].argmin() == 0
 
 
+@pytest.mark.parametrize("fmt", fs.named_formats(), ids=str)
+def test_extremes_by_codes_equal_those_by_values(fmt):
+    """A mask of True selects the search by values."""
+    if fmt.is_scale:
+        pytest.skip("a scale format has no order of values")
+    codes = np.random.default_rng(1).integers(0, 1 << min(fmt.bits, 63), (200, 5), dtype=np.uint64)
+    x = fs.from_codes(codes.astype(fmt.code_dtype), fmt)
+    everywhere = np.ones(x.shape, np.bool_)
+    for function in np.max, np.min:
+        for axis in (0, 1, None):
+            expected = function(x, axis=axis, keepdims=True, where=everywhere)
+            assert np.array_equal(function(x, axis=axis, keepdims=True).codes, expected.codes)
+
+
 def test_sort_keeps_the_codes_of_equal_elements_in_order():
     x = fs.from_codes([0x7E01, 0x8000, 0x0000, 0xFE02, 0x8000, 0xBC00], "fp16")
     assert [hex(c) for c in np.sort(x).codes] == ["0xbc00", "0x8000", "0x0", "0x8000", "0x7e01", "0xfe02"]

@@ -473,7 +473,7 @@ def tanh(x):
     return _if_both(abs(x) == _INFINITY, (math.copysign(1.0, x), math.copysign(1.0, x)), ends)
 
 
-# -- activations (erf and gelu are in `normal`) -------------------------------------------------------------------------
+# -- activations (erf and gelu are in `normal`) ------------------------------------------------------------------------
 
 
 @inline

@@ -1,0 +1,297 @@
+"""Activation functions: rounded once, or composed of single operations as libraries do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Unpack
+
+from floatsim.arrays import functions
+from floatsim.arrays.arithmetic import add, divide, maximum, multiply
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.options import spell_out
+from floatsim.arrays.types import Floats
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
+
+__all__ = ["gelu", "relu", "sigmoid", "silu", "softplus", "tanh"]
+
+
+def _activated(
+    operator: str, x: Any, keywords: RecipeKeywords, variants: dict[str, Callable[[Computation, Array], Array]]
+) -> Any:
+    """Return an activation function. `variants` has its variants that have more than one step."""
+    with computation(operator, x, keywords) as c:
+        operand = c.operand("input", x)
+        if c.variant in variants:
+            value = variants[c.variant](c, operand)
+        else:
+            value = c.value("activation", getattr(functions, operator), operand)
+        return c.result(c.converted("output", value))
+
+
+def _exp_of_negative(c: Computation, x: Array) -> Array:
+    return c.value("exp", functions.exp, c.negative(x))
+
+
+def _denominator(c: Computation, x: Array) -> Array:
+    """Return 1 + exp(-x)."""
+    powers = _exp_of_negative(c, x)
+    return c.value("denominator", add, powers, c.number(1.0, powers))
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return the larger of x and 0.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        An ndarray if x is one and the format of the step "output" has a dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an x without a float format, and for unknown recipes, variants, steps and keywords.
+
+    Notes
+    -----
+    The steps: input, the conversion of x; activation = the larger of x and +0; output = the conversion of activation.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.relu(fs.array([-1.0, 2.0], "e4m3"))
+    FloatArray([0.0, 2.0], E4M3)
+    """
+    with computation("relu", x, keywords) as c:
+        operand = c.operand("input", x)
+        return c.result(c.converted("output", c.value("activation", maximum, operand, c.number(0.0, operand))))
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def tanh(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return the hyperbolic tangent of x.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.relu`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.relu`.
+
+    Notes
+    -----
+    The steps: input, the conversion of x; activation = tanh(x), correctly rounded; output = the conversion of
+    activation.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.tanh(fs.array([0.5, 4.0], "bf16"))
+    FloatArray([0.4629, 1.0], BF16)
+    """
+    return _activated("tanh", x, keywords, {})
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return 1 / (1 + exp(-x)).
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.relu`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.relu`.
+
+    Notes
+    -----
+    The steps of each variant, after input and before output:
+
+    - "once": activation = sigmoid(x), correctly rounded.
+    - "composed": exp = exp(-x); denominator = exp + 1; inverse = 1 / denominator.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([-12.0], "fp16")
+    >>> [fs.operators.sigmoid(x, recipe="all-fp16", variant=v).item() for v in ("once", "composed")]
+    [6.139278411865234e-06, 0.0]
+    """
+
+    def composed(c: Computation, x: Array) -> Array:
+        return c.value("inverse", functions.reciprocal, _denominator(c, x))
+
+    return _activated("sigmoid", x, keywords, {"composed": composed})
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def softplus(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return log(1 + exp(x)).
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.relu`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.relu`.
+
+    Notes
+    -----
+    The steps of each variant, after input and before output:
+
+    - "once": activation = softplus(x), correctly rounded.
+    - "composed": exp = exp(x); result = log1p(exp). There is no threshold: a large x gives infinity.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([12.0], "fp16")
+    >>> [fs.operators.softplus(x, recipe="all-fp16", variant=v).item() for v in ("once", "composed")]
+    [12.0, inf]
+    """
+
+    def composed(c: Computation, x: Array) -> Array:
+        return c.value("result", functions.log1p, c.value("exp", functions.exp, x))
+
+    return _activated("softplus", x, keywords, {"composed": composed})
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return x * sigmoid(x), also known as swish.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.relu`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.relu`.
+
+    Notes
+    -----
+    The steps of each variant, after input and before output:
+
+    - "once": activation = silu(x), correctly rounded.
+    - "composed": exp = exp(-x); denominator = exp + 1; quotient = x / denominator, as PyTorch.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.silu(fs.array([-1.0, 1.0], "bf16"), recipe="all-bf16", variant="composed")
+    FloatArray([-0.2695, 0.7305], BF16)
+    """
+
+    def composed(c: Computation, x: Array) -> Array:
+        return c.value("quotient", divide, x, _denominator(c, x))
+
+    return _activated("silu", x, keywords, {"composed": composed})
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def gelu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return x times the normal distribution function at x.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.relu`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.relu`.
+
+    Notes
+    -----
+    The steps of each variant, after input and before output:
+
+    - "once": activation = gelu(x), correctly rounded.
+    - "erf": scaled = x * sqrt(1/2); erf = erf(scaled); shifted = erf + 1; half = x * 0.5; product = half * shifted.
+    - "tanh", the approximation: square = x * x; cube = square * x; cubic = cube * 0.044715; inner = x + cubic; scaled =
+      inner * sqrt(2/pi); tanh = tanh(scaled); shifted = tanh + 1; half = x * 0.5; product = half * shifted.
+
+    The constants are rounded to the format of the other factor.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([-4.0], "bf16")
+    >>> [fs.operators.gelu(x, recipe="all-bf16", variant=v).item() for v in ("once", "erf", "tanh")]
+    [-0.00012683868408203125, -0.0, -0.0]
+    """
+    return _activated("gelu", x, keywords, {"erf": _gelu_erf, "tanh": _gelu_tanh})
+
+
+def _times(c: Computation, step: str, x: Array, factor: float) -> Array:
+    return c.value(step, multiply, x, c.number(factor, x))
+
+
+def _half_product(c: Computation, x: Array, distribution: Array) -> Array:
+    shifted = c.value("shifted", add, distribution, c.number(1.0, distribution))
+    return c.value("product", multiply, _times(c, "half", x, 0.5), shifted)
+
+
+def _gelu_erf(c: Computation, x: Array) -> Array:
+    return _half_product(c, x, c.value("erf", functions.erf, _times(c, "scaled", x, math.sqrt(0.5))))
+
+
+def _gelu_tanh(c: Computation, x: Array) -> Array:
+    cube = c.value("cube", multiply, c.value("square", multiply, x, x), x)
+    inner = c.value("inner", add, x, _times(c, "cubic", cube, 0.044715))
+    scaled = _times(c, "scaled", inner, math.sqrt(2 / math.pi))
+    return _half_product(c, x, c.value("tanh", functions.tanh, scaled))

@@ -1,0 +1,510 @@
+"""Gradients of operators: each backward pass is an operator of its own, with steps and recipes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from floatsim.arrays.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.functions import exp, rsqrt
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.options import spell_out
+from floatsim.arrays.types import Floats
+from floatsim.formats._validation import as_flag
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.probabilities import target_classes
+from floatsim.operators.scaled_dot_product import attention_probabilities
+
+__all__ = [
+    "AttentionGradients", "LinearGradients", "NormGradients", "attention_backward", "cross_entropy_backward",
+    "layer_norm_backward", "linear_backward", "log_softmax_backward", "rms_norm_backward", "softmax_backward",
+]  # fmt: skip
+
+
+def _operands(c: Computation, **given: Any) -> list[Array]:
+    """Return operands of one shape."""
+    found = [c.operand(step, x) for step, x in given.items()]
+    if len({x.shape for x in found}) > 1:
+        shapes = ", ".join(f"{step} {x.shape}" for step, x in zip(given, found, strict=True))
+        raise ValueError(f"the shapes differ: {shapes}")
+    return found
+
+
+# -- softmax -----------------------------------------------------------------------------------------------------------
+
+
+def _softmax_gradient(c: Computation, gradient: Array, y: Array, sum_step: str = "sum") -> Array:
+    """Return the steps product, sum, difference and result along the last axis."""
+    total = c.sum(sum_step, c.value("product", multiply, gradient, y))
+    return c.value("result", multiply, c.value("difference", subtract, gradient, total), y)
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return the gradient of softmax by its input.
+
+    Parameters
+    ----------
+    gradient : array_like of floats
+        The gradient of the loss by the result of softmax.
+    y : array_like of floats
+        The result of softmax, in the same shape.
+    axis : int
+        The axis of softmax.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        An ndarray if gradient is one and the format of the step "output" has a dtype.
+
+    Raises
+    ------
+    TypeError
+        For operands without a float format, and for unknown keywords.
+    ValueError
+        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+
+    Notes
+    -----
+    The steps: gradient and result_of_forward, the conversions of the operands; product = gradient * y; sum = sum of
+    product; difference = gradient - sum; result = difference * y; output = the conversion of result.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> y = fs.array([0.25, 0.75], "fp16")
+    >>> fs.operators.softmax_backward(fs.array([1.0, 0.0], "fp16"), y, recipe="all-fp16")
+    FloatArray([0.1875, -0.1875], FP16)
+    """
+    with computation("softmax_backward", gradient, keywords) as c:
+        g, y = (np.moveaxis(x, axis, -1) for x in _operands(c, gradient=gradient, result_of_forward=y))
+        return c.result(np.moveaxis(c.converted("output", _softmax_gradient(c, g, y)), -1, axis))
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return the gradient of log_softmax by its input.
+
+    Parameters
+    ----------
+    gradient : array_like of floats
+        The gradient of the loss by the result of log_softmax.
+    y : array_like of floats
+        The result of log_softmax, in the same shape.
+    axis : int
+        The axis of log_softmax.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.softmax_backward`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.softmax_backward`.
+
+    Notes
+    -----
+    The steps: gradient and result_of_forward, the conversions of the operands; sum = sum of gradient; exp = exp(y);
+    product = exp * sum; result = gradient - product; output = the conversion of result.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> y = fs.operators.log_softmax(fs.array([0.0, 0.0], "fp16"))
+    >>> fs.operators.log_softmax_backward(fs.array([-1.0, 0.0], "fp16"), y)
+    FloatArray([-0.5, 0.5], FP16)
+    """
+    with computation("log_softmax_backward", gradient, keywords) as c:
+        g, y = (np.moveaxis(x, axis, -1) for x in _operands(c, gradient=gradient, result_of_forward=y))
+        product = c.value("product", multiply, c.value("exp", exp, y), c.sum("sum", g))
+        result = c.value("result", subtract, g, product)
+        return c.result(np.moveaxis(c.converted("output", result), -1, axis))
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def cross_entropy_backward(
+    x: Floats, target: Any, *, loss_scale: float = 1.0, **keywords: Unpack[RecipeKeywords]
+) -> Any:
+    """Return the gradient of cross_entropy by the logits.
+
+    Parameters
+    ----------
+    x : array_like of floats, (..., classes)
+        The logits.
+    target : array_like of int, (...)
+        The class of each row.
+    loss_scale : float
+        The gradient of the loss, as in loss scaling. Rounded to the format of the step "difference".
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray, (..., classes)
+        As in `fs.operators.softmax_backward`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.cross_entropy`.
+
+    Notes
+    -----
+    The steps: input, the conversion of x; max = largest x; shifted = x - max; exp = exp(shifted); sum = sum of exp;
+    quotient = exp / sum; difference = quotient - 1 at the targets, and quotient elsewhere; scaled = difference *
+    loss_scale; mean = scaled / n, with the exact number n of rows; output = the conversion of mean.
+
+    Examples
+    --------
+    With many rows, a gradient in FP16 becomes zero without loss scaling:
+
+    >>> import floatsim as fs, numpy as np
+    >>> x, target = fs.array(np.tile([10.0, 0.0], (4096, 1)), "fp16"), np.zeros(4096, int)
+    >>> gradients = [
+    ...     fs.operators.cross_entropy_backward(x, target, recipe="all-fp16", loss_scale=scale) for scale in (1, 1024)
+    ... ]
+    >>> [int(np.count_nonzero(g.values)) for g in gradients]
+    [0, 4096]
+    """
+    with computation("cross_entropy_backward", x, keywords) as c:
+        rows = c.operand("input", x)
+        if not rows.ndim or not rows.shape[-1]:
+            raise ValueError(f"x of shape {rows.shape} has no classes along its last axis")
+        classes = target_classes(target, rows.shape)
+        powers = c.value("exp", exp, c.value("shifted", subtract, rows, c.maximum("max", rows)))
+        quotient = c.value("quotient", divide, powers, c.sum("sum", powers))
+        chosen = classes[..., np.newaxis] == np.arange(rows.shape[-1])
+        ones = c.select(chosen, c.number(1.0, quotient), c.number(0.0, quotient))
+        scaled = c.value("difference", subtract, quotient, ones)
+        scaled = c.value("scaled", multiply, scaled, c.number(loss_scale, scaled))
+        return c.result(c.converted("output", c.value("mean", divide, scaled, count(classes.size))))
+
+
+# -- linear ------------------------------------------------------------------------------------------------------------
+
+
+class LinearGradients(NamedTuple):
+    """The result of `linear_backward`.
+
+    Attributes
+    ----------
+    x, weight, bias : FloatArray or ndarray
+        The gradients by the operands of `linear`.
+    """
+
+    x: Any
+    weight: Any
+    bias: Any
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def linear_backward(gradient: Floats, x: Floats, weight: Floats, **keywords: Unpack[RecipeKeywords]) -> LinearGradients:
+    """Return the gradients of linear by its operands.
+
+    Parameters
+    ----------
+    gradient : array_like of floats, (..., outputs)
+        The gradient of the loss by the result of linear.
+    x : array_like of floats, (..., inputs)
+    weight : array_like of floats, (outputs, inputs)
+        The operands of linear.
+    {keywords}
+
+    Returns
+    -------
+    LinearGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.linear`.
+
+    Notes
+    -----
+    The steps: gradient, input and weight, the conversions of the operands; input_gradient = gradient @ weight;
+    weight_gradient = gradient.T @ x, over all rows in C order; bias_gradient = the sum of the rows of gradient. Each is
+    converted to the format of output.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> one = fs.array([[1.0]], "bf16")
+    >>> fs.operators.linear_backward(one, fs.array([[3.0]], "bf16"), fs.array([[2.0]], "bf16"))
+    LinearGradients(x=FloatArray([[2.0]], BF16), weight=FloatArray([[3.0]], BF16), bias=FloatArray([1.0], BF16))
+    """
+    with computation("linear_backward", gradient, keywords) as c:
+        g, rows, w = c.operand("gradient", gradient), c.operand("input", x), c.operand("weight", weight)
+        if w.ndim != 2 or not g.ndim or (*g.shape[:-1], w.shape[1]) != rows.shape or g.shape[-1] != w.shape[0]:
+            raise ValueError(f"gradient {g.shape}, x {rows.shape} and weight {w.shape} do not fit")
+        flat = g.reshape(-1, g.shape[-1])
+        found = (
+            c.product("input_gradient", g, w),
+            c.product("weight_gradient", np.transpose(flat), rows.reshape(-1, rows.shape[-1])),
+            c.sum("bias_gradient", flat, 0).reshape(-1),
+        )
+        return LinearGradients(*(c.result(c.converted("output", each)) for each in found))
+
+
+# -- layer_norm and rms_norm -------------------------------------------------------------------------------------------
+
+
+class NormGradients(NamedTuple):
+    """The result of `layer_norm_backward` and `rms_norm_backward`.
+
+    Attributes
+    ----------
+    x, weight, bias : FloatArray or ndarray
+        The gradients by the operands. `bias` is None for `rms_norm_backward`.
+    """
+
+    x: Any
+    weight: Any
+    bias: Any
+
+
+def _norm_operands(c: Computation, gradient: Any, x: Any, weight: Any) -> tuple[Array, Array, Array | None]:
+    """Return gradient, x and weight; the first two as rows."""
+    g, rows = _operands(c, gradient=gradient, input=x)
+    if not rows.ndim or not rows.shape[-1]:
+        raise ValueError(f"x of shape {rows.shape} has no features along its last axis")
+    w = None if weight is None else c.operand("weight", weight)
+    if w is not None and w.shape != rows.shape[-1:]:
+        raise ValueError(f"weight has the shape {w.shape}; x has {rows.shape[-1]} features")
+    return g, rows, w
+
+
+def _through_the_root(c: Computation, gradient: Array, normalized: Array, root: Array, centre: bool, n: Array) -> Array:
+    """Return the gradient by x: (gradient - its mean - normalized * mean(gradient * normalized)) * root."""
+    product = c.value("product", multiply, gradient, normalized)
+    slope = c.value("mean_product", divide, c.sum("product_sum", product), n)
+    if centre:
+        mean = c.value("mean_gradient", divide, c.sum("gradient_sum", gradient), n)
+        gradient = c.value("centred_gradient", subtract, gradient, mean)
+    corrected = c.value("corrected", subtract, gradient, c.value("correction", multiply, normalized, slope))
+    return c.value("result", multiply, corrected, root)
+
+
+def _norm_gradients(
+    c: Computation, g: Array, normalized: Array, root: Array, w: Array | None, centre: bool
+) -> NormGradients:
+    n = count(normalized.shape[-1])
+    weighted = g if w is None else c.value("weighted_gradient", multiply, g, w)
+    by_x = _through_the_root(c, weighted, normalized, root, centre, n)
+    rows = g.reshape(-1, g.shape[-1])
+    by_weight = c.value("weight_product", multiply, rows, normalized.reshape(-1, g.shape[-1]))
+    found = [by_x, c.sum("weight_gradient", by_weight, 0).reshape(-1)]
+    if centre:
+        found.append(c.sum("bias_gradient", rows, 0).reshape(-1))
+    outputs = [c.result(c.converted("output", each)) for each in found]
+    return NormGradients(*outputs, *([] if centre else [None]))
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def layer_norm_backward(
+    gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords]
+) -> NormGradients:
+    """Return the gradients of layer_norm by its operands. The statistics are computed again, in two passes.
+
+    Parameters
+    ----------
+    gradient : array_like of floats, (..., features)
+        The gradient of the loss by the result of layer_norm.
+    x : array_like of floats, (..., features)
+    weight : array_like of floats, (features,), optional
+        The operands of layer_norm.
+    eps : float
+        As in `fs.operators.layer_norm`.
+    {keywords}
+
+    Returns
+    -------
+    NormGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.layer_norm`.
+
+    Notes
+    -----
+    The steps: gradient, input and weight, the conversions of the operands; sum to normalized as in the two-pass
+    `fs.operators.layer_norm`; weighted_gradient = gradient * weight (without a weight, the gradient); product =
+    weighted_gradient * normalized; product_sum = its sum; mean_product = product_sum / n; gradient_sum = sum of
+    weighted_gradient; mean_gradient = gradient_sum / n; centred_gradient = weighted_gradient - mean_gradient;
+    correction = normalized * mean_product; corrected = centred_gradient - correction; result = corrected * rsqrt. Then,
+    over all rows in C order, weight_product = gradient * normalized; weight_gradient = its sum; bias_gradient = the sum
+    of gradient. The results are converted to the format of output.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, gradient = fs.array([[1.0, 2.0, 4.0]], "bf16"), fs.array([[1.0, 0.0, 0.0]], "bf16")
+    >>> fs.operators.layer_norm_backward(gradient, x).x
+    FloatArray([[0.2295, -0.3438, 0.1147]], BF16)
+    """
+    with computation("layer_norm_backward", gradient, keywords) as c:
+        g, rows, w = _norm_operands(c, gradient, x, weight)
+        n = count(rows.shape[-1])
+        mean = c.value("mean", divide, c.sum("sum", rows), n)
+        centred = c.value("centred", subtract, rows, mean)
+        total = c.sum("square_sum", c.value("square", multiply, centred, centred))
+        variance = c.value("variance", divide, total, n)
+        root = c.value("rsqrt", rsqrt, c.value("stabilized", add, variance, c.number(eps, variance)))
+        return _norm_gradients(c, g, c.value("normalized", multiply, centred, root), root, w, True)
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def rms_norm_backward(
+    gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 2.0**-23,
+    **keywords: Unpack[RecipeKeywords],
+) -> NormGradients:  # fmt: skip
+    """Return the gradients of rms_norm by its operands. The root is computed again.
+
+    Parameters
+    ----------
+    gradient : array_like of floats, (..., features)
+        The gradient of the loss by the result of rms_norm.
+    x : array_like of floats, (..., features)
+    weight : array_like of floats, (features,), optional
+        The operands of rms_norm.
+    eps : float
+        As in `fs.operators.rms_norm`.
+    {keywords}
+
+    Returns
+    -------
+    NormGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.layer_norm`.
+
+    Notes
+    -----
+    The steps: gradient, input and weight, the conversions of the operands; square to normalized as in
+    `fs.operators.rms_norm`; the further steps as in `fs.operators.layer_norm_backward`, without those of the means of
+    the gradient and of the bias: corrected = weighted_gradient - correction.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, gradient = fs.array([[1.0, 2.0]], "bf16"), fs.array([[1.0, 0.0]], "bf16")
+    >>> fs.operators.rms_norm_backward(gradient, x).x
+    FloatArray([[0.5078, -0.2539]], BF16)
+    """
+    with computation("rms_norm_backward", gradient, keywords) as c:
+        g, rows, w = _norm_operands(c, gradient, x, weight)
+        total = c.sum("square_sum", c.value("square", multiply, rows, rows))
+        mean_square = c.value("mean_square", divide, total, count(rows.shape[-1]))
+        root = c.value("rsqrt", rsqrt, c.value("stabilized", add, mean_square, c.number(eps, mean_square)))
+        return _norm_gradients(c, g, c.value("normalized", multiply, rows, root), root, w, False)
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+
+class AttentionGradients(NamedTuple):
+    """The result of `attention_backward`.
+
+    Attributes
+    ----------
+    query, key, value : FloatArray or ndarray
+        The gradients by the operands of `attention`.
+    """
+
+    query: Any
+    key: Any
+    value: Any
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def attention_backward(
+    gradient: Floats, query: Floats, key: Floats, value: Floats, *, causal: bool = False, scale: float | None = None,
+    **keywords: Unpack[RecipeKeywords],
+) -> AttentionGradients:  # fmt: skip
+    """Return the gradients of attention by its operands. The probabilities are computed again.
+
+    Parameters
+    ----------
+    gradient : array_like of floats, (..., queries, outputs)
+        The gradient of the loss by the result of attention.
+    query : array_like of floats, (..., queries, d)
+    key : array_like of floats, (..., keys, d)
+    value : array_like of floats, (..., keys, outputs)
+        The operands of attention, with equal leading axes.
+    causal : bool
+        As in `fs.operators.attention`.
+    scale : float, optional
+        Default: 1 / sqrt(d). Rounded to the format of the step that it multiplies.
+    {keywords}
+
+    Returns
+    -------
+    AttentionGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.attention`.
+
+    Notes
+    -----
+    The steps: gradient, query, key and value, the conversions of the operands; scores to probabilities as in the
+    variant "scale-after" of `fs.operators.attention`; value_gradient = probabilities.T @ gradient; probability_gradient
+    = gradient @ value.T; product, sum_of_products, difference and result as the steps of
+    `fs.operators.softmax_backward`, of probability_gradient and probabilities; scaled_result = result * scale;
+    query_gradient = scaled_result @ key; key_gradient = scaled_result.T @ query. The results are converted to the
+    format of output.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> one = fs.array([[1.0], [0.0]], "fp16")
+    >>> fs.operators.attention_backward(one, one, one, one).value
+    FloatArray([[0.73096],
+                [0.26904]], FP16)
+    """
+    with computation("attention_backward", gradient, keywords) as c:
+        given = {"gradient": gradient, "query": query, "key": key, "value": value}
+        g, q, k, v = (c.operand(step, x) for step, x in given.items())
+        if (
+            min(x.ndim for x in (g, q, k, v)) < 2
+            or q.shape[-1] != k.shape[-1]
+            or k.shape[:-1] != v.shape[:-1]
+            or g.shape != (*q.shape[:-1], v.shape[-1])
+        ):
+            raise ValueError(f"gradient {g.shape}, query {q.shape}, key {k.shape} and value {v.shape} do not fit")
+        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+        def turned(x: Array) -> Array:
+            return np.swapaxes(x, -1, -2)
+
+        scores = c.product("scores", q, turned(k))
+        scores = c.value("scaled", multiply, scores, c.number(factor, scores))
+        queries, keys = scores.shape[-2:]
+        visible = np.tri(queries, keys, keys - queries, dtype=np.bool_) if as_flag(causal, "causal") else None
+        probabilities = attention_probabilities(c, scores, visible)
+        by_value = c.product("value_gradient", turned(probabilities), g)
+        by_probability = c.product("probability_gradient", g, turned(v))
+        result = _softmax_gradient(c, by_probability, probabilities, "sum_of_products")
+        scaled = c.value("scaled_result", multiply, result, c.number(factor, result))
+        by_query = c.product("query_gradient", scaled, k)
+        by_key = c.product("key_gradient", turned(scaled), q)
+        return AttentionGradients(*(c.result(c.converted("output", each)) for each in (by_query, by_key, by_value)))

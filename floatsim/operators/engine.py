@@ -1,0 +1,271 @@
+"""The engine: it carries out the steps of one call of an operator, each with one floatsim function.
+
+An operator is written once, against a `Computation`. Each step is one call of a public function with the format of the
+step, so no operator has rounding code of its own. `Float64Computation` evaluates the same steps with NumPy in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeAlias, TypedDict
+
+import numpy as np
+
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, parse
+from floatsim.arrays import arithmetic
+from floatsim.arrays.conversion import array, convert, read_floats
+from floatsim.arrays.events import recording, scope
+from floatsim.arrays.float_array import FloatArray, wrap
+from floatsim.arrays.linalg import matmul
+from floatsim.arrays.options import context, get_context
+from floatsim.arrays.random_stream import RandomStream
+from floatsim.arrays.reductions import sum as sum_of
+from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.operators.recipes import FLOAT64, SAME, RecipeLike, as_recipe
+from floatsim.operators.steps import nearest, operator_steps
+
+__all__ = ["Array", "Computation", "RecipeKeywords", "computation", "count"]
+
+Array: TypeAlias = Any
+"""An intermediate: a FloatArray, or a float64 array in a `Float64Computation`."""
+
+
+class RecipeKeywords(TypedDict, total=False):
+    """The keywords of every operator.
+
+    recipe : Recipe or str, optional
+        The format of every intermediate and the accumulation of every sum: "fp32-inside" (default), "all-fp16",
+        "all-bf16", "all-fp32", "pytorch-cpu", "pytorch-cuda", "transformers", "flash-attention-2", "float64", or a
+        `fs.operators.Recipe`. `fs.operators.RECIPES` has the named recipes.
+    variant : str, optional
+        The order of computation. Default: the recipe's, or the first one.
+    formats : mapping, optional
+        Step to format: replaces entries of the recipe.
+    accumulations : mapping, optional
+        Sum to accumulation: replaces entries of the recipe.
+    """
+
+    recipe: RecipeLike
+    variant: str | None
+    formats: Mapping[str, FormatLike] | None
+    accumulations: Mapping[str, AccumulationLike] | None
+
+
+def count(n: int) -> FloatArray:
+    """Return an exact integer, as FP64."""
+    return FloatArray(np.array(n, np.float64).view(np.uint64), FP64)
+
+
+class Computation:
+    """One call of an operator: the format of each step, and the accumulation of each sum."""
+
+    def __init__(self, operator: str, x: Any, keywords: RecipeKeywords) -> None:
+        for name in keywords:
+            if name not in RecipeKeywords.__annotations__:
+                raise TypeError(
+                    f"{operator}: unknown keyword {name!r}; {nearest(name, RecipeKeywords.__annotations__)}"
+                )
+        recipe, variant = as_recipe(keywords.get("recipe", "fp32-inside")), keywords.get("variant")
+        known = operator_steps(operator)
+        if variant is not None and variant not in known.variants:
+            raise ValueError(f"{operator} has no variant {variant!r}; {nearest(variant, known.variants)}")
+        self.variant = recipe.variant_of(operator) if variant is None else variant
+        self.steps = known.variants[self.variant]
+        _, self.input_format, self._float_array = read_floats(x, "x")
+        formats, accumulations = keywords.get("formats") or {}, keywords.get("accumulations") or {}
+        sums = [step for step in self.steps if step in known.sums]
+        for given, steps, kind in ((formats, self.steps, "step"), (accumulations, sums, "sum")):
+            for step in given:
+                if step not in steps:
+                    raise ValueError(
+                        f"{operator} with variant {self.variant!r} has no {kind} {step!r}; {nearest(step, steps)}"
+                    )
+        self.operator = operator
+        self._formats = {step: formats.get(step, recipe.format_of(operator, step)) for step in self.steps}
+        self._accumulations = {step: accumulations.get(step, recipe.accumulation_of(operator, step)) for step in sums}
+
+    def format(self, step: str, same: FloatFormat | None = None) -> FloatFormat:
+        """Return the format of a step. `same` is the format that "same" stands for, by default the input's."""
+        named = self._formats[step]
+        fmt = (same or self.input_format) if named == SAME else as_format(named)
+        if fmt.is_scale:
+            raise TypeError(f"{self.operator}: {fmt.name} is a scale format, which has no arithmetic")
+        return fmt
+
+    def accumulation(self, step: str) -> Accumulation:
+        """Return the accumulation of a sum."""
+        accumulate = self._accumulations[step]
+        return parse(accumulate, self.format(step)) if isinstance(accumulate, str) else as_accumulation(accumulate)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def operand(self, step: str, x: Any) -> Array:
+        """Return an operand in the format of its step."""
+        codes, fmt, _ = read_floats(x, step)
+        return self._converted(step, FloatArray(codes, fmt), self.format(step, fmt))
+
+    def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
+        """Return one operation, rounded to the format of the step. `same` has the format that "same" stands for."""
+        with self._step(step):
+            return function(*operands, format=self.format(step, None if same is None else same.format))
+
+    def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
+        """Return the sums along an axis, which is kept with length one."""
+        with self._step(step):
+            return sum_of(x, axis, keepdims=True, accumulate=self.accumulation(step), format=self.format(step))
+
+    def product(self, step: str, a: Array, b: Array, c: Array | None = None) -> Array:
+        """Return the matrix product a @ b + c, where c enters the sum as in `fs.matmul`."""
+        with self._step(step):
+            return matmul(a, b, c, accumulate=self.accumulation(step), format=self.format(step))
+
+    def maximum(self, step: str, x: Array) -> Array:
+        """Return the largest element along the last axis, converted to the format of the step."""
+        return self._converted(step, np.max(x, axis=-1, keepdims=True), self.format(step))
+
+    def larger(self, step: str, a: Array, b: Array) -> Array:
+        """Return the larger of two arrays."""
+        return self.value(step, arithmetic.maximum, a, b)
+
+    def converted(self, step: str, x: Array, same: Array | None = None) -> Array:
+        """Return x in the format of the step."""
+        return self._converted(step, x, self.format(step, None if same is None else same.format))
+
+    def finite_or_zero(self, x: Array) -> Array:
+        """Return x, with 0 in the place of -infinity."""
+        fmt = x.format
+        if fmt.infinity_code is None:
+            return x
+        lowest = fmt.code_dtype.type(fmt.infinity_code | fmt.sign_mask)
+        return FloatArray(np.where(x.codes == lowest, fmt.code_dtype.type(0), x.codes), fmt)
+
+    def one_for_zero(self, x: Array) -> Array:
+        """Return x, with 1 in the place of zero."""
+        return self.select(x.nonzero(), x, self.number(1.0, x))
+
+    def moved(self, function: Callable[[Any], Any], x: Array) -> Array:
+        """Return x after a function that moves, repeats or pads elements. It gets the codes; the code 0 is +0."""
+        return FloatArray(function(x.codes), x.format)
+
+    def number(self, value: float, like: Array) -> Array:
+        """Return a number, rounded to the format of an intermediate."""
+        return array(value, like.format)
+
+    def negative(self, x: Array) -> Array:
+        """Return x with inverted signs."""
+        return arithmetic.negative(x)
+
+    def has_infinity(self, x: Array) -> bool:
+        """Return whether the format of an intermediate has infinities."""
+        return bool(x.format.has_infinity)
+
+    def lowest(self, x: Array) -> Array:
+        """Return -infinity in the format of x, or its lowest finite number in a format without infinity."""
+        return self.number(-math.inf if x.format.has_infinity else -x.format.max, x)
+
+    def select(self, condition: Any, x: Array, y: Any) -> Array:
+        """Return the elements of x where the condition holds, else those of y, which has the format of x."""
+        return FloatArray(np.where(condition, x.codes, y.codes), x.format)
+
+    def result(self, x: Array, same: Array | None = None) -> Any:
+        """Return a result to the caller: as a FloatArray, or as an ndarray if the first operand was one."""
+        return wrap(x.codes, x.format, self._float_array)
+
+    def _converted(self, step: str, x: FloatArray, fmt: FloatFormat) -> FloatArray:
+        if x.format == fmt:
+            return x
+        with self._step(step):
+            return convert(x, fmt)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _step(self, step: str) -> Iterator[None]:
+        if recording():
+            with scope(step):
+                yield
+        else:
+            yield
+
+
+class Float64Computation(Computation):
+    """A call of an operator in float64: NumPy's functions, the same order of steps."""
+
+    def operand(self, step: str, x: Any) -> Array:
+        codes, fmt, _ = read_floats(x, step)
+        return FloatArray(codes, fmt).values
+
+    def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
+        numbers = [x.values if isinstance(x, FloatArray) else x for x in operands]
+        with np.errstate(all="ignore"):
+            return _FLOAT64[function.__name__](*numbers)
+
+    def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
+        return np.sum(x, axis=axis, keepdims=True)
+
+    def product(self, step: str, a: Array, b: Array, c: Array | None = None) -> Array:
+        with np.errstate(all="ignore"):
+            product = np.matmul(a, b)
+        return product if c is None else product + c
+
+    def maximum(self, step: str, x: Array) -> Array:
+        return np.max(x, axis=-1, keepdims=True)
+
+    def converted(self, step: str, x: Array, same: Array | None = None) -> Array:
+        return x
+
+    def finite_or_zero(self, x: Array) -> Array:
+        return np.where(np.isneginf(x), 0.0, x)
+
+    def one_for_zero(self, x: Array) -> Array:
+        return np.where(x == 0, 1.0, x)
+
+    def moved(self, function: Callable[[Any], Any], x: Array) -> Array:
+        return function(x)
+
+    def number(self, value: float, like: Array) -> Array:
+        return value
+
+    def negative(self, x: Array) -> Array:
+        return -x
+
+    def has_infinity(self, x: Array) -> bool:
+        return True
+
+    def lowest(self, x: Array) -> Array:
+        return -np.inf
+
+    def select(self, condition: Any, x: Array, y: Any) -> Array:
+        return np.where(condition, x, y)
+
+    def result(self, x: Array, same: Array | None = None) -> Any:
+        return np.asarray(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_FLOAT64: dict[str, Callable[..., Any]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "maximum": np.maximum,
+    "fma": lambda a, b, c: a * b + c, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": np.reciprocal,
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid, "erf": _erf,
+    "gelu": lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2, "silu": lambda x: x * _sigmoid(x),
+    "softplus": lambda x: np.logaddexp(0, x),
+}  # fmt: skip
+"""NumPy's function of float64 for each function of a step, by name."""
+
+
+@contextmanager
+def computation(operator: str, x: Any, keywords: RecipeKeywords) -> Iterator[Computation]:
+    """Yield the computation of one call. An integer seed of the context draws different numbers in each step."""
+    kind = Float64Computation if as_recipe(keywords.get("recipe", "fp32-inside")) is FLOAT64 else Computation
+    current = kind(operator, x, keywords)
+    with ExitStack() as stack:
+        if isinstance(seed := get_context().seed, int):
+            stack.enter_context(context(seed=RandomStream(seed)))
+        if recording():
+            stack.enter_context(scope(operator))
+        yield current

@@ -1,0 +1,325 @@
+"""Normalization: layer_norm, rms_norm and batch_norm."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from floatsim.arrays.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.functions import rsqrt
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.options import spell_out
+from floatsim.arrays.types import Floats
+from floatsim.formats._validation import as_flag
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+
+__all__ = ["BatchNorm", "batch_norm", "layer_norm", "rms_norm"]
+
+
+def _parameter(c: Computation, step: str, given: Any, size: int) -> Array | None:
+    """Return an operand with one element for each of `size` features, or None without one."""
+    if given is None:
+        return None
+    operand = c.operand(step, given)
+    if operand.shape != (size,):
+        raise ValueError(f"{step} has the shape {operand.shape}; x has {size} features, so it must be ({size},)")
+    return operand
+
+
+def _rows(c: Computation, x: Any) -> Array:
+    operand = c.operand("input", x)
+    if not operand.ndim or not operand.shape[-1]:
+        raise ValueError(f"x of shape {operand.shape} has no features along its last axis")
+    return operand
+
+
+def _affine(c: Computation, x: Array, weight: Array | None, bias: Array | None) -> Array:
+    """Return the steps weighted and biased, without those whose operand is missing."""
+    if weight is not None:
+        x = c.value("weighted", multiply, x, weight)
+    return x if bias is None else c.value("biased", add, x, bias)
+
+
+def _inverse_root(c: Computation, variance: Array, eps: float) -> Array:
+    """Return the steps stabilized and rsqrt."""
+    return c.value("rsqrt", rsqrt, c.value("stabilized", add, variance, c.number(eps, variance)))
+
+
+# -- layer_norm --------------------------------------------------------------------------------------------------------
+
+
+def _mean_and_centred(c: Computation, x: Array, n: Array) -> tuple[Array, Array]:
+    mean = c.value("mean", divide, c.sum("sum", x), n)
+    return mean, c.value("centred", subtract, x, mean)
+
+
+def _two_pass(c: Computation, x: Array) -> tuple[Array, Array]:
+    n = count(x.shape[-1])
+    _, centred = _mean_and_centred(c, x, n)
+    total = c.sum("square_sum", c.value("square", multiply, centred, centred))
+    return centred, c.value("variance", divide, total, n)
+
+
+def _one_pass(c: Computation, x: Array) -> tuple[Array, Array]:
+    n = count(x.shape[-1])
+    mean = c.value("mean", divide, c.sum("sum", x), n)
+    total = c.sum("square_sum", c.value("square", multiply, x, x))
+    mean_square = c.value("mean_square", divide, total, n)
+    variance = c.value("variance", subtract, mean_square, c.value("square_of_mean", multiply, mean, mean))
+    return c.value("centred", subtract, x, mean), variance
+
+
+def _welford(c: Computation, x: Array) -> tuple[Array, Array]:
+    mean = moment = None
+    for k in range(x.shape[-1]):
+        term = x[..., k : k + 1]
+        if mean is None:
+            mean, moment = c.converted("mean", term), c.value("moment", subtract, term, term)
+            continue
+        delta = c.value("delta", subtract, term, mean)
+        mean = c.value("mean", add, mean, c.value("ratio", divide, delta, count(k + 1)))
+        remainder = c.value("remainder", subtract, term, mean)
+        moment = c.value("moment", add, moment, c.value("product", multiply, delta, remainder))
+    variance = c.value("variance", divide, moment, count(x.shape[-1]))
+    return c.value("centred", subtract, x, mean), variance
+
+
+_MOMENTS = {"two-pass": _two_pass, "one-pass": _one_pass, "welford": _welford}
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def layer_norm(
+    x: Floats, weight: Floats | None = None, bias: Floats | None = None, *, eps: float = 1e-5,
+    **keywords: Unpack[RecipeKeywords],
+) -> Any:  # fmt: skip
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
+
+    Parameters
+    ----------
+    x : array_like of floats, (..., features)
+        A FloatArray or an array whose dtype is a format.
+    weight, bias : array_like of floats, (features,), optional
+        Without them, their steps are omitted.
+    eps : float
+        Rounded to the format of the step "variance".
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        An ndarray if x is one and the format of the step "output" has a dtype.
+
+    Raises
+    ------
+    TypeError
+        For operands without a float format, and for unknown keywords.
+    ValueError
+        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+
+    Notes
+    -----
+    The steps of each variant. Each is one operation, rounded once to the format of the step. n is the exact number of
+    features.
+
+    - "two-pass": sum = sum of x; mean = sum / n; centred = x - mean; square = centred * centred; square_sum = sum of
+      square; variance = square_sum / n.
+    - "one-pass": sum = sum of x; mean = sum / n; square = x * x; square_sum = sum of square; mean_square = square_sum /
+      n; square_of_mean = mean * mean; variance = mean_square - square_of_mean; centred = x - mean.
+    - "welford": mean starts as the first element, moment as 0. For each further element x at position k, from 2: delta
+      = x - mean; ratio = delta / k; mean = mean + ratio; remainder = x - mean; product = delta * remainder; moment =
+      moment + product. Then variance = moment / n; centred = x - mean.
+
+    All variants start with input, weight and bias, the conversions of the operands, and end with stabilized = variance
+    + eps; rsqrt = 1 / sqrt(stabilized), correctly rounded; normalized = centred * rsqrt; weighted = normalized *
+    weight; biased = weighted + bias; output = the conversion of the last value. A variance of the variant "one-pass"
+    can be negative, and the result NaN.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([300.0, 301.0, 302.0, 303.0], "fp16")
+    >>> fs.operators.layer_norm(x, recipe="all-fp16")
+    FloatArray([-1.3418, -0.44727, 0.44727, 1.3418], FP16)
+    >>> fs.operators.layer_norm(x, recipe="all-fp16", variant="one-pass")
+    FloatArray([nan, nan, nan, nan], FP16)
+    """
+    with computation("layer_norm", x, keywords) as c:
+        rows = _rows(c, x)
+        w, b = (_parameter(c, s, given, rows.shape[-1]) for s, given in (("weight", weight), ("bias", bias)))
+        centred, variance = _MOMENTS[c.variant](c, rows)
+        normalized = c.value("normalized", multiply, centred, _inverse_root(c, variance, eps))
+        return c.result(c.converted("output", _affine(c, normalized, w, b)))
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def rms_norm(
+    x: Floats, weight: Floats | None = None, *, eps: float = 2.0**-23, **keywords: Unpack[RecipeKeywords]
+) -> Any:
+    """Return x / sqrt(mean(x**2) + eps) * weight along the last axis.
+
+    Parameters
+    ----------
+    x : array_like of floats, (..., features)
+        A FloatArray or an array whose dtype is a format.
+    weight : array_like of floats, (features,), optional
+        Without it, the step "weighted" is omitted.
+    eps : float
+        Rounded to the format of the step "mean_square". The default is PyTorch's, the eps of FP32.
+    {keywords}
+
+    Returns
+    -------
+    FloatArray or ndarray
+        As in `fs.operators.layer_norm`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.layer_norm`.
+
+    Notes
+    -----
+    The steps: input and weight, the conversions of the operands; square = x * x; square_sum = sum of square;
+    mean_square = square_sum / n, with the exact n; stabilized = mean_square + eps; rsqrt = 1 / sqrt(stabilized),
+    correctly rounded; normalized = x * rsqrt; weighted = normalized * weight; output = the conversion of the last
+    value.
+
+    Libraries place the rounding to a 16-bit format differently. PyTorch rounds after the product with the weight (the
+    recipe "fp32-inside"). Hugging Face's LlamaRMSNorm rounds normalized first, then weighted (the recipe
+    "transformers").
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, weight = fs.array([0.126, -0.1318, 0.6406], "bf16"), fs.array([1.016, 0.9336, 1.047], "bf16")
+    >>> [fs.operators.rms_norm(x, weight, recipe=recipe).tolist()[0] for recipe in ("fp32-inside", "transformers")]
+    [0.33203125, 0.333984375]
+    """
+    with computation("rms_norm", x, keywords) as c:
+        rows = _rows(c, x)
+        w = _parameter(c, "weight", weight, rows.shape[-1])
+        total = c.sum("square_sum", c.value("square", multiply, rows, rows))
+        mean_square = c.value("mean_square", divide, total, count(rows.shape[-1]))
+        normalized = c.value("normalized", multiply, rows, _inverse_root(c, mean_square, eps))
+        return c.result(c.converted("output", _affine(c, normalized, w, None)))
+
+
+# -- batch_norm --------------------------------------------------------------------------------------------------------
+
+
+class BatchNorm(NamedTuple):
+    """The result of `batch_norm`.
+
+    Attributes
+    ----------
+    output : FloatArray or ndarray
+        The normalized batch.
+    running_mean, running_var : FloatArray or ndarray
+        The running statistics, updated if `training` is True.
+    """
+
+    output: Any
+    running_mean: Any
+    running_var: Any
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def batch_norm(
+    x: Floats, running_mean: Floats, running_var: Floats, weight: Floats | None = None, bias: Floats | None = None, *,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords],
+) -> BatchNorm:  # fmt: skip
+    """Normalize each channel of a batch, and update the running statistics.
+
+    Parameters
+    ----------
+    x : array_like of floats, (batch, channels, ...)
+        A FloatArray or an array whose dtype is a format.
+    running_mean, running_var : array_like of floats, (channels,)
+        The running statistics.
+    weight, bias : array_like of floats, (channels,), optional
+        Without them, their steps are omitted.
+    training : bool
+        True normalizes with the statistics of the batch, and updates the running ones. This selects the variant.
+    momentum : float
+        The weight of the batch in the running statistics. `momentum` is rounded to the format of the step "mean" or
+        "unbiased_variance", `1 - momentum` to that of the running statistic.
+    eps : float
+        Rounded to the format of the variance.
+    {keywords}
+
+    Returns
+    -------
+    BatchNorm
+        The output and the running statistics. Each is an ndarray if x is one and its format has a dtype.
+
+    Raises
+    ------
+    TypeError
+        For operands without a float format, and for unknown keywords.
+    ValueError
+        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+
+    Notes
+    -----
+    All operands are converted first. The steps of the variant "training", over the elements of each channel in C order:
+    sum, mean, centred, square, square_sum and variance as in the two-pass `fs.operators.layer_norm`; unbiased_variance
+    = square_sum / (n - 1); kept_mean = running_mean * (1 - momentum); new_mean = mean * momentum; updated_mean =
+    kept_mean + new_mean; kept_var, new_var and updated_var likewise, from unbiased_variance. The variant "inference"
+    has centred = x - running_mean and uses running_var. Both end with stabilized, rsqrt, normalized, weighted, biased
+    and output as in layer_norm. "same" of updated_mean and updated_var is the format of the running statistic.
+
+    Examples
+    --------
+    A running mean in BF16 does not reach its target:
+
+    >>> import floatsim as fs
+    >>> x, mean, var = fs.array([[1.0], [1.0]], "bf16"), fs.array([0.0], "bf16"), fs.array([1.0], "bf16")
+    >>> for _ in range(100):
+    ...     _, mean, _ = fs.operators.batch_norm(x, mean, var, training=True, recipe="all-bf16")
+    >>> mean
+    FloatArray([0.9844], BF16)
+    """
+    given = dict(keywords)
+    variant = "training" if as_flag(training, "training") else "inference"
+    if given.setdefault("variant", variant) != variant:
+        raise ValueError(f"variant={given['variant']!r} contradicts training={training!r}; leave it out")
+    with computation("batch_norm", x, given) as c:  # type: ignore[arg-type]
+        batch = c.operand("input", x)
+        if batch.ndim < 2 or not batch.size:
+            raise ValueError(f"x must have the shape (batch, channels, ...) and elements, not {batch.shape}")
+        channels = batch.shape[1]
+        parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+        mean, var, w, b = (_parameter(c, step, each, channels) for step, each in parameters.items())
+        if mean is None or var is None:
+            raise TypeError("running_mean and running_var must be arrays")
+        columns = np.moveaxis(batch, 1, -1)
+        rows = columns.reshape(-1, channels)
+        if training:
+            centred, variance, mean, var = _of_batch(c, rows, mean, var, momentum)
+        else:
+            centred, variance = c.value("centred", subtract, rows, mean), var
+        normalized = c.value("normalized", multiply, centred, _inverse_root(c, variance, eps))
+        output = c.converted("output", _affine(c, normalized, w, b)).reshape(columns.shape)
+        return BatchNorm(*(c.result(each) for each in (np.moveaxis(output, -1, 1), mean, var)))
+
+
+def _of_batch(
+    c: Computation, rows: Array, running_mean: Array, running_var: Array, momentum: float
+) -> tuple[Array, Array, Array, Array]:
+    """Return the centred rows, the variance, and the updated running statistics."""
+    n = rows.shape[0]
+    mean = c.value("mean", divide, c.sum("sum", rows, 0).reshape(-1), count(n))
+    centred = c.value("centred", subtract, rows, mean)
+    total = c.sum("square_sum", c.value("square", multiply, centred, centred), 0).reshape(-1)
+    variance = c.value("variance", divide, total, count(n))
+    unbiased = c.value("unbiased_variance", divide, total, count(n - 1))
+    updated = []
+    for name, running, new in (("mean", running_mean, mean), ("var", running_var, unbiased)):
+        kept = c.value(f"kept_{name}", multiply, running, c.number(1 - momentum, running))
+        fresh = c.value(f"new_{name}", multiply, new, c.number(momentum, new))
+        updated.append(c.value(f"updated_{name}", add, kept, fresh, same=running))
+    return centred, variance, updated[0], updated[1]

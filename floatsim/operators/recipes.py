@@ -1,0 +1,283 @@
+"""Recipes: the format of every intermediate and the accumulation of every sum of the operators, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from floatsim.accumulation import AccumulationLike, as_accumulation, parse
+from floatsim.formats import FP32, FormatLike, as_format
+from floatsim.operators.steps import OPERATORS, nearest, operator_steps
+
+__all__ = ["EVERY", "FLOAT64", "RECIPES", "SAME", "Recipe", "RecipeLike", "as_recipe"]
+
+EVERY = "*"
+"""The key of a recipe's entries for all operators that have such a step."""
+SAME = "same"
+"""In a recipe, the format of an operand as it is given; of a step that is no operand, the format of the first operand.
+In the accumulation of a sum, the format of the sum's step."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The format of every intermediate and the accumulation of every sum, for all operators.
+
+    Attributes
+    ----------
+    name : str
+        The name, for messages and tables.
+    format : format
+        The format of each step without an entry in `formats`; "same" stands for the format of the input.
+    accumulate : description
+        The accumulation of each sum without an entry in `accumulations`; "same" in a text stands for the format of the
+        sum's step.
+    formats : mapping
+        By operator, or "*" for all operators: step to format.
+    accumulations : mapping
+        By operator, or "*": sum to accumulation.
+    variants : mapping
+        By operator: the variant, that is the order of computation. Others have their first variant.
+    operators : tuple of str
+        The operators that the source describes. Empty: all. The recipe can be used for other operators.
+    source : str
+        Where the recipe comes from.
+    evidence : str
+        How the recipe was verified, and which bits can differ from the library.
+
+    Raises
+    ------
+    ValueError
+        For unknown operators, variants, steps and formats. The message has the nearest match.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> mixed = fs.operators.Recipe("mixed", format="bf16", formats={"softmax": {"exp": "fp32", "sum": "fp32"}})
+    >>> fs.operators.softmax(fs.array([1.0, 2.0, 3.0], "bf16"), recipe=mixed)
+    FloatArray([0.08984, 0.2451, 0.6641], BF16)
+    """
+
+    name: str
+    format: FormatLike = FP32
+    accumulate: AccumulationLike = "sequential(same)"
+    formats: Mapping[str, Mapping[str, FormatLike]] = field(default_factory=dict)
+    accumulations: Mapping[str, Mapping[str, AccumulationLike]] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
+    operators: tuple[str, ...] = ()
+    source: str = ""
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        _checked_format(self.format)
+        _checked_accumulation(self.accumulate)
+        for entries, sums in ((self.formats, False), (self.accumulations, True)):
+            for operator, steps in entries.items():
+                _checked_steps(self.name, operator, steps, sums)
+        for operator in self.operators:
+            operator_steps(operator)
+        for operator, variant in self.variants.items():
+            known = operator_steps(operator).variants
+            if variant not in known:
+                raise ValueError(
+                    f"recipe {self.name!r}: {operator} has no variant {variant!r}; {nearest(variant, known)}"
+                )
+
+    def format_of(self, operator: str, step: str) -> FormatLike:
+        """Return the format of a step, or "same"."""
+        for key in (operator, EVERY):
+            if step in self.formats.get(key, ()):
+                return self.formats[key][step]
+        return self.format
+
+    def accumulation_of(self, operator: str, step: str) -> AccumulationLike:
+        """Return the accumulation of a sum; a text may contain "same"."""
+        for key in (operator, EVERY):
+            if step in self.accumulations.get(key, ()):
+                return self.accumulations[key][step]
+        return self.accumulate
+
+    def variant_of(self, operator: str) -> str:
+        """Return the variant of an operator."""
+        return self.variants.get(operator, next(iter(operator_steps(operator).variants)))
+
+
+RecipeLike: TypeAlias = Recipe | str
+
+
+def _checked_format(fmt: FormatLike) -> None:
+    if fmt != SAME and as_format(fmt).is_scale:
+        raise ValueError(f"{as_format(fmt).name} is a scale format, which has no arithmetic")
+
+
+def _checked_accumulation(accumulate: AccumulationLike) -> None:
+    if isinstance(accumulate, str):
+        parse(accumulate, FP32)
+    else:
+        as_accumulation(accumulate)
+
+
+def _checked_steps(recipe: str, operator: str, steps: Mapping[str, Any], sums: bool) -> None:
+    """Raise a ValueError for steps that the operator does not have, and for formats and accumulations not known."""
+    each = OPERATORS.values() if operator == EVERY else [operator_steps(operator)]
+    known = sorted({step for one in each for step in (one.sums if sums else one.names)})
+    for step, value in steps.items():
+        if step not in known:
+            what = "sum" if sums else "step"
+            of = "no operator" if operator == EVERY else operator
+            has = "has a" if operator == EVERY else "has no"
+            raise ValueError(f"recipe {recipe!r}: {of} {has} {what} {step!r}; {nearest(step, known)}")
+        if sums:
+            _checked_accumulation(value)
+        else:
+            _checked_format(value)
+
+
+# -- the named recipes -------------------------------------------------------------------------------------------------
+
+_OPERANDS = sorted({operand for operator in OPERATORS.values() for operand in operator.operands})
+_ENDS: dict[str, FormatLike] = dict.fromkeys(
+    [*_OPERANDS, "updated_mean", "updated_var", "updated_cell", "output"], SAME
+)
+_SIXTEEN_LANES = "strided(sequential(fp32), 16, pairwise(fp32, tree=halving))"
+_NO_PACKAGE = "The order was read in the source. It was not compared with an installed library"
+
+FLOAT64 = Recipe(
+    "float64",
+    format="fp64",
+    source="NumPy's float64 functions, without a rounding to another format",
+    evidence="A baseline for errors. The last bits depend on NumPy and on the machine.",
+)
+
+_NAMED = (
+    *(
+        Recipe(
+            f"all-{name}",
+            format=name,
+            source=f"Every operand, intermediate and sum in {name.upper()}, in sequential order",
+            evidence="By definition.",
+        )
+        for name in ("fp32", "fp16", "bf16")
+    ),
+    Recipe(
+        "fp32-inside",
+        formats={EVERY: _ENDS},
+        source="Operands in their own format, every intermediate and sum in FP32 and in sequential order, one rounding "
+        "of the result to the format of the input",
+        evidence="By definition.",
+    ),
+    Recipe(
+        "pytorch-cpu",
+        formats={
+            EVERY: _ENDS,
+            "log_softmax": {"sum": SAME, "log": SAME},
+            "cross_entropy": {"sum": SAME, "log": SAME, "result": SAME},
+        },
+        accumulations={
+            "softmax": {"sum": _SIXTEEN_LANES},
+            "log_softmax": {"sum": _SIXTEEN_LANES},
+            "cross_entropy": {"sum": _SIXTEEN_LANES},
+            "rms_norm": {"square_sum": _SIXTEEN_LANES},
+            "softmax_backward": {"sum": _SIXTEEN_LANES},
+            "log_softmax_backward": {"sum": _SIXTEEN_LANES},
+        },
+        variants={"softmax": "reciprocal", "layer_norm": "welford", "silu": "composed"},
+        operators=(
+            "softmax",
+            "log_softmax",
+            "cross_entropy",
+            "layer_norm",
+            "rms_norm",
+            "silu",
+            "softmax_backward",
+            "log_softmax_backward",
+        ),
+        source="PyTorch, aten/src/ATen/native/cpu/SoftMaxKernel.cpp and layer_norm_kernel.cpp: FP32 inside; sums of "
+        "softmax in 16 lanes, as with AVX-512; softmax multiplies by 1/sum; log_softmax rounds the sum and its "
+        "logarithm to the format of the input, and subtracts the maximum, then the logarithm; layer_norm by Welford",
+        evidence="Compared with PyTorch 2.15.0 on a processor with AVX-512, in rows of 16 to 1024. FP16 and BF16: at "
+        "least 99.7 % of the results of softmax, log_softmax, layer_norm, rms_norm, silu and softmax_backward are "
+        "equal. FP32: softmax within 6 ulps, rms_norm 5, silu 2, because PyTorch's exp and order of means differ; "
+        "softmax_backward is equal if the length of the rows is a multiple of 16. Other processors have other lanes.",
+    ),
+    Recipe(
+        "pytorch-cuda",
+        formats={EVERY: _ENDS, "cross_entropy": {"result": SAME}},
+        accumulations={
+            operator: dict.fromkeys(sums, "strided(sequential(same), 32, pairwise(same, tree=halving))")
+            for operator, sums in (
+                ("softmax", ["sum"]),
+                ("log_softmax", ["sum"]),
+                ("cross_entropy", ["sum"]),
+                ("rms_norm", ["square_sum"]),
+            )
+        },
+        variants={"log_softmax": "normalizer", "cross_entropy": "normalizer", "layer_norm": "welford"},
+        operators=("softmax", "log_softmax", "cross_entropy", "layer_norm", "rms_norm"),
+        source="PyTorch, the CUDA softmax for rows of at most 1024 columns (2019): FP32 inside, 32 lanes, then a "
+        "butterfly; RMSNorm in FP32 with one rounding of the result",
+        evidence="Unverified: it has not run on a GPU.",
+    ),
+    Recipe(
+        "transformers",
+        formats={EVERY: _ENDS, "rms_norm": {"input": SAME, "weight": SAME, "normalized": SAME, "weighted": SAME}},
+        operators=("rms_norm",),
+        source="Hugging Face transformers, LlamaRMSNorm: x * rsqrt(mean(x^2) + eps) is rounded to the format of the "
+        "input before the product with the weight",
+        evidence=f"{_NO_PACKAGE}. The order of the mean is PyTorch's.",
+    ),
+    Recipe(
+        "flash-attention-2",
+        formats={EVERY: _ENDS, "attention": {"probabilities": SAME}},
+        accumulations={
+            "attention": {
+                "scores": "ampere",
+                "product": "ampere",
+                "block_sum": "strided(sequential(same), 4, pairwise(same, tree=halving))",
+            }
+        },
+        variants={"attention": "flash-attention-2"},
+        operators=("attention",),
+        source="FlashAttention-2, csrc/flash_attn/src/softmax.h and flash_fwd_kernel.h: FP16 or BF16 operands, FP32 "
+        "inside, key blocks from the last to the first, probabilities in the format of the operands",
+        evidence="Unverified: it has not run on a GPU. The kernel uses ex2.approx, and its four lanes hold pairs of "
+        "columns, so FP32 intermediates differ in the last bits.",
+    ),
+)
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in (*_NAMED, FLOAT64)})
+"""The named recipes."""
+
+
+def as_recipe(recipe: RecipeLike) -> Recipe:
+    """Return a recipe by its name, or the recipe itself.
+
+    Parameters
+    ----------
+    recipe : Recipe or str
+        A name, in upper or lower case.
+
+    Returns
+    -------
+    Recipe
+
+    Raises
+    ------
+    ValueError
+        For an unknown name. The message has the nearest match.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.as_recipe("all-fp16").format_of("softmax", "exp")
+    'fp16'
+    """
+    if isinstance(recipe, Recipe):
+        return recipe
+    if not isinstance(recipe, str):
+        raise TypeError(f"recipe must be a Recipe or the name of one, not {recipe!r}")
+    name = recipe.strip().lower()
+    if name not in RECIPES:
+        raise ValueError(f"recipe {recipe!r} is not known; {nearest(name, RECIPES)}")
+    return RECIPES[name]

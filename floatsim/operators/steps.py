@@ -1,0 +1,213 @@
+"""The steps of every operator: its named intermediates, in the order in which they are computed.
+
+A step is an operand, a value or a sum. An *operand* is converted to the format of its step. A *value* is one operation,
+rounded once to the format of its step. A *sum* has an accumulation, too. An operator with more than one order of
+computation has variants. The docstring of the operator states what each step computes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["OPERATORS", "OperatorSteps", "nearest", "operator_steps"]
+
+
+@dataclass(frozen=True)
+class OperatorSteps:
+    """The steps of one operator.
+
+    Attributes
+    ----------
+    variants : mapping of str to tuple of str
+        The steps of each variant, in order. The first variant is the default.
+    operands : frozenset of str
+        The steps that convert an operand.
+    sums : frozenset of str
+        The steps that are sums.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.OPERATORS["softmax"].variants["naive"]
+    ('input', 'exp', 'sum', 'quotient', 'output')
+    """
+
+    variants: Mapping[str, tuple[str, ...]]
+    operands: frozenset[str]
+    sums: frozenset[str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps of all variants, each once."""
+        return tuple(dict.fromkeys(step for steps in self.variants.values() for step in steps))
+
+
+def _operator(operands: str, sums: str, **variants: str) -> OperatorSteps:
+    """Return the steps of an operator, from names separated by spaces. "_" in the name of a variant stands for "-"."""
+    return OperatorSteps(
+        {name.replace("_", "-"): (*operands.split(), *steps.split()) for name, steps in variants.items()},
+        frozenset(operands.split()),
+        frozenset(sums.split()),
+    )
+
+
+_ONLINE = "max difference factor rescaled shifted exp block_sum sum"
+_ONCE = "activation output"
+_PRODUCTS = "input_product input_biased hidden_product hidden_biased"
+_CELL = "input hidden weight_ih weight_hh bias_ih bias_hh"
+_AFFINE = "stabilized rsqrt normalized weighted biased output"
+
+OPERATORS: dict[str, OperatorSteps] = {
+    "softmax": _operator(
+        "input",
+        "sum block_sum",
+        shifted="max shifted exp sum quotient output",
+        reciprocal="max shifted exp sum inverse product output",
+        naive="exp sum quotient output",
+        online=f"{_ONLINE} quotient output",
+    ),
+    "log_softmax": _operator(
+        "input",
+        "sum",
+        shifted="max shifted exp sum log result output",
+        normalizer="max shifted exp sum log normalizer result output",
+        naive="exp sum quotient result output",
+    ),
+    "cross_entropy": _operator(
+        "input",
+        "sum total",
+        shifted="max shifted exp sum log result total mean output",
+        normalizer="max shifted exp sum log normalizer result total mean output",
+        naive="exp sum quotient result total mean output",
+    ),
+    "layer_norm": _operator(
+        "input weight bias",
+        "sum square_sum",
+        two_pass=f"sum mean centred square square_sum variance {_AFFINE}",
+        one_pass=f"sum mean square square_sum mean_square square_of_mean variance centred {_AFFINE}",
+        welford=f"delta ratio mean remainder product moment variance centred {_AFFINE}",
+    ),
+    "rms_norm": _operator(
+        "input weight",
+        "square_sum",
+        standard="square square_sum mean_square stabilized rsqrt normalized weighted output",
+    ),
+    "batch_norm": _operator(
+        "input running_mean running_var weight bias",
+        "sum square_sum",
+        inference=f"centred {_AFFINE}",
+        training="sum mean centred square square_sum variance unbiased_variance kept_mean new_mean updated_mean "
+        f"kept_var new_var updated_var {_AFFINE}",
+    ),
+    "linear": _operator(
+        "input weight bias",
+        "product",
+        bias_last="product biased output",
+        bias_first="product output",
+    ),
+    "residual_add": _operator("input residual", "", standard="total output"),
+    "attention": _operator(
+        "query key value",
+        "scores sum product block_sum",
+        scale_after="scores scaled masked max shifted exp sum quotient probabilities product output",
+        scale_before="scaled scores masked max shifted exp sum quotient probabilities product output",
+        flash_attention_2="scores max difference scaled_difference factor rescaled scaled_max shifted exp block_sum "
+        "sum probabilities rescaled_output product inverse normalized output",
+    ),
+    "conv2d": _operator("input weight bias", "product", bias_last="product biased output", bias_first="product output"),
+    "max_pool": _operator("input", "", standard="max output"),
+    "avg_pool": _operator("input", "sum", standard="sum mean output"),
+    "embedding": _operator("weight", "", standard="output"),
+    "relu": _operator("input", "", standard=_ONCE),
+    "tanh": _operator("input", "", standard=_ONCE),
+    "sigmoid": _operator("input", "", once=_ONCE, composed="exp denominator inverse output"),
+    "softplus": _operator("input", "", once=_ONCE, composed="exp result output"),
+    "silu": _operator("input", "", once=_ONCE, composed="exp denominator quotient output"),
+    "gelu": _operator(
+        "input",
+        "",
+        once=_ONCE,
+        erf="scaled erf shifted half product output",
+        tanh="square cube cubic inner scaled tanh shifted half product output",
+    ),
+    "rnn_cell": _operator(_CELL, "input_product hidden_product", standard=f"{_PRODUCTS} total activation output"),
+    "lstm_cell": _operator(
+        f"{_CELL} cell",
+        "input_product hidden_product",
+        standard=f"{_PRODUCTS} gates input_gate forget_gate candidate output_gate kept new updated_cell tanh product "
+        "output",
+    ),
+    "gru_cell": _operator(
+        _CELL,
+        "input_product hidden_product",
+        standard=f"{_PRODUCTS} reset_sum reset update_sum update gated candidate_sum candidate difference weighted "
+        "total output",
+    ),
+    "softmax_backward": _operator("gradient result_of_forward", "sum", standard="product sum difference result output"),
+    "log_softmax_backward": _operator("gradient result_of_forward", "sum", standard="sum exp product result output"),
+    "cross_entropy_backward": _operator(
+        "input", "sum", standard="max shifted exp sum quotient difference scaled mean output"
+    ),
+    "linear_backward": _operator(
+        "gradient input weight",
+        "input_gradient weight_gradient bias_gradient",
+        standard="input_gradient weight_gradient bias_gradient output",
+    ),
+    "layer_norm_backward": _operator(
+        "gradient input weight",
+        "sum square_sum product_sum gradient_sum weight_gradient bias_gradient",
+        standard="sum mean centred square square_sum variance stabilized rsqrt normalized weighted_gradient product "
+        "product_sum mean_product gradient_sum mean_gradient centred_gradient correction corrected result "
+        "weight_product weight_gradient bias_gradient output",
+    ),
+    "rms_norm_backward": _operator(
+        "gradient input weight",
+        "square_sum product_sum weight_gradient",
+        standard="square square_sum mean_square stabilized rsqrt normalized weighted_gradient product product_sum "
+        "mean_product correction corrected result weight_product weight_gradient output",
+    ),
+    "attention_backward": _operator(
+        "gradient query key value",
+        "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient",
+        standard="scores scaled max shifted exp sum quotient probabilities value_gradient probability_gradient product "
+        "sum_of_products difference result scaled_result query_gradient key_gradient output",
+    ),
+}
+"""The operators by name."""
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return the end of an error message about an unknown name: the nearest match, or the known names."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def operator_steps(name: str) -> OperatorSteps:
+    """Return the steps of an operator.
+
+    Parameters
+    ----------
+    name : str
+        The name of the operator.
+
+    Returns
+    -------
+    OperatorSteps
+
+    Raises
+    ------
+    ValueError
+        For an unknown name. The message has the nearest match.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.operator_steps("residual_add").names
+    ('input', 'residual', 'total', 'output')
+    """
+    if name not in OPERATORS:
+        raise ValueError(f"operator {name!r} is not known; {nearest(name, OPERATORS)}")
+    return OPERATORS[name]

@@ -1,0 +1,470 @@
+"""The operators as plain loops over exact fractions, one element at a time: the oracle of the operator tests.
+
+Each operation is exact, then rounded once by `fs.encode` of a fraction. Exponentials, logarithms and inverse roots are
+scalar calls of floatsim. The loops share no code with `floatsim.operators`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+import floatsim as fs
+from floatsim.arrays import functions
+
+
+def rounded(x, fmt):
+    """An exact number, rounded once."""
+    return Fraction(float(fs.decode(fs.encode(x, fmt), fmt)))
+
+
+def function(name, x, source, fmt):
+    """A function of one number of the format `source`, rounded once to `fmt`."""
+    return Fraction(float(getattr(functions, name)(fs.array(x, source), format=fmt)))
+
+
+class Row:
+    """The formats of the steps of one call, and the operations on fractions."""
+
+    def __init__(self, formats):
+        self.formats = formats
+
+    def __call__(self, step, x):
+        return rounded(x, self.formats[step])
+
+    def f(self, step, name, x, source):
+        return function(name, x, self.formats[source], self.formats[step])
+
+    def sum(self, step, terms):
+        """In order, from +0, in the format of the step."""
+        total = Fraction(0)
+        for term in terms:
+            total = self(step, total + term)
+        return total
+
+    def dot(self, step, a, b, start=Fraction(0)):
+        """In order, with rounded products."""
+        total = self(step, start)
+        for x, y in zip(a, b, strict=True):
+            total = self(step, total + self(step, x * y))
+        return total
+
+
+def softmax(r, x, variant, block):
+    x = [r("input", v) for v in x]
+    if variant == "naive":
+        powers = [r.f("exp", "exp", v, "input") for v in x]
+        total = r.sum("sum", powers)
+        return [r("output", r("quotient", p / total)) for p in powers]
+    if variant == "online":
+        largest = total = None
+        for start in range(0, len(x), block):
+            part = x[start : start + block]
+            previous, largest = largest, r("max", max(part))
+            largest = largest if previous is None else max(previous, largest)
+            powers = [r.f("exp", "exp", r("shifted", v - largest), "shifted") for v in part]
+            here = r.sum("block_sum", powers)
+            if total is None:
+                total = r("sum", here)
+            else:
+                factor = r.f("factor", "exp", r("difference", previous - largest), "difference")
+                total = r("sum", r("rescaled", total * factor) + here)
+        powers = [r.f("exp", "exp", r("shifted", v - largest), "shifted") for v in x]
+        return [r("output", r("quotient", p / total)) for p in powers]
+    powers, total, *_ = powers_and_sum(r, x)
+    if variant == "reciprocal":
+        inverse = r("inverse", 1 / total)
+        return [r("output", r("product", p * inverse)) for p in powers]
+    return [r("output", r("quotient", p / total)) for p in powers]
+
+
+def powers_and_sum(r, x):
+    largest = r("max", max(x))
+    shifted = [r("shifted", v - largest) for v in x]
+    powers = [r.f("exp", "exp", v, "shifted") for v in shifted]
+    return powers, r.sum("sum", powers), shifted, largest
+
+
+def log_probabilities(r, x, variant):
+    x = [r("input", v) for v in x]
+    if variant == "naive":
+        powers = [r.f("exp", "exp", v, "input") for v in x]
+        total = r.sum("sum", powers)
+        return [r.f("result", "log", r("quotient", p / total), "quotient") for p in powers]
+    _, total, shifted, largest = powers_and_sum(r, x)
+    logarithm = r.f("log", "log", total, "sum")
+    if variant == "shifted":
+        return [r("result", v - logarithm) for v in shifted]
+    normalizer = r("normalizer", largest + logarithm)
+    return [r("result", v - normalizer) for v in x]
+
+
+def log_softmax(r, x, variant):
+    return [r("output", v) for v in log_probabilities(r, x, variant)]
+
+
+def cross_entropy(r, rows, target, variant):
+    losses = [-log_probabilities(r, x, variant)[t] for x, t in zip(rows, target, strict=True)]
+    return r("output", r("mean", r.sum("total", losses) / len(losses)))
+
+
+def affine(r, normalized, weight, bias):
+    """Weighted, biased, output."""
+    for j, v in enumerate(normalized):
+        value = v
+        if weight is not None:
+            value = r("weighted", value * r("weight", weight[j]))
+        if bias is not None:
+            value = r("biased", value + r("bias", bias[j]))
+        yield r("output", value)
+
+
+def inverse_root(r, variance, eps, source):
+    eps = rounded(Fraction(eps), r.formats[source])  # a Python number takes the format of the variance
+    return r.f("rsqrt", "rsqrt", r("stabilized", variance + eps), "stabilized")
+
+
+def layer_norm(r, x, weight, bias, eps, variant):
+    x, n = [r("input", v) for v in x], len(x)
+    if variant == "welford":
+        mean, moment = r("mean", x[0]), Fraction(0)
+        for k, v in enumerate(x[1:], 2):
+            delta = r("delta", v - mean)
+            mean = r("mean", mean + r("ratio", delta / k))
+            moment = r("moment", moment + r("product", delta * r("remainder", v - mean)))
+        variance = r("variance", moment / n)
+        centred = [r("centred", v - mean) for v in x]
+    else:
+        mean = r("mean", r.sum("sum", x) / n)
+        centred = [r("centred", v - mean) for v in x]
+        terms = centred if variant == "two-pass" else x
+        total = r.sum("square_sum", [r("square", v * v) for v in terms])
+        if variant == "two-pass":
+            variance = r("variance", total / n)
+        else:
+            variance = r("variance", r("mean_square", total / n) - r("square_of_mean", mean * mean))
+    root = inverse_root(r, variance, eps, "variance")
+    return list(affine(r, [r("normalized", v * root) for v in centred], weight, bias))
+
+
+def rms_norm(r, x, weight, eps):
+    x = [r("input", v) for v in x]
+    total = r.sum("square_sum", [r("square", v * v) for v in x])
+    root = inverse_root(r, r("mean_square", total / len(x)), eps, "mean_square")
+    return list(affine(r, [r("normalized", v * root) for v in x], weight, None))
+
+
+def batch_norm(r, x, running, weight, bias, eps, momentum, training):
+    """One channel: its outputs, and the updated statistics."""
+    x, n = [r("input", v) for v in x], len(x)
+    mean, variance = r("running_mean", running[0]), r("running_var", running[1])
+    source = "running_var"
+    if training:
+        batch_mean = r("mean", r.sum("sum", x) / n)
+        centred = [r("centred", v - batch_mean) for v in x]
+        total = r.sum("square_sum", [r("square", v * v) for v in centred])
+        unbiased = r("unbiased_variance", total / (n - 1))
+        updated = []
+        for name, old, new, new_step in (
+            ("mean", mean, batch_mean, "mean"),
+            ("var", variance, unbiased, "unbiased_variance"),
+        ):
+            kept = r(f"kept_{name}", old * rounded(Fraction(1 - momentum), r.formats[f"running_{name}"]))
+            fresh = r(f"new_{name}", new * rounded(Fraction(momentum), r.formats[new_step]))
+            updated.append(r(f"updated_{name}", kept + fresh))
+        mean, variance, source = *updated, "variance"
+        batch_variance = r("variance", total / n)
+    else:
+        centred = [r("centred", v - mean) for v in x]
+        batch_variance = variance
+    root = inverse_root(r, batch_variance, eps, source)
+    normalized = [r("normalized", v * root) for v in centred]
+    output = list(affine(r, normalized, [weight] * n, [bias] * n))
+    return output, mean, variance
+
+
+def linear(r, x, weight, bias, variant):
+    x, outputs = [r("input", v) for v in x], []
+    for row, b in zip(weight, bias, strict=True):
+        w, start = [r("weight", v) for v in row], r("bias", b)
+        if variant == "bias-first":
+            outputs.append(r("output", r.dot("product", x, w, start)))
+        else:
+            outputs.append(r("output", r("biased", r.dot("product", x, w) + start)))
+    return outputs
+
+
+def attention(r, q, k, v, kept, variant, scale, block=None, last_first=True):
+    q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in (("query", q), ("key", k), ("value", v)))
+    if variant == "flash-attention-2":
+        return flash(r, q, k, v, kept, scale, block, last_first)
+    outputs = []
+    for i, row in enumerate(q):
+        if variant == "scale-before":
+            scaled = [r("scaled", e * rounded(scale, r.formats["query"])) for e in row]
+            scores = [r.dot("scores", scaled, key) for key in k]
+        else:
+            scores = [r("scaled", r.dot("scores", row, key) * rounded(scale, r.formats["scores"])) for key in k]
+        used = [j for j in range(len(k)) if kept[i][j]]
+        powers = [Fraction(0)] * len(k)
+        if used:
+            largest = r("max", max(scores[j] for j in used))
+            for j in used:
+                powers[j] = r.f("exp", "exp", r("shifted", scores[j] - largest), "shifted")
+        total = r.sum("sum", powers) or Fraction(1)
+        probabilities = [r("probabilities", r("quotient", p / total)) for p in powers]
+        outputs.append([r("output", r.dot("product", probabilities, column)) for column in zip(*v, strict=True)])
+    return outputs
+
+
+def flash(r, q, k, v, kept, scale, block, last_first):
+    c = Fraction(float(scale) * float(np.log2(np.e)))
+    starts = list(range(0, len(k), block))
+    outputs = []
+    for i, row in enumerate(q):
+        largest = total = output = None
+        for start in reversed(starts) if last_first else starts:
+            keys = range(start, min(start + block, len(k)))
+            scores = {j: r.dot("scores", row, k[j]) for j in keys}
+            used = [j for j in keys if kept[i][j]]
+            here = r("max", max(scores[j] for j in used)) if used else None
+            previous, largest = largest, here
+            if previous is not None and (largest is None or previous > largest):
+                largest = previous
+            reference = largest or Fraction(0)
+            scaled_max = r("scaled_max", reference * rounded(c, r.formats["max"]))
+            powers = []
+            for j in keys:
+                shifted = scores[j] * rounded(c, r.formats["scores"]) - scaled_max
+                powers.append(r.f("exp", "exp2", r("shifted", shifted), "shifted") if j in used else Fraction(0))
+            here = r.sum("block_sum", powers)
+            probabilities = [r("probabilities", p) for p in powers]
+            columns = [[v[j][d] for j in keys] for d in range(len(v[0]))]
+            if total is None:
+                total, output = r("sum", here), [r.dot("product", probabilities, column) for column in columns]
+                continue
+            factor = Fraction(0)
+            if previous is not None:
+                difference = r("difference", previous - reference)
+                scaled = r("scaled_difference", difference * rounded(c, r.formats["difference"]))
+                factor = r.f("factor", "exp2", scaled, "scaled_difference")
+            total = r("sum", r("rescaled", total * factor) + here)
+            output = [
+                r.dot("product", probabilities, column, r("rescaled_output", old * factor))
+                for old, column in zip(output, columns, strict=True)
+            ]
+        inverse = r("inverse", 1 / (total or Fraction(1)))
+        outputs.append([r("output", r("normalized", o * inverse)) for o in output])
+    return outputs
+
+
+def conv2d(r, image, filters, bias, stride, padding, variant):
+    """One image: (outputs, rows, columns)."""
+    image = [[[r("input", v) for v in row] for row in channel] for channel in image]
+    filters = [[[[r("weight", v) for v in row] for row in channel] for channel in f] for f in filters]
+    height, width = len(image[0]), len(image[0][0])
+    rows, columns = len(filters[0][0]), len(filters[0][0][0])
+    outputs = []
+    for f, b in zip(filters, bias, strict=True):
+        start = r("bias", b)
+        plane = []
+        for top in range(-padding, height + padding - rows + 1, stride):
+            line = []
+            for left in range(-padding, width + padding - columns + 1, stride):
+                terms, weights = [], []
+                for channel, weight in zip(image, f, strict=True):
+                    for i in range(rows):
+                        for j in range(columns):
+                            y, x = top + i, left + j
+                            inside = 0 <= y < height and 0 <= x < width
+                            terms.append(channel[y][x] if inside else Fraction(0))
+                            weights.append(weight[i][j])
+                if variant == "bias-first":
+                    line.append(r("output", r.dot("product", terms, weights, start)))
+                else:
+                    line.append(r("output", r("biased", r.dot("product", terms, weights) + start)))
+            plane.append(line)
+        outputs.append(plane)
+    return outputs
+
+
+def pool(r, plane, size, stride, kind):
+    plane = [[r("input", v) for v in row] for row in plane]
+    lines = []
+    for top in range(0, len(plane) - size + 1, stride):
+        line = []
+        for left in range(0, len(plane[0]) - size + 1, stride):
+            window = [plane[top + i][left + j] for i in range(size) for j in range(size)]
+            if kind == "max":
+                line.append(r("output", r("max", max(window))))
+            else:
+                line.append(r("output", r("mean", r.sum("sum", window) / size**2)))
+        lines.append(line)
+    return lines
+
+
+def activation(r, operator, variant, x):
+    x = r("input", x)
+    if variant in ("once", "standard"):
+        value = r("activation", max(x, Fraction(0))) if operator == "relu" else r.f("activation", operator, x, "input")
+        return r("output", value)
+    if operator == "gelu":
+        half = r("half", x / 2)
+        if variant == "erf":
+            inner = r.f("erf", "erf", r("scaled", x * rounded(0.5**0.5, r.formats["input"])), "scaled")
+        else:
+            cube = r("cube", r("square", x * x) * x)
+            total = r("inner", x + r("cubic", cube * rounded(0.044715, r.formats["cube"])))
+            scaled = r("scaled", total * rounded(float(np.sqrt(2 / np.pi)), r.formats["inner"]))
+            inner = r.f("tanh", "tanh", scaled, "scaled")
+        return r("output", r("product", half * r("shifted", inner + 1)))
+    if operator == "softplus":
+        return r("output", r.f("result", "log1p", r.f("exp", "exp", x, "input"), "exp"))
+    denominator = r("denominator", r.f("exp", "exp", -x, "input") + 1)
+    if operator == "silu":
+        return r("output", r("quotient", x / denominator))
+    return r("output", r("inverse", 1 / denominator))
+
+
+def pre_activations(r, x, hidden, weights, biases):
+    for name, suffix, operand, weight, bias in zip(
+        ("input", "hidden"), ("ih", "hh"), (x, hidden), weights, biases, strict=True
+    ):
+        yield [
+            r(f"{name}_biased", r.dot(f"{name}_product", operand, [r(f"weight_{suffix}", v) for v in row])
+              + r(f"bias_{suffix}", b))
+            for row, b in zip(weight, bias, strict=True)
+        ]  # fmt: skip
+
+
+def cell(r, kind, x, hidden, memory, weights, biases):
+    """The next hidden state of one row, and of an LSTM the next cell state."""
+    x, hidden = [r("input", v) for v in x], [r("hidden", v) for v in hidden]
+    left, right = pre_activations(r, x, hidden, weights, biases)
+    n = len(hidden)
+    if kind == "rnn":
+        totals = [r("total", a + b) for a, b in zip(left, right, strict=True)]
+        return [r("output", r.f("activation", "tanh", v, "total")) for v in totals], None
+    if kind == "gru":
+        states = []
+        for j in range(n):
+            reset = r.f("reset", "sigmoid", r("reset_sum", left[j] + right[j]), "reset_sum")
+            update = r.f("update", "sigmoid", r("update_sum", left[n + j] + right[n + j]), "update_sum")
+            gated = r("gated", reset * right[2 * n + j])
+            candidate = r.f("candidate", "tanh", r("candidate_sum", left[2 * n + j] + gated), "candidate_sum")
+            weighted = r("weighted", update * r("difference", hidden[j] - candidate))
+            states.append(r("output", r("total", candidate + weighted)))
+        return states, None
+    gates = [r("gates", a + b) for a, b in zip(left, right, strict=True)]
+    states, memories = [], []
+    for j in range(n):
+        inward = r.f("input_gate", "sigmoid", gates[j], "gates")
+        forget = r.f("forget_gate", "sigmoid", gates[n + j], "gates")
+        candidate = r.f("candidate", "tanh", gates[2 * n + j], "gates")
+        outward = r.f("output_gate", "sigmoid", gates[3 * n + j], "gates")
+        kept = r("kept", forget * r("cell", memory[j]))
+        updated = r("updated_cell", kept + r("new", inward * candidate))
+        states.append(r("output", r("product", outward * r.f("tanh", "tanh", updated, "updated_cell"))))
+        memories.append(updated)
+    return states, memories
+
+
+# -- gradients ---------------------------------------------------------------------------------------------------------
+
+
+def columns_of(rows):
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def softmax_gradient(r, g, y, sum_step="sum"):
+    total = r.sum(sum_step, [r("product", a * b) for a, b in zip(g, y, strict=True)])
+    return [r("result", r("difference", a - total) * b) for a, b in zip(g, y, strict=True)]
+
+
+def softmax_backward(r, g, y):
+    g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
+    return [r("output", v) for v in softmax_gradient(r, g, y)]
+
+
+def log_softmax_backward(r, g, y):
+    g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
+    total = r.sum("sum", g)
+    powers = [r.f("exp", "exp", v, "result_of_forward") for v in y]
+    return [r("output", r("result", a - r("product", p * total))) for a, p in zip(g, powers, strict=True)]
+
+
+def cross_entropy_backward(r, rows, target, loss_scale):
+    outputs = []
+    for x, t in zip(rows, target, strict=True):
+        powers, total, *_ = powers_and_sum(r, [r("input", v) for v in x])
+        line = []
+        for j, p in enumerate(powers):
+            difference = r("difference", r("quotient", p / total) - (j == t))
+            scaled = r("scaled", difference * rounded(loss_scale, r.formats["difference"]))
+            line.append(r("output", r("mean", scaled / len(rows))))
+        outputs.append(line)
+    return outputs
+
+
+def linear_backward(r, g, x, weight):
+    g, x = [[r("gradient", v) for v in row] for row in g], [[r("input", v) for v in row] for row in x]
+    w = columns_of([[r("weight", v) for v in row] for row in weight])
+    by_x = [[r("output", r.dot("input_gradient", row, column)) for column in w] for row in g]
+    by_w = [[r("output", r.dot("weight_gradient", a, b)) for b in columns_of(x)] for a in columns_of(g)]
+    return by_x, by_w, [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)]
+
+
+def norm_backward(r, g, x, weight, eps, centre):
+    g, x = [[r("gradient", v) for v in row] for row in g], [[r("input", v) for v in row] for row in x]
+    w, n = [r("weight", v) for v in weight], len(weight)
+    by_x, normalized_rows = [], []
+    for gradient, given in zip(g, x, strict=True):
+        row = given
+        if centre:
+            mean = r("mean", r.sum("sum", row) / n)
+            row = [r("centred", v - mean) for v in row]
+        step = "variance" if centre else "mean_square"
+        spread = r(step, r.sum("square_sum", [r("square", v * v) for v in row]) / n)
+        root = inverse_root(r, spread, eps, step)
+        normalized = [r("normalized", v * root) for v in row]
+        weighted = [r("weighted_gradient", a * b) for a, b in zip(gradient, w, strict=True)]
+        products = [r("product", a * b) for a, b in zip(weighted, normalized, strict=True)]
+        slope = r("mean_product", r.sum("product_sum", products) / n)
+        if centre:
+            shift = r("mean_gradient", r.sum("gradient_sum", weighted) / n)
+            weighted = [r("centred_gradient", v - shift) for v in weighted]
+        line = []
+        for a, b in zip(weighted, normalized, strict=True):
+            line.append(r("output", r("result", r("corrected", a - r("correction", b * slope)) * root)))
+        by_x.append(line)
+        normalized_rows.append(normalized)
+    by_w = []
+    for a, b in zip(columns_of(g), columns_of(normalized_rows), strict=True):
+        terms = [r("weight_product", u * v) for u, v in zip(a, b, strict=True)]
+        by_w.append(r("output", r.sum("weight_gradient", terms)))
+    by_b = [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)] if centre else None
+    return by_x, by_w, by_b
+
+
+def attention_backward(r, g, q, k, v, kept, scale):
+    operands = (("gradient", g), ("query", q), ("key", k), ("value", v))
+    g, q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in operands)
+    probabilities, gradients = [], []
+    for i, row in enumerate(q):
+        scores = [r("scaled", r.dot("scores", row, key) * rounded(scale, r.formats["scores"])) for key in k]
+        used = [j for j in range(len(k)) if kept[i][j]]
+        largest = r("max", max(scores[j] for j in used))
+        powers = [Fraction(0)] * len(k)
+        for j in used:
+            powers[j] = r.f("exp", "exp", r("shifted", scores[j] - largest), "shifted")
+        total = r.sum("sum", powers)
+        line = [r("probabilities", r("quotient", p / total)) for p in powers]
+        by_probability = [r.dot("probability_gradient", g[i], value) for value in v]
+        result = softmax_gradient(r, by_probability, line, "sum_of_products")
+        gradients.append([r("scaled_result", e * rounded(scale, r.formats["result"])) for e in result])
+        probabilities.append(line)
+    by_value = [[r("output", r.dot("value_gradient", p, c)) for c in columns_of(g)] for p in columns_of(probabilities)]
+    by_query = [[r("output", r.dot("query_gradient", row, c)) for c in columns_of(k)] for row in gradients]
+    by_key = [[r("output", r.dot("key_gradient", row, c)) for c in columns_of(q)] for row in columns_of(gradients)]
+    return by_query, by_key, by_value
