@@ -10,6 +10,7 @@ Functions that round (`clip` of a bound, `round`, `diff`, `outer`, `einsum`) cal
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -73,7 +74,7 @@ def _ranks(x: FloatArray) -> NDArray[np.int64]:
 def _merged(axes: tuple[int, ...], x: Any) -> Any:
     """Return a view or copy of x in which the axes are the last one, in C order."""
     kept = [i for i in range(x.ndim) if i not in axes]
-    return x.transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), -1)
+    return x.transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
 
 
 def _extreme_codes(codes: NDArray[Any], fmt: FloatFormat, sign: int) -> NDArray[Any] | None:

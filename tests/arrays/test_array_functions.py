@@ -381,3 +381,12 @@ def test_objects_in_other_processes():
 def test_import_of_the_array_functions_is_lazy():
     code = "import floatsim as fs, sys; fs.array; assert 'floatsim.arrays.array_functions' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+
+
+def test_extremes_of_arrays_without_elements():
+    empty = fs.array(np.zeros((0, 3)), "fp16")
+    assert np.max(empty, axis=-1).shape == (0,)
+    assert np.min(empty, axis=1, keepdims=True).shape == (0, 1)
+    assert fs.operators.softmax(empty).shape == (0, 3)
+    with pytest.raises(ValueError, match="no elements needs initial="):
+        np.max(empty)
