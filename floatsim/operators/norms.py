@@ -74,14 +74,11 @@ def _one_pass(c: Computation, x: Array) -> tuple[Array, Array]:
 
 
 def _welford(c: Computation, x: Array) -> tuple[Array, Array]:
-    mean = moment = None
-    for k in range(x.shape[-1]):
-        term = x[..., k : k + 1]
-        if mean is None:
-            mean, moment = c.converted("mean", term), c.value("moment", subtract, term, term)
-            continue
+    first, *terms = c.moved(lambda v: np.ascontiguousarray(np.moveaxis(v, -1, 0)[..., np.newaxis]), x)
+    mean, moment = c.converted("mean", first), c.value("moment", subtract, first, first)
+    for k, term in enumerate(terms, 2):
         delta = c.value("delta", subtract, term, mean)
-        mean = c.value("mean", add, mean, c.value("ratio", divide, delta, count(k + 1)))
+        mean = c.value("mean", add, mean, c.value("ratio", divide, delta, count(k)))
         remainder = c.value("remainder", subtract, term, mean)
         moment = c.value("moment", add, moment, c.value("product", multiply, delta, remainder))
     variance = c.value("variance", divide, moment, count(x.shape[-1]))
