@@ -24,12 +24,13 @@ VERSION_TESTS = (
 # find the order of many sums, draw many pictures, or compare all test vectors. Single tests of other files have the
 # mark themselves.
 FULL_TESTS = (
-    "test_benchmarks", "test_checked", "test_digests", "test_environment", "test_exhaustive", "test_hardware_build",
-    "test_hardware_libraries", "test_hardware_probe", "test_hardware_rates", "test_hardware_scalars",
-    "test_notebook_silicon", "test_on_device", "test_oracles", "test_orders", "test_plot", "test_plot_bits",
-    "test_plot_lines", "test_plot_losses", "test_plot_roundings", "test_plot_sums", "test_plot_units", "test_recipes",
-    "test_reference_mpfr", "test_reference_sums", "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim",
-    "test_tensorcore_silicon", "test_tensorcore_trace", "test_types", "test_warnings",
+    "test_backward", "test_benchmarks", "test_checked", "test_digests", "test_environment", "test_errors",
+    "test_exhaustive", "test_hardware_build", "test_hardware_libraries", "test_hardware_probe",
+    "test_hardware_rates", "test_hardware_scalars", "test_notebook_silicon", "test_on_device", "test_oracles",
+    "test_orders", "test_plot", "test_plot_bits", "test_plot_lines", "test_plot_losses", "test_plot_roundings",
+    "test_plot_sums", "test_plot_units", "test_recipes", "test_reference_mpfr", "test_reference_sums",
+    "test_surveys", "test_tensorcore_arrays", "test_tensorcore_mmasim", "test_tensorcore_silicon",
+    "test_tensorcore_trace", "test_types", "test_warnings",
 )  # fmt: skip
 
 # Test files whose tests run for many formats. `make test` runs them for these formats, `make test-full` for all: one
@@ -60,6 +61,10 @@ QUICK_CASES = {
     "test_hardware_capture::test_every_operation_of_a_gpu_is_captured": "ampere",
     "test_matmul::test_equals_the_reference": "(ties_to_even|stochastic)-0",
     "test_njit::test_every_format_and_rounding": "(add|fma|sqrt)-.*",
+    "test_operators::test_a_mask_in_formats_without_infinity": "scale-after",
+    "test_operators::test_activations": "(gelu-once|silu-composed)-1",
+    "test_operators::test_attention": "True-scale-after-1",
+    "test_outcomes::test_sums_of_squares": "4",
     "test_paths::test_a_sample_of_the_search": "(?!mixed).*",
     "test_reductions::test_quick_sums_equal_those_of_the_integer_kernels": "1",
     "test_reductions::test_quotients_and_roots": ".*-(fp16|exact.*)",

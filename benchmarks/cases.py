@@ -45,6 +45,7 @@ REQUIREMENTS = {
     "float64": Requirement("quantize float64 against a float64 `np.copyto`", 0.8),
     "stochastic BF16": Requirement("stochastic rounding to BF16 against `np.copyto`", 0.8),
     "stochastic": Requirement("stochastic rounding to any format against `np.copyto`", 0.5),
+    "blocks": Requirement("quantize float32 in blocks with scales, scales included, against `np.copyto`", 0.3),
     "FP16": Requirement("FP16 add, multiply, divide, sqrt against NumPy's float16", 20),
     "BF16": Requirement("BF16 add, multiply, divide, sqrt against ml_dtypes", 5),
     "E4M3": Requirement("E4M3 add, multiply, divide, sqrt against ml_dtypes", 15),
@@ -134,6 +135,21 @@ def _conversions() -> Iterator[Case]:
                    (Row(OURS, "floatsim"), *_peers()), (), "float32")  # fmt: skip
 
 
+BLOCKS: dict[str, dict[str, Any]] = {
+    "one scale": {},
+    "blocks of 128": {"block": 128},
+    "MX blocks of 32": {"block": 32, "rule": "floor", "scale_format": "e8m0"},
+}
+
+
+def _blocks() -> Iterator[Case]:
+    for fmt in (fs.E4M3, fs.E2M1):
+        for title, options in BLOCKS.items():
+            rows = (*_LIMITS, Row(OURS, "floatsim", options))
+            yield Case("quantize float32 in blocks", f"{fmt.name}, {title}", "quantize_blocks", fmt, "conversion", rows,
+                       (Check("blocks", OURS, COPYTO),), "float32")  # fmt: skip
+
+
 def _arithmetic() -> Iterator[Case]:
     for fmt, rival in (fs.FP16, "NumPy"), (fs.BF16, "ml_dtypes"), (fs.E4M3, "ml_dtypes"):
         for operation in "add", "multiply", "divide", "sqrt":
@@ -155,7 +171,7 @@ OPERANDS = {
     "floor": 1, "ceil": 1, "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
     "scalb": 1, "to_integer": 1, "from_integer": 0, "encode": 0, "quantize": 0, "convert": 0, "logb": 1, "next_up": 1,
     "next_down": 1, "equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
-    "unordered": 2,
+    "unordered": 2, "quantize_blocks": 0,
 }  # fmt: skip
 """How many arrays of codes each operation takes; 0 for those that take numbers of another kind."""
 
@@ -167,8 +183,8 @@ WITHOUT_MODE = (
 def _flags() -> Iterator[Case]:
     for fmt in fs.FP16, fs.BF16, fs.E4M3, fs.FP32:
         for operation in OPERANDS:
-            if operation == "convert":
-                continue  # encode, with another dtype on its result
+            if operation in ("convert", "quantize_blocks"):
+                continue  # encode, with another dtype on its result; no flags
             modes = ("",) if operation in WITHOUT_MODE else MODES
             rows = tuple(
                 Row(mode or OURS, "floatsim", (_mode(mode) if mode else {}) | {"return_flags": True}) for mode in modes
@@ -180,7 +196,7 @@ def _flags() -> Iterator[Case]:
 
 
 def cases() -> list[Case]:
-    return [*_conversions(), *_arithmetic(), *_small(), *_flags()]
+    return [*_conversions(), *_blocks(), *_arithmetic(), *_small(), *_flags()]
 
 
 # -- data ----------------------------------------------------------------------------------------------------------

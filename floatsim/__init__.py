@@ -20,6 +20,8 @@ Numbers
     FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
+    quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks,
+                    best_scale (calibration)
     losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
@@ -39,7 +41,8 @@ Settings
 More
     survey          one array or layer in many formats and accumulations, as a table
     operators       softmax, norms, attention, ... with every intermediate in a chosen format; sensitivity ranks them
-    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets
+    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
+                    quantization (formats and schemes)
 
 The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
 itself loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
@@ -89,8 +92,10 @@ _HOMES = {
     ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
+    ".quantization.blocks": "dequantize_blocks quantize_blocks",
+    ".quantization.calibration": "best_scale",
     ".operators.errors": "sensitivity",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
-    __name__, _HOMES, modules="datasets hardware njit operators plot reference tensorcore"
+    __name__, _HOMES, modules="datasets hardware njit operators plot quantization reference tensorcore"
 )

@@ -5,7 +5,7 @@ from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
     datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
-    reference as reference, tensorcore as tensorcore,
+    quantization as quantization, reference as reference, tensorcore as tensorcore,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
@@ -43,6 +43,8 @@ from floatsim.formats.rounding import (
     TininessLike, UNDERFLOW,
 )
 from floatsim.operators.errors import sensitivity
+from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
+from floatsim.quantization.calibration import best_scale
 
 __all__ = [
     "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
@@ -50,18 +52,19 @@ __all__ = [
     "ExponentHistogram", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning",
     "INEXACT", "INVALID", "Kahan", "Neumaier", "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding",
     "Sequential", "Specials", "SplitK", "Strided", "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "acos",
-    "add", "array", "as_accumulation", "as_format", "asin", "atan", "bind_context", "cbrt", "ceil", "classify",
-    "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "divide",
-    "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma",
-    "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod",
-    "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware",
-    "hypot", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load", "log", "log10", "log1p", "log2",
-    "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "multiply",
-    "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "operators", "plot", "power",
-    "prod", "quantize", "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint",
-    "rsqrt", "save", "scalb", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh",
-    "softplus", "sqrt", "subtract", "sum", "survey", "tan", "tanh", "tensorcore", "to_integer", "to_jax", "to_torch",
-    "total_order", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "add", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil",
+    "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode",
+    "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2",
+    "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram",
+    "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater",
+    "greater_equal", "hardware", "hypot", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load",
+    "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
+    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "operators",
+    "plot", "power", "prod", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference",
+    "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "sensitivity",
+    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
+    "tan", "tanh", "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance",
+    "unordered", "var", "vdot",
 ]
 __version__: str
 

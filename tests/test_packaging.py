@@ -177,7 +177,9 @@ def test_sections_of_docstrings_have_the_names_of_numpydoc():
     assert sections == known | {"Where to begin"}
 
 
-@pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.datasets], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.datasets], ids=lambda m: m.__name__
+)
 def test_docstrings_list_the_parameters(module):
     """Also those of dataclasses."""
     public = {name: getattr(module, name) for name in module.__all__}
@@ -192,7 +194,9 @@ def test_docstrings_list_the_parameters(module):
     assert not {name: unlisted for name, unlisted in missing.items() if unlisted}
 
 
-@pytest.mark.parametrize("module", [fs, fs.tensorcore, fs.hardware, fs.plot], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization], ids=lambda module: module.__name__
+)
 def test_signatures_fit_on_a_line(module):
     """A default value is written as a name, not as the repr of a format or a plain enum."""
     callables = [value for name in module.__all__ if callable(value := getattr(module, name))]

@@ -78,7 +78,7 @@ PLANTED = (
     ("fs.isnan(x).codes", "fs.isnan(x).any()"),
     ("x.format.precison", "x.format.precision"),
     ("(x + 1.0).value", "(x + 1.0).values"),
-    ("x**2", "x * x"),
+    ("x << 2", "x**2"),
 )
 
 # Correct uses, with the types of the results declared.

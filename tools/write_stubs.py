@@ -27,7 +27,10 @@ from floatsim.accumulation import as_accumulation  # noqa: E402
 from floatsim.formats import named_formats  # noqa: E402
 from floatsim.tensorcore import ARCHITECTURES  # noqa: E402
 
-PACKAGES = ("floatsim", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.tensorcore")
+PACKAGES = (
+    "floatsim", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.quantization",
+    "floatsim.tensorcore",
+)  # fmt: skip
 """The packages that use `lazy_exports`. The overloads are in the first; the others import them from there."""
 
 SCALARS = {"Floats": "Scalar", "Values": "Number", "Integers": "int | np.integer[Any]"}

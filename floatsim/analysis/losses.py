@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,20 @@ from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import OVERFLOW, RoundingLike
 
 __all__ = [
-    "FLUSHED", "NORMAL", "OVERFLOWED", "SUBNORMAL", "ConversionLosses", "classify_losses", "conversion_losses",
-    "finite_nonzero", "shares",
+    "FLUSHED", "NORMAL", "OVERFLOWED", "SUBNORMAL", "ClassifiesLosses", "ConversionLosses", "classify_losses",
+    "conversion_losses", "finite_nonzero", "shares",
 ]  # fmt: skip
 
 FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED = range(4)
+
+
+@runtime_checkable
+class ClassifiesLosses(Protocol):
+    """A quantized tensor that classifies the losses of its finite non-zero values, in one dimension."""
+
+    def classify_losses(self, x: Any, /) -> NDArray[np.intp]:
+        """Return FLUSHED, SUBNORMAL, NORMAL or OVERFLOWED for each finite non-zero value of x, the tensor before."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ def classify_losses(
 
 def conversion_losses(
     x: Any,
-    fmt: FormatLike,
+    fmt: FormatLike | ClassifiesLosses,
     *,
     rounding: RoundingLike | None = None,
     ftz: bool | None = None,
@@ -99,8 +108,10 @@ def conversion_losses(
     ----------
     x : array_like
         Real numbers of any shape, or a FloatArray. Zeros, infinities and NaNs are excluded.
-    fmt : format
-        The target format.
+    fmt : format or result of fs.quantize_blocks
+        The target format; or x quantized with `fs.quantize_blocks`. Then "overflowed" means beyond the largest number
+        that the scale of the element's block allows, "subnormal" is said of elements without their scale, and the next
+        three keywords may not be given.
     rounding : Rounding or str, optional
         The rounding mode: "ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative",
         "to_odd" or "stochastic". Default: the context's, which is "ties_to_even" unless changed.
@@ -121,12 +132,20 @@ def conversion_losses(
 
     Examples
     --------
-    >>> import floatsim as fs
+    >>> import floatsim as fs, numpy as np
     >>> fs.conversion_losses([1e-9, 1e-6, 1.0, 1e6], "fp16")
     ConversionLosses(flushed=0.25, subnormal=0.25, normal=0.25, overflowed=0.25)
     >>> fs.conversion_losses([1e-9, 1e-6, 1.0, 1e6], "fp16", ftz=True).flushed
     0.5
+    >>> x = np.float32([0.01, 1, 2, 100])
+    >>> fs.conversion_losses(x, fs.quantize_blocks(x, "int8")).flushed
+    0.25
     """
+    if isinstance(fmt, ClassifiesLosses):
+        if rounding is not None or ftz is not None or seed is not None:
+            raise ValueError("rounding, ftz and seed are arguments of fs.quantize_blocks; x is quantized already")
+        finite_nonzero(x)  # raises the error for none
+        return shares(np.bincount(fmt.classify_losses(x), minlength=4))
     values = finite_nonzero(x)
     kinds = classify_losses(values, as_format(fmt), rounding=rounding, ftz=ftz, seed=seed)
     return shares(np.bincount(kinds, minlength=4))

@@ -450,11 +450,15 @@ E8M0 = _named(FloatFormat("E8M0", 8, 0, Specials.SCALE), "#999999", "float8_e8m0
 _FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
 _FP6 = "FP6 is E3M2 or E2M3"
 _FP4 = "FP4 is E2M1"
-_MX = "{} is no format of single numbers: {}; fs.matmul multiplies it with scale_a= and scale_b="
-_NF4 = (
-    "NF4 is a table of 16 quantiles of the normal distribution, not a floating-point format, and is not supported; the "
-    "floating-point format of 4 bits is E2M1"
+_MX = (
+    "{} is no format of single numbers: {}; fs.matmul multiplies it with scale_a= and scale_b=, and fs.quantize_blocks "
+    "quantizes to it"
 )
+_NF4 = (
+    "NF4 is a table of 16 quantiles of the normal distribution, not a floating-point format; "
+    "fs.quantize_blocks(x, 'nf4') quantizes to it. The floating-point format of 4 bits is E2M1"
+)
+_INTEGER = "{} is no floating-point format; fs.quantize_blocks(x, {!r}) quantizes to it, with a scale"
 _TOO_WIDE = "formats here have at most 64 bits"
 
 _AMBIGUOUS: dict[str, str] = {
@@ -466,6 +470,8 @@ _AMBIGUOUS: dict[str, str] = {
     "float": "float is FP32 in C, and FP64 in Python",
     "nvfp4": _MX.format("NVFP4", "its elements are E2M1, with a scale in E4M3 for every 16"),
     **dict.fromkeys(("nf4", "normalfloat4"), _NF4),
+    **{name: _INTEGER.format(name.upper(), name) for n in range(2, 9) for name in (f"int{n}", f"uint{n}")},
+    **{name: _INTEGER.format(name.upper(), name) for name in ("ternary", "binary")},
     "mxfp8": _MX.format("MXFP8", "its elements are E4M3 or E5M2, with a scale in E8M0 for every 32"),
     "mxfp6": _MX.format("MXFP6", "its elements are E3M2 or E2M3, with a scale in E8M0 for every 32"),
     "mxfp4": _MX.format("MXFP4", "its elements are E2M1, with a scale in E8M0 for every 32"),

@@ -1,7 +1,8 @@
 """Mathematical functions by MPFR: one evaluation toward zero with a ternary value, or compositions with 600 bits.
 
 No result of a composition (sigmoid, gelu, ...) is exact, and none is nearer than 2**-600 to a number of few bits
-unless it saturates. So a composition that gives a number of few bits lies beside it, on the side in `_SATURATES`.
+unless it saturates or its argument is tiny. So a composition that gives a number of few bits lies beside it, on the
+side in `_SATURATES`, or on that of the argument.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _COMPOSITIONS = {
     "gelu_tanh": _gelu_tanh,
 }
 _SATURATES = {"sigmoid": -1, "silu": -1, "softplus": 1, "mish": -1, "gelu": -1, "gelu_tanh": -1}
+_LARGEST, _LEAST = Fraction(2) ** 2000, Fraction(1, 2**2000)  # beyond all formats
 _FAR = 10**6  # arguments beyond it have results beyond all formats, or saturate
 FUNCTIONS = (*_OF_MPFR, *_COMPOSITIONS)
 _LIMITS = {  # of the compositions, at -inf and +inf: the magnitude, and the sign
@@ -83,10 +85,10 @@ class Function:
         elif gmpy2.is_infinite(result) and not context.overflow:
             self.kind = "infinite"
         elif context.overflow or gmpy2.is_infinite(result):
-            self._round(Fraction(2) ** 20000, self.sign)
-        elif context.underflow or (result and abs(gmpy2.get_exp(result)) > 20000):
+            self._round(_LARGEST, self.sign)
+        elif context.underflow or (result and abs(gmpy2.get_exp(result)) > 2000):
             far = context.underflow or gmpy2.get_exp(result) < 0
-            self._round(Fraction(1, 2**20000) if far else Fraction(2) ** 20000, self.sign)
+            self._round(_LEAST if far else _LARGEST, self.sign)
         else:
             unit = Fraction(2) ** (gmpy2.get_exp(result) - result.precision) if result.rc else Fraction(0)
             self._round(abs(_fraction(result)) + unit / 3, self.sign)
@@ -119,9 +121,12 @@ class Function:
                 self._round(Fraction(1, 2), 0)
                 return
             self.sign = int(x.sign if gate else 0)
-            tiny = not result or gmpy2.get_exp(result) < -20000
-            magnitude = Fraction(1, 2**20000) if tiny else abs(_fraction(result))
-        if magnitude in few:
+            tiny = not result or gmpy2.get_exp(result) < -2000
+            magnitude = _LEAST if tiny else abs(_fraction(result))
+        half = (x.magnitude if gate else Fraction(1)) / 2
+        if magnitude == half:  # a tiny argument: the gate is 1/2 and a little more or less
+            magnitude *= 1 + Fraction(-1 if x.sign else 1, 2**3000)
+        elif magnitude in few:
             magnitude *= 1 + Fraction(_SATURATES[self.name], 2**3000)
         self._round(magnitude, self.sign)
 

@@ -278,3 +278,27 @@ def set_rounding(typingctx, direction):
         return context.get_dummy_value()
 
     return types.void(types.int32), codegen
+
+
+def _of_one_type(name, build):
+    """A two-operand function on uint32 or uint64 that keeps the type, in which Numba's own operators would widen."""
+
+    def codegen(context, builder, signature, args):
+        return build(builder, *args)
+
+    def typer(typingctx, a, b):
+        return (a(a, b), codegen) if a == b and a in (types.uint32, types.uint64) else None
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+bits_of_both = _of_one_type("bits_of_both", lambda builder, a, b: builder.and_(a, b))
+differing_bits = _of_one_type("differing_bits", lambda builder, a, b: builder.xor(a, b))
+larger_integer = _of_one_type(
+    "larger_integer", lambda builder, a, b: builder.select(builder.icmp_unsigned(">", a, b), a, b)
+)
+zero_beyond = _of_one_type(
+    "zero_beyond", lambda builder, a, b: builder.select(builder.icmp_unsigned("<=", a, b), a, ir.Constant(a.type, 0))
+)
+"""a where it is at most b, else 0."""

@@ -1,0 +1,19 @@
+"""Quantization: integers, lookup formats and floating-point formats with scales, calibration, integer products.
+
+`fs.quantize_blocks` quantizes a tensor, by the name of a format or of a scheme of `SCHEMES`.
+"""
+
+from __future__ import annotations
+
+from floatsim._lazy import lazy_exports
+
+_HOMES = {
+    ".integer": ("INT2 INT3 INT4 INT5 INT6 INT7 INT8 TERNARY UINT2 UINT3 UINT4 UINT5 UINT6 UINT7 UINT8 IntegerFormat"),
+    ".lookup": "BINARY BNB_FP4 NF4 LookupFormat",
+    ".scheme": "SCHEMES Scheme as_element_format as_scheme",
+    ".quantized": "Quantized",
+    ".blocks": "dequantize_blocks quantize_blocks",
+    ".calibration": "best_scale",
+    ".products": "integer_matmul llm_int8_matmul quantize_multiplier requantize scaled_matmul",
+}
+__getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

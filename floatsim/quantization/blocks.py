@@ -1,0 +1,272 @@
+"""Quantization of a tensor in blocks that share a scale, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.arrays import events as recording
+from floatsim.arrays.conversion import read_floats
+from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.options import RoundingKeywords, resolve
+from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.types import Floats
+from floatsim.emulator.elementwise import convert, quantize
+from floatsim.emulator.quantization import Blocks, Piece, pieces, scaled, to_integers, zeros_of
+from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
+from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
+from floatsim.quantization.lookup import LookupFormat
+from floatsim.quantization.quantized import Quantized
+from floatsim.quantization.scales import Extremes, Scaling, given_scaling, scaling_of
+from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
+
+__all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor"]
+
+Array: TypeAlias = NDArray[Any]
+
+_NEAREST = CallOptions(RoundingAttributes())
+
+
+def read_tensor(x: Any, scheme: Scheme) -> FloatArray:
+    """Return a tensor in the format of the scheme's arithmetic, contiguous in memory."""
+    codes, fmt, _ = read_floats(x, "x")
+    target = carrier(scheme, fmt)
+    if fmt != target:
+        codes, _ = convert(codes, fmt, target, _NEAREST, False)
+    return FloatArray(np.ascontiguousarray(codes).reshape(codes.shape), target)
+
+
+def _refuse_special_values(extremes: Extremes, scheme: Scheme) -> None:
+    """Raise a ValueError if x has NaN or infinity, and the format of the elements has not."""
+    if isinstance(scheme.format, FloatFormat):
+        return
+    fmt = extremes.format
+    if int(extremes.magnitude().codes.max(initial=0)) > fmt.max_code:
+        raise ValueError(f"x has NaN or infinity in {fmt.name}, which no code of {scheme.format.name} stands for")
+
+
+def _codes_of(tensor: FloatArray, scheme: Scheme, scaling: Scaling, blocks: Blocks, options: CallOptions) -> Array:
+    """Return the codes of the elements, in the shape of the tensor."""
+    element, fmt = scheme.format, tensor.format
+    stack, codes = tensor.codes.reshape(blocks.shape), np.empty(blocks.shape, element.code_dtype)
+    wanted = recording.recording() and not isinstance(element, LookupFormat)
+    events = np.zeros(blocks.shape, np.uint8) if wanted else None
+    zeros = zeros_of(scaling.zero_points, fmt, blocks)
+    memory = np.empty((2, blocks.piece_size), fmt.code_dtype)
+
+    def write(piece: Piece) -> Array | None:
+        """Write the codes of a piece; return the events if a log needs them."""
+        out, numbers, whole = piece.of(codes), piece.buffer(memory[0]), piece.buffer(memory[1])
+        scaled(scaling.operation, piece.of(stack), scaling.factors.codes, fmt, blocks, piece, numbers)
+        if isinstance(element, LookupFormat):
+            element.look_up(numbers.reshape(-1), out.reshape(-1))
+            return None
+        own = replace(options, offset=(options.offset + piece.start) % (1 << 64))
+        if isinstance(element, FloatFormat):
+            written, happened = convert(numbers, fmt, element, own, wanted, out)
+            if written is not out:
+                out[...] = written
+            return happened
+        happened = quantize(numbers, fmt, FIXED_POINT, own, wanted, whole)
+        to_integers(whole, fmt, zeros, element.min, element.max, blocks, piece, out)
+        return happened
+
+    for piece in pieces(blocks):
+        happened = write(piece)
+        if events is not None:
+            piece.of(events)[...] = happened
+    result = codes.reshape(tensor.shape)
+    if events is not None:
+        numbers = (result, element) if isinstance(element, FloatFormat) else None
+        recording.note("quantize_blocks", events.reshape(tensor.shape), [(tensor.codes, fmt)], numbers)
+    return result
+
+
+def quantize_blocks(
+    x: Floats,
+    scheme: SchemeLike,
+    *,
+    block: BlockLike | None = None,
+    rule: str | None = None,
+    scale_format: FormatLike | None = None,
+    factor: str | None = None,
+    least_amax: float | None = None,
+    scale: Floats | None = None,
+    zero_point: Any = None,
+    rounding: RoundingLike | None = None,
+    seed: SeedLike | None = None,
+    random_bits: int | None = None,
+) -> Quantized:
+    """Quantize a tensor in blocks that share a scale.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        The tensor, of any shape.
+    scheme : str, Scheme or format
+        A name of `fs.quantization.SCHEMES` such as "mxfp8", "nvfp4" or "nf4"; or the format of the elements, such as
+        "int8", "int4", "e4m3", with one scale for the tensor. The next five keywords change it.
+    block : str, int or tuple, optional
+        The elements that share a scale: "tensor"; "row" or "column"; g, for g neighbours along the last axis; or
+        (height, width) in the last two axes. The last blocks of an axis may be short.
+    rule : str, optional
+        How the scale of a block follows from amax, its largest magnitude, and max, the largest number of the format:
+
+        - "absmax": round(amax / max). A lookup format has max = 1.
+        - "full_range" (integers): round(2 amax / (max - min)), zero point (max + min + 1) // 2.
+        - "no_clipping" (integers): round(maximum of largest / max and smallest / min).
+        - "asymmetric" (integers): round((high - low) / (max - min)), where high and low are the largest and smallest
+          element and 0; zero point min - round(low / scale), clamped.
+        - "floor": 2**(floor(log2(amax)) - emax). "ceil": 2**(ceil(log2(amax)) - emax). "rceil": the least power of two
+          that is at least amax / max. "even": as "floor", of amax rounded to the precision of the format, ties away.
+        - "nvfp4", "nvfp4_torchao", "nvfp4_single": the two levels of TransformerEngine and of torchao, and one level.
+    scale_format : format, optional
+        The format of the scales: FP32, or a format whose numbers are FP32 numbers, such as FP16, BF16, E4M3, E8M0.
+    factor : str, optional
+        How an element t is scaled: "divide", t = x / scale; "reciprocal", t = x * (1 / scale); "multiplier",
+        t = x * (max / amax), and the scale is 1 / (max / amax).
+    least_amax : float, optional
+        amax counts as at least this number.
+    scale : array_like of floats, optional
+        The scales, positive, in the shape of the scales of the result or broadcastable to it. They replace the rule.
+    zero_point : array_like of int, optional
+        The zero points to `scale`, for an integer format. Default: 0.
+    rounding : Rounding or str, optional
+        The rounding mode of t to the format of the elements: "ties_to_even", "ties_to_away", "toward_zero",
+        "toward_positive", "toward_negative", "to_odd" or "stochastic". Default: the context's. A lookup format has no
+        rounding mode: t is assigned to the nearest number by thresholds.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding. The draws belong to the flat index of the element.
+    random_bits : int, optional
+        The random bits of stochastic rounding, 1 to 64.
+
+    Returns
+    -------
+    Quantized
+        The codes, the scales and the scheme.
+
+    Raises
+    ------
+    TypeError
+        If x has no float format.
+    ValueError
+        For unknown names, with the nearest known one; for a rule that is not for the format; for scales that are zero,
+        negative or not finite; for NaN and infinity in x, if the elements are integers or numbers of a lookup format.
+
+    Notes
+    -----
+    The arithmetic is in FP64 if x is FP64, otherwise, and always for lookup formats and NVFP4, in FP32. Each operation
+    above is one rounding to it, ties to even. A scale is then rounded to the format of the scales, ties to even. If it
+    would be zero, it is the least positive number. The codes are, by the format of the elements:
+
+    - floating point: t rounded to the format, beyond max +-max
+    - integer: clamp(round(t) + zero point), between min and max
+    - lookup: the nearest number of the table; `fs.quantization.LookupFormat` defines ties
+
+    A block of zeros has the scale 1 by the rules for integers and by "absmax", as has a block with NaN or infinity.
+    By the rules with powers of two, its scale in E8M0 is 2**-127, or NaN. The page "Quantization" of the documentation
+    has the sources, and where libraries differ.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> x = np.float32([[1.0, -2.0, 3.0, 100.0], [0.0, 0.0, 0.0, 0.25]])
+    >>> q = fs.quantize_blocks(x, "mxfp8")
+    >>> q.scales.values, q.elements.values
+    (array([[0.25      ],
+           [0.00097656]]), array([[  4.,  -8.,  12., 384.],
+           [  0.,   0.,   0., 256.]]))
+    >>> fs.quantize_blocks(x, "int8", block="row").codes
+    array([[  1,  -3,   4, 127],
+           [  0,   0,   0, 127]], dtype=int8)
+    >>> fs.quantize_blocks(x, "uint8", rule="asymmetric").zero_points
+    array(5)
+    """
+    given = {"block": block, "rule": rule, "scale_format": scale_format, "factor": factor, "least_amax": least_amax}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settled = replace(as_scheme(scheme), **changes)
+    keywords: dict[str, Any] = {"rounding": rounding, "seed": seed, "random_bits": random_bits}
+    if isinstance(settled.format, LookupFormat):
+        if any(value is not None for value in keywords.values()):
+            raise ValueError(f"{settled.format.name} is a table: it has no rounding, seed or random_bits")
+        keywords["rounding"] = Rounding.TIES_TO_EVEN  # of no effect
+    fixed: dict[str, Any] = {"overflow": "saturate_finite", "daz": False, "ftz": False}
+    options = resolve(cast("RoundingKeywords", {**keywords, **fixed}))  # type: ignore[arg-type]
+    tensor = read_tensor(x, settled)
+    plan = layout(settled, tensor.shape)
+    extremes = Extremes(tensor.codes.reshape(plan.blocks.shape), tensor.format, plan.blocks)
+    _refuse_special_values(extremes, settled)
+    if scale is None:
+        if zero_point is not None:
+            raise ValueError("zero_point needs scale: the rule of the scales determines both")
+        scaling = scaling_of(extremes, settled)
+    else:
+        scales, zero = _given(scale, zero_point, plan.scale_shape, settled)
+        scaling = given_scaling(scales, zero, tensor.format, plan.blocks, settled)
+    codes = _codes_of(tensor, settled, scaling, plan.blocks, options)
+    shape = plan.scale_shape
+    return Quantized(
+        codes, FloatArray(scaling.scales.codes.reshape(shape), scaling.scales.format), settled,
+        None if scaling.zero_points is None else scaling.zero_points.reshape(shape), scaling.tensor_scale,
+        tensor.format,
+    )  # fmt: skip
+
+
+def _given(scale: Any, zero_point: Any, shape: tuple[int, ...], scheme: Scheme) -> tuple[FloatArray, Array | None]:
+    """Return the scales and zero points of the caller in the shape of the scales."""
+    codes, fmt, _ = read_floats(scale, "scale")
+    scales = FloatArray(_broadcast(codes, shape, "scale"), fmt)
+    if zero_point is None:
+        return scales, None
+    element = scheme.format
+    if not isinstance(element, IntegerFormat):
+        raise ValueError(f"zero_point is for integer formats, not for {element.name}")
+    zero = np.asarray(zero_point)
+    if zero.dtype.kind not in "iu":
+        raise TypeError(f"zero_point must be integers, not {zero.dtype}")
+    if zero.size and not (element.min <= zero.min() and zero.max() <= element.max):
+        raise ValueError(f"zero_point must be {element.min} to {element.max}, the codes of {element.name}")
+    return scales, _broadcast(zero.astype(np.int64), shape, "zero_point")
+
+
+def _broadcast(array: Array, shape: tuple[int, ...], argument: str) -> Array:
+    try:
+        return np.broadcast_to(array, shape).copy()
+    except ValueError:
+        raise ValueError(f"{argument} {array.shape} does not fit the scales, which have the shape {shape}") from None
+
+
+def dequantize_blocks(q: Quantized, format: FormatLike | None = None) -> FloatArray:
+    """Return the numbers that codes and scales stand for: `q.dequantize(format)`.
+
+    Parameters
+    ----------
+    q : Quantized
+        The result of `fs.quantize_blocks`.
+    format : format, optional
+        The format of the result. Default: FP32, or FP64 if the tensor was FP64.
+
+    Returns
+    -------
+    FloatArray
+        In the shape of the tensor. `fs.quantization.Quantized.dequantize` documents the roundings.
+
+    Raises
+    ------
+    TypeError
+        If q is not the result of `fs.quantize_blocks`.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> fs.dequantize_blocks(fs.quantize_blocks(np.float32([0.1, 0.7, -1.0]), "int4"))
+    FloatArray([0.142857149, 0.714285731, -1.0], FP32)
+    """
+    if not isinstance(q, Quantized):
+        raise TypeError(f"q must be a result of fs.quantize_blocks, not {type(q).__name__}")
+    return q.dequantize(format)

@@ -1,0 +1,228 @@
+"""The result of a quantization: codes, scales, and the scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
+from floatsim.arrays.conversion import read_floats
+from floatsim.arrays.float_array import FloatArray
+from floatsim.emulator.elementwise import convert
+from floatsim.emulator.quantization import Blocks, Piece, from_integers, pieces, scaled, zeros_of
+from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats.call import CallOptions
+from floatsim.formats.rounding import RoundingAttributes
+from floatsim.quantization.lookup import LookupFormat
+from floatsim.quantization.scales import rounded, to_format
+from floatsim.quantization.scheme import Scheme, layout
+
+__all__ = ["Quantized"]
+
+Array: TypeAlias = NDArray[Any]
+
+_NEAREST = CallOptions(RoundingAttributes())
+
+
+def _read_only(x: Any) -> Any:
+    """Return a view of an array that cannot be written."""
+    if isinstance(x, FloatArray):
+        return FloatArray(_read_only(x.codes), x.format)
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Quantized:
+    """Codes of a tensor, the scales of its blocks, and the scheme. `fs.quantize_blocks` makes one.
+
+    Its arrays are read-only.
+
+    Parameters
+    ----------
+    codes : ndarray
+        The codes of the elements, in the shape of the tensor: integers (int8, uint8) of an IntegerFormat, indices
+        (uint8) of a LookupFormat, or codes (`code_dtype`) of a FloatFormat.
+    scales : FloatArray
+        One scale for each block: of shape () for one scale, (K / width,) for a vector, else (..., M / height,
+        K / width). The last block of an axis may be short.
+    scheme : Scheme
+        How the tensor was quantized.
+    zero_points : int64 ndarray, optional
+        The integers that stand for zero, in the shape of the scales.
+    tensor_scale : FloatArray, optional
+        A further scale of the whole tensor (NVFP4).
+    arithmetic : FloatFormat
+        The format in which scales and elements were computed: FP32 or FP64.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> q = fs.quantize_blocks([[0.6, -1.0, 0.25, 7.0]], "int4", block=2)
+    >>> q
+    Quantized((1, 4), INT4, block=(1, 2), scales FP32 (1, 2))
+    >>> q.codes, q.scales.values
+    (array([[ 4, -7,  0,  7]], dtype=int8), array([[0.14285715, 1.        ]]))
+    >>> q.values.round(3)
+    array([[ 0.571, -1.   ,  0.   ,  7.   ]])
+    """
+
+    codes: Array
+    scales: FloatArray
+    scheme: Scheme
+    zero_points: Array | None = None
+    tensor_scale: FloatArray | None = None
+    arithmetic: FloatFormat = field(default_factory=lambda: FP32)
+
+    def __post_init__(self) -> None:
+        if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
+            raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")
+        for name in ("codes", "scales", "zero_points", "tensor_scale"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _read_only(value))
+
+    @property
+    def format(self) -> Any:
+        """The format of the elements."""
+        return self.scheme.format
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        return self.codes.shape
+
+    @property
+    def elements(self) -> FloatArray:
+        """The numbers that the codes stand for, without scales: a FloatArray, for instance for `fs.matmul`.
+
+        Integers less their zero point and numbers of a lookup format are in the format of the arithmetic.
+        """
+        if isinstance(self.format, FloatFormat):
+            return FloatArray(self.codes, self.format)
+        blocks = layout(self.scheme, self.shape).blocks
+        codes = np.empty(blocks.shape, self.arithmetic.code_dtype)
+        for piece, numbers in self._numbers(blocks):
+            piece.of(codes)[...] = numbers
+        return FloatArray(codes.reshape(self.shape), self.arithmetic)
+
+    def _numbers(self, blocks: Blocks) -> Iterator[tuple[Piece, Array]]:
+        """Yield the pieces of the tensor, and their elements as codes of the format of the arithmetic."""
+        fmt, element = self.arithmetic, self.format
+        codes = self.codes.reshape(blocks.shape)
+        zeros = zeros_of(None if self.zero_points is None else self.zero_points.reshape(blocks.grid), fmt, blocks)
+        for piece in pieces(blocks):
+            part = piece.of(codes)
+            if isinstance(element, FloatFormat):
+                yield piece, convert(part, element, fmt, _NEAREST, False)[0]
+            elif isinstance(element, LookupFormat):
+                yield piece, element.table[part].astype(fmt.dtype).view(fmt.code_dtype)
+            else:
+                yield piece, from_integers(part, fmt, zeros, blocks, piece)
+
+    def dequantize(self, format: FormatLike | None = None) -> FloatArray:
+        """Return the numbers that the codes and scales stand for.
+
+        The product of the element and the scale of its block is rounded once, to the format of the arithmetic. With a
+        tensor scale, the scale of the block is first multiplied by it and rounded. `format` adds one more rounding. All
+        roundings are to nearest, ties to even.
+
+        Parameters
+        ----------
+        format : format, optional
+            The format of the result. Default: that of the arithmetic.
+
+        Returns
+        -------
+        FloatArray
+            In the shape of the tensor.
+        """
+        fmt, blocks = self.arithmetic, layout(self.scheme, self.shape).blocks
+        scales = to_format(self.scales, fmt)
+        if self.tensor_scale is not None:
+            scales = rounded("multiply", scales, to_format(self.tensor_scale, fmt))
+        of_blocks = scales.codes.reshape(blocks.grid)
+        codes = np.empty(blocks.shape, fmt.code_dtype)
+        for piece, numbers in self._numbers(blocks):
+            scaled("multiply", numbers, of_blocks, fmt, blocks, piece, piece.of(codes))
+        result = FloatArray(codes.reshape(self.shape), fmt)
+        if format is None or as_format(format) == fmt:
+            return result
+        target = as_format(format)
+        return FloatArray(convert(result.codes, fmt, target, _NEAREST, False)[0], target)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values of `dequantize()` as float64, exact."""
+        return self.dequantize().values
+
+    def classify_losses(self, x: Any) -> NDArray[np.intp]:
+        """Return FLUSHED, SUBNORMAL, NORMAL or OVERFLOWED for each finite non-zero value of x, in one dimension.
+
+        `fs.conversion_losses` counts them. x is the tensor before its quantization.
+
+        Parameters
+        ----------
+        x : array_like of floats
+            The tensor that was quantized.
+
+        Returns
+        -------
+        ndarray of int
+            One number for each finite non-zero value, in the order of memory.
+
+        Raises
+        ------
+        ValueError
+            If x has another shape.
+        """
+        codes, fmt, _ = read_floats(x, "x")
+        if codes.shape != self.shape:
+            raise ValueError(f"x {codes.shape} is not the tensor of shape {self.shape} that was quantized")
+        before, after, elements = FloatArray(codes, fmt).values, self.values, np.abs(self.elements.values)
+        element, kinds = self.format, np.full(self.shape, NORMAL)
+        if isinstance(element, FloatFormat):
+            kinds[elements < element.smallest_normal] = SUBNORMAL
+            highest, lowest = element.max, -element.max
+        elif isinstance(element, LookupFormat):
+            highest, lowest = max(element.values), min(element.values)
+        else:
+            highest, lowest = element.max, element.min
+        kinds[after == 0] = FLUSHED
+        ends = [self._filled(end).values for end in (highest, lowest)]
+        kinds[(before > ends[0]) | (before < ends[1])] = OVERFLOWED
+        classified: NDArray[np.intp] = kinds[np.isfinite(before) & (before != 0)].astype(np.intp)
+        return classified
+
+    def _filled(self, number: float) -> FloatArray:
+        """Return the numbers of a tensor with these scales, and one number, less its zero point, in all elements."""
+        element = self.format
+        if isinstance(element, FloatFormat):
+            code = to_format(FloatArray(np.array(number).view(np.uint64), FP64), element).codes
+        elif isinstance(element, LookupFormat):
+            code = np.array(element.values.index(number))
+        else:
+            code = np.array(number)
+        codes = np.broadcast_to(code.astype(self.codes.dtype), self.shape).copy()
+        return replace(self, codes=codes).dequantize()
+
+    @property
+    def nbits(self) -> int:
+        """The size of the codes, packed, and of the scales and zero points, in bits."""
+        scales = self.scales.size * self.scales.format.bits
+        zero_points = 0 if self.zero_points is None else self.zero_points.size * self.format.bits
+        whole = 0 if self.tensor_scale is None else self.tensor_scale.format.bits
+        return int(self.codes.size * self.format.bits + scales + zero_points + whole)
+
+    def __repr__(self) -> str:
+        scheme = self.scheme
+        parts = [f"{self.shape}", scheme.format.name, f"block={scheme.block!r}",
+                 f"scales {self.scales.format.name} {self.scales.shape}"]  # fmt: skip
+        if self.tensor_scale is not None:
+            parts.append(f"tensor scale {self.tensor_scale.item():.6g}")
+        return f"Quantized({', '.join(parts)}{', zero points' if self.zero_points is not None else ''})"

@@ -1,0 +1,314 @@
+"""How a tensor is quantized, as data: the format of the elements, the blocks, and the scales."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from floatsim.emulator.quantization import Blocks
+from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
+from floatsim.formats._validation import as_index
+from floatsim.formats.value_sets import contains
+from floatsim.quantization.integer import INT8, INTEGER_FORMATS, UINT4, IntegerFormat
+from floatsim.quantization.lookup import BNB_FP4, LOOKUP_FORMATS, NF4, LookupFormat
+
+__all__ = [
+    "FACTORS", "RULES", "SCHEMES", "BlockLike", "ElementFormat", "ElementFormatLike", "Layout", "Scheme", "SchemeLike",
+    "as_element_format", "as_name", "as_scheme", "carrier", "largest_number", "layout",
+]  # fmt: skip
+
+ElementFormat: TypeAlias = FloatFormat | IntegerFormat | LookupFormat
+ElementFormatLike: TypeAlias = "ElementFormat | FormatLike"
+BlockLike: TypeAlias = "str | int | tuple[int | None, int | None]"
+
+_EVERY_FORMAT = (FloatFormat, IntegerFormat, LookupFormat)
+_INTEGERS = (IntegerFormat,)
+_FLOATS = (FloatFormat,)
+
+RULES: dict[str, tuple[type, ...]] = {
+    "absmax": _EVERY_FORMAT,
+    "full_range": _INTEGERS,
+    "no_clipping": _INTEGERS,
+    "asymmetric": _INTEGERS,
+    "floor": _FLOATS,
+    "rceil": (FloatFormat, IntegerFormat),
+    "ceil": _FLOATS,
+    "even": _FLOATS,
+    "nvfp4": _FLOATS,
+    "nvfp4_torchao": _FLOATS,
+    "nvfp4_single": _FLOATS,
+}
+"""The rules of a scale, with the kinds of element formats that they are for. `quantize_blocks` documents them."""
+FACTORS = ("divide", "reciprocal", "multiplier")
+"""How an element is scaled. `quantize_blocks` documents them."""
+
+_OTHER_NAMES: dict[str, ElementFormat] = {
+    "normalfloat4": NF4, "normal_float4": NF4, "fp4_bnb": BNB_FP4, "bitsandbytes_fp4": BNB_FP4,
+    **{f"i{fmt.bits}": fmt for fmt in INTEGER_FORMATS if fmt.name.startswith("INT")},
+    **{f"u{fmt.bits}": fmt for fmt in INTEGER_FORMATS if fmt.name.startswith("UINT")},
+}  # fmt: skip
+_LOOKUP: dict[str, ElementFormat] = {
+    **{fmt.name.lower(): fmt for fmt in (*INTEGER_FORMATS, *LOOKUP_FORMATS)}, **_OTHER_NAMES,
+}  # fmt: skip
+
+
+def as_name(x: Any, known: Iterable[str], argument: str) -> str:
+    """Return a known name, or raise a ValueError with the nearest one."""
+    names = list(known)
+    if not isinstance(x, str):
+        raise TypeError(f"{argument} must be one of {', '.join(names)}, not {x!r}")
+    name = x.strip().lower().replace("-", "_")
+    if name in names:
+        return name
+    raise ValueError(f"{argument}={x!r} is not known; {_hint(name, names)}")
+
+
+def _hint(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def as_element_format(x: ElementFormatLike) -> ElementFormat:
+    """Return the format of elements that `x` is or names.
+
+    Parameters
+    ----------
+    x : FloatFormat, IntegerFormat, LookupFormat or str
+        A format, or its name in any case: "int4", "nf4", "binary", or a name or dtype that `fs.as_format` takes.
+
+    Returns
+    -------
+    FloatFormat, IntegerFormat or LookupFormat
+
+    Raises
+    ------
+    ValueError
+        If the name is not known. The message has the nearest one.
+
+    Examples
+    --------
+    >>> from floatsim.quantization import as_element_format
+    >>> as_element_format("nf4"), as_element_format("int4").max
+    (LookupFormat NF4 (16 numbers), 7)
+    >>> as_element_format("nf5")
+    Traceback (most recent call last):
+    ValueError: unknown format 'nf5'; did you mean 'nf4'?
+    """
+    if isinstance(x, _EVERY_FORMAT):
+        return x
+    if isinstance(x, str):
+        name = x.strip().lower().replace("-", "_")
+        if name in _LOOKUP:
+            return _LOOKUP[name]
+        try:
+            return as_format(x)
+        except ValueError as error:
+            raise _with_nearest(error, "format", x, name, _LOOKUP) from None
+    return as_format(x)
+
+
+def _with_nearest(error: ValueError, what: str, given: str, name: str, known: Iterable[str]) -> ValueError:
+    """Return the error with the nearest of all names. An error with a hint of its own for the name stays."""
+    if not re.search("did you mean|known are", str(error)):
+        return error
+    near = difflib.get_close_matches(name, [*known, *(fmt.name.lower() for fmt in named_formats())], n=1)
+    return ValueError(f"unknown {what} {given!r}; did you mean {near[0]!r}?") if near else error
+
+
+def largest_number(fmt: ElementFormat) -> float:
+    """Return the number to which a scale maps the largest magnitude of a block."""
+    return fmt.max if isinstance(fmt, FloatFormat) else fmt.largest
+
+
+_NAMED_BLOCKS: dict[str, tuple[int | None, int | None]] = {"row": (1, None), "column": (None, 1)}
+
+
+def _as_block(x: BlockLike) -> str | tuple[int | None, int | None]:
+    """Return "tensor", or the height and the width of a block; None is a whole axis."""
+    if isinstance(x, str):
+        name = as_name(x, ("tensor", *_NAMED_BLOCKS), "block")
+        return _NAMED_BLOCKS.get(name, name)
+    sides = x if isinstance(x, tuple | list) else (1, x)
+    if len(sides) != 2:
+        raise ValueError(f"block must be a width, or a height and a width, not {x!r}")
+    named = zip(sides, ("the height of block", "the width of block"), strict=True)
+    height, width = (None if side is None else as_index(side, what, 1, 1 << 62) for side, what in named)
+    return height, width
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a tensor is quantized. Each field is also a keyword of `fs.quantize_blocks`, which documents them.
+
+    Parameters
+    ----------
+    format : format
+        The format of the elements: a FloatFormat, an IntegerFormat, a LookupFormat, or a name.
+    block : str, int or tuple
+        The elements that share a scale: "tensor", "row", "column", a width along the last axis, or (height, width).
+    scale_format : format
+        The format of the scales.
+    rule : str
+        How the scale follows from the elements of a block.
+    factor : str
+        How an element is scaled: "divide", "reciprocal" or "multiplier".
+    least_amax : float
+        The largest magnitude of a block counts as at least this number.
+
+    Raises
+    ------
+    ValueError
+        For unknown names, with the nearest known one, and for a rule that is not for the format.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.quantization.Scheme("int4", block=128, scale_format="fp16")
+    Scheme(INT4, block=(1, 128), scale_format=FP16, rule='absmax', factor='divide')
+    """
+
+    format: ElementFormat
+    block: Any = "tensor"
+    scale_format: FloatFormat = field(default_factory=lambda: FP32)
+    rule: str = "absmax"
+    factor: str = "divide"
+    least_amax: float = 0.0
+
+    def __post_init__(self) -> None:
+        settled: dict[str, Any] = {
+            "format": as_element_format(self.format),
+            "block": _as_block(self.block),
+            "scale_format": as_format(self.scale_format),
+            "rule": as_name(self.rule, RULES, "rule"),
+            "factor": as_name(self.factor, FACTORS, "factor"),
+        }
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+        fmt, rule, scale_format = self.format, self.rule, self.scale_format
+        if isinstance(fmt, FloatFormat) and (fmt.is_scale or fmt.precision >= FP32.precision):
+            raise ValueError(f"{fmt.name} is no format of elements; use a format of fewer bits than FP32")
+        if not isinstance(fmt, RULES[rule]):
+            suitable = ", ".join(name for name, kinds in RULES.items() if isinstance(fmt, kinds))
+            raise ValueError(f"rule={rule!r} is not for {fmt.name}; use {suitable}")
+        if not contains(FP32, scale_format, specials=False):
+            raise ValueError(f"scale_format={scale_format.name} has numbers that are no FP32 numbers; use FP32")
+        if self.factor == "multiplier" and rule != "absmax":
+            raise ValueError(f"factor='multiplier' is for rule='absmax', not for {rule!r}")
+        if rule.startswith("nvfp4") and (fmt != E2M1 or scale_format != E4M3):
+            raise ValueError(f"rule={rule!r} is for E2M1 with scales in E4M3, not {fmt.name} with {scale_format.name}")
+        if not (isinstance(self.least_amax, int | float) and 0 <= self.least_amax < math.inf):
+            raise ValueError(f"least_amax must be a number from 0 up, not {self.least_amax!r}")
+
+    @property
+    def bits(self) -> float:
+        """The bits of one element with its share of the scale, if no block is short; NaN if a block is a whole axis."""
+        if self.block == "tensor":
+            return float(self.format.bits)
+        height, width = self.block
+        return math.nan if None in (height, width) else self.format.bits + self.scale_format.bits / (height * width)
+
+    def __repr__(self) -> str:
+        parts = [self.format.name, f"block={self.block!r}", f"scale_format={self.scale_format.name}",
+                 f"rule={self.rule!r}", f"factor={self.factor!r}"]  # fmt: skip
+        if self.least_amax:
+            parts.append(f"least_amax={self.least_amax!r}")
+        return f"Scheme({', '.join(parts)})"
+
+
+_NVFP4 = Scheme(E2M1, (1, 16), E4M3, "nvfp4", "reciprocal")
+
+SCHEMES: dict[str, Scheme] = {
+    "mxfp8": Scheme(E4M3, (1, 32), E8M0, "floor"),
+    "mxfp8_e5m2": Scheme(E5M2, (1, 32), E8M0, "floor"),
+    "mxfp6": Scheme(E3M2, (1, 32), E8M0, "floor"),
+    "mxfp4": Scheme(E2M1, (1, 32), E8M0, "floor"),
+    "te_mxfp8": Scheme(E4M3, (1, 32), E8M0, "rceil"),
+    "nvfp4": _NVFP4,
+    "nvfp4_torchao": Scheme(E2M1, (1, 16), E4M3, "nvfp4_torchao", "reciprocal"),
+    "nvfp4_single": Scheme(E2M1, (1, 16), E4M3, "nvfp4_single", "reciprocal"),
+    "te_current": Scheme(E4M3, "tensor", FP32, "absmax", "multiplier"),
+    "te_block": Scheme(E4M3, (1, 128), FP32, "rceil"),
+    "te_block_weight": Scheme(E4M3, (128, 128), FP32, "rceil"),
+    "deepseek": Scheme(E4M3, (1, 128), FP32, "absmax", "divide", 1e-4),
+    "deepseek_weight": Scheme(E4M3, (128, 128), FP32, "absmax", "divide"),
+    "deepgemm": Scheme(E4M3, (1, 128), FP32, "absmax", "reciprocal", 1e-4),
+    "deepgemm_weight": Scheme(E4M3, (128, 128), FP32, "absmax", "reciprocal", 1e-4),
+    "nf4": Scheme(NF4, (1, 64), FP32, "absmax", "reciprocal"),
+    "bnb_fp4": Scheme(BNB_FP4, (1, 64), FP32, "absmax", "reciprocal"),
+    "llm_int8": Scheme(INT8, (1, None), FP32, "absmax", "multiplier"),
+    "gptq": Scheme(UINT4, (1, 128), FP32, "full_range"),
+}
+"""Named schemes. The page "Quantization" of the documentation names their sources."""
+
+SchemeLike: TypeAlias = "Scheme | ElementFormatLike"
+
+
+def as_scheme(x: SchemeLike) -> Scheme:
+    """Return the scheme that `x` is or names.
+
+    Parameters
+    ----------
+    x : Scheme, format or str
+        A scheme, a key of `SCHEMES` in any case, or a format of elements, with one scale for the tensor.
+
+    Returns
+    -------
+    Scheme
+
+    Raises
+    ------
+    ValueError
+        If the name is not known. The message has the nearest one.
+
+    Examples
+    --------
+    >>> from floatsim.quantization import as_scheme
+    >>> as_scheme("mxfp8")
+    Scheme(E4M3, block=(1, 32), scale_format=E8M0, rule='floor', factor='divide')
+    >>> as_scheme("mxpf8")
+    Traceback (most recent call last):
+    ValueError: unknown scheme or format 'mxpf8'; did you mean 'mxfp8'?
+    """
+    if isinstance(x, Scheme):
+        return x
+    if isinstance(x, str):
+        name = x.strip().lower().replace("-", "_").replace(".", "_")
+        if name in SCHEMES:
+            return SCHEMES[name]
+        try:
+            return Scheme(as_element_format(x))
+        except ValueError as error:
+            raise _with_nearest(error, "scheme or format", x, name, [*SCHEMES, *_LOOKUP]) from None
+    return Scheme(as_element_format(x))
+
+
+class Layout(NamedTuple):
+    """The matrices and blocks of a tensor, and the shape of its scales."""
+
+    blocks: Blocks
+    scale_shape: tuple[int, ...]
+
+
+def layout(scheme: Scheme, shape: tuple[int, ...]) -> Layout:
+    """Return the blocks of a tensor of this shape. The last two axes are a matrix; blocks do not cross matrices."""
+    if scheme.block == "tensor":
+        size = math.prod(shape)
+        return Layout(Blocks((1, 1, size), 1, max(size, 1), single=True), ())
+    if not shape:
+        raise ValueError("x is one number, which has no blocks; use block='tensor'")
+    *stack, rows, columns = shape if len(shape) > 1 else (1, *shape)
+    height, width = scheme.block
+    height, width = min(height or rows, max(rows, 1)), min(width or columns, max(columns, 1))
+    down, across = -(-rows // max(height, 1)), -(-columns // max(width, 1))
+    blocks = Blocks((math.prod(stack), rows, columns), max(height, 1), max(width, 1))
+    return Layout(blocks, (*stack, down, across) if len(shape) > 1 else (across,))
+
+
+def carrier(scheme: Scheme, fmt: FloatFormat) -> FloatFormat:
+    """Return the format of the arithmetic: FP64 for FP64 input, except in the schemes that FP32 code defines."""
+    in_fp32 = isinstance(scheme.format, LookupFormat) or scheme.rule.startswith("nvfp4")
+    return FP64 if fmt == FP64 and not in_fp32 else FP32

@@ -1,0 +1,1 @@
+"""Loops over blocks of a matrix that share a scale."""

@@ -1,0 +1,187 @@
+"""The definitions of `fs.quantize_blocks` on exact rationals, element by element, and the trees of bitsandbytes.
+
+Only the oracles round here: neither floatsim's conversions nor its kernels take part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import oracles as o
+
+import floatsim as fs
+from floatsim import FP32, FP64, Overflow, Rounding
+from floatsim.quantization import IntegerFormat, LookupFormat, Scheme
+
+NEAREST = o.OracleRounding(overflow=Overflow.SATURATE_FINITE)
+
+
+def nearest(x: Fraction, fmt: fs.FloatFormat) -> Fraction:
+    """x rounded to nearest, ties to even; beyond the largest number, that number."""
+    at = o.layout(fmt)
+    code, _ = o.Rounder(abs(x), int(x < 0), fmt)(NEAREST)
+    return at.worth(code & ~at.sign_bit) * (-1 if x < 0 else 1)
+
+
+def to_whole(x: Fraction, mode: Rounding) -> int:
+    """x rounded to an integer."""
+    whole = abs(x).numerator // abs(x).denominator
+    if whole != abs(x):
+        low, high = Fraction(whole), Fraction(whole + 1)
+        whole += o.goes_up(abs(x), low, high, whole % 2 == 1, int(x < 0), o.OracleRounding(mode), 0)
+    return -whole if x < 0 else whole
+
+
+def exponent_of(x: Fraction) -> int:
+    """floor(log2(x)), exactly."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if Fraction(2) ** e <= x else e - 1
+
+
+@dataclass
+class Block:
+    """The scale of a block, what elements are divided by or multiplied with, and the zero point."""
+
+    scale: Fraction
+    factor: Fraction
+    divides: bool
+    zero: int = 0
+
+
+def largest_of(fmt: object) -> Fraction:
+    if isinstance(fmt, LookupFormat):
+        return Fraction(1)
+    return Fraction(fmt.max)
+
+
+def powers(rule: str, amax: Fraction, fmt: object) -> int:
+    """The exponent of the scale by the rules with powers of two."""
+    if rule == "rceil":
+        e = exponent_of(amax / largest_of(fmt))
+        return e if Fraction(2) ** e * largest_of(fmt) >= amax else e + 1
+    e = exponent_of(amax)
+    if rule == "ceil" and Fraction(2) ** e != amax:
+        e += 1
+    if rule == "even":
+        ulp = Fraction(2) ** (e - fmt.trailing_bits)
+        e = exponent_of((amax / ulp + Fraction(1, 2)).__floor__() * ulp)
+    return e - fmt.emax
+
+
+def block(values: list[Fraction], scheme: Scheme, carrier: fs.FloatFormat, tensor: list[Fraction]) -> Block:
+    """The scale of a block with finite values."""
+    fmt, target, rule = scheme.format, scheme.scale_format, scheme.rule
+
+    def rn(x: Fraction) -> Fraction:
+        return nearest(x, carrier)
+
+    def scale(x: Fraction) -> Fraction:
+        if amax == 0:
+            return Fraction(1)
+        return nearest(rn(x), target) or Fraction(target.smallest_subnormal)
+
+    def finished(s: Fraction, zero: int = 0) -> Block:
+        return Block(s, s, True, zero) if scheme.factor == "divide" else Block(s, rn(1 / s), False, zero)
+
+    amax = max(*(abs(v) for v in values), rn(Fraction(scheme.least_amax)))
+    if rule in ("floor", "ceil", "rceil", "even"):
+        if amax == 0:
+            e = target.emin if target.is_scale else 0
+        else:
+            e = min(max(powers(rule, amax, fmt), target.emin - target.trailing_bits), target.emax)
+        return finished(Fraction(2) ** e)
+    if rule == "absmax":
+        if scheme.factor == "multiplier":
+            m = rn(largest_of(fmt) / amax) if amax else Fraction(1)
+            return Block(scale(1 / m), m, False)
+        return finished(scale(amax / largest_of(fmt)))
+    if rule == "full_range":
+        return finished(scale(rn(2 * amax) / (fmt.max - fmt.min)), (fmt.max + fmt.min + 1) // 2)
+    high, low = max(*values, Fraction(0)), min(*values, Fraction(0))
+    if rule == "no_clipping":
+        return finished(scale(max(rn(high / fmt.max), rn(low / fmt.min))))
+    if rule == "asymmetric":
+        s = scale(rn(high - low) / (fmt.max - fmt.min))
+        zero = fmt.min - to_whole(rn(low / s), Rounding.TIES_TO_EVEN)
+        return finished(s, min(max(zero, fmt.min), fmt.max))
+    whole = max(abs(v) for v in tensor)
+    largest, six = Fraction(448 * 6), Fraction(6)
+    if rule == "nvfp4":
+        encode = rn(largest / whole) if whole else Fraction(1)
+        s = nearest(rn(amax * rn(encode * rn(1 / six))), target)
+        product = rn(s * rn(1 / encode))
+        return Block(s, rn(1 / product) if product else Fraction(carrier.max), False)
+    least = Fraction(1, 64)
+    if rule == "nvfp4_single":
+        return finished(nearest(max(rn(amax / six), least), target))
+    assert rule == "nvfp4_torchao"
+    p = rn(whole / largest) or Fraction(1)
+    s = nearest(max(rn(rn(amax / six) / p), least), target)
+    return Block(s, rn(rn(1 / p) / s), False)
+
+
+def tensor_scale(tensor: list[Fraction], rule: str) -> Fraction | None:
+    whole = max(abs(v) for v in tensor)
+    if rule == "nvfp4":
+        return nearest(1 / nearest(2688 / whole, FP32), FP32) if whole else Fraction(1)
+    if rule == "nvfp4_torchao":
+        return nearest(whole / 2688, FP32) or Fraction(1)
+    return None
+
+
+def nf4_code(x: float) -> int:
+    """The decision tree of bitsandbytes, as the thresholds it compares with."""
+    pivots = (
+        -0.8480964004993439, -0.6106329262256622, -0.4599952697753906, -0.33967943489551544, -0.23460740596055984,
+        -0.13791173323988914, -0.045525018125772476, 0.03979014977812767, 0.1202552504837513, 0.2035212516784668,
+        0.2920137718319893, 0.3893125355243683, 0.5016634166240692, 0.6427869200706482, 0.8614784181118011,
+    )  # fmt: skip
+    return sum(x > fs.quantize(pivot, "fp32") for pivot in pivots)
+
+
+def fp4_code(x: float) -> int:
+    """The decision tree of bitsandbytes' dQuantizeFP4."""
+    sign, x = (8 if x < 0 else 0), abs(x)
+    a, b, c, d, e, f, g = (
+        fs.quantize(p, "fp32") for p in (0.29166667, 0.583333, 0.8333333, 0.4166667, 0.0859375, 0.20833333, 0.00260417)
+    )
+    if x > a:
+        if x > b:
+            return sign + (3 if x > c else 2)
+        return sign + (5 if x > d else 4)
+    if x > e:
+        return sign + (7 if x > f else 6)
+    return sign + (1 if x > g else 0)
+
+
+LOOKUP = {"NF4": nf4_code, "BNB_FP4": fp4_code, "BINARY": lambda x: int(x >= 0)}
+
+
+def code(x: Fraction, of: Block, scheme: Scheme, carrier: fs.FloatFormat, mode: Rounding, negative: bool) -> int:
+    """The code of one element. `negative` is the sign bit of x, also of a zero."""
+    t = nearest(x / of.factor if of.divides else x * of.factor, carrier)
+    fmt = scheme.format
+    if isinstance(fmt, LookupFormat):
+        return LOOKUP[fmt.name](-0.0 if not t and x < 0 else float(t))
+    if isinstance(fmt, IntegerFormat):
+        return min(max(to_whole(t, mode) + of.zero, fmt.min), fmt.max)
+    rounding = o.OracleRounding(mode, Overflow.SATURATE_FINITE)
+    return o.Rounder(abs(t), int(negative), fmt)(rounding)[0]
+
+
+def carrier_of(scheme: Scheme, dtype: object) -> fs.FloatFormat:
+    exact = isinstance(scheme.format, LookupFormat) or scheme.rule.startswith("nvfp4")
+    return FP64 if str(dtype) == "float64" and not exact else FP32
+
+
+def blocks_of(shape: tuple[int, int], scheme: Scheme) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """The indices of the elements of each block of a matrix."""
+    rows, columns = shape
+    height, width = (rows, columns) if scheme.block == "tensor" else scheme.block
+    height, width = height or rows, width or columns
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for i in range(rows):
+        for j in range(columns):
+            found.setdefault((i // height, j // width), []).append((i, j))
+    return found

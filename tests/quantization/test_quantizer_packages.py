@@ -1,0 +1,121 @@
+"""`fs.quantize_blocks` compared with published packages, bit for bit, where they are installed.
+
+They are no dependencies of the tests: `pip install torch torchao bitsandbytes gfloat array-api-compat`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import floatsim as fs
+from floatsim.quantization import BNB_FP4, NF4, Scheme
+
+
+def matrix(seed: int = 0, shape: tuple[int, int] = (64, 512)) -> np.ndarray:
+    """Rows of many magnitudes, whose scales and quotients are normal float32 numbers, and a row of zeros."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape) * np.exp2(rng.integers(-40, 40, (shape[0], 1)))
+    x[:, ::7] = np.round(x[:, ::7], 1)
+    x[3] = 0
+    return x.astype(np.float32)
+
+
+MX = {"mxfp8": "float8_e4m3fn", "mxfp8_e5m2": "float8_e5m2", "mxfp4": "float4_e2m1fn_x2"}
+
+
+@pytest.mark.parametrize("rule", ["floor", "rceil", "ceil", "even"])
+@pytest.mark.parametrize("scheme", MX)
+def test_torchao_mx(scheme, rule):
+    torch = pytest.importorskip("torch", reason="compares with torchao")
+    mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="compares with torchao")
+    x = matrix()
+    mode = mx.ScaleCalculationMode[rule.upper()]
+    scales, elements = mx.to_mx(torch.from_numpy(x), getattr(torch, MX[scheme]), 32, mode)
+    q = fs.quantize_blocks(x, scheme, rule=rule)
+    assert np.array_equal(q.scales.codes, scales.view(torch.uint8).numpy())
+    assert np.array_equal(q.codes, unpacked(elements, torch, scheme == "mxfp4"))
+
+
+def unpacked(elements, torch, packed: bool) -> np.ndarray:
+    codes = elements.view(torch.uint8).numpy()
+    if not packed:
+        return codes
+    return np.stack([codes & 15, codes >> 4], axis=-1).reshape(codes.shape[0], -1)
+
+
+@pytest.mark.parametrize("scheme", ["nvfp4_torchao", "nvfp4_single"])
+def test_torchao_nvfp4(scheme):
+    torch = pytest.importorskip("torch", reason="compares with torchao")
+    nv = pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor", reason="compares with torchao")
+    x = matrix(1)
+    t = torch.from_numpy(x)
+    whole = nv.per_tensor_amax_to_scale(t.abs().max()) if scheme == "nvfp4_torchao" else None
+    scales, elements = nv.nvfp4_quantize(t, 16, whole)
+    q = fs.quantize_blocks(x, scheme)
+    assert np.array_equal(q.scales.codes, scales.view(torch.uint8).numpy())
+    assert np.array_equal(q.codes, unpacked(elements, torch, True))
+    if whole is not None:
+        assert q.tensor_scale.item() == whole.item()
+
+
+@pytest.mark.parametrize(("mapping", "rule"), [
+    ("SYMMETRIC", "full_range"), ("ASYMMETRIC", "asymmetric"), ("SYMMETRIC_NO_CLIPPING_ERR", "no_clipping"),
+])  # fmt: skip
+@pytest.mark.parametrize(("low", "high"), [(-128, 127), (-8, 7), (0, 15)])
+def test_torchao_integers(mapping, rule, low, high):
+    torch = pytest.importorskip("torch", reason="compares with torchao")
+    ao = pytest.importorskip("torchao.quantization.quant_primitives", reason="compares with torchao")
+    if rule == "no_clipping" and low == 0:
+        pytest.skip("the rule needs negative integers")
+    x = matrix(2)
+    dtype = torch.int8 if low < 0 else torch.uint8
+    scales, zeros = ao.choose_qparams_affine(
+        torch.from_numpy(x), ao.MappingType[mapping], (1, 128), dtype, low, high
+    )  # fmt: skip
+    codes = ao.quantize_affine(torch.from_numpy(x), (1, 128), scales, zeros, dtype, low, high)
+    q = fs.quantize_blocks(x, Scheme(fs.quantization.IntegerFormat("", low, high), 128, rule=rule, factor="reciprocal"))
+    zero_rows = ~x.any(axis=1)  # torchao's scale is the least normal number there, and floatsim's is 1
+    assert np.array_equal(q.scales.values[~zero_rows], scales.numpy()[~zero_rows])
+    if q.zero_points is not None:
+        assert np.array_equal(q.zero_points, zeros.numpy())
+    assert np.array_equal(q.codes, codes.numpy())
+
+
+@pytest.mark.parametrize("fmt", [NF4, BNB_FP4], ids=lambda fmt: fmt.name)
+def test_bitsandbytes(fmt):
+    torch = pytest.importorskip("torch", reason="compares with bitsandbytes")
+    functional = pytest.importorskip("bitsandbytes.functional", reason="compares with bitsandbytes")
+    kind = fmt.name.lower().removeprefix("bnb_")
+    x = matrix(3)
+    x = x[x.any(axis=1)]  # bitsandbytes divides by the zero scale of a block of zeros
+    packed, state = functional.quantize_4bit(torch.from_numpy(x), blocksize=64, quant_type=kind)
+    codes = packed.numpy().reshape(x.shape[0], -1)
+    codes = np.stack([codes >> 4, codes & 15], axis=-1).reshape(x.shape)
+    q = fs.quantize_blocks(x, kind if kind == "nf4" else "bnb_fp4")
+    assert np.array_equal(q.scales.values.reshape(-1), state.absmax.numpy().reshape(-1))
+    same = q.codes == codes
+    if fmt is BNB_FP4:
+        # bitsandbytes on the CPU differs from its CUDA kernel, which floatsim follows: the codes of its two zeros,
+        # 0 and 8, do not follow the sign, and its thresholds are midpoints, where the kernel has decimals of six digits
+        t = np.abs(x) / np.repeat(np.float32(q.scales.values), 64, axis=1)
+        near = np.abs(t[..., np.newaxis] - np.abs(np.float32(BNB_FP4.thresholds))).min(axis=-1) < 1e-6
+        same |= (near & (t > 0.01)) | ((q.codes & 7 == 0) & (codes & 7 == 0))
+        assert (near & (t > 0.01)).mean() < 0.01
+    assert same.all()
+    restored = functional.dequantize_4bit(packed, state).numpy()
+    assert np.array_equal(q.values.astype(np.float32)[q.codes == codes], restored[q.codes == codes])
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp8_e5m2", "mxfp6", "mxfp4"])
+def test_gfloat(scheme):
+    gfloat = pytest.importorskip("gfloat", reason="compares with gfloat")
+    formats = pytest.importorskip("gfloat.formats", reason="compares with gfloat")
+    info = {
+        "mxfp8": formats.format_info_mxfp8_e4m3, "mxfp8_e5m2": formats.format_info_mxfp8_e5m2,
+        "mxfp6": formats.format_info_mxfp6_e3m2, "mxfp4": formats.format_info_mxfp4_e2m1,
+    }[scheme]  # fmt: skip
+    x = matrix(4, (8, 64)).astype(np.float64)
+    values = fs.quantize_blocks(x, scheme).values
+    for row, found in zip(x.reshape(-1, 32), values.reshape(-1, 32), strict=True):
+        assert np.array_equal(gfloat.quantize_block(info, row, gfloat.compute_scale_amax), found)
