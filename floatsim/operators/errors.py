@@ -394,7 +394,7 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
     images = activations.reshape(512, 1, 8, 8)
     filters = array(np.random.default_rng(0).normal(0, 1 / 3, (8, 1, 3, 3)), fmt)
     state, state_gradients = activations[:, :8], gradients[:, :8]
-    image_gradients = gradients.reshape(512, 1, 8, 8)
+    pooled_gradients = np.resize(gradients, (512, 1, 4, 4))
     activation_results = {"tanh": tanh(logits), "sigmoid": sigmoid(logits)}
     return {
         "softmax": ((logits,), {}),
@@ -420,11 +420,11 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
         "layer_norm_backward": ((gradients, logits), {}),
         "rms_norm_backward": ((gradients, logits), {}),
         "attention_backward": ((tokens, tokens, tokens, tokens), {"causal": True}),
-        "batch_norm_backward": ((gradients, logits, zeros, ones, ones), {"training": True}),
-        "residual_add_backward": ((gradients, (64,)), {}),
-        "conv2d_backward": ((np.repeat(image_gradients, 8, axis=1), images, filters), {"padding": 1}),
-        "max_pool_backward": ((image_gradients[..., :4, :4], images, 2), {}),
-        "avg_pool_backward": ((image_gradients[..., :4, :4], (8, 8), 2), {}),
+        "batch_norm_backward": ((gradients, logits, zeros[:32], ones[:32], ones[:32]), {"training": True}),
+        "residual_add_backward": ((gradients, (32,)), {}),
+        "conv2d_backward": ((np.resize(gradients, (512, 8, 8, 8)), images, filters), {"padding": 1}),
+        "max_pool_backward": ((pooled_gradients, images, 2), {}),
+        "avg_pool_backward": ((pooled_gradients, (8, 8), 2), {}),
         "embedding_backward": ((gradients, scores.argmax(axis=-1), 64), {}),
         **{
             f"{name}_backward": ((gradients, activation_results.get(name, logits)), {})
@@ -446,7 +446,7 @@ def recipe_table(
     The operands come from a network trained on the UCI digits (`fs.datasets.digits`): the activations and weights of
     its middle layer, and the products of both. Attention takes the activations of 64 images as query, key and value. A
     convolution takes them as images of 8 x 8, with random filters. The recurrent cells reuse the weights. The backward
-    operators take the gradients of training, at the end of which they are small.
+    operators take the gradients of training, at the end of which they are small, repeated where they are too few.
 
     Parameters
     ----------
