@@ -92,7 +92,6 @@ def test_the_table_has_the_errors_of_plain_calls():
         assert row.error == rms(ops.rms_norm(activations, ones, recipe=row.recipe), exact)
 
 
-@pytest.mark.full
 def test_the_table_has_every_operator():
     rows = ops.recipe_table(recipes=["fp32-inside"]).rows
     assert {row.operator for row in rows} == set(ops.OPERATORS)
