@@ -22,19 +22,24 @@ value in the carrier (the wider one of two), because compiled code has no narrow
   given next to it.
 - Stochastic roundings take `seed=` and `offset=`, any integers: offset i draws what element i of an array would.
 - The context does not reach compiled code, and nothing is recorded there.
+- The mathematical functions, `fs.exp` and others, compute in float64 if operands have at most 24 significant bits and
+  the format has at most 30. The few results that stay open, and all others, call Python and take about a millisecond.
 
 Numba finds this module by its entry point `numba_extensions`. User code need not import it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import enum
+import functools
 import inspect
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
+from numba import objmode
 from numba.core import types as numba_types
 from numba.core.cgutils import unpack_tuple
 from numba.core.errors import TypingError
@@ -45,8 +50,9 @@ from numba.np.numpy_support import from_dtype
 
 import floatsim
 from floatsim import reference
+from floatsim.arrays import functions as mathematical
 from floatsim.arrays.options import RoundingOptions, resolve
-from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import (
     FLAGS,
@@ -59,6 +65,7 @@ from floatsim.formats.rounding import (
     as_member,
 )
 from floatsim.formats.value_sets import contains
+from floatsim.reference import functions
 
 __all__ = ["FormatParams", "draw", "format_params", "init"]
 
@@ -223,7 +230,7 @@ class _Operation(NamedTuple):
     """The kernel of a public function, and its arguments and result."""
 
     entry: str
-    """The name in floatsim_kernels.elementwise.njit_entry."""
+    """The name in floatsim_kernels.elementwise.njit_entry, or _FUNCTION."""
     operands: str
     """The names of the float operands, one letter each."""
     extra: tuple[int | str, ...] = ()
@@ -294,6 +301,11 @@ _OPERATIONS = {
     "total_order": _Operation("total_order", "ab", (), "bool", False),
 }
 
+_FUNCTION = "function"
+_OPERATIONS |= {name: _Operation(_FUNCTION, "ab" if name in functions.BINARY else "a") for name in mathematical.__all__}
+_APPROXIMATE = {("gelu", "tanh"): "gelu_tanh"}
+"""The functions that `approximate=` selects in compiled code."""
+
 _CARRIERS = {types.float64: FP64, types.float32: FP32}
 _RUN_TIME = object()
 
@@ -323,6 +335,8 @@ class _Call(NamedTuple):
     flags: bool
     result: Any
     """The Numba type of the result without its flags."""
+    function: str
+    """The name of a mathematical function in floatsim.reference.functions."""
 
 
 class _Arguments:
@@ -417,6 +431,18 @@ class _Arguments:
             return name
         return int(as_flag(value, name))
 
+    def function(self, name: str) -> str:
+        """Return the function that `approximate=` selects."""
+        value = self["approximate"]
+        if value in (None, "none"):
+            return name
+        if value is _RUN_TIME:
+            raise TypeError("approximate must be a literal string in compiled code")
+        known = ["none", *(text for of, text in _APPROXIMATE if of == name)]
+        if (name, value) not in _APPROXIMATE:
+            raise ValueError(f"{name}: approximate must be one of {known} in compiled code, not {value!r}")
+        return _APPROXIMATE[name, value]
+
     def integer_type(self) -> Any:
         ty = self.types["dtype"]
         if not isinstance(ty, types.NumberClass | types.DType) or not isinstance(ty.dtype, types.Integer):
@@ -476,7 +502,66 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
         "uint8": lambda: types.uint8,
         "dtype": arguments.integer_type,
     }
-    return _Call(operands, tuple(extra), fmt, carrier, rounding, seed, offset, flags, results[operation.result]())
+    name = arguments.function(function.__name__)
+    return _Call(operands, tuple(extra), fmt, carrier, rounding, seed, offset, flags, results[operation.result](), name)
+
+
+# -- open results of mathematical functions ----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def _format_of(words: tuple[int, ...]) -> FloatFormat:
+    """Return the format of format parameters."""
+    fields = dict(zip(FormatParams._fields, words, strict=False))
+    trailing = fields["precision"] - 1
+    for specials in Specials:
+        with contextlib.suppress(ValueError):
+            fmt = FloatFormat("", fields["sign_shift"] - trailing, trailing, specials, 1 - fields["emin"])
+            if _format_words(fmt) == words:
+                return fmt
+    raise ValueError(f"no format has the parameters {words}; use fs.njit.format_params")
+
+
+@functools.lru_cache(maxsize=256)
+def _attributes_of(words: tuple[int, ...]) -> RoundingAttributes:
+    """Return the rounding attributes of rounding parameters."""
+    defaults = vars(RoundingAttributes())
+    return RoundingAttributes(**{name: type(x)(word) for (name, x), word in zip(defaults.items(), words, strict=True)})
+
+
+def _reference_result(
+    name: str, codes: tuple[int, ...], carriers: tuple[tuple[int, ...], ...], fmt: tuple[int, ...],
+    rounding: tuple[int, ...], random: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Return (code, events) of a function; the formats and the rounding are parameters."""
+    attributes = _attributes_of(rounding)
+    operands = [
+        reference.decode(int(code), _format_of(words), attributes.daz)
+        for code, words in zip(codes, carriers, strict=True)
+    ]
+    return functions.apply(name, tuple(operands), _format_of(fmt), attributes, int(random))
+
+
+@functools.cache
+def _compiled_reference(name: str, count: int) -> Any:
+    """Return the compiled function that calls Python for an open result of a function of `count` numbers."""
+    from floatsim_kernels.runtime.jit import calls_python
+
+    @calls_python  # type: ignore[untyped-decorator]
+    def call(a: Any, fa: Any, b: Any, fb: Any, f: Any, m: Any, random: Any) -> Any:
+        with objmode(code="uint64", events="int64"):
+            code, events = _reference_result(name, (a, b)[:count], (fa, fb)[:count], f, m, random)
+        return code, events
+
+    return call
+
+
+def _function_entry(name: str) -> Any:
+    from floatsim_kernels.functions import njit_entry
+
+    if name in functions.BINARY:
+        return njit_entry.of_two(name, _compiled_reference(name, 2))
+    return njit_entry.of_one(name, _compiled_reference(name, 1))
 
 
 # -- Numba's side ------------------------------------------------------------------------------------------------------
@@ -581,7 +666,9 @@ class _Emitter:
         else:
             fmt, rounding = self.format(call.format), self.row([self.word(word) for word in call.rounding])
         arguments += [fmt, self.format(call.carrier), rounding, self.draws(call), (self.word(call.flags), types.int64)]
-        function = types.Dispatcher(getattr(njit_entry, entry))
+        function = types.Dispatcher(
+            _function_entry(call.function) if entry == _FUNCTION else getattr(njit_entry, entry)
+        )
         sig = function.get_call_type(self.context.typing_context, tuple(ty for _, ty in arguments), {})
         implementation = self.context.get_function(function, sig)
         both = implementation(self.builder, [value for value, _ in arguments])

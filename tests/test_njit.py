@@ -28,6 +28,8 @@ from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
+from floatsim.arrays import functions as mathematical
+from floatsim.reference import functions
 
 ROOT = Path(__file__).parents[1]
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
@@ -47,6 +49,8 @@ BINARY = (
     "maximum_number",
 )  # fmt: skip
 params = fs.njit.format_params
+FUNCTIONS = [*functions.BINARY, *sorted(functions.UNARY)]
+QUICK_FUNCTIONS = ("exp", "hypot")
 ARITY = dict.fromkeys(BINARY, 2) | {"sqrt": 1, "fma": 3, "quantize": 1}
 
 
@@ -343,6 +347,143 @@ def test_draw():
         fs.njit.draw(1, 1, 0)
 
 
+# -- mathematical functions --------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def function_loop(name: str):
+    """A jitted loop of a mathematical function as in `loop`; element i has the draw of element i of an array."""
+    function = getattr(fs, name.removesuffix("_tanh"))
+    if name in functions.BINARY:
+
+        @njit
+        def run(a, b, params):
+            values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
+            for i in range(a.size):
+                values[i] = function(a[i], b[i], format=params, seed=9, offset=i)
+                again[i], flags[i] = function(a[i], b[i], format=params, seed=9, offset=i, return_flags=True)
+            return values, again, flags
+
+    elif name == "gelu_tanh":
+
+        @njit
+        def run(a, params):
+            values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
+            for i in range(a.size):
+                values[i] = fs.gelu(a[i], approximate="tanh", format=params, seed=9, offset=i)
+                again[i], flags[i] = fs.gelu(
+                    a[i], approximate="tanh", format=params, seed=9, offset=i, return_flags=True
+                )
+            return values, again, flags
+
+    else:
+
+        @njit
+        def run(a, params):
+            values, again, flags = np.empty_like(a), np.empty_like(a), np.empty(a.size, np.uint8)
+            for i in range(a.size):
+                values[i] = function(a[i], format=params, seed=9, offset=i)
+                again[i], flags[i] = function(a[i], format=params, seed=9, offset=i, return_flags=True)
+            return values, again, flags
+
+    return run
+
+
+def function_operands(name: str, fmt: fs.FloatFormat) -> list[np.ndarray]:
+    """float64: special values, exact cases, numbers beyond the bounds of the kernels, and numbers of the format."""
+    r = o.rng("njit functions", name, fmt.name)
+    signaling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)[0]
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, signaling, 5e-324, -5e-324]
+    exact = [1.0, -1.0, 4.0, 0.25, 3.0, -2.0, 0.5, 100.0, 2.0**-20, 2.0**-60, -(2.0**-60)]
+    beyond = [2.0**-300, 2.0**-301, -(2.0**300), 2.0**299, 1 / 3, 1 + 2.0**-23, 1 + 2.0**-24, 1e300, 710.5]
+    ordinary = fs.quantize(r.normal(size=12) * 10 ** r.uniform(-3, 2, 12), "fp16")
+    codes = r.integers(0, 1 << fmt.bits, 12, dtype=np.uint64).astype(fmt.code_dtype)
+    column = np.concatenate([special, exact, beyond, ordinary, fs.decode(codes, fmt)])
+    return [column, r.permutation(column)] if name in functions.BINARY else [column]
+
+
+def check_function(name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], **keywords: object) -> None:
+    """The results equal those outside."""
+    values, again, flags = function_loop(name)(*arrays, params(fmt, **keywords))
+    keywords |= {"seed": 9} | ({"approximate": "tanh"} if name == "gelu_tanh" else {})
+    wide = [x.astype(np.float64) for x in arrays]
+    want, raised = outside(name.removesuffix("_tanh"), fmt, wide, **keywords)
+    assert_same(values, want.astype(values.dtype), *arrays)
+    assert_same(again, want.astype(values.dtype), *arrays)
+    assert_same(flags, raised, *arrays)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_FUNCTIONS else pytest.param(name, marks=pytest.mark.full) for name in FUNCTIONS]
+)
+def test_mathematical_functions(name):
+    """In formats with all kinds of special values, on both sides of the bounds of the kernels."""
+    edges = fs.FloatFormat.ieee(8, 29), fs.FloatFormat.ieee(8, 30), fs.FloatFormat.ieee(11, 4)
+    for k, fmt in enumerate((fs.FP16, fs.FP32, fs.E4M3, fs.E5M2FNUZ, fs.E2M1, fs.FP64, *edges)):
+        arrays = function_operands(name, fmt)
+        for rounding in ORACLE_ROUNDINGS if k == 0 else ORACLE_ROUNDINGS[k % 3 :: 3]:
+            check_function(name, fmt, arrays, **rounding.keywords)
+        check_function(name, fmt, arrays, rounding="stochastic", random_bits=11)
+
+
+def test_mathematical_functions_of_float32():
+    (x,) = function_operands("exp", fs.FP32)
+    with np.errstate(all="ignore"):
+        x = x.astype(np.float32)
+    x = x[np.isfinite(x)]
+    for fmt in (fs.FP32, fs.BF16):
+        for rounding in ORACLE_ROUNDINGS[:3]:
+            check_function("exp", fmt, [x], **rounding.keywords)
+    tiny = np.array([1e-40, -1e-40], np.float32)
+    for daz in (False, True):
+        values, _, flags = function_loop("exp")(tiny, params("fp32", rounding="RTP", daz=daz))
+        want, raised = fs.exp(tiny, rounding="RTP", daz=daz, return_flags=True)
+        assert_same(values, want, tiny)
+        assert_same(flags, raised, tiny)
+
+
+def test_mathematical_functions_with_literals():
+    @njit
+    def run(x, y):
+        return (
+            fs.exp(x, format="e4m3", rounding="RTZ"), fs.exp(x), fs.hypot(x, y, format=fs.FP16, return_flags=True),
+            fs.gelu(x, approximate="none", format="bf16"), fs.gelu(x, approximate="tanh", format="bf16"),
+            fs.exp(np.float32(x)), fs.exp(x, format="fp16", rounding="SR", seed=3, offset=5),
+        )  # fmt: skip
+
+    for x in (0.5, 0.1, 3.0):
+        a, b = np.float64(x), np.float64(4.0)
+        hypot, flags = fs.hypot(a, b, format="fp16", return_flags=True)
+        want = (
+            float(fs.exp(a, format="e4m3", rounding="RTZ")), fs.exp(a), (float(hypot), flags),
+            float(fs.gelu(a, format="bf16")), float(fs.gelu(a, approximate="tanh", format="bf16")),
+            fs.exp(np.float32(x)), float(fs.exp(a, format="fp16", rounding="SR", seed=3, offset=5)),
+        )  # fmt: skip
+        assert run(x, 4.0) == want
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The names of the functions that compiled code leaves to the reference."""
+    names, apply = [], functions.apply
+
+    def counted(name, *arguments):
+        names.append(name)
+        return apply(name, *arguments)
+
+    monkeypatch.setattr(functions, "apply", counted)
+    return names
+
+
+def test_few_results_call_python(calls):
+    (x,) = fs.quantize(o.rng("few results").normal(size=(1, 300)), "fp16")
+    parameters = params("fp16")
+    function_loop("exp")(x, parameters)
+    assert len(calls) < 3
+    function_loop("exp")(np.full(4, 0.1), parameters)  # more than 24 significant bits
+    assert calls[-8:] == ["exp"] * 8
+
+
 # -- operations in the carrier's own format ------------------------------------------------------------------------
 
 
@@ -499,7 +640,8 @@ def test_users_functions_can_be_cached(tmp_path):
 
         @njit(cache=True)
         def f(x, params, fmt):
-            return fs.quantize(x, params), fs.fma(x, x, x, format="bf16"), fs.divide(x, 3.0, format=fmt)
+            y = fs.exp(x, format=fmt), fs.exp(0.5, format=fmt)
+            return y, fs.quantize(x, params), fs.fma(x, x, x, format="bf16"), fs.divide(x, 3.0, format=fmt)
     """
     (tmp_path / "mine.py").write_text(textwrap.dedent(source), encoding="utf-8")
     code = f"""
@@ -544,6 +686,22 @@ def test_the_processors_state_changes_nothing(state):
                 assert_same(a, b, *arrays)
 
 
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or sys.platform != "linux", reason="the place of MXCSR is known for x86 Linux only"
+)
+@pytest.mark.parametrize("state", [0x8040, 0x2000, 0x4000, 0x6000], ids=hex)
+def test_the_processors_state_leaves_functions_to_the_reference(state, calls):
+    x = fs.quantize(o.rng("state", state).normal(size=20), "fp16")
+    run, parameters = function_loop("exp"), params("fp16", rounding="RTP")
+    want = run(x, parameters)
+    calls.clear()
+    with processor_state(state):
+        got = run(x, parameters)
+    assert len(calls) == 40
+    for ours, theirs in zip(got, want, strict=True):
+        assert_same(ours, theirs, x)
+
+
 # -- bad input -----------------------------------------------------------------------------------------------------
 
 
@@ -582,6 +740,10 @@ def test_the_processors_state_changes_nothing(state):
         (lambda x: fs.scalb(x, 1.5), (1.0,), "n must be an integer, not float64"),
         (lambda x: fs.to_integer(x, np.float32), (1.0,), "dtype must be an integer dtype such as np.int32"),
         (lambda x, y: not fs.total_order(x, y), (1.0, np.float32(1)), "a and b have different formats"),
+        (lambda x: fs.exp(x, format="e8m0"), (1.0,), "exp: E8M0 is a scale format, which has no arithmetic"),
+        (lambda x: fs.gelu(x, approximate="sigmoid"), (1.0,), r"approximate must be one of \['none', 'tanh'\] in"),
+        (lambda x: fs.exp2(x, approximate="flash-attention-4"), (1.0,), r"approximate must be one of \['none'\] in"),
+        (lambda x, y: fs.gelu(x, approximate=y), (1.0, "tanh"), "approximate must be a literal string in compiled"),
         (lambda x: fs.njit.draw(x, 1), (1.0,), "seed must be an integer, not float64"),
     ],
 )  # fmt: skip
@@ -612,10 +774,10 @@ def test_format_params_are_the_rows():
 
 
 def test_every_scalar_function_is_there():
-    """Compiled code has the functions of arithmetic.py and comparison.py for numbers."""
+    """Compiled code has the functions of arithmetic.py, comparison.py and functions.py for numbers."""
     from floatsim.arrays import arithmetic, comparison
     from floatsim.njit import _OPERATIONS
 
-    assert {*arithmetic.__all__, *comparison.__all__} <= set(_OPERATIONS)
+    assert {*arithmetic.__all__, *comparison.__all__, *mathematical.__all__} <= set(_OPERATIONS)
     for name, operation in _OPERATIONS.items():
         assert set(operation.operands) <= set(inspect.signature(getattr(fs, name)).parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from typing import Any
@@ -34,6 +35,7 @@ class _Notices(threading.local):
         if self._depth == 1 and function.__module__.startswith("floatsim_kernels.") and watched():
             name = f"{function.__module__}.{function.__qualname__}"
             name = name.removeprefix("floatsim_kernels.").replace(".<locals>", "")
+            name = re.sub("_[0-9a-f]{16}$", "", name)  # what numba_compat.name_by_closure added
             self._timer = threading.Timer(_AFTER, _show, [name])
             self._timer.daemon = True
             self._timer.start()

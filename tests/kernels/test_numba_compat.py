@@ -30,6 +30,28 @@ def test_cache_key_holds_the_source_hash(tmp_path, monkeypatch):
     assert SOURCE_HASH in key
 
 
+def test_kernel_with_jitted_functions_in_its_closure_is_found_again(tmp_path, monkeypatch):
+    """Each call of `make` stands for a process: its jitted functions are new objects."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def make(factor, n):
+        scaled = numba.njit(lambda x: factor * x) if n else numba.njit(lambda x: factor + x)
+
+        @kernel
+        def run(x):
+            return scaled(x)
+
+        return run
+
+    names = set()
+    for factor, n, hits in [(2, 1, 0), (2, 1, 1), (3, 1, 0), (2, 0, 0)]:
+        run = make(factor, n)
+        names.add(run.py_func.__qualname__)
+        assert run(np.int64(7)) == (factor * 7 if n else factor + 7)
+        assert sum(run.stats.cache_hits.values()) == hits
+    assert len(names) == 3  # else functions of different processes could have one symbol
+
+
 def test_kernel_is_compiled_for_its_signature_only():
     @kernel_of((numba.types.Array(numba.float64, 1, "A", readonly=True),))
     def total(x):

@@ -12,7 +12,7 @@ from . import enclosures
 _NAN_32 = np.uint32(0x7FC00000)
 
 
-def _function(name):
+def enclosure(name):
     """Return the function of `enclosures` or `normal`; the latter makes a table, and is imported when it is needed."""
     if hasattr(enclosures, name):
         return getattr(enclosures, name)
@@ -25,7 +25,7 @@ def ends(name):
 
     `inside`: ends that differ are moved to numbers strictly between them.
     """
-    function, inward = _function(name), enclosures.inward
+    function, inward = enclosure(name), enclosures.inward
 
     @kernel
     def loop(x, low, high, inside):
@@ -43,7 +43,7 @@ def ends(name):
 @functools.cache
 def ends_of_two(name):
     """Return the kernel that writes the ends of a function of two float64 numbers; see `ends`."""
-    function, inward = _function(name), enclosures.inward
+    function, inward = enclosure(name), enclosures.inward
 
     @kernel
     def loop(x, y, low, high, inside):
@@ -61,7 +61,7 @@ def ends_of_two(name):
 @functools.cache
 def nearest_float32(name):
     """Return the kernel of a function of float32 codes, ties to even; it marks the results that it does not know."""
-    function = _function(name)
+    function = enclosure(name)
 
     @kernel
     def loop(x, out, unknown):

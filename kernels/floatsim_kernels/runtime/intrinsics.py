@@ -280,6 +280,18 @@ def set_rounding(typingctx, direction):
     return types.void(types.int32), codegen
 
 
+@intrinsic
+def opaque(typingctx, x):
+    """A float64 number that the compiler does not know: empty assembly stands between it and its use."""
+
+    def codegen(context, builder, signature, args):
+        bits = builder.bitcast(args[0], _I64)
+        bits = builder.asm(ir.FunctionType(_I64, [_I64]), "", "=r,0", [bits], side_effect=True)
+        return builder.bitcast(bits, ir.DoubleType())
+
+    return types.float64(types.float64), codegen
+
+
 def _of_one_type(name, build):
     """A two-operand function on uint32 or uint64 that keeps the type, in which Numba's own operators would widen."""
 

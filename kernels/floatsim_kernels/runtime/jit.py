@@ -14,7 +14,13 @@ from pathlib import Path
 
 import numba
 
-from .numba_compat import CPUDispatcher, cache_on_disk, compile_for_one_signature, raise_index_error_if
+from .numba_compat import (
+    CPUDispatcher,
+    cache_on_disk,
+    compile_for_one_signature,
+    name_by_closure,
+    raise_index_error_if,
+)
 
 CHECKED = os.environ.get("FLOATSIM_CHECKED", "0") not in ("", "0")
 """Whether kernels check every access to memory."""
@@ -55,7 +61,17 @@ class _Naming(CPUDispatcher):
 
 def kernel(function):
     """Compile a loop over arrays: cached on disk under the package's source hash, without the GIL, never fastmath."""
-    dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
+    return _cached(function, nogil=True)
+
+
+def calls_python(function):
+    """Compile as `kernel` does, but a function with an objmode block, which takes the GIL."""
+    return _cached(function)
+
+
+def _cached(function, **options):
+    name_by_closure(function)
+    dispatcher = numba.njit(**options, **OPTIONS)(function)
     cache_on_disk(dispatcher, SOURCE_HASH, CHECKED)
     if CHECKED:
         dispatcher.__class__ = _Naming

@@ -3,6 +3,7 @@
 A new version may rename them. `CHECKS` names each one with a check that it is still there; a test runs them all.
 """
 
+import hashlib
 import threading
 
 import numba
@@ -10,10 +11,11 @@ from llvmlite import ir
 from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.serialize import dumps
 
 __all__ = [
     "CHECKS", "CPUDispatcher", "cache_on_disk", "compile_for_one_signature", "disable_unrolling", "force_inline",
-    "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
+    "name_by_closure", "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
 ]  # fmt: skip
 
 
@@ -27,13 +29,42 @@ def target():
 
 
 def cache_on_disk(dispatcher, *more_key):
-    """Cache what a dispatcher compiles, as `cache=True` does, under a key with more parts."""
+    """Cache what a dispatcher compiles, as `cache=True` does, under a key with more parts.
+
+    Numba's key holds a pickle of the variables of a closure. The pickle of a jitted function differs from process to
+    process, and the cache would never be hit. Our key holds its name, its bytecode and its variables instead.
+    """
 
     class Cache(FunctionCache):
         def _index_key(self, sig, codegen):
-            return (*super()._index_key(sig, codegen), *more_key)
+            code = self._py_func.__code__.co_code.hex()
+            return (sig, codegen.magic_tuple(), code, _closure_key(self._py_func), *more_key)
 
     dispatcher._cache = Cache(dispatcher.py_func)
+
+
+def name_by_closure(function):
+    """Give a function with a closure a qualified name that depends on the closure's variables.
+
+    The symbol of a compiled function has this name and a number, which counts the functions of a process. Functions in
+    the cache were compiled by other processes. Two of one name can have one symbol, and then LLVM runs one for both.
+    """
+    if function.__closure__:
+        digest = hashlib.sha256(repr(_closure_key(function)).encode()).hexdigest()
+        function.__qualname__ += f"_{digest[:16]}"
+
+
+def _closure_key(function):
+    """The variables of a function's closure: hashes, and for jitted functions the name, bytecode and variables."""
+    key = []
+    for cell in function.__closure__ or ():
+        value = cell.cell_contents
+        jitted = getattr(value, "py_func", None)
+        if jitted is None:
+            key.append(hashlib.sha256(dumps(value)).hexdigest())
+        else:
+            key.append((jitted.__module__, jitted.__qualname__, jitted.__code__.co_code.hex(), _closure_key(jitted)))
+    return tuple(key)
 
 
 def compile_for_one_signature(dispatcher, signature):
