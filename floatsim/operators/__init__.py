@@ -26,9 +26,15 @@ _HOMES = {
     ".activations": "gelu relu sigmoid silu softplus tanh",
     ".cells": "LSTMState gru_cell lstm_cell rnn_cell",
     ".backward": (
-        "AttentionGradients LinearGradients NormGradients attention_backward cross_entropy_backward "
-        "layer_norm_backward linear_backward log_softmax_backward rms_norm_backward softmax_backward"
+        "AttentionGradients LinearGradients NormGradients ResidualGradients attention_backward batch_norm_backward "
+        "cross_entropy_backward layer_norm_backward linear_backward log_softmax_backward residual_add_backward "
+        "rms_norm_backward softmax_backward"
     ),
+    ".activations_backward": (
+        "gelu_backward relu_backward sigmoid_backward silu_backward softplus_backward tanh_backward"
+    ),
+    ".convolution_backward": "avg_pool_backward conv2d_backward embedding_backward max_pool_backward",
+    ".cells_backward": "CellGradients gru_cell_backward lstm_cell_backward rnn_cell_backward",
     ".network": "mlp",
     ".errors": "RecipeRow RecipeTable Sensitivity SensitivityRow recipe_table",
 }

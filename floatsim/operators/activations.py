@@ -13,7 +13,9 @@ from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
 
-__all__ = ["gelu", "relu", "sigmoid", "silu", "softplus", "tanh"]
+__all__ = [
+    "denominator", "erf_of_gelu", "gelu", "relu", "sigmoid", "silu", "softplus", "tanh", "tanh_of_gelu", "times",
+]  # fmt: skip
 
 
 def _activated(
@@ -29,13 +31,9 @@ def _activated(
         return c.result(c.converted("output", value))
 
 
-def _exp_of_negative(c: Computation, x: Array) -> Array:
-    return c.value("exp", functions.exp, c.negative(x))
-
-
-def _denominator(c: Computation, x: Array) -> Array:
-    """Return 1 + exp(-x)."""
-    powers = _exp_of_negative(c, x)
+def denominator(c: Computation, x: Array) -> Array:
+    """Return the steps exp = exp(-x) and denominator = exp + 1."""
+    powers = c.value("exp", functions.exp, c.negative(x))
     return c.value("denominator", add, powers, c.number(1.0, powers))
 
 
@@ -147,7 +145,7 @@ def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """
 
     def composed(c: Computation, x: Array) -> Array:
-        return c.value("inverse", functions.reciprocal, _denominator(c, x))
+        return c.value("inverse", functions.reciprocal, denominator(c, x))
 
     return _activated("sigmoid", x, keywords, {"composed": composed})
 
@@ -230,7 +228,7 @@ def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """
 
     def composed(c: Computation, x: Array) -> Array:
-        return c.value("quotient", divide, x, _denominator(c, x))
+        return c.value("quotient", divide, x, denominator(c, x))
 
     return _activated("silu", x, keywords, {"composed": composed})
 
@@ -277,21 +275,33 @@ def gelu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("gelu", x, keywords, {"erf": _gelu_erf, "tanh": _gelu_tanh})
 
 
-def _times(c: Computation, step: str, x: Array, factor: float) -> Array:
+def times(c: Computation, step: str, x: Array, factor: float) -> Array:
+    """Return x times a number, which is rounded to the format of x."""
     return c.value(step, multiply, x, c.number(factor, x))
+
+
+def erf_of_gelu(c: Computation, x: Array) -> Array:
+    """Return the steps scaled and erf."""
+    return c.value("erf", functions.erf, times(c, "scaled", x, math.sqrt(0.5)))
+
+
+def tanh_of_gelu(c: Computation, x: Array) -> tuple[Array, Array]:
+    """Return the steps square and tanh, with all steps between them."""
+    square = c.value("square", multiply, x, x)
+    cube = c.value("cube", multiply, square, x)
+    inner = c.value("inner", add, x, times(c, "cubic", cube, 0.044715))
+    return square, c.value("tanh", functions.tanh, times(c, "scaled", inner, math.sqrt(2 / math.pi)))
 
 
 def _half_product(c: Computation, x: Array, distribution: Array) -> Array:
     shifted = c.value("shifted", add, distribution, c.number(1.0, distribution))
-    return c.value("product", multiply, _times(c, "half", x, 0.5), shifted)
+    return c.value("product", multiply, times(c, "half", x, 0.5), shifted)
 
 
 def _gelu_erf(c: Computation, x: Array) -> Array:
-    return _half_product(c, x, c.value("erf", functions.erf, _times(c, "scaled", x, math.sqrt(0.5))))
+    return _half_product(c, x, erf_of_gelu(c, x))
 
 
 def _gelu_tanh(c: Computation, x: Array) -> Array:
-    cube = c.value("cube", multiply, c.value("square", multiply, x, x), x)
-    inner = c.value("inner", add, x, _times(c, "cubic", cube, 0.044715))
-    scaled = _times(c, "scaled", inner, math.sqrt(2 / math.pi))
-    return _half_product(c, x, c.value("tanh", functions.tanh, scaled))
+    _, tanh = tanh_of_gelu(c, x)
+    return _half_product(c, x, tanh)

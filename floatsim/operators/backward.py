@@ -7,23 +7,25 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, divide, multiply, subtract
-from floatsim.arrays.functions import exp, rsqrt
+from floatsim.arrays.arithmetic import divide, multiply, subtract
+from floatsim.arrays.functions import exp
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.norms import inverse_root, parameter, training_variant, two_pass
 from floatsim.operators.probabilities import target_classes
 from floatsim.operators.scaled_dot_product import attention_probabilities
 
 __all__ = [
-    "AttentionGradients", "LinearGradients", "NormGradients", "attention_backward", "cross_entropy_backward",
-    "layer_norm_backward", "linear_backward", "log_softmax_backward", "rms_norm_backward", "softmax_backward",
+    "AttentionGradients", "LinearGradients", "NormGradients", "ResidualGradients", "attention_backward",
+    "batch_norm_backward", "cross_entropy_backward", "layer_norm_backward", "linear_backward", "log_softmax_backward",
+    "residual_add_backward", "rms_norm_backward", "same_shapes", "softmax_backward",
 ]  # fmt: skip
 
 
-def _operands(c: Computation, **given: Any) -> list[Array]:
+def same_shapes(c: Computation, **given: Any) -> list[Array]:
     """Return operands of one shape."""
     found = [c.operand(step, x) for step, x in given.items()]
     if len({x.shape for x in found}) > 1:
@@ -81,7 +83,7 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
     FloatArray([0.1875, -0.1875], FP16)
     """
     with computation("softmax_backward", gradient, keywords) as c:
-        g, y = (np.moveaxis(x, axis, -1) for x in _operands(c, gradient=gradient, result_of_forward=y))
+        g, y = (np.moveaxis(x, axis, -1) for x in same_shapes(c, gradient=gradient, result_of_forward=y))
         return c.result(np.moveaxis(c.converted("output", _softmax_gradient(c, g, y)), -1, axis))
 
 
@@ -123,7 +125,7 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
     FloatArray([-0.5, 0.5], FP16)
     """
     with computation("log_softmax_backward", gradient, keywords) as c:
-        g, y = (np.moveaxis(x, axis, -1) for x in _operands(c, gradient=gradient, result_of_forward=y))
+        g, y = (np.moveaxis(x, axis, -1) for x in same_shapes(c, gradient=gradient, result_of_forward=y))
         product = c.value("product", multiply, c.value("exp", exp, y), c.sum("sum", g))
         result = c.value("result", subtract, g, product)
         return c.result(np.moveaxis(c.converted("output", result), -1, axis))
@@ -192,12 +194,12 @@ def cross_entropy_backward(
 
 
 class LinearGradients(NamedTuple):
-    """The result of `linear_backward`.
+    """The result of `linear_backward` and `conv2d_backward`.
 
     Attributes
     ----------
     x, weight, bias : FloatArray or ndarray
-        The gradients by the operands of `linear`.
+        The gradients by the operands.
     """
 
     x: Any
@@ -255,11 +257,90 @@ def linear_backward(gradient: Floats, x: Floats, weight: Floats, **keywords: Unp
         return LinearGradients(*(c.result(c.converted("output", each)) for each in found))
 
 
-# -- layer_norm and rms_norm -------------------------------------------------------------------------------------------
+# -- residual_add ------------------------------------------------------------------------------------------------------
+
+
+class ResidualGradients(NamedTuple):
+    """The result of `residual_add_backward`.
+
+    Attributes
+    ----------
+    x, residual : FloatArray or ndarray
+        The gradients by the operands of `residual_add`.
+    """
+
+    x: Any
+    residual: Any
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def residual_add_backward(
+    gradient: Floats, x_shape: tuple[int, ...] | None = None, residual_shape: tuple[int, ...] | None = None,
+    **keywords: Unpack[RecipeKeywords],
+) -> ResidualGradients:  # fmt: skip
+    """Return the gradients of residual_add by its operands.
+
+    Parameters
+    ----------
+    gradient : array_like of floats
+        The gradient of the loss by the result of residual_add.
+    x_shape, residual_shape : tuple of int, optional
+        The shapes of the operands. Default: that of gradient.
+    {keywords}
+
+    Returns
+    -------
+    ResidualGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes.
+
+    Raises
+    ------
+    TypeError
+        For operands without a float format, and for unknown keywords.
+    ValueError
+        For unknown recipes and steps, with the nearest match, and for shapes that do not broadcast to that of gradient.
+
+    Notes
+    -----
+    The steps: gradient, the conversion of the operand; input_gradient and residual_gradient = the sums of gradient over
+    the axes that were broadcast, in C order, or the conversion of gradient without such an axis. Both are converted to
+    the format of output.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> gradient = fs.array(np.ones((3, 2)), "fp16")
+    >>> fs.operators.residual_add_backward(gradient, residual_shape=(2,)).residual
+    FloatArray([3.0, 3.0], FP16)
+    """
+    with computation("residual_add_backward", gradient, keywords) as c:
+        g = c.operand("gradient", gradient)
+        found = [
+            _without_broadcast(c, step, g, g.shape if shape is None else tuple(shape))
+            for step, shape in (("input_gradient", x_shape), ("residual_gradient", residual_shape))
+        ]
+        return ResidualGradients(*(c.result(c.converted("output", each)) for each in found))
+
+
+def _without_broadcast(c: Computation, step: str, gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Return the gradient of an operand of this shape, which was broadcast."""
+    aligned = (1,) * (gradient.ndim - len(shape)) + shape
+    if len(aligned) != gradient.ndim or any(k not in (1, n) for k, n in zip(aligned, gradient.shape, strict=True)):
+        raise ValueError(f"the shape {shape} does not broadcast to {gradient.shape}, the shape of gradient")
+    if math.prod(shape) == gradient.size:
+        return c.converted(step, gradient.reshape(shape))
+    summed = [axis for axis, k in enumerate(aligned) if k == 1]
+    kept = [axis for axis, k in enumerate(aligned) if k != 1]
+    terms = np.transpose(gradient, (*kept, *summed)).reshape(*(aligned[axis] for axis in kept), -1)
+    return c.sum(step, terms).reshape(shape)
+
+
+# -- layer_norm, rms_norm and batch_norm -------------------------------------------------------------------------------
 
 
 class NormGradients(NamedTuple):
-    """The result of `layer_norm_backward` and `rms_norm_backward`.
+    """The result of `layer_norm_backward`, `rms_norm_backward` and `batch_norm_backward`.
 
     Attributes
     ----------
@@ -274,7 +355,7 @@ class NormGradients(NamedTuple):
 
 def _norm_operands(c: Computation, gradient: Any, x: Any, weight: Any) -> tuple[Array, Array, Array | None]:
     """Return gradient, x and weight; the first two as rows."""
-    g, rows = _operands(c, gradient=gradient, input=x)
+    g, rows = same_shapes(c, gradient=gradient, input=x)
     if not rows.ndim or not rows.shape[-1]:
         raise ValueError(f"x of shape {rows.shape} has no features along its last axis")
     w = None if weight is None else c.operand("weight", weight)
@@ -297,16 +378,20 @@ def _through_the_root(c: Computation, gradient: Array, normalized: Array, root: 
 def _norm_gradients(
     c: Computation, g: Array, normalized: Array, root: Array, w: Array | None, centre: bool
 ) -> NormGradients:
+    """Return the gradients of layer_norm or, without `centre`, of rms_norm."""
     n = count(normalized.shape[-1])
     weighted = g if w is None else c.value("weighted_gradient", multiply, g, w)
     by_x = _through_the_root(c, weighted, normalized, root, centre, n)
     rows = g.reshape(-1, g.shape[-1])
-    by_weight = c.value("weight_product", multiply, rows, normalized.reshape(-1, g.shape[-1]))
-    found = [by_x, c.sum("weight_gradient", by_weight, 0).reshape(-1)]
-    if centre:
-        found.append(c.sum("bias_gradient", rows, 0).reshape(-1))
-    outputs = [c.result(c.converted("output", each)) for each in found]
+    by_parameters = _parameter_gradients(c, rows, normalized.reshape(rows.shape), 0, centre)
+    outputs = [c.result(c.converted("output", each)) for each in (by_x, *by_parameters)]
     return NormGradients(*outputs, *([] if centre else [None]))
+
+
+def _parameter_gradients(c: Computation, g: Array, normalized: Array, axis: int, bias: bool) -> list[Array]:
+    """Return the gradients by the weight and, if wanted, by the bias: sums along an axis."""
+    found = [c.sum("weight_gradient", c.value("weight_product", multiply, g, normalized), axis).reshape(-1)]
+    return [*found, c.sum("bias_gradient", g, axis).reshape(-1)] if bias else found
 
 
 @stays_on_device
@@ -356,12 +441,8 @@ def layer_norm_backward(
     """
     with computation("layer_norm_backward", gradient, keywords) as c:
         g, rows, w = _norm_operands(c, gradient, x, weight)
-        n = count(rows.shape[-1])
-        mean = c.value("mean", divide, c.sum("sum", rows), n)
-        centred = c.value("centred", subtract, rows, mean)
-        total = c.sum("square_sum", c.value("square", multiply, centred, centred))
-        variance = c.value("variance", divide, total, n)
-        root = c.value("rsqrt", rsqrt, c.value("stabilized", add, variance, c.number(eps, variance)))
+        centred, variance = two_pass(c, rows)
+        root = inverse_root(c, variance, eps)
         return _norm_gradients(c, g, c.value("normalized", multiply, centred, root), root, w, True)
 
 
@@ -411,8 +492,92 @@ def rms_norm_backward(
         g, rows, w = _norm_operands(c, gradient, x, weight)
         total = c.sum("square_sum", c.value("square", multiply, rows, rows))
         mean_square = c.value("mean_square", divide, total, count(rows.shape[-1]))
-        root = c.value("rsqrt", rsqrt, c.value("stabilized", add, mean_square, c.number(eps, mean_square)))
+        root = inverse_root(c, mean_square, eps)
         return _norm_gradients(c, g, c.value("normalized", multiply, rows, root), root, w, False)
+
+
+@stays_on_device
+@spell_out(RecipeKeywords)
+def batch_norm_backward(
+    gradient: Floats, x: Floats, running_mean: Floats, running_var: Floats, weight: Floats | None = None, *,
+    training: bool = False, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords],
+) -> NormGradients:  # fmt: skip
+    """Return the gradients of the output of batch_norm by its operands. The statistics are computed again.
+
+    Parameters
+    ----------
+    gradient : array_like of floats, (batch, channels, ...)
+        The gradient of the loss by the output of batch_norm.
+    x : array_like of floats, (batch, channels, ...)
+    running_mean, running_var : array_like of floats, (channels,)
+    weight : array_like of floats, (channels,), optional
+        The operands of batch_norm.
+    training : bool
+        As in `fs.operators.batch_norm`. This selects the variant.
+    eps : float
+        As in `fs.operators.batch_norm`.
+    {keywords}
+
+    Returns
+    -------
+    NormGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes. The running statistics are
+        constants.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.operators.batch_norm`.
+
+    Notes
+    -----
+    All operands are converted first. Then, over the elements of each channel in C order, by variant:
+
+    - "training": sum to normalized as in the variant "training" of `fs.operators.batch_norm`; weighted_gradient to
+      result as in `fs.operators.layer_norm_backward`.
+    - "inference": centred = x - running_mean; stabilized = running_var + eps; rsqrt; normalized = centred * rsqrt;
+      weighted_gradient = gradient * weight (without a weight, the gradient); result = weighted_gradient * rsqrt.
+
+    Last, weight_product = gradient * normalized; weight_gradient = its sum; bias_gradient = the sum of gradient. The
+    results are converted to the format of output.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, gradient = fs.array([[1.0], [2.0], [4.0]], "bf16"), fs.array([[1.0], [0.0], [0.0]], "bf16")
+    >>> zero, one = fs.array([0.0], "bf16"), fs.array([1.0], "bf16")
+    >>> fs.operators.batch_norm_backward(gradient, x, zero, one, training=True).x.tolist()
+    [[0.2294921875], [-0.34375], [0.11474609375]]
+    """
+    variant = training_variant(training, keywords)
+    with computation("batch_norm_backward", gradient, {**keywords, "variant": variant}) as c:
+        g, batch = same_shapes(c, gradient=gradient, input=x)
+        if batch.ndim < 2 or not batch.size:
+            raise ValueError(f"x must have the shape (batch, channels, ...) and elements, not {batch.shape}")
+        channels = batch.shape[1]
+        parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight}
+        mean, var, w = (
+            None if each is None else each.reshape(-1, 1)
+            for each in (parameter(c, step, given, channels) for step, given in parameters.items())
+        )
+        if mean is None or var is None:
+            raise TypeError("running_mean and running_var must be arrays")
+        columns = np.moveaxis(batch, 1, 0)
+        g, rows = np.moveaxis(g, 1, 0).reshape(channels, -1), columns.reshape(channels, -1)
+        if c.variant == "training":
+            centred, var = two_pass(c, rows)
+        else:
+            centred = c.value("centred", subtract, rows, mean)
+        root = inverse_root(c, var, eps)
+        normalized = c.value("normalized", multiply, centred, root)
+        weighted = g if w is None else c.value("weighted_gradient", multiply, g, w)
+        if c.variant == "training":
+            by_x = _through_the_root(c, weighted, normalized, root, True, count(rows.shape[-1]))
+        else:
+            by_x = c.value("result", multiply, weighted, root)
+        by_x = np.moveaxis(by_x.reshape(columns.shape), 0, 1)
+        found = (by_x, *_parameter_gradients(c, g, normalized, -1, True))
+        return NormGradients(*(c.result(c.converted("output", each)) for each in found))
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------

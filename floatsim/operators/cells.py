@@ -13,15 +13,37 @@ from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
 
-__all__ = ["LSTMState", "gru_cell", "lstm_cell", "rnn_cell"]
+__all__ = [
+    "GRUSteps", "LSTMState", "LSTMSteps", "PreActivations", "gru_cell", "gru_steps", "lstm_cell", "lstm_steps",
+    "pre_activations", "rnn_activation", "rnn_cell",
+]  # fmt: skip
 
 
-def _pre_activations(
+class PreActivations(NamedTuple):
+    """The operands of a cell, and the pre-activations of all gates.
+
+    Attributes
+    ----------
+    x, hidden, weight_ih, weight_hh : Array
+        The operands.
+    by_input, by_hidden : Array
+        The pre-activations from the input and from the hidden state.
+    """
+
+    x: Array
+    hidden: Array
+    weight_ih: Array
+    weight_hh: Array
+    by_input: Array
+    by_hidden: Array
+
+
+def pre_activations(
     c: Computation, x: Any, hidden: Any, weights: tuple[Any, Any], biases: tuple[Any, Any], gates: int
-) -> tuple[Array, Array, Array]:
-    """Return the operand "hidden", and the pre-activations of all gates from the input and from the hidden state."""
+) -> PreActivations:
+    """Return the operands, and the pre-activations of all gates."""
     operands = c.operand("input", x), c.operand("hidden", hidden)
-    found = []
+    found, used = [], []
     for name, suffix, operand, weight, bias in zip(
         ("input", "hidden"), ("ih", "hh"), operands, weights, biases, strict=True
     ):
@@ -36,7 +58,14 @@ def _pre_activations(
                 raise ValueError(f"bias_{suffix} has the shape {b.shape}, and must have {(size,)}")
             product = c.value(f"{name}_biased", add, product, b)
         found.append(product)
-    return operands[1], found[0], found[1]
+        used.append(w)
+    return PreActivations(*operands, *used, *found)
+
+
+def _gates(p: PreActivations, x: Array, gates: int) -> list[Array]:
+    """Return the parts of the gates."""
+    size = p.hidden.shape[-1]
+    return [x[..., n * size : (n + 1) * size] for n in range(gates)]
 
 
 @stays_on_device
@@ -84,8 +113,13 @@ def rnn_cell(
     FloatArray([[0.46216]], FP16)
     """
     with computation("rnn_cell", x, keywords) as c:
-        _, left, right = _pre_activations(c, x, hidden, (weight_ih, weight_hh), (bias_ih, bias_hh), 1)
-        return c.result(c.converted("output", c.value("activation", tanh, c.value("total", add, left, right))))
+        p = pre_activations(c, x, hidden, (weight_ih, weight_hh), (bias_ih, bias_hh), 1)
+        return c.result(c.converted("output", rnn_activation(c, p)))
+
+
+def rnn_activation(c: Computation, p: PreActivations) -> Array:
+    """Return the steps total and activation."""
+    return c.value("activation", tanh, c.value("total", add, p.by_input, p.by_hidden))
 
 
 class LSTMState(NamedTuple):
@@ -146,21 +180,37 @@ def lstm_cell(
     FloatArray([[0.6289]], BF16)
     """
     with computation("lstm_cell", x, keywords) as c:
-        state, left, right = _pre_activations(c, x, hidden, (weight_ih, weight_hh), (bias_ih, bias_hh), 4)
-        memory = c.operand("cell", cell)
-        if memory.shape != state.shape:
-            raise ValueError(f"cell {memory.shape} and hidden {state.shape} must have one shape")
-        gates = c.value("gates", add, left, right)
-        size = state.shape[-1]
-        parts = [gates[..., n * size : (n + 1) * size] for n in range(4)]
-        inward = c.value("input_gate", sigmoid, parts[0])
-        forget = c.value("forget_gate", sigmoid, parts[1])
-        candidate = c.value("candidate", tanh, parts[2])
-        outward = c.value("output_gate", sigmoid, parts[3])
-        kept = c.value("kept", multiply, forget, memory)
-        updated = c.value("updated_cell", add, kept, c.value("new", multiply, inward, candidate), same=memory)
-        product = c.value("product", multiply, outward, c.value("tanh", tanh, updated))
-        return LSTMState(c.result(c.converted("output", product)), c.result(updated))
+        p = pre_activations(c, x, hidden, (weight_ih, weight_hh), (bias_ih, bias_hh), 4)
+        steps = lstm_steps(c, p, cell)
+        product = c.value("product", multiply, steps.output_gate, steps.tanh)
+        return LSTMState(c.result(c.converted("output", product)), c.result(steps.updated_cell))
+
+
+class LSTMSteps(NamedTuple):
+    """The steps of an LSTM from cell to tanh, by name."""
+
+    cell: Array
+    input_gate: Array
+    forget_gate: Array
+    candidate: Array
+    output_gate: Array
+    updated_cell: Array
+    tanh: Array
+
+
+def lstm_steps(c: Computation, p: PreActivations, cell: Any) -> LSTMSteps:
+    """Return the steps from cell to tanh."""
+    memory = c.operand("cell", cell)
+    if memory.shape != p.hidden.shape:
+        raise ValueError(f"cell {memory.shape} and hidden {p.hidden.shape} must have one shape")
+    parts = _gates(p, c.value("gates", add, p.by_input, p.by_hidden), 4)
+    inward = c.value("input_gate", sigmoid, parts[0])
+    forget = c.value("forget_gate", sigmoid, parts[1])
+    candidate = c.value("candidate", tanh, parts[2])
+    outward = c.value("output_gate", sigmoid, parts[3])
+    kept = c.value("kept", multiply, forget, memory)
+    updated = c.value("updated_cell", add, kept, c.value("new", multiply, inward, candidate), same=memory)
+    return LSTMSteps(memory, inward, forget, candidate, outward, updated, c.value("tanh", tanh, updated))
 
 
 @stays_on_device
@@ -207,12 +257,33 @@ def gru_cell(
     FloatArray([[0.918]], BF16)
     """
     with computation("gru_cell", x, keywords) as c:
-        state, left, right = _pre_activations(c, x, hidden, (weight_ih, weight_hh), (bias_ih, bias_hh), 3)
-        size = state.shape[-1]
-        i, h = ([part[..., n * size : (n + 1) * size] for n in range(3)] for part in (left, right))
-        reset = c.value("reset", sigmoid, c.value("reset_sum", add, i[0], h[0]))
-        update = c.value("update", sigmoid, c.value("update_sum", add, i[1], h[1]))
-        gated = c.value("gated", multiply, reset, h[2])
-        candidate = c.value("candidate", tanh, c.value("candidate_sum", add, i[2], gated))
-        weighted = c.value("weighted", multiply, update, c.value("difference", subtract, state, candidate))
-        return c.result(c.converted("output", c.value("total", add, candidate, weighted)))
+        p = pre_activations(c, x, hidden, (weight_ih, weight_hh), (bias_ih, bias_hh), 3)
+        steps = gru_steps(c, p)
+        weighted = c.value("weighted", multiply, steps.update, steps.difference)
+        return c.result(c.converted("output", c.value("total", add, steps.candidate, weighted)))
+
+
+class GRUSteps(NamedTuple):
+    """The steps of a GRU from reset to difference, by name.
+
+    Attributes
+    ----------
+    by_hidden : Array
+        The pre-activation of the candidate from the hidden state.
+    """
+
+    reset: Array
+    update: Array
+    by_hidden: Array
+    candidate: Array
+    difference: Array
+
+
+def gru_steps(c: Computation, p: PreActivations) -> GRUSteps:
+    """Return the steps from reset_sum to difference."""
+    i, h = _gates(p, p.by_input, 3), _gates(p, p.by_hidden, 3)
+    reset = c.value("reset", sigmoid, c.value("reset_sum", add, i[0], h[0]))
+    update = c.value("update", sigmoid, c.value("update_sum", add, i[1], h[1]))
+    gated = c.value("gated", multiply, reset, h[2])
+    candidate = c.value("candidate", tanh, c.value("candidate_sum", add, i[2], gated))
+    return GRUSteps(reset, update, h[2], candidate, c.value("difference", subtract, p.hidden, candidate))

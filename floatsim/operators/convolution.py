@@ -14,10 +14,13 @@ from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
 
-__all__ = ["avg_pool", "conv2d", "embedding", "max_pool"]
+__all__ = [
+    "avg_pool", "conv2d", "embedding", "flat_windows", "image", "max_pool", "pair", "table_rows", "window_rows",
+    "windows_of",
+]  # fmt: skip
 
 
-def _pair(given: int | tuple[int, int], argument: str, least: int) -> tuple[int, int]:
+def pair(given: int | tuple[int, int], argument: str, least: int) -> tuple[int, int]:
     """Return the numbers for rows and columns."""
     both = given if isinstance(given, tuple) else (given, given)
     if len(both) != 2:
@@ -26,7 +29,7 @@ def _pair(given: int | tuple[int, int], argument: str, least: int) -> tuple[int,
     return rows, columns
 
 
-def _windows(
+def windows_of(
     c: Computation, x: Array, size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], fill: Any = 0
 ) -> Array:
     """Return the windows of a padded image: (..., rows, columns, *size). `fill` is the code of the padding."""
@@ -44,11 +47,18 @@ def _windows(
     return c.moved(cut, x)
 
 
-def _image(c: Computation, x: Any) -> Array:
+def image(c: Computation, x: Any) -> Array:
+    """Return the operand "input"."""
     operand = c.operand("input", x)
     if operand.ndim != 4:
         raise ValueError(f"x must have the shape (batch, channels, height, width), not {operand.shape}")
     return operand
+
+
+def window_rows(c: Computation, windows: Array) -> Array:
+    """Return one row for each window of (batch, channels, rows, columns, *size): its elements in C order."""
+    count_of_windows = windows.shape[0] * windows.shape[2] * windows.shape[3]
+    return c.moved(lambda v: np.moveaxis(v, 1, 3).reshape(count_of_windows, -1), windows)
 
 
 @stays_on_device
@@ -102,7 +112,7 @@ def conv2d(
     [[[[8.0, 12.0], [20.0, 24.0]]]]
     """
     with computation("conv2d", x, keywords) as c:
-        images, w = _image(c, x), c.operand("weight", weight)
+        images, w = image(c, x), c.operand("weight", weight)
         if w.ndim != 4 or w.shape[1] != images.shape[1]:
             raise ValueError(
                 f"x {images.shape} and weight {w.shape} do not fit: weight must be (outputs, channels of x, rows, "
@@ -112,9 +122,9 @@ def conv2d(
         if b is not None and b.shape != (w.shape[0],):
             raise ValueError(f"bias {b.shape} does not fit the {w.shape[0]} outputs of weight")
         size = w.shape[2], w.shape[3]
-        windows = _windows(c, images, size, _pair(stride, "stride", 1), _pair(padding, "padding", 0))
+        windows = windows_of(c, images, size, pair(stride, "stride", 1), pair(padding, "padding", 0))
         batch, _, rows, columns = windows.shape[:4]
-        terms = c.moved(lambda v: np.moveaxis(v, 1, 3).reshape(batch * rows * columns, -1), windows)
+        terms = window_rows(c, windows)
         filters = c.moved(lambda v: v.reshape(w.shape[0], -1).T, w)
         product = c.product("product", terms, filters, b if c.variant == "bias-first" else None)
         if b is not None and c.variant == "bias-last":
@@ -163,7 +173,7 @@ def max_pool(
     [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
     with computation("max_pool", x, keywords) as c:
-        largest = c.maximum("max", _flat_windows(c, x, size, stride))
+        largest = c.maximum("max", flat_windows(c, x, size, stride))
         return c.result(c.converted("output", largest)[..., 0])
 
 
@@ -208,16 +218,16 @@ def avg_pool(
     [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
     with computation("avg_pool", x, keywords) as c:
-        windows = _flat_windows(c, x, size, stride)
+        windows = flat_windows(c, x, size, stride)
         mean = c.value("mean", divide, c.sum("sum", windows), count(windows.shape[-1]))
         return c.result(c.converted("output", mean)[..., 0])
 
 
-def _flat_windows(c: Computation, x: Any, size: int | tuple[int, int], stride: int | tuple[int, int] | None) -> Array:
+def flat_windows(c: Computation, x: Any, size: int | tuple[int, int], stride: int | tuple[int, int] | None) -> Array:
     """Return the windows with their elements along the last axis."""
-    window = _pair(size, "size", 1)
-    steps = window if stride is None else _pair(stride, "stride", 1)
-    windows = _windows(c, _image(c, x), window, steps, (0, 0))
+    window = pair(size, "size", 1)
+    steps = window if stride is None else pair(stride, "stride", 1)
+    windows = windows_of(c, image(c, x), window, steps, (0, 0))
     return c.moved(lambda v: v.reshape(*v.shape[:-2], -1), windows)
 
 
@@ -259,11 +269,17 @@ def embedding(indices: Any, weight: Floats, **keywords: Unpack[RecipeKeywords]) 
                 [0.1001, 0.2002]], BF16)
     """
     with computation("embedding", weight, keywords) as c:
-        table, rows = c.operand("weight", weight), np.asarray(indices)
-        if rows.dtype.kind not in "iu":
-            raise TypeError(f"indices must be integers, not {rows.dtype}")
+        table = c.operand("weight", weight)
         if table.ndim != 2:
             raise ValueError(f"weight must have the shape (rows, features), not {table.shape}")
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(table):
-            raise ValueError(f"indices must be from 0 to {len(table) - 1}")
-        return c.result(c.converted("output", table[rows]))
+        return c.result(c.converted("output", table[table_rows(indices, len(table))]))
+
+
+def table_rows(indices: Any, rows: int) -> NDArray[np.int64]:
+    """Return the indices of rows of a table."""
+    found = np.asarray(indices)
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"indices must be integers, not {found.dtype}")
+    if found.size and not 0 <= found.min() <= found.max() < rows:
+        raise ValueError(f"indices must be from 0 to {rows - 1}")
+    return found.astype(np.int64)

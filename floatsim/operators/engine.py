@@ -108,8 +108,11 @@ class Computation:
 
     def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
         """Return one operation, rounded to the format of the step. `same` has the format that "same" stands for."""
-        with self._step(step):
-            return function(*operands, format=self.format(step, None if same is None else same.format))
+        fmt = self.format(step, None if same is None else same.format)
+        if not recording():
+            return function(*operands, format=fmt)
+        with scope(step):
+            return function(*operands, format=fmt)
 
     def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
         """Return the sums along an axis, which is kept with length one."""

@@ -20,17 +20,34 @@ from floatsim.datasets import digits
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.format import as_formats
 from floatsim.operators.activations import gelu, relu, sigmoid, silu, softplus, tanh
+from floatsim.operators.activations_backward import (
+    gelu_backward,
+    relu_backward,
+    sigmoid_backward,
+    silu_backward,
+    softplus_backward,
+    tanh_backward,
+)
 from floatsim.operators.backward import (
     attention_backward,
+    batch_norm_backward,
     cross_entropy_backward,
     layer_norm_backward,
     linear_backward,
     log_softmax_backward,
+    residual_add_backward,
     rms_norm_backward,
     softmax_backward,
 )
 from floatsim.operators.cells import gru_cell, lstm_cell, rnn_cell
+from floatsim.operators.cells_backward import gru_cell_backward, lstm_cell_backward, rnn_cell_backward
 from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
+from floatsim.operators.convolution_backward import (
+    avg_pool_backward,
+    conv2d_backward,
+    embedding_backward,
+    max_pool_backward,
+)
 from floatsim.operators.engine import RecipeKeywords
 from floatsim.operators.layers import linear, residual_add
 from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
@@ -50,9 +67,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         softmax, log_softmax, cross_entropy, layer_norm, rms_norm, batch_norm, linear, residual_add, attention, conv2d,
         max_pool, avg_pool, embedding, relu, tanh, sigmoid, softplus, silu, gelu, rnn_cell, lstm_cell, gru_cell,
         softmax_backward, log_softmax_backward, cross_entropy_backward, linear_backward, layer_norm_backward,
-        rms_norm_backward, attention_backward,
+        rms_norm_backward, batch_norm_backward, residual_add_backward, attention_backward, conv2d_backward,
+        max_pool_backward, avg_pool_backward, embedding_backward, relu_backward, tanh_backward, sigmoid_backward,
+        softplus_backward, silu_backward, gelu_backward, rnn_cell_backward, lstm_cell_backward, gru_cell_backward,
     )
 }  # fmt: skip
+
+_NORMS_OF_BATCHES = ("batch_norm", "batch_norm_backward")
+"""The operators whose keyword `training` selects the variant."""
 
 _EVENTS = ("overflow", "invalid", "flushed", "absorbed")
 
@@ -256,7 +278,7 @@ def sensitivity(
         raise ValueError(f"operator {operator!r} is not known; {nearest(operator, _FUNCTIONS)}")
     call, operands = _FUNCTIONS[operator], inputs if isinstance(inputs, tuple) else (inputs,)
     chosen = as_recipe(recipe)
-    if operator == "batch_norm":
+    if operator in _NORMS_OF_BATCHES:
         variant = "training" if keywords.get("training") else "inference"
     else:
         variant = keywords.pop("variant", None) or chosen.variant_of(operator)
@@ -371,7 +393,9 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
     tokens = activations[:64]
     images = activations.reshape(512, 1, 8, 8)
     filters = array(np.random.default_rng(0).normal(0, 1 / 3, (8, 1, 3, 3)), fmt)
-    state = activations[:, :8]
+    state, state_gradients = activations[:, :8], gradients[:, :8]
+    pooled_gradients = np.resize(gradients, (512, 1, 4, 4))
+    activation_results = {"tanh": tanh(logits), "sigmoid": sigmoid(logits)}
     return {
         "softmax": ((logits,), {}),
         "log_softmax": ((logits,), {}),
@@ -396,6 +420,19 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
         "layer_norm_backward": ((gradients, logits), {}),
         "rms_norm_backward": ((gradients, logits), {}),
         "attention_backward": ((tokens, tokens, tokens, tokens), {"causal": True}),
+        "batch_norm_backward": ((gradients, logits, zeros[:32], ones[:32], ones[:32]), {"training": True}),
+        "residual_add_backward": ((gradients, (32,)), {}),
+        "conv2d_backward": ((np.resize(gradients, (512, 8, 8, 8)), images, filters), {"padding": 1}),
+        "max_pool_backward": ((pooled_gradients, images, 2), {}),
+        "avg_pool_backward": ((pooled_gradients, (8, 8), 2), {}),
+        "embedding_backward": ((gradients, scores.argmax(axis=-1), 64), {}),
+        **{
+            f"{name}_backward": ((gradients, activation_results.get(name, logits)), {})
+            for name in ("relu", "tanh", "sigmoid", "softplus", "silu", "gelu")
+        },
+        "rnn_cell_backward": ((state_gradients, activations, state, *_cell_weights(weights, 1)), {}),
+        "lstm_cell_backward": ((state_gradients, None, activations, state, state, *_cell_weights(weights, 4)), {}),
+        "gru_cell_backward": ((state_gradients, activations, state, *_cell_weights(weights, 3)), {}),
         "gru_cell": ((activations, state, *_cell_weights(weights, 3)), {}),
     }
 
@@ -409,7 +446,7 @@ def recipe_table(
     The operands come from a network trained on the UCI digits (`fs.datasets.digits`): the activations and weights of
     its middle layer, and the products of both. Attention takes the activations of 64 images as query, key and value. A
     convolution takes them as images of 8 x 8, with random filters. The recurrent cells reuse the weights. The backward
-    operators take the gradients of training, at the end of which they are small.
+    operators take the gradients of training, at the end of which they are small, repeated where they are too few.
 
     Parameters
     ----------
@@ -453,7 +490,7 @@ def recipe_table(
         for recipe in chosen:
             if recipes is None and recipe.operators and operator not in recipe.operators:
                 continue
-            variant = "training" if operator == "batch_norm" else recipe.variant_of(operator)
+            variant = "training" if operator in _NORMS_OF_BATCHES else recipe.variant_of(operator)
             if variant not in exact:
                 exact[variant] = _values(call(*operands, recipe="float64", variant=variant, **keywords))
             with record(calls=False) as log:

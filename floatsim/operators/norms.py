@@ -14,10 +14,12 @@ from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
 
-__all__ = ["BatchNorm", "batch_norm", "layer_norm", "rms_norm"]
+__all__ = [
+    "BatchNorm", "batch_norm", "inverse_root", "layer_norm", "parameter", "rms_norm", "training_variant", "two_pass",
+]  # fmt: skip
 
 
-def _parameter(c: Computation, step: str, given: Any, size: int) -> Array | None:
+def parameter(c: Computation, step: str, given: Any, size: int) -> Array | None:
     """Return an operand with one element for each of `size` features, or None without one."""
     if given is None:
         return None
@@ -41,7 +43,7 @@ def _affine(c: Computation, x: Array, weight: Array | None, bias: Array | None) 
     return x if bias is None else c.value("biased", add, x, bias)
 
 
-def _inverse_root(c: Computation, variance: Array, eps: float) -> Array:
+def inverse_root(c: Computation, variance: Array, eps: float) -> Array:
     """Return the steps stabilized and rsqrt."""
     return c.value("rsqrt", rsqrt, c.value("stabilized", add, variance, c.number(eps, variance)))
 
@@ -54,7 +56,8 @@ def _mean_and_centred(c: Computation, x: Array, n: Array) -> tuple[Array, Array]
     return mean, c.value("centred", subtract, x, mean)
 
 
-def _two_pass(c: Computation, x: Array) -> tuple[Array, Array]:
+def two_pass(c: Computation, x: Array) -> tuple[Array, Array]:
+    """Return the steps centred and variance."""
     n = count(x.shape[-1])
     _, centred = _mean_and_centred(c, x, n)
     total = c.sum("square_sum", c.value("square", multiply, centred, centred))
@@ -71,21 +74,18 @@ def _one_pass(c: Computation, x: Array) -> tuple[Array, Array]:
 
 
 def _welford(c: Computation, x: Array) -> tuple[Array, Array]:
-    mean = moment = None
-    for k in range(x.shape[-1]):
-        term = x[..., k : k + 1]
-        if mean is None:
-            mean, moment = c.converted("mean", term), c.value("moment", subtract, term, term)
-            continue
+    first, *terms = c.moved(lambda v: np.ascontiguousarray(np.moveaxis(v, -1, 0)[..., np.newaxis]), x)
+    mean, moment = c.converted("mean", first), c.value("moment", subtract, first, first)
+    for k, term in enumerate(terms, 2):
         delta = c.value("delta", subtract, term, mean)
-        mean = c.value("mean", add, mean, c.value("ratio", divide, delta, count(k + 1)))
+        mean = c.value("mean", add, mean, c.value("ratio", divide, delta, count(k)))
         remainder = c.value("remainder", subtract, term, mean)
         moment = c.value("moment", add, moment, c.value("product", multiply, delta, remainder))
     variance = c.value("variance", divide, moment, count(x.shape[-1]))
     return c.value("centred", subtract, x, mean), variance
 
 
-_MOMENTS = {"two-pass": _two_pass, "one-pass": _one_pass, "welford": _welford}
+_MOMENTS = {"two-pass": two_pass, "one-pass": _one_pass, "welford": _welford}
 
 
 @stays_on_device
@@ -147,9 +147,9 @@ def layer_norm(
     """
     with computation("layer_norm", x, keywords) as c:
         rows = _rows(c, x)
-        w, b = (_parameter(c, s, given, rows.shape[-1]) for s, given in (("weight", weight), ("bias", bias)))
+        w, b = (parameter(c, s, given, rows.shape[-1]) for s, given in (("weight", weight), ("bias", bias)))
         centred, variance = _MOMENTS[c.variant](c, rows)
-        normalized = c.value("normalized", multiply, centred, _inverse_root(c, variance, eps))
+        normalized = c.value("normalized", multiply, centred, inverse_root(c, variance, eps))
         return c.result(c.converted("output", _affine(c, normalized, w, b)))
 
 
@@ -200,10 +200,10 @@ def rms_norm(
     """
     with computation("rms_norm", x, keywords) as c:
         rows = _rows(c, x)
-        w = _parameter(c, "weight", weight, rows.shape[-1])
+        w = parameter(c, "weight", weight, rows.shape[-1])
         total = c.sum("square_sum", c.value("square", multiply, rows, rows))
         mean_square = c.value("mean_square", divide, total, count(rows.shape[-1]))
-        normalized = c.value("normalized", multiply, rows, _inverse_root(c, mean_square, eps))
+        normalized = c.value("normalized", multiply, rows, inverse_root(c, mean_square, eps))
         return c.result(c.converted("output", _affine(c, normalized, w, None)))
 
 
@@ -283,17 +283,14 @@ def batch_norm(
     >>> mean
     FloatArray([0.9844], BF16)
     """
-    given = dict(keywords)
-    variant = "training" if as_flag(training, "training") else "inference"
-    if given.setdefault("variant", variant) != variant:
-        raise ValueError(f"variant={given['variant']!r} contradicts training={training!r}; leave it out")
-    with computation("batch_norm", x, given) as c:  # type: ignore[arg-type]
+    variant = training_variant(training, keywords)
+    with computation("batch_norm", x, {**keywords, "variant": variant}) as c:
         batch = c.operand("input", x)
         if batch.ndim < 2 or not batch.size:
             raise ValueError(f"x must have the shape (batch, channels, ...) and elements, not {batch.shape}")
         channels = batch.shape[1]
         parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-        mean, var, w, b = (_parameter(c, step, each, channels) for step, each in parameters.items())
+        mean, var, w, b = (parameter(c, step, each, channels) for step, each in parameters.items())
         if mean is None or var is None:
             raise TypeError("running_mean and running_var must be arrays")
         columns = np.moveaxis(batch, 1, -1)
@@ -302,9 +299,17 @@ def batch_norm(
             centred, variance, mean, var = _of_batch(c, rows, mean, var, momentum)
         else:
             centred, variance = c.value("centred", subtract, rows, mean), var
-        normalized = c.value("normalized", multiply, centred, _inverse_root(c, variance, eps))
+        normalized = c.value("normalized", multiply, centred, inverse_root(c, variance, eps))
         output = c.converted("output", _affine(c, normalized, w, b)).reshape(columns.shape)
         return BatchNorm(*(c.result(each) for each in (np.moveaxis(output, -1, 1), mean, var)))
+
+
+def training_variant(training: bool, keywords: RecipeKeywords) -> str:
+    """Return the variant that `training` selects. A ValueError says that the keyword `variant` is another one."""
+    variant = "training" if as_flag(training, "training") else "inference"
+    if keywords.get("variant", variant) != variant:
+        raise ValueError(f"variant={keywords['variant']!r} contradicts training={training!r}; leave it out")
+    return variant
 
 
 def _of_batch(

@@ -106,23 +106,34 @@ def _naive(c: Computation, x: Array, block: int) -> Array:
 
 
 def _online(c: Computation, x: Array, block: int) -> Array:
-    largest: Array | None = None
-    total: Array | None = None
-    for start in range(0, x.shape[-1], block):
-        part = x[..., start : start + block]
-        previous, largest = largest, c.maximum("max", part)
-        if previous is not None:
-            largest = c.larger("max", previous, largest)
-        reference = c.finite_or_zero(largest)
+    """Return the step "quotient". Only the running maximum and the running sum need a loop over the blocks."""
+    full = x.shape[-1] - x.shape[-1] % block
+    parts = [x[..., start:stop] for start, stop in ((0, full), (full, x.shape[-1])) if start < stop]
+    blocks = [part.reshape(*x.shape[:-1], -1, min(block, part.shape[-1])) for part in parts]
+    maxima = _columns(np.concatenate([c.maximum("max", part) for part in blocks], axis=-2))
+    for k in range(1, len(maxima)):
+        maxima[k] = c.larger("max", maxima[k - 1], maxima[k])
+    running = np.stack(maxima, axis=-2)
+    references = c.finite_or_zero(running)
+    sums, start = [], 0
+    for part in blocks:
+        reference = references[..., start : start + part.shape[-2], :]
         powers = c.value("exp", exp, c.value("shifted", subtract, part, reference))
-        block_sum = c.sum("block_sum", powers)
-        if total is None:
-            total = c.converted("sum", block_sum)
-        else:
-            factor = c.value("factor", exp, c.value("difference", subtract, previous, reference))
-            total = c.value("sum", add, c.value("rescaled", multiply, total, factor), block_sum)
-    powers = c.value("exp", exp, c.value("shifted", subtract, x, c.finite_or_zero(largest)))
+        sums.append(c.sum("block_sum", powers))
+        start += part.shape[-2]
+    block_sums = _columns(np.concatenate(sums, axis=-2))
+    difference = c.value("difference", subtract, running[..., :-1, :], references[..., 1:, :])
+    factors = _columns(c.value("factor", exp, difference))
+    total = c.converted("sum", block_sums[0])
+    for factor, block_sum in zip(factors, block_sums[1:], strict=True):
+        total = c.value("sum", add, c.value("rescaled", multiply, total, factor), block_sum)
+    powers = c.value("exp", exp, c.value("shifted", subtract, x, references[..., -1, :]))
     return c.value("quotient", divide, powers, total)
+
+
+def _columns(x: Array) -> list[Array]:
+    """Return the arrays (..., 1) of an array (..., n, 1)."""
+    return [x[..., k, :] for k in range(x.shape[-2])]
 
 
 _VARIANTS = {"shifted": _shifted, "reciprocal": _reciprocal, "naive": _naive, "online": _online}

@@ -56,6 +56,11 @@ def _operator(operands: str, sums: str, **variants: str) -> OperatorSteps:
 _ONLINE = "max difference factor rescaled shifted exp block_sum sum"
 _ONCE = "activation output"
 _PRODUCTS = "input_product input_biased hidden_product hidden_biased"
+_CELL_SUMS = (
+    "input_product hidden_product input_gradient hidden_gradient weight_ih_gradient weight_hh_gradient "
+    "bias_ih_gradient bias_hh_gradient"
+)
+_WEIGHTS = "weight_ih_gradient weight_hh_gradient bias_ih_gradient bias_hh_gradient output"
 _CELL = "input hidden weight_ih weight_hh bias_ih bias_hh"
 _AFFINE = "stabilized rsqrt normalized weighted biased output"
 
@@ -168,11 +173,71 @@ OPERATORS: dict[str, OperatorSteps] = {
         standard="square square_sum mean_square stabilized rsqrt normalized weighted_gradient product product_sum "
         "mean_product correction corrected result weight_product weight_gradient output",
     ),
+    "batch_norm_backward": _operator(
+        "gradient input running_mean running_var weight",
+        "sum square_sum product_sum gradient_sum weight_gradient bias_gradient",
+        inference="centred stabilized rsqrt normalized weighted_gradient result weight_product weight_gradient "
+        "bias_gradient output",
+        training="sum mean centred square square_sum variance stabilized rsqrt normalized weighted_gradient product "
+        "product_sum mean_product gradient_sum mean_gradient centred_gradient correction corrected result "
+        "weight_product weight_gradient bias_gradient output",
+    ),
+    "residual_add_backward": _operator(
+        "gradient", "input_gradient residual_gradient", standard="input_gradient residual_gradient output"
+    ),
     "attention_backward": _operator(
         "gradient query key value",
         "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient",
         standard="scores scaled max shifted exp sum quotient probabilities value_gradient probability_gradient product "
         "sum_of_products difference result scaled_result query_gradient key_gradient output",
+    ),
+    "conv2d_backward": _operator(
+        "gradient input weight",
+        "input_gradient window_gradient weight_gradient bias_gradient",
+        transposed="input_gradient weight_gradient bias_gradient output",
+        columns="window_gradient input_gradient weight_gradient bias_gradient output",
+    ),
+    "max_pool_backward": _operator("gradient input", "sum", standard="sum output"),
+    "avg_pool_backward": _operator("gradient", "sum", standard="share sum output"),
+    "embedding_backward": _operator("gradient", "sum", standard="sum output"),
+    "relu_backward": _operator("gradient input", "", standard="output"),
+    "tanh_backward": _operator("gradient result_of_forward", "", standard="square slope result output"),
+    "sigmoid_backward": _operator("gradient result_of_forward", "", standard="complement scaled result output"),
+    "softplus_backward": _operator(
+        "gradient input", "", once="slope result output", composed="exp denominator scaled result output"
+    ),
+    "silu_backward": _operator(
+        "gradient input",
+        "",
+        once="sigmoid complement weighted shifted scaled result output",
+        composed="exp denominator sigmoid complement weighted shifted scaled result output",
+    ),
+    "gelu_backward": _operator(
+        "gradient input",
+        "",
+        erf="scaled erf shifted distribution square exponent exp density weighted slope result output",
+        tanh="square cube cubic inner scaled tanh shifted distribution tanh_square tanh_slope half through_tanh "
+        "tripled tripled_shifted inner_slope weighted slope result output",
+    ),
+    "rnn_cell_backward": _operator(
+        f"gradient {_CELL}",
+        _CELL_SUMS,
+        standard=f"{_PRODUCTS} total activation square slope gate_gradient input_gradient hidden_gradient {_WEIGHTS}",
+    ),
+    "lstm_cell_backward": _operator(
+        f"gradient cell_gradient {_CELL} cell",
+        _CELL_SUMS,
+        standard=f"{_PRODUCTS} gates input_gate forget_gate candidate output_gate kept new updated_cell tanh "
+        "output_gate_gradient tanh_gradient square slope through_tanh total_cell_gradient input_gate_gradient "
+        "forget_gate_gradient candidate_gradient memory_gradient complement scaled gate_gradient input_gradient "
+        f"hidden_gradient {_WEIGHTS}",
+    ),
+    "gru_cell_backward": _operator(
+        f"gradient {_CELL}",
+        _CELL_SUMS,
+        standard=f"{_PRODUCTS} reset_sum reset update_sum update gated candidate_sum candidate difference "
+        "update_gradient difference_gradient candidate_gradient square slope gate_gradient reset_gradient "
+        f"complement scaled input_gradient hidden_gradient total_hidden_gradient {_WEIGHTS}",
     ),
 }
 """The operators by name."""

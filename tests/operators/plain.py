@@ -468,3 +468,239 @@ def attention_backward(r, g, q, k, v, kept, scale):
     by_query = [[r("output", r.dot("query_gradient", row, c)) for c in columns_of(k)] for row in gradients]
     by_key = [[r("output", r.dot("key_gradient", row, c)) for c in columns_of(q)] for row in columns_of(gradients)]
     return by_query, by_key, by_value
+
+
+def each(r, step, values):
+    """The values of nested lists, each rounded to the format of the step."""
+    return [each(r, step, v) for v in values] if isinstance(values, list) else r(step, values)
+
+
+def batch_norm_backward(r, g, x, running, weight, eps, training):
+    """One channel: the gradients by its elements, its weight and its bias."""
+    g, x, w, n = each(r, "gradient", g), each(r, "input", x), r("weight", weight), len(x)
+    mean, variance, source = r("running_mean", running[0]), r("running_var", running[1]), "running_var"
+    if training:
+        mean = r("mean", r.sum("sum", x) / n)
+    centred = [r("centred", v - mean) for v in x]
+    if training:
+        source, variance = "variance", r("variance", r.sum("square_sum", [r("square", v * v) for v in centred]) / n)
+    root = inverse_root(r, variance, eps, source)
+    normalized = [r("normalized", v * root) for v in centred]
+    weighted = [r("weighted_gradient", v * w) for v in g]
+    if training:
+        products = [r("product", a * b) for a, b in zip(weighted, normalized, strict=True)]
+        slope = r("mean_product", r.sum("product_sum", products) / n)
+        shift = r("mean_gradient", r.sum("gradient_sum", weighted) / n)
+        weighted = [
+            r("corrected", r("centred_gradient", a - shift) - r("correction", b * slope))
+            for a, b in zip(weighted, normalized, strict=True)
+        ]
+    terms = [r("weight_product", a * b) for a, b in zip(g, normalized, strict=True)]
+    by_weight, by_bias = r.sum("weight_gradient", terms), r.sum("bias_gradient", g)
+    return [r("output", r("result", v * root)) for v in weighted], r("output", by_weight), r("output", by_bias)
+
+
+def windows_over(height, width, size, stride, padding):
+    """Of each element of an image, the windows that contain it and its place in them: (window, place), in C order."""
+    rows, columns = size
+    found = {(y, x): [] for y in range(height) for x in range(width)}
+    for i, top in enumerate(range(-padding, height + padding - rows + 1, stride)):
+        for j, left in enumerate(range(-padding, width + padding - columns + 1, stride)):
+            for y in range(rows):
+                for x in range(columns):
+                    if (top + y, left + x) in found:
+                        found[top + y, left + x].append(((i, j), (y, x)))
+    return found
+
+
+def conv2d_backward(r, g, images, filters, stride, padding, variant):
+    """All images: the gradients by them, by the filters and by the bias."""
+    g, images, filters = each(r, "gradient", g), each(r, "input", images), each(r, "weight", filters)
+    outputs, channels = len(filters), len(images[0])
+    height, width, size = len(images[0][0]), len(images[0][0][0]), (len(filters[0][0]), len(filters[0][0][0]))
+    over = windows_over(height, width, size, stride, padding)
+    by_x = [[[[None] * width for _ in range(height)] for _ in range(channels)] for _ in images]
+    for n, gradient in enumerate(g):
+        for k in range(channels):
+            for (y, x), windows in over.items():
+                if variant == "columns":
+                    terms = [
+                        r.dot("window_gradient", [gradient[o][i][j] for o in range(outputs)],
+                              [filters[o][k][a][b] for o in range(outputs)])
+                        for (i, j), (a, b) in windows
+                    ]  # fmt: skip
+                    total = r.sum("input_gradient", terms)
+                else:
+                    pairs = [
+                        (gradient[o][i][j], filters[o][k][a][b])
+                        for o in range(outputs) for (i, j), (a, b) in windows
+                    ]  # fmt: skip
+                    total = r.dot("input_gradient", [a for a, _ in pairs], [b for _, b in pairs])
+                by_x[n][k][y][x] = r("output", total)
+    by_w = [[[[None] * size[1] for _ in range(size[0])] for _ in range(channels)] for _ in filters]
+    places = [(n, i, j) for n in range(len(g)) for i in range(len(g[0][0])) for j in range(len(g[0][0][0]))]
+    for o in range(outputs):
+        gradients = [g[n][o][i][j] for n, i, j in places]
+        for k, a, b in np.ndindex(channels, *size):
+            values = []
+            for n, i, j in places:
+                y, x = i * stride - padding + a, j * stride - padding + b
+                inside = 0 <= y < height and 0 <= x < width
+                values.append(images[n][k][y][x] if inside else Fraction(0))
+            by_w[o][k][a][b] = r("output", r.dot("weight_gradient", gradients, values))
+    by_bias = [r("output", r.sum("bias_gradient", [g[n][o][i][j] for n, i, j in places])) for o in range(outputs)]
+    return by_x, by_w, by_bias
+
+
+def pool_backward(r, g, plane, height, width, size, stride):
+    """One channel. `plane` is the operand of a maximum; None for a mean."""
+    g, first = each(r, "gradient", g), {}
+    if plane is not None:
+        plane = each(r, "input", plane)
+        for i in range(len(g)):
+            for j in range(len(g[0])):
+                window = [plane[i * stride + a][j * stride + b] for a in range(size) for b in range(size)]
+                first[i, j] = divmod(window.index(max(window)), size)
+    rows = [[None] * width for _ in range(height)]
+    for (y, x), windows in windows_over(height, width, (size, size), stride, 0).items():
+        if plane is None:
+            terms = [r("share", g[i][j] / size**2) for (i, j), _ in windows]
+        else:
+            terms = [g[i][j] for (i, j), place in windows if first[i, j] == place]
+        rows[y][x] = r("output", r.sum("sum", terms))
+    return rows
+
+
+def embedding_backward(r, g, indices, rows):
+    g = each(r, "gradient", g)
+    chosen = [[row for row, index in zip(g, indices, strict=True) if index == n] for n in range(rows)]
+    return [[r("output", r.sum("sum", [row[j] for row in some])) for j in range(len(g[0]))] for some in chosen]
+
+
+def activation_backward(r, operator, variant, g, x):
+    g = r("gradient", g)
+    if operator in ("tanh", "sigmoid"):
+        y = r("result_of_forward", x)
+        if operator == "tanh":
+            return r("output", r("result", g * r("slope", 1 - r("square", y * y))))
+        return r("output", r("result", r("scaled", g * r("complement", 1 - y)) * y))
+    x = r("input", x)
+    if operator == "relu":
+        return r("output", g if x > 0 else Fraction(0))
+    if operator == "softplus":
+        if variant == "once":
+            return r("output", r("result", g * r.f("slope", "sigmoid", x, "input")))
+        power = r.f("exp", "exp", x, "input")
+        return r("output", r("result", r("scaled", g * power) / r("denominator", power + 1)))
+    if operator == "silu":
+        if variant == "once":
+            sigmoid = r.f("sigmoid", "sigmoid", x, "input")
+        else:
+            sigmoid = r("sigmoid", 1 / r("denominator", r.f("exp", "exp", -x, "input") + 1))
+        shifted = r("shifted", r("weighted", x * r("complement", 1 - sigmoid)) + 1)
+        return r("output", r("result", r("scaled", g * sigmoid) * shifted))
+    square = r("square", x * x)
+    if variant == "erf":
+        inner = r.f("erf", "erf", r("scaled", x * rounded(0.5**0.5, r.formats["input"])), "scaled")
+        power = r.f("exp", "exp", r("exponent", -square / 2), "exponent")
+        density = r("density", power * rounded(float(np.sqrt(0.5 / np.pi)), r.formats["exp"]))
+        weighted = r("weighted", x * density)
+    else:
+        cubic = r("cubic", r("cube", square * x) * rounded(0.044715, r.formats["cube"]))
+        root = float(np.sqrt(2 / np.pi))
+        scaled = r("scaled", r("inner", x + cubic) * rounded(root, r.formats["inner"]))
+        inner = r.f("tanh", "tanh", scaled, "scaled")
+        through = r("through_tanh", r("half", x / 2) * r("tanh_slope", 1 - r("tanh_square", inner * inner)))
+        tripled = r("tripled_shifted", r("tripled", square * rounded(3 * 0.044715, r.formats["square"])) + 1)
+        weighted = r("weighted", through * r("inner_slope", tripled * rounded(root, r.formats["tripled_shifted"])))
+    slope = r("slope", r("distribution", r("shifted", inner + 1) / 2) + weighted)
+    return r("output", r("result", g * slope))
+
+
+def through_tanh(r, step, g, y):
+    return r(step, g * r("slope", 1 - r("square", y * y)))
+
+
+def through_sigmoid(r, g, y):
+    return r("gate_gradient", r("scaled", g * r("complement", 1 - y)) * y)
+
+
+def cell_gates_backward(r, kind, g, memory_gradient, left, right, hidden, memory):
+    """One row: the gradients by both pre-activations, and the direct ones by hidden and cell."""
+    n = len(hidden)
+    if kind == "rnn":
+        outputs = [r.f("activation", "tanh", r("total", a + b), "total") for a, b in zip(left, right, strict=True)]
+        gates = [through_tanh(r, "gate_gradient", a, y) for a, y in zip(g, outputs, strict=True)]
+        return gates, gates, None, None
+    if kind == "gru":
+        parts, direct = [], []
+        for j in range(n):
+            reset = r.f("reset", "sigmoid", r("reset_sum", left[j] + right[j]), "reset_sum")
+            update = r.f("update", "sigmoid", r("update_sum", left[n + j] + right[n + j]), "update_sum")
+            total = r("candidate_sum", left[2 * n + j] + r("gated", reset * right[2 * n + j]))
+            candidate = r.f("candidate", "tanh", total, "candidate_sum")
+            by_update = r("update_gradient", g[j] * r("difference", hidden[j] - candidate))
+            direct.append(r("difference_gradient", g[j] * update))
+            last = through_tanh(r, "gate_gradient", r("candidate_gradient", g[j] - direct[j]), candidate)
+            by_reset = r("reset_gradient", last * right[2 * n + j])
+            first = through_sigmoid(r, by_reset, reset), through_sigmoid(r, by_update, update)
+            parts.append((*first, last, r("gate_gradient", last * reset)))
+        resets, updates, candidates, gated = columns_of(parts)
+        return resets + updates + candidates, resets + updates + gated, direct, None
+    gates = [r("gates", a + b) for a, b in zip(left, right, strict=True)]
+    parts, direct = [], []
+    for j in range(n):
+        inward, forget, outward = (
+            r.f(f"{name}_gate", "sigmoid", gates[k * n + j], "gates")
+            for name, k in (("input", 0), ("forget", 1), ("output", 3))
+        )
+        candidate = r.f("candidate", "tanh", gates[2 * n + j], "gates")
+        old = r("cell", memory[j])
+        updated = r("updated_cell", r("kept", forget * old) + r("new", inward * candidate))
+        tanh = r.f("tanh", "tanh", updated, "updated_cell")
+        total = through_tanh(r, "through_tanh", r("tanh_gradient", g[j] * outward), tanh)
+        if memory_gradient is not None:
+            total = r("total_cell_gradient", total + r("cell_gradient", memory_gradient[j]))
+        direct.append(r("memory_gradient", total * forget))
+        parts.append((
+            through_sigmoid(r, r("input_gate_gradient", total * candidate), inward),
+            through_sigmoid(r, r("forget_gate_gradient", total * old), forget),
+            through_tanh(r, "gate_gradient", r("candidate_gradient", total * inward), candidate),
+            through_sigmoid(r, r("output_gate_gradient", g[j] * tanh), outward),
+        ))  # fmt: skip
+    gates = [v for part in columns_of(parts) for v in part]
+    return gates, gates, None, direct
+
+
+def cell_backward(r, kind, g, memory_gradient, x, hidden, memory, weights, biases):
+    """All rows: the gradients by x, hidden, cell, both weights and both biases."""
+    g, x, hidden = each(r, "gradient", g), each(r, "input", x), each(r, "hidden", hidden)
+    sides = [], []
+    by_hidden_directly, by_memory = [], []
+    for i, row in enumerate(x):
+        left, right = pre_activations(r, row, hidden[i], weights, biases)
+        also = None if memory_gradient is None else memory_gradient[i]
+        *gates, direct, through_memory = cell_gates_backward(r, kind, g[i], also, left, right, hidden[i], memory[i])
+        for side, part in zip(sides, gates, strict=True):
+            side.append(part)
+        by_hidden_directly.append(direct)
+        by_memory.append(None if through_memory is None else [r("output", v) for v in through_memory])
+    by_states, by_weights, by_biases = [], [], []
+    for name, suffix, side, operand, weight in zip(
+        ("input", "hidden"), ("ih", "hh"), sides, (x, hidden), weights, strict=True
+    ):
+        columns = columns_of(each(r, f"weight_{suffix}", weight))
+        by_states.append([[r.dot(f"{name}_gradient", row, column) for column in columns] for row in side])
+        by_weights.append([
+            [r("output", r.dot(f"weight_{suffix}_gradient", a, b)) for b in columns_of(operand)]
+            for a in columns_of(side)
+        ])  # fmt: skip
+        by_biases.append([r("output", r.sum(f"bias_{suffix}_gradient", column)) for column in columns_of(side)])
+    by_x, by_hidden = by_states
+    if kind == "gru":
+        by_hidden = [
+            [r("total_hidden_gradient", a + b) for a, b in zip(*rows, strict=True)]
+            for rows in zip(by_hidden, by_hidden_directly, strict=True)
+        ]
+    memories = by_memory if kind == "lstm" else None
+    return each(r, "output", by_x), each(r, "output", by_hidden), memories, *by_weights, *by_biases

@@ -92,6 +92,12 @@ def test_the_table_has_the_errors_of_plain_calls():
         assert row.error == rms(ops.rms_norm(activations, ones, recipe=row.recipe), exact)
 
 
+def test_the_table_has_every_operator():
+    rows = ops.recipe_table(recipes=["fp32-inside"]).rows
+    assert {row.operator for row in rows} == set(ops.OPERATORS)
+    assert max(row.error for row in rows) < 0.03
+
+
 def test_the_command(run):
     code, out, err = run("operators", "rms_norm,residual_add", "--recipe", "all-fp16", "--scale", 16, "--json")
     assert (code, err) == (0, "")

@@ -283,6 +283,7 @@ def calls(fmt="fp16"):
     x, w, b = (fs.array(numbers(n, *shape), fmt) for n, shape in ((1, (3, 8)), (2, (8,)), (3, (8,))))
     positive = fs.array(np.abs(numbers(4, 8)), fmt)
     matrix, image = fs.array(numbers(5, 8, 8), fmt), fs.array(numbers(6, 2, 2, 2, 2), fmt)
+    wide = fs.array(numbers(9, 2, 2, 3, 3), fmt)
     fours, ones = fs.array(numbers(7, 32, 8), fmt), fs.array(numbers(8, 32), fmt)
 
     def batch_norm(variant, **keywords):
@@ -312,6 +313,25 @@ def calls(fmt="fp16"):
         "layer_norm_backward": lambda **k: ops.layer_norm_backward(x, x, w, **k).x,
         "rms_norm_backward": lambda **k: ops.rms_norm_backward(x, x, w, **k).x,
         "attention_backward": lambda **k: ops.attention_backward(x, x, x, x, **k).query,
+        "batch_norm_backward": lambda variant, **k: ops.batch_norm_backward(
+            x, x, b, positive, w, training=variant == "training", **k
+        ).x,
+        "residual_add_backward": lambda **k: ops.residual_add_backward(x, (3, 1), (8,), **k).residual,
+        "conv2d_backward": lambda **k: ops.conv2d_backward(wide, image, image, padding=1, **k).x,
+        "max_pool_backward": lambda **k: ops.max_pool_backward(image, wide, 2, stride=1, **k),
+        "avg_pool_backward": lambda **k: ops.avg_pool_backward(image, (3, 3), 2, stride=1, **k),
+        "embedding_backward": lambda **k: ops.embedding_backward(x, [2, 0, 2], 4, **k),
+        **{
+            f"{name}_backward": lambda name=name, **k: getattr(ops, f"{name}_backward")(x, x, **k)
+            for name in ACTIVATIONS
+        },
+        "rnn_cell_backward": lambda **k: ops.rnn_cell_backward(x, x, x, matrix, matrix, b, b, **k).weight_hh,
+        "lstm_cell_backward": lambda **k: ops.lstm_cell_backward(
+            x, x, x, x, x, fours, fours, ones, ones, **k
+        ).weight_hh,
+        "gru_cell_backward": lambda **k: ops.gru_cell_backward(
+            x, x, x, fours[:24], fours[:24], ones[:24], ones[:24], **k
+        ).hidden,
         "attention": lambda variant, **k: ops.attention(
             x, matrix, matrix, variant=variant,
             **({"block": 3} if variant.startswith("flash") else {"mask": fs.array(np.zeros((3, 8)), fmt)}), **k,
