@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import Any
+from typing import Any, SupportsFloat
 
-__all__ = ["as_flag", "as_index"]
+__all__ = ["as_flag", "as_index", "as_real"]
 
 
 def as_flag(value: Any, argument: str) -> bool:
@@ -13,6 +14,17 @@ def as_flag(value: Any, argument: str) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{argument} must be True or False, not {value!r}")
     return bool(value)
+
+
+def as_real(value: Any, argument: str, low: float = -math.inf) -> float:
+    """Return a finite real number, not below `low`, or raise an error that names the argument."""
+    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat):
+        raise TypeError(f"{argument} must be a number, not {value!r}")
+    number = float(value)
+    if not low <= number < math.inf:
+        bound = "" if low == -math.inf else f" of at least {low:g}"
+        raise ValueError(f"{argument} must be a finite number{bound}, not {value!r}")
+    return number
 
 
 def as_index(value: Any, argument: str, low: int, high: int, wanted: str = "an integer") -> int:

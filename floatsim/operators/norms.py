@@ -11,7 +11,7 @@ from floatsim.arrays.functions import rsqrt
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.formats._validation import as_flag
+from floatsim.formats._validation import as_flag, as_real
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
 
 __all__ = [
@@ -45,6 +45,7 @@ def _affine(c: Computation, x: Array, weight: Array | None, bias: Array | None) 
 
 def inverse_root(c: Computation, variance: Array, eps: float) -> Array:
     """Return the steps stabilized and rsqrt."""
+    eps = as_real(eps, "eps", 0)
     return c.value("rsqrt", rsqrt, c.value("stabilized", add, variance, c.number(eps, variance)))
 
 

@@ -14,7 +14,7 @@ from floatsim.arrays.functions import exp, exp2, reciprocal
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
 
 __all__ = ["attention", "attention_probabilities"]
@@ -35,7 +35,8 @@ def attention(
     value : array_like of floats, (..., keys, outputs)
         FloatArrays or arrays whose dtype is a format. The leading axes, batch and heads, broadcast.
     mask : array_like, (..., queries, keys), optional
-        Booleans: True for the keys that take part. Or floats, added to the scaled scores, not for FlashAttention-2.
+        Booleans: True for the keys that take part. Or floats, added to the scaled scores, not for FlashAttention-2. They
+        are not rounded before the addition.
     causal : bool
         Query i takes the keys up to i + keys - queries.
     scale : float, optional
@@ -101,11 +102,12 @@ def attention(
         if not k.shape[-2]:
             raise ValueError("attention without keys; a mask may remove keys")
         kept, addend = _mask(mask, causal, q.shape[-2], k.shape[-2])
-        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else as_real(scale, "scale")
+        block = as_index(block, "block", 1, 1 << 31)
         if c.variant == "flash-attention-2":
             if addend is not None:
                 raise TypeError("mask must be booleans for the variant 'flash-attention-2'")
-            found = _flash(c, q, k, v, kept, factor, as_index(block, "block", 1, 1 << 31), last_block_first)
+            found = _flash(c, q, k, v, kept, factor, block, last_block_first)
         else:
             found = _plain(c, q, k, v, kept, addend, factor)
         return c.result(c.converted("output", found))

@@ -479,3 +479,17 @@ def test_wrong_operands():
         ops.attention(x, x, x, mask=np.ones((3, 2), bool))
     with pytest.raises(ValueError, match=r"(?i)ampere"):
         ops.attention(*(fs.array(numbers(1, 4, 5), "fp32") for _ in range(3)), recipe="flash-attention-2")
+
+
+def test_numbers_that_are_no_numbers_are_errors():
+    x = fs.array(np.ones((2, 4)), "fp16")
+    for call, error, message in (
+        (lambda: ops.layer_norm(x, eps="a"), TypeError, "eps must be a number, not 'a'"),
+        (lambda: ops.rms_norm(x, eps=None), TypeError, "eps must be a number, not None"),
+        (lambda: ops.layer_norm(x, eps=-1.0), ValueError, "eps must be a finite number of at least 0, not -1.0"),
+        (lambda: ops.attention(x, x, x, scale="a"), TypeError, "scale must be a number, not 'a'"),
+        (lambda: ops.attention(x, x, x, scale=np.inf), ValueError, "scale must be a finite number, not inf"),
+        (lambda: ops.attention(x, x, x, block=0), ValueError, "block"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
