@@ -35,8 +35,8 @@ def attention(
     value : array_like of floats, (..., keys, outputs)
         FloatArrays or arrays whose dtype is a format. The leading axes, batch and heads, broadcast.
     mask : array_like, (..., queries, keys), optional
-        Booleans: True for the keys that take part. Or floats, added to the scaled scores, not for FlashAttention-2. They
-        are not rounded before the addition.
+        Booleans: True for the keys that take part. Or floats, which are added to the scaled scores and not rounded
+        before; not for FlashAttention-2.
     causal : bool
         Query i takes the keys up to i + keys - queries.
     scale : float, optional
