@@ -26,7 +26,7 @@ demo: $(VENV)/.installed ## the main job: survey real matrices in every format, 
 	$(BIN)/floatsim survey
 
 test: $(VENV)/.installed-test ## the quick tests
-	$(PYTEST) -n 2 -m "not full"
+	$(PYTEST) -n 2 --dist loadfile -m "not full"
 
 test-full: $(VENV)/.installed-test ## all tests
 	$(PYTEST) -n 2
