@@ -110,8 +110,8 @@ def conversion_losses(
         Real numbers of any shape, or a FloatArray. Zeros, infinities and NaNs are excluded.
     fmt : format or result of fs.quantize_blocks
         The target format; or x quantized with `fs.quantize_blocks`. Then "overflowed" means beyond the largest number
-        that the scale of the element's block allows, "subnormal" is said of elements without their scale, and the next
-        three keywords may not be given.
+        that the scale of the element's block allows, and "subnormal" means that the element is subnormal before its
+        scale is applied. The next three keywords are then errors.
     rounding : Rounding or str, optional
         The rounding mode: "ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative",
         "to_odd" or "stochastic". Default: the context's, which is "ties_to_even" unless changed.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[Any]
 
-__all__ = ["FastKernel", "comparison", "kernel_for", "native", "quantize"]
+__all__ = ["FastKernel", "comparison", "is_default", "kernel_for", "native", "quantize"]
 
 
 class _Carrier(NamedTuple):
@@ -62,6 +62,15 @@ _CARRIERS = {
 def _is_plain(attributes: RoundingAttributes) -> bool:
     return not (attributes.daz or attributes.ftz) and (
         attributes.rounding is not _STOCHASTIC or attributes.random_bits <= 32
+    )
+
+
+def is_default(attributes: RoundingAttributes) -> bool:
+    """Return whether the attributes are those of the processor's arithmetic: IEEE 754's defaults."""
+    return (
+        attributes.rounding is _TIES_TO_EVEN
+        and attributes.overflow is Overflow.INFINITY
+        and not (attributes.daz or attributes.ftz)
     )
 
 
@@ -365,12 +374,7 @@ def native(name: str, operands: list[tuple[Any, FloatFormat]], fmt: FloatFormat,
         return None
     if not all(contains(fmt, source, specials=False) for _, source in operands):
         return None
-    attributes = options.attributes
-    if (
-        not _is_plain(attributes)
-        or attributes.rounding is not _TIES_TO_EVEN
-        or attributes.overflow is not Overflow.INFINITY
-    ):
+    if not is_default(options.attributes):
         return None
     if not machine.environment_is_default():
         return None

@@ -17,11 +17,12 @@ from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
 from floatsim.emulator.elementwise import Arrays, Codes, Events, Operand, decode, elementwise, flattened, run_in_pieces
+from floatsim.emulator.elementwise_fast import is_default
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import DIVIDE_BY_ZERO, INVALID, Overflow, Rounding, RoundingAttributes
+from floatsim.formats.rounding import DIVIDE_BY_ZERO, INVALID, Rounding, RoundingAttributes
 from floatsim.reference import functions as exact
 
 if TYPE_CHECKING:
@@ -96,24 +97,14 @@ def _computed(
     events = np.empty(size, np.uint8) if want_events else None
     enclosed = machine.environment_is_default() and enclosed_in_float64([source for _, source in operands], fmt)
     if enclosed:
-        attributes = options.attributes
-        if events is None and all(f == FP32 for f in (fmt, operands[0][1])) and _is_default(attributes) and (
-            len(operands) == 1
-        ):  # fmt: skip
+        of_float32 = len(operands) == 1 and operands[0][1] == fmt == FP32
+        if events is None and of_float32 and is_default(options.attributes):
             _nearest_float32(name, operands[0][0], results, unknown)
         else:
             _between_ends(name, operands, fmt, options, results, events, unknown)
     if unknown.any():
         _settle(name, operands, fmt, options, results, events, np.flatnonzero(unknown))
     return results, events
-
-
-def _is_default(attributes: RoundingAttributes) -> bool:
-    return (
-        attributes.rounding is Rounding.TIES_TO_EVEN
-        and attributes.overflow is Overflow.INFINITY
-        and not (attributes.daz or attributes.ftz)
-    )
 
 
 _NO_OPTIONS = CallOptions(RoundingAttributes())
@@ -136,7 +127,7 @@ def _between_ends(
     loop = loops.ends(name) if len(operands) == 1 else loops.ends_of_two(name)
     attributes = options.attributes
     inside = attributes.rounding is not Rounding.STOCHASTIC  # else an end may be the exact value, which never moves
-    read = CallOptions(RoundingAttributes(daz=attributes.daz))
+    reading = CallOptions(RoundingAttributes(daz=attributes.daz))
     of_nan = reference.nan_result(fmt)[0]
     infinities = [reference.infinite_result(sign, fmt) for sign in (0, 1)]
 
@@ -146,10 +137,11 @@ def _between_ends(
 
     def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
         codes = pieces[: len(operands)]
-        values = [
-            elementwise("convert", [(x, source)], FP64, read, False)[0].view(np.float64)
+        read = [
+            elementwise("convert", [(x, source)], FP64, reading, events is not None)
             for x, (_, source) in zip(codes, operands, strict=True)
         ]
+        values = [x.view(np.float64) for x, _ in read]
         low, high = np.empty(written.size), np.empty(written.size)
         loop(*values, low, high, inside)
         written[...], of_low = rounded(low, draws)
@@ -172,20 +164,14 @@ def _between_ends(
             low, high, decode(written, fmt), of_high, pieces[-1], events_of_high, written, marks, special, invalid,
             np.uint8(DIVIDE_BY_ZERO), operand,
         )  # fmt: skip
-        for piece, (_, source) in zip(codes, operands, strict=True):
-            pieces[-1][_signaling(piece, source)] = INVALID
+        for _, happened in read:
+            assert happened is not None
+            pieces[-1][happened & INVALID != 0] = INVALID  # a signalling NaN
         if fmt.canonical_nan is None:
             pieces[-1][np.isnan(low)] = INVALID
 
     arrays = [x for x, _ in operands] + [unknown] + ([] if events is None else [events])
     run_in_pieces(name, run, arrays, results, options)
-
-
-def _signaling(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
-    """Return which codes are signalling NaNs."""
-    _, events = elementwise("convert", [(codes, fmt)], FP64, _NO_OPTIONS)
-    assert events is not None
-    return np.asarray(events & INVALID != 0)
 
 
 # -- the reference -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from floatsim_kernels.functions import enclosures as ends
+
 from floatsim.formats import BF16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange, contains, quantum
@@ -243,9 +245,15 @@ def enclosed_in_float64(sources: Sequence[FloatFormat], fmt: FloatFormat) -> boo
     Test: tests/emulator/test_functions.py; `python -m tests.exhaustive 'functions-*'`.
     """
     return (
-        all(x.precision <= 24 and quantum(x) >= -300 and x.emax < 300 and not x.is_scale for x in sources)
-        and fmt.precision <= 30
-        and quantum(fmt) >= -900
-        and fmt.emax < 900
+        all(
+            x.precision <= ends.ARGUMENT_BITS
+            and quantum(x) >= -ends.ARGUMENT_EXPONENT
+            and x.emax < ends.ARGUMENT_EXPONENT
+            and not x.is_scale
+            for x in sources
+        )
+        and fmt.precision <= ends.RESULT_BITS
+        and quantum(fmt) >= -ends.RESULT_EXPONENT
+        and fmt.emax < ends.RESULT_EXPONENT
         and not fmt.is_scale
     )

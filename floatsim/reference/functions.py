@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import DIVIDE_BY_ZERO, INVALID, RoundingAttributes
@@ -48,7 +48,11 @@ Scaled: TypeAlias = tuple[Interval, int]
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
-_POLE = "pole"  # the exact infinite result of finite operands
+
+class _Pole(NamedTuple):
+    """The exact infinite result of finite operands."""
+
+    sign: int
 
 
 def _finite(significand: int, exponent: int = 0, sign: int = 0, sticky: bool = False) -> Number:
@@ -134,14 +138,9 @@ def _exceeds(x: Number, bound: int) -> bool:
     return x.is_infinite or abs(x.fraction) > bound
 
 
-def _exp(argument: Callable[[int], Interval], offset: int = 0) -> Callable[[int], Scaled]:
-    """Return exp(argument) * 2**offset as a function of the precision."""
-
-    def evaluate(precision: int) -> Scaled:
-        y, k = intervals.exp(argument(precision))
-        return y, k + offset
-
-    return evaluate
+def _exp(argument: Callable[[int], Interval]) -> Callable[[int], Scaled]:
+    """Return exp(argument) as a function of the precision."""
+    return lambda precision: intervals.exp(argument(precision))
 
 
 def _fixed(scaled: Scaled) -> Interval:
@@ -204,10 +203,10 @@ def _log_interval(value: Fraction, precision: int) -> Interval:
     return intervals.log(enclose(scaled, precision)) + intervals.log_of_two(precision) * k
 
 
-def _logarithm(x: Number, base: int) -> Number | str:
+def _logarithm(x: Number, base: int) -> Number | _Pole:
     """Return the logarithm to a base, or the natural one for 0."""
     if x.is_zero:
-        return _POLE
+        return _Pole(1)
     if x.sign:
         return NAN
     if x.is_infinite:
@@ -238,13 +237,13 @@ def _exact_logarithm(value: Fraction, base: int) -> int | None:
     return None
 
 
-def _log1p(x: Number) -> Number | str:
+def _log1p(x: Number) -> Number | _Pole:
     if x.is_infinite:
         return NAN if x.sign else x
     if x.is_zero:
         return x
     if x.fraction <= -1:
-        return _POLE if x.fraction == -1 else NAN
+        return _Pole(1) if x.fraction == -1 else NAN
     if _is_tiny(x):
         return _above(x) if x.sign else _below(x)
     value = x.fraction
@@ -395,15 +394,15 @@ def _erf(x: Number) -> Number:
     )
 
 
-def _reciprocal(x: Number) -> Number | str:
+def _reciprocal(x: Number) -> Number | _Pole:
     if x.is_zero:
-        return _POLE
+        return _Pole(x.sign)
     return _zero(x.sign) if x.is_infinite else _exact(1 / x.fraction)
 
 
-def _rsqrt(x: Number) -> Number | str:
+def _rsqrt(x: Number) -> Number | _Pole:
     if x.is_zero:
-        return _POLE
+        return _Pole(x.sign)
     if x.sign:
         return NAN
     if x.is_infinite:
@@ -564,7 +563,7 @@ def _parity(y: Number) -> int | None:
     return y.fraction.numerator & 1 if y.fraction.denominator == 1 else None
 
 
-def _power(x: Number, y: Number) -> Number | str:
+def _power(x: Number, y: Number) -> Number | _Pole:
     """Return x**y (pow of IEEE 754-2019, 9.2.1)."""
     if y.is_zero or (x.kind is Kind.FINITE and x.fraction == 1):
         return _ONE
@@ -578,7 +577,7 @@ def _power(x: Number, y: Number) -> Number | str:
         grows = _exceeds(x, 1) != bool(y.sign)
         return _infinity() if grows else _zero()
     if x.is_zero:
-        return (_POLE + "-" if sign else _POLE + "+") if y.sign else _zero(sign)
+        return _Pole(sign) if y.sign else _zero(sign)
     if x.is_infinite:
         return _zero(sign) if y.sign else _infinity(sign)
     if x.sign and parity is None:
@@ -631,7 +630,7 @@ def _trailing_zeros(n: int) -> int:
 
 # -- all functions -----------------------------------------------------------------------------------------------------
 
-UNARY: dict[str, Callable[[Number], Number | str]] = {
+UNARY: dict[str, Callable[[Number], Number | _Pole]] = {
     "exp": lambda x: _exponential(x, 0, lambda p: enclose(1, p)),
     "exp2": lambda x: _exponential(x, 2, intervals.log_of_two),
     "exp10": lambda x: _exponential(x, 10, _log_of_ten),
@@ -661,16 +660,9 @@ UNARY: dict[str, Callable[[Number], Number | str]] = {
     "mish": _mish,
 }
 """The functions of one number: an exact number gives a number, NaN for an invalid operation, or a pole."""
-BINARY: dict[str, Callable[[Number, Number], Number | str]] = {"power": _power, "hypot": _hypot}
+BINARY: dict[str, Callable[[Number, Number], Number | _Pole]] = {"power": _power, "hypot": _hypot}
 """The functions of two numbers. They also take NaNs: power(NaN, 0) is 1, and hypot(inf, NaN) is inf."""
 FUNCTIONS = UNARY.keys() | BINARY.keys()
-_NEGATIVE_POLES = {"log", "log2", "log10", "log1p"}
-
-
-def _sign_of_pole(name: str, pole: str, operands: tuple[Number, ...]) -> int:
-    if name in _NEGATIVE_POLES:
-        return 1
-    return int(pole.endswith("-")) if name == "power" else operands[0].sign
 
 
 def apply(
@@ -688,8 +680,8 @@ def apply(
     if signaling or (name in UNARY and operands[0].is_nan):
         return nan_result(fmt, *operands)
     found = UNARY[name](*operands) if name in UNARY else BINARY[name](*operands)
-    if isinstance(found, str):
-        return infinite_result(_sign_of_pole(name, found, operands), fmt), DIVIDE_BY_ZERO
+    if isinstance(found, _Pole):
+        return infinite_result(found.sign, fmt), DIVIDE_BY_ZERO
     if found.is_nan:
         quiet = any(x.is_nan for x in operands)
         return nan_result(fmt)[0], nan_result(fmt)[1] | (0 if quiet else INVALID)

@@ -33,57 +33,59 @@ def compare(operation, codes, formats, fmt, **options):
     explained = []
     for i in range(len(expected)):
         # the draw of element i: `offset` is its index
-        told = EXPLAIN[operation](*(x[i] for x in arrays), fmt, **options, **{"offset": i} if "seed" in options else {})
-        assert (told.code, told.flags) == (int(expected.codes[i]), int(flags[i])), told
-        check_steps(told, options.get("daz", False))
-        explained.append(told)
+        shown = EXPLAIN[operation](
+            *(x[i] for x in arrays), fmt, **options, **{"offset": i} if "seed" in options else {}
+        )
+        assert (shown.code, shown.flags) == (int(expected.codes[i]), int(flags[i])), shown
+        check_steps(shown, options.get("daz", False))
+        explained.append(shown)
     return explained
 
 
-def check_steps(told, daz):
+def check_steps(shown, daz):
     """Rebuild the operands, the exact result and the rounded result from the rows of bits."""
-    numbers = [decode(x.code, x.format, daz) for x in told.operands]
-    steps = {step.name: step for step in told.steps}
+    numbers = [decode(x.code, x.format, daz) for x in shown.operands]
+    steps = {step.name: step for step in shown.steps}
     if any(x.kind is not Kind.FINITE for x in numbers):
         assert list(steps) == ["unpack", "special values", "result"]
-        assert told.exact is told.aligned is told.normalized is told.rounding is None
+        assert shown.exact is shown.aligned is shown.normalized is shown.rounding is None
         return
     values = [x.fraction for x in numbers]
     assert [row.value for row in steps["unpack"].rows] == values
     terms = values
-    if told.operation != "add":
+    if shown.operation != "add":
         terms = [values[0] * values[1], *values[2:]]
         assert [row.value for row in steps["multiply"].rows] == terms[:1]
-    assert told.exact == sum(terms)
-    assert ("align" in steps) == (told.aligned is not None) == (len(terms) == 2 and all(terms))
+    assert shown.exact == sum(terms)
+    assert ("align" in steps) == (shown.aligned is not None) == (len(terms) == 2 and all(terms))
     if "align" in steps:
         rows = steps["align"].rows
         assert [row.value for row in rows] == terms
         assert len({row.exponent for row in rows}) == 1
     if len(terms) == 2:
-        assert [row.value for row in steps["add"].rows] == [*terms, told.exact]
-    if told.exact == 0:
+        assert [row.value for row in steps["add"].rows] == [*terms, shown.exact]
+    if shown.exact == 0:
         assert list(steps)[-1] == "result"
-        assert told.rounding is told.normalized is None
+        assert shown.rounding is shown.normalized is None
         return
     (row,) = steps["normalize"].rows
-    assert (row.value, row.first) == (told.exact, 0)
-    assert row.bits[0] == "1" or row.exponent == told.format.emin
+    assert (row.value, row.first) == (shown.exact, 0)
+    assert row.bits[0] == "1" or row.exponent == shown.format.emin
     source = steps["add" if len(terms) == 2 else "multiply"].rows[-1]
-    assert row.exponent == source.exponent + told.normalized
+    assert row.exponent == source.exponent + shown.normalized
     cut, rounded = steps["round"].rows
-    assert cut.value == told.exact
-    assert cut.bits[: 1 + cut.kept] == told.rounding.kept.replace(".", "")
+    assert cut.value == shown.exact
+    assert cut.bits[: 1 + cut.kept] == shown.rounding.kept.replace(".", "")
     behind = cut.bits[1 + cut.kept :]
-    assert told.rounding.guard == int(behind[:1] or "0")
-    assert told.rounding.sticky == int("1" in behind[1:])
-    assert abs(rounded.value - told.exact) < Fraction(2) ** (rounded.exponent - cut.kept)
-    assert (told.rounding.code, told.rounding.flags) == (told.code, told.flags)
-    result = decode(told.code, told.format)
+    assert shown.rounding.guard == int(behind[:1] or "0")
+    assert shown.rounding.sticky == int("1" in behind[1:])
+    assert abs(rounded.value - shown.exact) < Fraction(2) ** (rounded.exponent - cut.kept)
+    assert (shown.rounding.code, shown.rounding.flags) == (shown.code, shown.flags)
+    result = decode(shown.code, shown.format)
     assert [x.value for x in steps["result"].rows] == [result.fraction] * (result.kind is Kind.FINITE)
     if result.kind is Kind.FINITE:
-        assert told.value == result.fraction
-        if not told.flags & fs.OVERFLOW and result.fraction:
+        assert shown.value == result.fraction
+        if not shown.flags & fs.OVERFLOW and result.fraction:
             assert rounded.value == result.fraction
 
 
@@ -138,12 +140,12 @@ def test_operands_of_other_formats(operation):
         fs.explain_add(x, y)
 
 
-def names(told):
-    return [step.name for step in told.steps]
+def names(shown):
+    return [step.name for step in shown.steps]
 
 
-def words(told, name):
-    return next(step.words for step in told.steps if step.name == name)
+def words(shown, name):
+    return next(step.words for step in shown.steps if step.name == name)
 
 
 def test_the_steps_of_each_operation():
@@ -192,7 +194,7 @@ def test_zeros_subnormals_overflow_and_flags():
 INF, NAN = math.inf, math.nan
 
 
-@pytest.mark.parametrize(("told", "text"), [
+@pytest.mark.parametrize(("shown", "text"), [
     (lambda: fs.explain_add(INF, -INF, "fp16"), "infinity minus infinity has no value"),
     (lambda: fs.explain_add(INF, 1.0, "fp16"), "an infinity decides the result: +infinity"),
     (lambda: fs.explain_add(1.0, -INF, "fp16"), "an infinity decides the result: -infinity"),
@@ -208,19 +210,19 @@ INF, NAN = math.inf, math.nan
     (lambda: fs.explain_add(fs.array(INF, "fp16"), 1.0, "e4m3"), "E4M3 has no infinity"),
     (lambda: fs.explain_add(fs.array(NAN, "fp16"), 1.0, "e2m1"), "because E2M1 has no NaN"),
 ])  # fmt: skip
-def test_special_values_in_words(told, text):
-    told = told()
-    assert text in words(told, "special values")
-    assert text in str(told)
+def test_special_values_in_words(shown, text):
+    shown = shown()
+    assert text in words(shown, "special values")
+    assert text in str(shown)
     with pytest.raises(ValueError, match="no bits to draw"):
-        told.plot()
+        shown.plot()
 
 
 def test_numbers_of_every_kind():
-    told = fs.explain_add("0.1", Fraction(1, 10), "bf16")
-    assert [x.code for x in told.operands] == [0x3DCD, 0x3DCD]
-    assert "0.1 rounded to BF16" in str(told)
-    assert "1/10 rounded to BF16" in str(told)
+    shown = fs.explain_add("0.1", Fraction(1, 10), "bf16")
+    assert [x.code for x in shown.operands] == [0x3DCD, 0x3DCD]
+    assert "0.1 rounded to BF16" in str(shown)
+    assert "1/10 rounded to BF16" in str(shown)
     assert "rounded to BF16" not in str(fs.explain_add(1.5, 2, "bf16")).split("2. ")[0]
     assert fs.explain_add(np.float32(0.1), 1.0).format == fs.FP32
     assert fs.explain_add(1, 2).format == fs.FP64
@@ -244,14 +246,18 @@ def test_bad_input_is_named(call, error, message):
 
 
 def test_the_text_aligns_the_points():
-    for told in (fs.explain_add(1.5, 0.1, "e4m3"), fs.explain_fma(1.9, 1.9, -0.3, "bf16"), fs.explain_multiply(0.1, 3)):
-        lines = [line for step in told.steps for line in told.bit_lines(step)]
+    for shown in (
+        fs.explain_add(1.5, 0.1, "e4m3"),
+        fs.explain_fma(1.9, 1.9, -0.3, "bf16"),
+        fs.explain_multiply(0.1, 3),
+    ):
+        lines = [line for step in shown.steps for line in shown.bit_lines(step)]
         assert len({line.index(".") for line in lines}) == 1
-        assert all(line == line.rstrip() for line in str(told).splitlines())
-        html = told._repr_html_()
-        assert html.count("<li>") == len(told.steps)
+        assert all(line == line.rstrip() for line in str(shown).splitlines())
+        html = shown._repr_html_()
+        assert html.count("<li>") == len(shown.steps)
         assert re.sub("<[^>]+>", "", html)
-        assert repr(told) == str(told)
+        assert repr(shown) == str(shown)
     far = str(fs.explain_add(1.0, 1e-300))
     assert max(map(len, far.splitlines())) < 220
     assert "..." in far
@@ -265,9 +271,9 @@ def drawn(ax, tint):
 
 
 def test_every_bit_is_drawn():
-    told = fs.explain_add(1.5, 0.1, "e4m3")
-    ax = told.plot()
-    rows = [row for step in told.steps for row in step.rows]
+    shown = fs.explain_add(1.5, 0.1, "e4m3")
+    ax = shown.plot()
+    rows = [row for step in shown.steps for row in step.rows]
     assert len(ax.patches) == sum(len(row.bits) for row in rows)
     lost = "".join(row.bits[1 + row.kept :] for row in rows if row.kept is not None)
     assert len(drawn(ax, plot.LOST_COLOUR)) == lost.count("1") == 3
@@ -278,18 +284,18 @@ def test_every_bit_is_drawn():
     assert any(text.startswith("6. result: 1.625") and text.endswith("flags: inexact") for text in texts)
     assert ax.get_title(loc="left") == "1.5 + 0.1015625 in E4M3"
     given = plt.subplots()[1]
-    assert told.plot(given) is given
+    assert shown.plot(given) is given
 
 
-@pytest.mark.parametrize("told", [
+@pytest.mark.parametrize("shown", [
     lambda: fs.explain_add(1.5, 0.1, "e4m3"),
     lambda: fs.explain_fma(1.125, 1.125, -1.2, "bf16"),
     lambda: fs.explain_multiply(2.0**-10, 1.5 * 2.0**-10, "fp16"),
     lambda: fs.explain_add(1.0, -1e-6, "fp32"),
     lambda: fs.explain_add(1.0, 1e-300),
 ])  # fmt: skip
-def test_the_picture_has_no_overlapping_text(told):
-    ax = told().plot()
+def test_the_picture_has_no_overlapping_text(shown):
+    ax = shown().plot()
     figure = ax.get_figure()
     FigureCanvasAgg(figure).draw()
     boxes = [(t.get_text(), t.get_window_extent()) for t in (*ax.texts, *ax.get_yticklabels()) if t.get_text().strip()]

@@ -27,6 +27,10 @@ import numpy as np
 from ..runtime.intrinsics import bits_from_double, contracted, double_from_bits
 from ..runtime.jit import inline
 
+ARGUMENT_BITS, ARGUMENT_EXPONENT = 24, 300
+"""The bounds of arguments: their significant bits, and the largest magnitude of exponents."""
+RESULT_BITS, RESULT_EXPONENT = 30, 900
+"""The bounds of formats to which the ends may be rounded."""
 _INFINITY, _NAN = np.inf, np.nan
 _SIGN = np.uint64(1 << 63)
 _MAGIC = 6755399441055744.0  # 1.5 * 2**52: x + _MAGIC - _MAGIC is x rounded to an integer

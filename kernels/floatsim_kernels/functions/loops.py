@@ -50,7 +50,7 @@ def ends_of_two(name):
         wide_vectors()
         for i in range(x.size):
             a, b = function(x[i], y[i])
-            if inside and a < b:
+            if inside:
                 a, b = inward(a, b)
             low[i] = a
             high[i] = b

@@ -36,13 +36,13 @@ from ..rounding.integer import (
 )
 from ..runtime.intrinsics import bits_from_double, opaque
 from ..runtime.jit import inline, kernel
-from .enclosures import inward
+from .enclosures import ARGUMENT_BITS, ARGUMENT_EXPONENT, RESULT_BITS, RESULT_EXPONENT, inward
 from .loops import enclosure
 
 _FLOAT64 = (53, -1022, (2047 << 52) - 1, 2047 << 52, (2047 << 52) | (1 << 51), 63, 1 << 51, 1, 0)  # format parameters
-_BEYOND_24_BITS = np.uint64((1 << 39) - 1)  # of a significand whose first bit is bit 62
-_SMALLEST, _BEYOND = np.int64(-300), np.int64(300)  # exponents of operands
-_PRECISION, _EXPONENT = np.int64(30), np.int64(900)  # of results; see `proofs.enclosed_in_float64`
+_BEYOND_BITS = np.uint64((1 << (63 - ARGUMENT_BITS)) - 1)  # of a significand whose first bit is bit 62
+_SMALLEST, _BEYOND = np.int64(-ARGUMENT_EXPONENT), np.int64(ARGUMENT_EXPONENT)
+_PRECISION, _EXPONENT = np.int64(RESULT_BITS), np.int64(RESULT_EXPONENT)
 
 
 @inline
@@ -57,7 +57,7 @@ def operand(a, fa, m):
     """(kind, number, whether the enclosures take it) of an operand; subnormals of the carrier are zeros with DAZ."""
     k, s, e, h = unpack(a, fa, m[DAZ])
     x = double_of(left(np.uint64(s), fa[SIGN]) if k == ZERO else a, fa)
-    return k, x, k != FINITE or (_SMALLEST <= e < _BEYOND and h & _BEYOND_24_BITS == U0)
+    return k, x, k != FINITE or (_SMALLEST <= e < _BEYOND and h & _BEYOND_BITS == U0)
 
 
 @inline

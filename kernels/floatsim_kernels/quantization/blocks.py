@@ -34,38 +34,29 @@ def largest(codes, first_row, first_column, height, width, flip, keep, limit, ou
             start = end
 
 
-@kernel
-def multiply(x, first_row, first_column, height, width, scales, out):
-    """Write the products of the elements and the scale of their block, rounded to their dtype."""
-    wide_vectors()
-    for i in range(x.shape[0]):
-        row = (first_row + i) // height
-        start = 0
-        while start < x.shape[1]:
-            block = (first_column + start) // width
-            end = min(x.shape[1], (block + 1) * width - first_column)
-            scale = scales[row, block]
-            part, written = x[i, start:end], out[i, start:end]
-            for k in range(part.size):
-                written[k] = part[k] * scale
-            start = end
+def _scaled(divides):
+    """Return the kernel that multiplies or divides the elements by the scale of their block."""
+
+    @kernel
+    def loop(x, first_row, first_column, height, width, scales, out):
+        wide_vectors()
+        for i in range(x.shape[0]):
+            row = (first_row + i) // height
+            start = 0
+            while start < x.shape[1]:
+                block = (first_column + start) // width
+                end = min(x.shape[1], (block + 1) * width - first_column)
+                scale = scales[row, block]
+                part, written = x[i, start:end], out[i, start:end]
+                for k in range(part.size):
+                    written[k] = part[k] / scale if divides else part[k] * scale
+                start = end
+
+    return loop
 
 
-@kernel
-def divide(x, first_row, first_column, height, width, scales, out):
-    """Write the quotients of the elements and the scale of their block, rounded to their dtype."""
-    wide_vectors()
-    for i in range(x.shape[0]):
-        row = (first_row + i) // height
-        start = 0
-        while start < x.shape[1]:
-            block = (first_column + start) // width
-            end = min(x.shape[1], (block + 1) * width - first_column)
-            scale = scales[row, block]
-            part, written = x[i, start:end], out[i, start:end]
-            for k in range(part.size):
-                written[k] = part[k] / scale
-            start = end
+multiply, divide = _scaled(False), _scaled(True)
+"""Write the products, or the quotients, of the elements and the scale of their block, rounded to their dtype."""
 
 
 @kernel
