@@ -34,8 +34,10 @@ test-full: $(VENV)/.installed-test ## all tests
 test-pythons: ## tests that depend on versions, under every Python here and with the lowest versions
 	tools/test_pythons.sh
 
-test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX themselves
-	$(PYTEST) tests/arrays tests/operators tests/test_docs.py -k "test_torch or test_jax or test_foreign or with_libraries"
+test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX, floatsim.torch and its notebook
+	$(PYTEST) tests/arrays tests/operators tests/training tests/test_docs.py -k "test_torch or test_jax or test_foreign or with_libraries"
+	$(PYTEST) tests/torch_emulation floatsim/torch
+	$(BIN)/python notebooks/run.py 07_pytorch
 
 notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes
 	$(BIN)/python notebooks/run.py
@@ -67,29 +69,30 @@ clean: ## remove .venv, caches and build results
 
 # -- the environment -------------------------------------------------------------------------------------------
 
-# The test and dev extras contain the package, so a later `make demo` has nothing to install.
+# The test and dev extras contain the package, so a later `make demo` has nothing to install. Without --no-compile, pip
+# compiles every module of every package, which takes twenty seconds; Python compiles those that it imports.
 $(VENV)/.installed: pyproject.toml | $(VENV)/.created
-	$(PIP) install -e .
+	$(PIP) install --no-compile -e .
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
-	$(PIP) install -e ".[test]"
+	$(PIP) install --no-compile -e ".[test]"
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-libraries: pyproject.toml | $(VENV)/.created
-	$(PIP) install -e ".[test,torch,jax]"
+	$(PIP) install --no-compile -e ".[test,torch,jax,notebooks]"
 	@touch $(VENV)/.installed $(VENV)/.installed-test $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
-	$(PIP) install -e ".[dev]"
+	$(PIP) install --no-compile -e ".[dev]"
 	@touch $(VENV)/.installed $(VENV)/.installed-test $@
 
 $(VENV)/.installed-notebooks: pyproject.toml | $(VENV)/.created
-	$(PIP) install -e ".[notebooks]"
+	$(PIP) install --no-compile -e ".[notebooks]"
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
-	$(PIP) install -e ".[bench]"
+	$(PIP) install --no-compile -e ".[bench]"
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.created:

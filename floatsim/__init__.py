@@ -30,8 +30,11 @@ Operations
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
-    descriptions    Sequential Pairwise Kahan Neumaier Exact Strided Blocked SplitK TensorCore as_accumulation
-    analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow)
+    descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Permuted TensorCore
+                    as_accumulation (from text)
+    analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
+                    identify (which description reproduces a kernel), library_sum (how NumPy, torch and JAX add on a
+                    CPU)
 Settings
     options         rounding= overflow= daz= ftz= tininess= seed= of each call; `help(fs.quantize)` explains them
     context         with fs.context(rounding="toward_zero"): the options of all calls inside
@@ -41,6 +44,9 @@ Settings
 More
     survey          one array or layer in many formats and accumulations, as a table
     operators       softmax, norms, attention, ... with every intermediate in a chosen format; sensitivity ranks them
+    training        policies (formats of a training run), loss scaling, optimizers, small networks
+    sweep           a function for every item of a grid, in processes or on other machines, as a table
+    testing         assert_bit_equal, assert_max_ulp, assert_product ...: is a kernel correct, and if not, where?
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
                     quantization (formats and schemes)
 
@@ -57,7 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     ".formats.format": (
         "BF16 E2M1 E2M3 E3M2 E3M4 E4M3 E4M3B11FNUZ E4M3FNUZ E4M3IEEE E5M2 E5M2FNUZ E8M0 FP16 FP32 FP64 TF32 "
-        "FloatFormat Specials as_format named_formats"
+        "FloatFormat Specials as_format named_formats p3109"
     ),
     ".formats.rounding": "DIVIDE_BY_ZERO INEXACT INVALID OVERFLOW UNDERFLOW FloatClass Overflow Rounding Tininess",
     "._warnings": "FloatsimWarning",
@@ -66,6 +72,7 @@ _HOMES = {
     ".arrays.random_stream": "RandomStream",
     ".arrays.float_array": "FloatArray from_codes load save",
     ".arrays.conversion": "array convert decode encode from_integer quantize to_integer",
+    ".arrays.projection": "project",
     ".arrays.arithmetic": (
         "absolute add ceil copysign divide floor fma fmod logb maximum maximum_number minimum minimum_number multiply "
         "negative next_down next_up remainder rint scalb sqrt subtract trunc"
@@ -78,7 +85,10 @@ _HOMES = {
         "classify equal greater greater_equal isfinite isinf isnan issubnormal less less_equal not_equal signbit "
         "total_order unordered"
     ),
-    ".accumulation": "Blocked Exact Kahan Neumaier Pairwise Sequential SplitK Strided TensorCore as_accumulation",
+    ".accumulation": (
+        "Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree as_accumulation"
+    ),
+    ".accumulation.libraries": "NotDescribedError library_sum",
     ".arrays.linalg": "dot explain_plan matmul",
     ".arrays.einsum": "einsum",
     ".arrays.exchange": "to_jax to_torch",
@@ -95,7 +105,11 @@ _HOMES = {
     ".quantization.blocks": "dequantize_blocks quantize_blocks",
     ".quantization.calibration": "best_scale",
     ".operators.errors": "sensitivity",
+    ".testing.identification": "identify",
+    ".testing.sweeps": "SweepTable sweep",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
-    __name__, _HOMES, modules="datasets hardware njit operators plot quantization reference tensorcore"
+    __name__,
+    _HOMES,
+    modules="datasets hardware njit operators plot quantization reference tensorcore testing training",
 )

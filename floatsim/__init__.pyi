@@ -5,14 +5,16 @@ from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
     datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
-    quantization as quantization, reference as reference, tensorcore as tensorcore,
+    quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing,
+    training as training,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import (
-    AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Sequential, SplitK, Strided, TensorCore,
-    as_accumulation,
+    AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted, Sequential, SplitK, Strided,
+    TensorCore, Tree, as_accumulation,
 )
+from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
 from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
@@ -26,6 +28,7 @@ from floatsim.arrays.exchange import to_jax, to_torch
 from floatsim.arrays.float_array import FloatArray, from_codes, load, save
 from floatsim.arrays.linalg import explain_plan
 from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
+from floatsim.arrays.projection import project
 from floatsim.arrays.random_stream import RandomStream, SeedLike
 from floatsim.arrays.reductions import SummationKeywords
 from floatsim.arrays.types import (
@@ -36,7 +39,7 @@ from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
     BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
-    FloatFormat, Specials, TF32, as_format, named_formats,
+    FloatFormat, Specials, TF32, as_format, named_formats, p3109,
 )
 from floatsim.formats.rounding import (
     DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
@@ -45,26 +48,29 @@ from floatsim.formats.rounding import (
 from floatsim.operators.errors import sensitivity
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
+from floatsim.testing.identification import identify
+from floatsim.testing.sweeps import SweepTable, sweep
 
 __all__ = [
     "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
     "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
     "ExponentHistogram", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning",
-    "INEXACT", "INVALID", "Kahan", "Neumaier", "OVERFLOW", "Overflow", "Pairwise", "RandomStream", "Rounding",
-    "Sequential", "Specials", "SplitK", "Strided", "TF32", "TensorCore", "Tininess", "UNDERFLOW", "absolute", "acos",
-    "add", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil",
-    "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode",
-    "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2",
-    "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram",
-    "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater",
-    "greater_equal", "hardware", "hypot", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "load",
-    "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
+    "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW", "Overflow", "Pairwise", "Parts",
+    "Permuted", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided", "SweepTable", "TF32",
+    "TensorCore", "Tininess", "Tree", "UNDERFLOW", "absolute", "acos", "add", "array", "as_accumulation", "as_format",
+    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
+    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
+    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
+    "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
+    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
+    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum", "load", "log",
+    "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
     "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "operators",
-    "plot", "power", "prod", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference",
-    "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "sensitivity",
+    "p3109", "plot", "power", "prod", "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record",
+    "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "sensitivity",
     "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
-    "tan", "tanh", "tensorcore", "to_integer", "to_jax", "to_torch", "total_order", "trunc", "ulp", "ulp_distance",
-    "unordered", "var", "vdot",
+    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "training",
+    "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 

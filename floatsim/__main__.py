@@ -1,4 +1,4 @@
-"""`python -m floatsim` is the command `floatsim`."""
+"""The command `floatsim`, also as `python -m floatsim`."""
 
 import sys
 import traceback

@@ -31,7 +31,6 @@ Numba finds this module by its entry point `numba_extensions`. User code need no
 from __future__ import annotations
 
 import contextlib
-import difflib
 import enum
 import functools
 import inspect
@@ -53,7 +52,7 @@ from floatsim import reference
 from floatsim.arrays import functions as mathematical
 from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.rounding import (
     FLAGS,
     FloatClass,
@@ -136,7 +135,10 @@ def format_params(
     options = RoundingOptions(
         rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, tininess=tininess, random_bits=random_bits, seed=0
     )
-    return FormatParams(*_format_words(as_format(fmt)), *_rounding_words(resolve(options).attributes))
+    named = as_format(fmt)
+    if named.is_scale and named.has_zero:
+        raise TypeError(f"fmt={named.name} has no sign, and compiled code does not round to it; use fs.encode")
+    return FormatParams(*_format_words(named), *_rounding_words(resolve(options).attributes))
 
 
 _DEPRECATED = {"record": "format_params", "Record": "FormatParams"}
@@ -464,6 +466,8 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
     if isinstance(fmt, FloatFormat):
         if operation.result == "value" and not contains(carrier, fmt):
             raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use float64")
+        if fmt.is_scale and fmt.has_zero and operation.entry != "decode":
+            raise TypeError(f"{function.__name__}: compiled code only decodes {fmt.name}, which has no sign")
         if fmt.is_scale and operation.entry not in ("quantize", "encode", "decode"):
             raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")
         rounding = arguments.rounding()
@@ -576,9 +580,7 @@ def _bound(function: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> dict[st
     keywords = arguments.pop("options", {})
     for name in keywords:
         if name not in RoundingOptions.__annotations__:
-            near = difflib.get_close_matches(name, RoundingOptions.__annotations__, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(RoundingOptions.__annotations__)}"
-            raise TypeError(f"unknown keyword {name!r}; {hint}")
+            raise TypeError(f"unknown keyword {name!r}; {name_hint(name, RoundingOptions.__annotations__)}")
     return {**arguments, **keywords}
 
 

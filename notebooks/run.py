@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import base64
 import doctest
+import importlib.util
 import io
 import json
 import os
@@ -34,6 +35,8 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
+NEEDS = {"07_pytorch": "torch"}
+"""The notebooks that import an optional library. Without it, they do not run."""
 BLOCK = re.compile(r"(?<=^```python\n)>>> .*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -59,6 +62,11 @@ for _source in {sources}:
     _printed.append(_text.getvalue())
 print(_json.dumps(_printed))
 """
+
+
+def absent() -> dict[str, str]:
+    """The notebooks that cannot run here, with the library that each needs."""
+    return {name: library for name, library in NEEDS.items() if importlib.util.find_spec(library) is None}
 
 
 def sources() -> list[Path]:
@@ -275,7 +283,12 @@ def main() -> int:
     known = {path.stem: path for path in sources()}
     if unknown := [name for name in options.names if name not in known]:
         parser.error(f"no notebook is called {', '.join(unknown)}; known are {', '.join(known)}")
-    paths = [known[name] for name in options.names or known]
+    unable = absent()
+    if named := [name for name in options.names if name in unable]:
+        parser.error(f"{named[0]} needs {unable[named[0]]}: pip install -e '.[{unable[named[0]]}]'")
+    for name, library in unable.items() if not options.names else ():
+        print(f"{name} is not run: it needs {library}")
+    paths = [known[name] for name in options.names or known if name not in unable]
     if options.update and not options.names:
         paths = [path for path in paths if stale(path)]
         if not paths:

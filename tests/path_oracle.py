@@ -10,6 +10,7 @@ Stochastic rounding and matrix units are not supported.
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +27,13 @@ SCALAR_BITS = 60
 Number = int | float
 
 
+_ONE_ZERO = ("fnuz", "extended")
+"""Special values whose NaN has the code of -0."""
+
+
 @dataclass(frozen=True)
 class Format:
-    """A number format: field widths, bias, and a kind of special values ("ieee", "fn", "fnuz" or "finite")."""
+    """A number format: field widths, bias, and special values: "ieee", "fn", "fnuz", "extended" or "finite"."""
 
     exponent_bits: int
     trailing_bits: int
@@ -55,7 +60,7 @@ class Format:
 
     @cached_property
     def has_infinity(self) -> bool:
-        return self.specials == "ieee"
+        return self.specials in ("ieee", "extended")
 
     @cached_property
     def has_nan(self) -> bool:
@@ -64,21 +69,25 @@ class Format:
     @cached_property
     def minus_zero(self) -> Number:
         """What a negative zero becomes here."""
-        return 0 if self.specials == "fnuz" else MINUS_ZERO
+        return 0 if self.specials in _ONE_ZERO else MINUS_ZERO
 
     @cached_property
     def infinity_code(self) -> int:
+        if self.specials == "extended":
+            return self.top
         return self.top - ((1 << self.trailing_bits) - 1)
 
     @cached_property
     def nan_code(self) -> int:
         if self.specials == "ieee":
             return self.infinity_code + (1 << (self.trailing_bits - 1))
-        return self.sign_bit if self.specials == "fnuz" else self.top
+        return self.sign_bit if self.specials in _ONE_ZERO else self.top
 
     @cached_property
     def largest_code(self) -> int:
-        return {"ieee": self.infinity_code - 1, "fn": self.top - 1}.get(self.specials, self.top)
+        return {"ieee": self.infinity_code - 1, "fn": self.top - 1, "extended": self.top - 1}.get(
+            self.specials, self.top
+        )
 
     @cached_property
     def largest(self) -> int:
@@ -94,8 +103,8 @@ class Format:
         """The value of a code in units of 2**(quantum - shift)."""
         negative, magnitude = code & self.sign_bit != 0, code & self.top
         if magnitude == 0 and negative:
-            return NAN if self.specials == "fnuz" else MINUS_ZERO
-        if self.specials == "ieee" and magnitude >= self.infinity_code:
+            return NAN if self.specials in _ONE_ZERO else MINUS_ZERO
+        if self.has_infinity and magnitude >= self.infinity_code:
             return NAN if magnitude > self.infinity_code else -INFINITY if negative else INFINITY
         if self.specials == "fn" and magnitude == self.top:
             return NAN
@@ -284,7 +293,10 @@ def _magnitude(x: Number) -> Number:
 
 @dataclass(frozen=True)
 class Leaf:
-    """`kind`: "sequential", "pairwise", "kahan", "neumaier" or "exact"; product None keeps products exact."""
+    """`kind`: "sequential", "pairwise", "tree", "kahan", "neumaier" or "exact"; product None keeps products exact.
+
+    `tree` is the name of a tree of "pairwise", or the nested terms of "tree" as text.
+    """
 
     kind: str
     format: Format
@@ -296,18 +308,36 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Composite:
-    """`kind`: "strided" (count lanes), "blocked" (count terms a block) or "splitk" (count parts)."""
+    """`kind`: "strided" (count lanes), "blocked" (count terms a block), "splitk" (count parts) or "parts".
+
+    `lengths` lists the lengths of all parts, if there is a list. Part n of "parts" is summed by inner n of `inners`.
+    """
 
     kind: str
-    inner: Leaf | Composite
-    outer: Leaf | Composite
-    count: int
+    inner: Description
+    outer: Description
+    count: int = 1
+    inners: tuple[Description, ...] = ()
+    lengths: tuple[int, ...] = ()
+    rule: str = ""
+    tile: int = 1
+    through: Format | None = None
 
 
-Description = Leaf | Composite
+@dataclass(frozen=True)
+class Permuted:
+    """`order`: positions within a group of terms, or a name."""
+
+    order: str | tuple[int, ...]
+    inner: Description
+
+
+Description = Leaf | Composite | Permuted
 
 
 def outermost(description: Description) -> Leaf:
+    if isinstance(description, Permuted):
+        return outermost(description.inner)
     return description if isinstance(description, Leaf) else outermost(description.outer)
 
 
@@ -317,8 +347,12 @@ def innermost(description: Description) -> Leaf:
 
 
 def formats(description: Description) -> list[Format]:
+    if isinstance(description, Permuted):
+        return formats(description.inner)
     if isinstance(description, Composite):
-        return formats(description.inner) + formats(description.outer)
+        within = [] if description.through is None else [description.through]
+        return within + [fmt for each in (description.inner, *description.inners, description.outer)
+                         for fmt in formats(each)]  # fmt: skip
     return [description.format] + ([] if description.product is None else [description.product])
 
 
@@ -329,10 +363,16 @@ class Sum:
         self.description = description
         leaf = outermost(description)
         self.unit = _arithmetic(leaf.format, grid, leaf.style)
-        if isinstance(description, Composite):
-            self.inner, self.outer = Sum(description.inner, grid), Sum(description.outer, grid)
+        if isinstance(description, Permuted):
+            self.inner = Sum(description.inner, grid)
+        elif isinstance(description, Composite):
+            self.inners = [Sum(inner, grid) for inner in description.inners or (description.inner,)]
+            self.outer = Sum(description.outer, grid)
             style = Style(daz=innermost(description.outer).style.daz)
-            self.read_part = _arithmetic(outermost(description.inner).format, grid, style).read
+            widest = max((inner.unit.format for inner in self.inners), key=lambda fmt: (fmt.precision, -fmt.quantum))
+            self.read_part = _arithmetic(widest, grid, style).read
+            if description.through is not None:
+                self.store = _arithmetic(description.through, grid, leaf.style)
         elif description.product is not None:
             self.products = _arithmetic(description.product, grid, description.product_style)
 
@@ -344,8 +384,17 @@ class Sum:
         description, unit = self.description, self.unit
         if isinstance(description, Leaf):
             return self._leaf(self._terms(x, y), seed)
+        if isinstance(description, Permuted):
+            order = _order(description.order, len(x))
+            return self.inner([x[k] for k in order], None if y is None else [y[k] for k in order], seed)
         parts = [(x[part], None if y is None else y[part]) for part in _parts(description, len(x))]
-        found = [self.read_part(self.inner(u, v, None)) for u, v in parts]
+        inners = self.inners if description.inners else self.inners * len(parts)
+        found = [self.read_part(inner(u, v, None)) for inner, (u, v) in zip(inners, parts, strict=len(parts) > 0)]
+        if description.through is not None and parts:
+            acc = 0 if seed is None else unit.enter(seed)
+            for part in found:
+                acc = self.store.enter(unit.read(unit.add(unit.read(acc), part)))
+            return acc
         if description.kind != "strided":
             return self.outer(found, None, seed)
         joined = self.outer(found, None, None)
@@ -372,6 +421,10 @@ class Sum:
             return 0 if seed is None else unit.enter(seed)
         if kind == "exact":
             return _exact(unit, terms if seed is None else [*terms, seed])
+        if kind == "tree":
+            root = _nested(unit, ast.literal_eval(self.description.tree), terms) if len(terms) > 1 else None
+            root = unit.enter(terms[0]) if root is None else root
+            return root if seed is None else unit.add(unit.read(root), seed)
         if kind == "pairwise":
             root = _TREES[self.description.tree](unit, terms) if len(terms) > 1 else unit.enter(terms[0])
             return root if seed is None else unit.add(unit.read(root), seed)
@@ -386,8 +439,60 @@ def _arithmetic(fmt: Format, grid: int, style: Style) -> Arithmetic:
 def _parts(accumulation: Composite, n: int) -> list[slice]:
     if accumulation.kind == "strided":
         return [slice(lane, None, accumulation.count) for lane in range(min(accumulation.count, n))]
-    length = accumulation.count if accumulation.kind == "blocked" else max(1, -(-n // accumulation.count))
-    return [slice(at, at + length) for at in range(0, n, length)]
+    found, at = [], 0
+    while at < n:
+        length = min(_length(accumulation, len(found), n, n - at), n - at)
+        if length:
+            found.append(slice(at, at + length))
+        else:
+            found.append(None)
+        at += length
+    return [part for part in found if part is not None]
+
+
+def _length(accumulation: Composite, part: int, n: int, left: int) -> int:
+    """The terms of a part, with so many terms left; the last part may have fewer."""
+    count, tile, rule = accumulation.count, accumulation.tile, accumulation.rule
+    if accumulation.lengths:
+        return accumulation.lengths[part]
+    if accumulation.kind == "splitk":
+        tiles = n / tile
+        if rule == "parallel":
+            return left if part == count - 1 else int(tiles) // count * tile
+        return math.ceil(math.ceil(tiles) / count) * tile
+    if rule == "equal":
+        blocks = math.ceil(n / count)
+        return math.ceil(math.ceil(n / blocks) / tile) * tile
+    if rule == "halve" and count < left < 2 * count:
+        return (left // 2 + tile - 1) // tile * tile
+    return count
+
+
+def _order(order: str | tuple[int, ...], n: int) -> list[int]:
+    """The term of each position."""
+    if not isinstance(order, str):
+        whole = n - n % len(order)
+        return [k - k % len(order) + order[k % len(order)] if k < whole else k for k in range(n)]
+    name, _, numbers = order.partition("-")
+    if name == "swapped":
+        return [k ^ 1 if k ^ 1 < n else k for k in range(n)]
+    if name == "reversed":
+        return list(range(n))[::-1]
+    if name == "strided":
+        return sorted(range(n), key=lambda k: (k % int(numbers), k))
+    vectors, width = map(int, numbers.split("x"))
+    whole = n - n % (vectors * width)
+    return sorted(range(n), key=lambda k: (k // (vectors * width), -(k // width) if k < whole else 0, k))
+
+
+def _nested(unit: Arithmetic, tree: Any, terms: Sequence[Number]) -> Number:
+    """The sum of nested terms; a longer tuple is added from left to right. Terms are operands as they are."""
+    acc: Number | None = None
+    for node in tree:
+        x = terms[node] if isinstance(node, int) else unit.read(_nested(unit, node, terms))
+        acc = x if acc is None else unit.read(unit.add(acc, x)) if node is not tree[-1] else unit.add(acc, x)
+    assert acc is not None
+    return acc
 
 
 def _sequential(unit: Arithmetic, terms: Sequence[Number], start: Number) -> Number:
@@ -608,9 +713,21 @@ def style_of(rounding: Any, overflow: Any, ftz: bool, daz: bool, before: bool) -
 def description_of(attributes: Any, rounding: Any, ftz: bool, daz: bool, before: bool) -> Description:
     """Of an accumulation, with the call's rounding attributes."""
     kind = type(attributes).__name__.lower()
+    of = functools.partial(description_of, rounding=rounding, ftz=ftz, daz=daz, before=before)
+    if kind == "permuted":
+        return Permuted(attributes.order, of(attributes.inner))
+    if kind == "parts":
+        inners = tuple(map(of, attributes.inners))
+        return Composite(kind, inners[0], of(attributes.outer), 1, inners, attributes.lengths)
     if kind in _COUNTS:
-        inner, outer = (description_of(x, rounding, ftz, daz, before) for x in (attributes.inner, attributes.outer))
-        return Composite(kind, inner, outer, getattr(attributes, _COUNTS[kind]))
+        count = getattr(attributes, _COUNTS[kind])
+        listed = isinstance(count, tuple)
+        through = getattr(attributes, "through", None)
+        return Composite(
+            kind, of(attributes.inner), of(attributes.outer), 1 if listed else count, (), count if listed else (),
+            getattr(attributes, "rule", ""), getattr(attributes, "tile", 1),
+            None if through is None else format_of(through),
+        )  # fmt: skip
     mode = rounding if attributes.rounding is None else attributes.rounding
     own_ftz, own_daz = (
         ftz if attributes.ftz is None else attributes.ftz,
@@ -628,5 +745,5 @@ def description_of(attributes: Any, rounding: Any, ftz: bool, daz: bool, before:
         style,
         None if product is None else format_of(product),
         product_style,
-        getattr(attributes, "tree", "adjacent"),
+        str(getattr(attributes, "tree", "adjacent")),
     )

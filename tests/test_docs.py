@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import doctest
+import functools
 import itertools
 import os
 import re
@@ -23,6 +24,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import accumulation
+from floatsim.hardware.compile.runtime import why_unavailable
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
@@ -67,9 +69,10 @@ def test_python(page, tmp_path, monkeypatch):
 )
 def test_python_with_libraries(page, libraries, tmp_path, monkeypatch):
     for library in libraries.split():
-        module = pytest.importorskip(library, reason=f"{page.name} has examples for {library}")
-        if library == "cupy" and not module.cuda.is_available():
-            pytest.skip("CuPy needs a GPU")
+        if library == "cupy" and (missing := why_unavailable()):
+            assert os.environ.get("FLOATSIM_REQUIRE_GPU", "0") in ("", "0"), missing
+            pytest.skip(missing)
+        pytest.importorskip(library, reason=f"{page.name} has examples for {library}")
     monkeypatch.chdir(tmp_path)
     run_blocks(page, libraries)
 
@@ -173,8 +176,8 @@ FORMS = {
     "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
 }  # fmt: skip
 OTHER_MEANINGS = {  # pages that use a term's word only for another thing, such as a `with` block
-    "block": "conventions how-to sums 03_ends 04_orders", "bias": "02_rounding", "term": "01_bits",
-    "reference": "04_orders 05_tensor_cores",
+    "block": "conventions formats how-to sums 03_ends 04_orders", "bias": "02_rounding",
+    "term": "01_bits emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
 }  # fmt: skip
 NOT_PROSE = re.compile(
     r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$|^<!-- (\w+): begin.*?<!-- \1: end -->"  # code, tables, headings
@@ -183,9 +186,15 @@ NOT_PROSE = re.compile(
 )
 
 
+@functools.cache
+def prose_of(path: Path) -> str:
+    """The text of a page, in which spaces replace everything that is not prose."""
+    return NOT_PROSE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text_of(path))
+
+
 def first_use(path: Path, fragment: str) -> re.Match[str] | None:
     """Where the prose of a page has a term of the glossary for the first time; links are not counted."""
-    prose = NOT_PROSE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text_of(path))
+    prose = prose_of(path)
     form = FORMS.get(fragment, fragment.replace("-", "[ -]") + "s?")
     return re.search(rf"(?<![\w-])(?:{form})(?![\w-])", prose, re.IGNORECASE)
 
@@ -243,6 +252,8 @@ ACCUMULATIONS = {
     "strided(bf16, 32)": "32 lanes, each sums every 32nd term; then a tree",
     "blocked(bf16, 128, fp32)": "blocks of 128 terms; their results are added in FP32",
     "splitk(4, bf16, fp32)": "four parts of K; their results are added in FP32",
+    "strided(bf16, 4, tree(bf16, ((0, 2), (1, 3))))": "a tree given term by term, here of the results of four lanes",
+    "permuted(reversed, bf16)": "the terms in another order, here the last first",
     "exact(bf16)": "the exact sum, rounded once",
     "fp32": "one FP32 accumulator: the default (for FP64 inputs `fp64`)",
     "hopper": "the sum of Hopper's matrix unit; short for `tensorcore(hopper)`",
@@ -299,7 +310,7 @@ def test_table_of_accumulations_has_every_kind():
 
     shown = set().union(*(kinds(fs.as_accumulation(text)) for text in ACCUMULATIONS))
     public = {value for name in accumulation.__all__ if isinstance(value := getattr(accumulation, name), type)}
-    assert shown == {
+    assert shown | {fs.Parts} == {  # `Parts` is for one number of terms, and the table has two
         kind for kind in public if issubclass(kind, accumulation.Accumulation) and kind.__name__ in fs.__all__
     }
 

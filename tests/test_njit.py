@@ -50,7 +50,6 @@ BINARY = (
 )  # fmt: skip
 params = fs.njit.format_params
 FUNCTIONS = [*functions.BINARY, *sorted(functions.UNARY)]
-QUICK_FUNCTIONS = ("exp", "hypot")
 ARITY = dict.fromkeys(BINARY, 2) | {"sqrt": 1, "fma": 3, "quantize": 1}
 
 
@@ -413,9 +412,7 @@ def check_function(name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], **k
     assert_same(flags, raised, *arrays)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK_FUNCTIONS else pytest.param(name, marks=pytest.mark.full) for name in FUNCTIONS]
-)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_mathematical_functions(name):
     """In formats with all kinds of special values, on both sides of the bounds of the kernels."""
     edges = fs.FloatFormat.ieee(8, 29), fs.FloatFormat.ieee(8, 30), fs.FloatFormat.ieee(11, 4)
@@ -442,6 +439,7 @@ def test_mathematical_functions_of_float32():
         assert_same(flags, raised, tiny)
 
 
+@pytest.mark.full
 def test_mathematical_functions_with_literals():
     @njit
     def run(x, y):
@@ -500,6 +498,7 @@ def assert_columns(run, want, *arrays: np.ndarray) -> None:
         assert_same(np.array(got, column.dtype), column, *arrays)
 
 
+@pytest.mark.full
 def test_integral_operations_and_neighbours():
     @njit
     def run(x, n, i):
@@ -536,6 +535,7 @@ def test_sign_operations_keep_nans():
             assert_same(got, want, x)
 
 
+@pytest.mark.full
 def test_comparisons_and_classes():
     @njit
     def run(x, y, i):
@@ -561,6 +561,7 @@ def test_comparisons_and_classes():
         assert_columns(run, want, a, b)
 
 
+@pytest.mark.full
 def test_codes_and_integers():
     @njit
     def run(x, params, i):
@@ -633,6 +634,7 @@ def test_numba_finds_it_by_itself():
         assert python(code.format(before)) == "0.1015625 0.199951171875"
 
 
+@pytest.mark.full
 def test_users_functions_can_be_cached(tmp_path):
     source = """
         from numba import njit

@@ -50,7 +50,7 @@ def test_the_cast_loop_equals_the_rational_oracle(fmt):
             loops.cast32_to_scale(codes, at.bias, at.largest, at.nan, mode.value, out, flags)
         else:
             infinity, nan = (-1 if c is None else c for c in (at.inf, at.nan))
-            loops.cast32(codes, at.t, 1 - at.bias, at.largest, infinity, nan, at.sign_bit, at.specials != "fnuz",
+            loops.cast32(codes, at.t, 1 - at.bias, at.largest, infinity, nan, at.sign_bit, at.signed_zero,
                          mode.value, 0, out, flags)  # fmt: skip
         for i, code in enumerate(codes.tolist()):
             want = o.convert(source.decode(code), fmt, OracleRounding(mode))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -31,7 +32,7 @@ KERNELS = ROOT / "kernels" / "floatsim_kernels"
 
 PACKAGES = (
     "formats", "tensorcore", "accumulation", "reference", "emulator", "arrays", "analysis", "quantization", "operators",
-    "training", "plot", "testing", "hardware", "cli",
+    "training", "plot", "torch", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
 BELOW_ALL = {"_lazy", "_literals", "_warnings", "datasets"}  # modules beside the packages that any of them may import
@@ -42,6 +43,7 @@ UPWARD: dict[tuple[str, str], str] = {}
 """Imports that point up nevertheless, with the reason: (file, module)."""
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
@@ -178,7 +180,9 @@ def test_sections_of_docstrings_have_the_names_of_numpydoc():
 
 
 @pytest.mark.parametrize(
-    "module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.datasets], ids=lambda m: m.__name__
+    "module",
+    [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.datasets, fs.testing],
+    ids=lambda m: m.__name__,
 )
 def test_docstrings_list_the_parameters(module):
     """Also those of dataclasses."""
@@ -195,7 +199,7 @@ def test_docstrings_list_the_parameters(module):
 
 
 @pytest.mark.parametrize(
-    "module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization], ids=lambda module: module.__name__
+    "module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.testing], ids=lambda module: module.__name__
 )
 def test_signatures_fit_on_a_line(module):
     """A default value is written as a name, not as the repr of a format or a plain enum."""
@@ -428,6 +432,7 @@ def test_wheel(tmp_path):
         names = archive.namelist()
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
+    assert "floatsim/data/truth/digests.json" in names
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}
     assert {name.split("/")[0] for name in names} == {

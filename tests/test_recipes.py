@@ -278,7 +278,7 @@ def test_an_architecture(tmp_path):
             '        Architecture("cdna3", "AMD CDNA 3 (gfx942)", _CDNA3),\n',
             '        Architecture("mine", "Mine", _MINE),\n',
         ),
-        ('        "cdna3": "gfx942 mi300a mi300x mi325x",\n', '        "mine": "card9000",\n'),
+        ('        "cdna3": "gfx942 mi300 mi300a mi300x mi325x",\n', '        "mine": "card9000",\n'),
     )
     assert copy.new_lines["floatsim/tensorcore/architectures.py"] <= 7
     assert_recipe("An architecture", copy, "hardware/tables/compute_capability.py")
@@ -441,7 +441,7 @@ def test_an_accumulation(tmp_path):
         ("from floatsim.accumulation.leaves import (\n", "    Cascaded,\n"),
         ('"AccumulationLike", "Blocked", ', '"Cascaded", '),
     )
-    copy.insert("floatsim/__init__.py", ('".accumulation": "Blocked ', "Cascaded "))
+    copy.insert("floatsim/__init__.py", ('".accumulation": (\n        "Blocked ', "Cascaded "))
     reference = "floatsim/reference/sums.py"
     copy.insert(reference, ("    Blocked,\n", "    Cascaded,\n"), ("Exact: _exact,", " Cascaded: _cascaded,"))
     copy.replace(

@@ -94,7 +94,10 @@ def project(tmp_path_factory) -> Path:
 def test_warnings_that_fail_a_test(project, switch, expected):
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHONPATH"))}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "tests"],
+        [
+            sys.executable, "-m", "pytest", "-q", "-rA",
+            *(part for plugin in ("cacheprovider", "xdist", "floatsim") for part in ("-p", f"no:{plugin}")), "tests",
+        ],
         cwd=project, env=settings | {"FLOATSIM_STRICT_WARNINGS": switch}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     outcomes = {name: word for word, name in re.findall(r"^(PASSED|FAILED) \S+::(\S+)", done.stdout, re.MULTILINE)}

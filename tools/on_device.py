@@ -1,24 +1,27 @@
 """The stages of tools/on_device.sh: everything that needs a GPU, each stage in its own process, with a time limit.
 
-Without --stage, this program runs the stages and imports only the standard library. With --stage, it is the process of
-one stage. A stage consists of sets: one instruction, one operation, one file. Its process writes a line of JSON before
-and after each set. If the process dies or a set takes too long, another process goes on with the next set. So a fault
-costs one set, and what was computed before it is kept.
+This program imports only the standard library. The processes that it starts run tools/device_stages.py. A stage
+consists of sets: one instruction, one operation, one file. Its process writes a line of JSON before and after each set.
+If the process dies or a set takes too long, another process goes on with the next set. So a fault costs one set, and
+what was computed before it is kept. SIGTERM, SIGINT and SIGHUP end the stage, and the results are written.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,12 +31,22 @@ RAN = ("ok", "differs")
 """The outcomes of a set that ran. Every other set is missing."""
 MOST_BYTES = 16 << 20
 """The largest archive."""
+IN_BUFFERS = 512 << 10
+"""More bytes than an archive that is being written holds in memory: Python's buffer and zlib's have 128 KiB each."""
+ROOM = 256 << 20
+"""The room that OUT needs for the results before they are archived. The recordings of a B200 are 11 MB."""
 MOST_LOG = 1 << 20
 """The largest part of one log that is kept."""
-MOST_PROCESSES = 6
-"""How many processes a stage may use, one after another."""
+MOST_PROCESSES = 12
+"""How many processes a stage may use, one after another. Each takes some seconds to start."""
+MOST_IDLE = 2
+"""How many processes, one after another, may end without having begun a set."""
+KILLING = 5
+"""The seconds that a killed process may take to end. A call of the driver can block it for ever."""
 DEVICE_IS_LOST = 75
 """The exit code of a process whose device no longer works; the next process has a new one."""
+UNUSABLE = 99
+"""The exit code if nothing could be started, or the results could not be written."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +60,15 @@ class Stage:
 
 STAGES = (
     Stage("machine", 60, 45),
-    Stage("compile", 120, 100),
-    Stage("smoke", 60, 20),
-    Stage("capture", 120, 30),
-    Stage("replay", 60, 30),
-    Stage("probe", 90, 30),
-    Stage("tests", 150, 150),
+    Stage("compile", 180, 150),
+    Stage("smoke", 60, 30),
+    Stage("capture", 180, 30),
+    Stage("replay", 90, 30),
+    Stage("probe", 150, 30),
+    Stage("tests", 180, 180),
     Stage("bench", 80, 20),
-    Stage("compare", 120, 40),
+    Stage("compare", 300, 40),
 )
-
-
-# -- the process of one stage ------------------------------------------------------------------------------------------
 
 
 class Journal:
@@ -72,23 +82,25 @@ class Journal:
         if not self.path.is_file():
             return []
         found = []
-        for line in self.path.read_text(errors="replace").splitlines():
+        for line in self.path.read_text(errors="replace").split("\n"):
             try:
                 found.append(json.loads(line))
             except ValueError:  # the last line of a process that died
                 continue
-        return found
+        return [line for line in found if isinstance(line, dict)]
 
     def write(self, **line: Any) -> None:
-        """Add a line, and store it."""
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        """Add a line, and store it. A line that a process could not complete is ended before."""
+        with self.path.open("ab+") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            end = b"" if file.read(1) in (b"", b"\n") else b"\n"
+            file.write(end + json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
     def expected(self) -> list[str] | None:
         """Return the names of the sets, if a process has listed them."""
-        return next((line["expected"] for line in self.lines() if "expected" in line), None)
+        return next((line["expected"] for line in self.lines() if isinstance(line.get("expected"), list)), None)
 
     def begun(self) -> list[str]:
         """Return the names of the sets that were begun, in order."""
@@ -96,246 +108,50 @@ class Journal:
 
     def outcomes(self) -> dict[str, tuple[str, str]]:
         """Return the outcome and the text of each set that ended."""
-        return {line["set"]: (line["outcome"], line["text"]) for line in self.lines() if "set" in line}
+        complete = [line for line in self.lines() if {"set", "outcome", "text"} <= set(line)]
+        return {line["set"]: (line["outcome"], line["text"]) for line in complete}
 
+    def remaining(self) -> list[str]:
+        """Return the sets that were not begun. Those whose kind has failed most often come last.
 
-Task = Callable[[], tuple[bool, str]]
-"""Computes one set; returns whether everything is equal, and a text."""
+        A fault often concerns all instructions of a kind, such as `wgmma`. The others run first then.
+        """
+        begun, ended = self.begun(), self.outcomes()
+        failed = [kind_of(name) for name in begun if ended.get(name, ("died", ""))[0] not in RAN]
+        left = [name for name in self.expected() or [] if name not in set(begun)]
+        return sorted(left, key=lambda name: failed.count(kind_of(name)))
 
 
-def work(name: str, journal: Journal, recordings: Path, rows: int) -> int:
-    """Compute the sets of a stage that no process has begun. Return the exit code."""
-    tasks = dict(TASKS[name](recordings, rows))
-    if journal.expected() is None:
-        journal.write(expected=list(tasks))
-    begun = set(journal.begun())
-    for each in journal.expected() or []:
-        if each in begun:
-            continue
-        journal.write(begin=each)
-        try:
-            equal, text = tasks[each]()
-        except Exception as error:
-            outcome, text = "error", f"{type(error).__name__}: {error}"
-        else:
-            outcome = "ok" if equal else "differs"
-        print(f"{each}: {outcome}\n{text}\n", flush=True)
-        journal.write(set=each, outcome=outcome, text=text[:2000])
-        if outcome == "error" and device_is_lost():
-            return DEVICE_IS_LOST
-    return 0
+def kind_of(name: str) -> str:
+    """Return the kind of a set: "wgmma" for "wgmma.k16 fp16 fp16 fp32"."""
+    return name.partition(" ")[0].partition(".")[0].partition("-")[0]
 
 
-def refuse(error: str) -> None:
-    """Raise the error of a row that could not run."""
-    if error:
-        raise RuntimeError(error)
+# -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def device_is_lost() -> bool:
-    """Return whether the device of this process no longer works: a CUDA error stays until the process ends."""
-    import numpy as np
+class Interruption:
+    """The first signal that asks this program to end. It is false as long as there was none."""
 
-    try:
-        from floatsim.hardware.device import Device
+    def __init__(self) -> None:
+        self.signal = ""
 
-        device = Device()
-        device.dots(device.variants[0], *_ones(device.variants[0], np))
-    except Exception as error:
-        return "CUDA" in f"{type(error).__name__} {error}"
-    return False
+    def __bool__(self) -> bool:
+        return bool(self.signal)
 
+    @property
+    def before(self) -> str:
+        """The note of a stage that does not begin any more."""
+        return f"interrupted by {self.signal} before it began"
 
-def _ones(variant: Any, np: Any) -> tuple[Any, Any, Any]:
-    """Return operands of ones, and zeros, for 64 dot products."""
-    import floatsim as fs
+    def watch(self) -> None:
+        """Let signals be noted from now on, except those that are ignored, as nohup does."""
+        for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+            if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
+                signal.signal(getattr(signal, name), self._note)
 
-    a, b = (np.full((64, variant.k), fs.encode(1.0, fmt), fmt.code_dtype) for fmt in (variant.a, variant.b))
-    return a, b, np.zeros(64, variant.output.code_dtype)
-
-
-def machine(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The GPU, the driver, the compilers, and the versions of the packages."""
-
-    def facts() -> tuple[bool, str]:
-        from importlib import metadata
-
-        for command in (["nvidia-smi"], ["nvcc", "--version"]):
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-                print(done.stdout, done.stderr, flush=True)
-            except (OSError, subprocess.TimeoutExpired) as error:
-                print(f"{command[0]}: {error}", flush=True)
-        print(sys.version)
-        for package in sorted({p.metadata["Name"] or "" for p in metadata.distributions()}, key=str.lower):
-            if any(part in package.lower() for part in ("numpy", "numba", "cupy", "nvidia", "cuda", "ml-dtypes")):
-                print(package, metadata.version(package))
-        import floatsim as fs
-
-        return True, str(fs.hardware.info())
-
-    yield "info", facts
-
-
-def compile_all(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The machine code of all instructions and operations, by threads. The other stages read it from the cache."""
-
-    def compiled() -> tuple[bool, str]:
-        from concurrent.futures import ThreadPoolExecutor
-
-        from floatsim.hardware.device import Device
-        from floatsim.hardware.tables.ptx_scalar import SCALARS
-
-        device = Device()
-        scalars = [row for row in SCALARS if row.runs_on(device.identity.capability)]
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = [pool.submit(device.machine_code, each) for each in (*device.variants, *scalars)]
-        errors = [str(each.exception()) for each in found if each.exception()]
-        if errors:
-            raise RuntimeError(f"{len(errors)} of {len(found)} programs do not compile: {errors[0]}")
-        return True, f"{len(found)} programs"
-
-    yield "all programs", compiled
-
-
-def smoke(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """Sums of ones through every instruction."""
-    import numpy as np
-
-    import floatsim as fs
-    from floatsim.hardware.device import Device
-
-    device = Device()
-
-    def task(variant: Any) -> Task:
-        def run() -> tuple[bool, str]:
-            scales = None
-            if variant.scales is not None:
-                one = fs.encode(1.0, variant.scales.format)
-                scales = (np.full((64, variant.k // variant.scales.every), one, np.uint8),) * 2
-            d = fs.decode(device.dots(variant, *_ones(variant, np), scales), variant.output)
-            return bool((d == variant.k).all()), f"a sum of {variant.k} ones is {d[:8]}"
-
-        return run
-
-    for variant in device.variants:
-        yield str(variant), task(variant)
-
-
-def capture(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The outputs of every instruction and operation, in files."""
-    from floatsim.hardware.captures.write import capture as write
-    from floatsim.hardware.device import Device
-    from floatsim.hardware.session import to_capture
-
-    def task(each: Any) -> Task:
-        def run() -> tuple[bool, str]:
-            (file,) = write([each], recordings, rows=rows, command="tools/on_device.sh")
-            refuse(file.error)
-            return True, f"{file.path.name}: {len(file.d)} rows"
-
-        return run
-
-    for each in to_capture(Device()):
-        yield str(each.variant if hasattr(each, "variant") else each.row), task(each)
-
-
-def replay(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The comparison of every file of the stage before with the emulator."""
-    from floatsim.hardware.captures.replay import check_silicon
-
-    def task(path: Path) -> Task:
-        def run() -> tuple[bool, str]:
-            (checked,) = check_silicon(path)
-            refuse(checked.comparison.error)
-            return bool(checked.comparison.equal), str(checked.comparison)
-
-        return run
-
-    for path in sorted(recordings.rglob("*.npz")):
-        yield path.stem, task(path)
-
-
-def probe(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The model of every instruction, inferred from its results."""
-    from floatsim.hardware.device import Device
-    from floatsim.hardware.session import probe_device, questions
-
-    def task(question: Any) -> Task:
-        def run() -> tuple[bool, str]:
-            (found,) = probe_device([question])
-            refuse(found.error)
-            return bool(found.equal), str(found)
-
-        return run
-
-    for question in questions(Device()):
-        yield str(question.variant), task(question)
-
-
-def tests(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The tests that need a GPU."""
-
-    def run() -> tuple[bool, str]:
-        options = ["-p", "no:cacheprovider", "-q", "-rfE", "--tb=line", "-W", "default"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, "tests/hardware/test_hardware_gpu.py"],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-            env=os.environ | {"FLOATSIM_REQUIRE_GPU": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        )  # fmt: skip
-        last = (done.stdout.strip().splitlines() or [""])[-1]
-        print(done.stdout, done.stderr, flush=True)
-        if done.returncode not in (0, 1) or " passed" not in last:
-            raise RuntimeError(f"pytest ended with exit code {done.returncode}: {last} {done.stderr[-300:]}")
-        return done.returncode == 0, last
-
-    yield "tests/hardware/test_hardware_gpu.py", run
-
-
-def bench(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """The throughput of every instruction and library."""
-    from floatsim.hardware.device import Device
-    from floatsim.hardware.throughput import measure
-    from floatsim.hardware.throughput import tasks as measurements
-
-    device = Device()
-
-    def task(measurement: Any) -> Task:
-        def run() -> tuple[bool, str]:
-            (rate,) = measure(device, [measurement])
-            refuse(rate.error)
-            return True, json.dumps(rate.to_dict())
-
-        return run
-
-    for measurement in measurements(device):
-        yield str(measurement), task(measurement)
-
-
-def compare(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
-    """Ten times as many rows as were captured, from another seed, compared with the emulator."""
-    from floatsim.hardware.device import Device
-    from floatsim.hardware.session import compare_device, questions
-
-    def task(question: Any) -> Task:
-        def run() -> tuple[bool, str]:
-            (found,) = compare_device([question], 10 * rows, seed=1)
-            refuse(found.error)
-            return bool(found.equal), str(found)
-
-        return run
-
-    for question in questions(Device()):
-        yield str(question.variant), task(question)
-
-
-TASKS: dict[str, Callable[[Path, int], Iterator[tuple[str, Task]]]] = {
-    "machine": machine, "compile": compile_all, "smoke": smoke, "capture": capture, "replay": replay, "probe": probe,
-    "tests": tests, "bench": bench, "compare": compare,
-}  # fmt: skip
-
-
-# -- all stages --------------------------------------------------------------------------------------------------------
+    def _note(self, number: int, frame: Any) -> None:
+        self.signal = self.signal or signal.Signals(number).name
 
 
 @dataclass
@@ -343,9 +159,9 @@ class Result:
     """What became of a stage."""
 
     stage: Stage
-    expected: list[str]
-    outcomes: dict[str, tuple[str, str]]
-    seconds: float
+    expected: list[str] = field(default_factory=list)
+    outcomes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -370,51 +186,92 @@ def last_line(path: Path) -> str:
     return lines[-1][:400] if lines else ""
 
 
-def wait_for(process: subprocess.Popen[bytes], journal: Journal, until: float, of_a_set: float) -> str:
-    """Wait for a process. Kill it and its children at a time, or when one set takes too long. Return a note."""
+def killed(process: subprocess.Popen[bytes], reason: str) -> str:
+    """Kill a process and its children. Return the reason as a note, which also says if the process does not end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(KILLING)
+    except subprocess.TimeoutExpired:
+        return f"{reason}, and its process could not be killed"
+    return reason
+
+
+def wait_for(
+    process: subprocess.Popen[bytes], journal: Journal, until: float, of_a_set: float, interruption: Interruption
+) -> str:
+    """Wait for a process. Kill it at a time, when one set takes too long, or after a signal. Return a note."""
     size, since = -1, time.monotonic()
     while process.poll() is None:
         now = time.monotonic()
         written = journal.path.stat().st_size if journal.path.is_file() else 0
         if written != size:
             size, since = written, now
-        late = "the stage's time is over" if now > until else "it took too long" if now - since > of_a_set else ""
-        if late:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return late
+        if interruption:
+            return killed(process, f"interrupted by {interruption.signal}")
+        if now > until:
+            return killed(process, "the stage's time is over")
+        if now - since > of_a_set:
+            return killed(process, "it took too long")
         time.sleep(0.05)
     code = process.returncode
     return "" if code == 0 else f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
 
 
-def run_stage(stage: Stage, folder: Path, rows: int, seconds: float, patience: float) -> Result:
+def can_write(path: Path) -> bool:
+    """Return whether a folder can be written, or created."""
+    existing = next((each for each in (path, *path.parents) if each.exists()), path)
+    return path.is_absolute() and os.access(existing, os.W_OK)
+
+
+def caches(folder: Path) -> dict[str, str]:
+    """Return variables that put the caches of compiled kernels into a folder, if their own folders cannot be written.
+
+    Without one, Numba compiles nothing, and every process compiles the CUDA kernels anew.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 (raises nothing)
+    needed = {} if can_write(home) else {"FLOATSIM_CACHE": str(folder / "caches")}
+    if needed and not can_write(ROOT / "kernels" / "floatsim_kernels"):
+        needed["NUMBA_CACHE_DIR"] = str(folder / "caches" / "numba")
+    return {name: path for name, path in needed.items() if name not in os.environ}
+
+
+def run_stage(stage: Stage, folder: Path, rows: int, until: float, patience: float, stop: Interruption) -> Result:
     """Run the sets of a stage, in one process or, after a fault, in several."""
-    started = time.monotonic()
-    until = started + min(patience * stage.seconds, seconds)
-    journal, notes = Journal(folder / "logs" / f"{stage.name}.jsonl"), list[str]()
-    reasons: dict[str, str] = {}
+    if stop:
+        return Result(stage, notes=[stop.before])
+    started, idle = time.monotonic(), 0
+    until = min(until, started + patience * stage.seconds)
+    logs = folder / "logs"
+    journal, notes, reasons = Journal(logs / f"{stage.name}.jsonl"), list[str](), dict[str, str]()
     environment = os.environ | {"FLOATSIM_STAGE": stage.name, "PYTHONUNBUFFERED": "1", "MPLBACKEND": "Agg"}
-    command = [sys.executable, __file__, "--stage", stage.name, "--rows", str(rows), str(folder)]
-    for _ in range(MOST_PROCESSES):
-        if time.monotonic() > until - 1:
-            notes.append("no time was left")
+    environment |= caches(folder)
+    command = [sys.executable, str(ROOT / "tools" / "device_stages.py"), stage.name, str(folder), str(rows)]
+    for number in range(MOST_PROCESSES + 1):
+        if stop or idle == MOST_IDLE:
             break
-        with (folder / "logs" / f"{stage.name}.out").open("ab") as out, \
-                (folder / "logs" / f"{stage.name}.err").open("ab") as err:  # fmt: skip
+        if time.monotonic() > until - 1 or number == MOST_PROCESSES:
+            notes.append("no time was left" if number < MOST_PROCESSES else f"{number} processes have failed")
+            break
+        before = len(journal.begun())
+        with (logs / f"{stage.name}.out").open("ab") as out, (logs / f"{stage.name}.err").open("ab") as err:
             process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
-            note = wait_for(process, journal, until, patience * stage.of_a_set)
+            note = wait_for(process, journal, until, patience * stage.of_a_set, stop)
         ended, begun = journal.outcomes(), journal.begun()
         if note and begun and begun[-1] not in ended:
-            reasons[begun[-1]] = note
+            reasons.setdefault(begun[-1], note)
         elif note and not note.endswith(str(DEVICE_IS_LOST)):
-            notes.append(f"{note}: {last_line(folder / 'logs' / f'{stage.name}.err')}")
-        expected = journal.expected()
-        if expected is None or len(begun) == len(expected):
+            notes.append(f"{note}: {last_line(logs / f'{stage.name}.err')}")
+        if journal.expected() is None or not journal.remaining():
             break
-    outcomes = journal.outcomes()
-    outcomes |= {name: ("died", why) for name, why in reasons.items()}
-    return Result(stage, journal.expected() or [], outcomes, time.monotonic() - started, notes)
+        idle = 0 if len(begun) > before else idle + 1
+    if journal.expected() == []:
+        notes.append("there was nothing to compute")
+    outcomes = journal.outcomes() | {name: ("died", why) for name, why in reasons.items()}
+    return Result(stage, journal.expected() or [], outcomes, time.monotonic() - started, list(dict.fromkeys(notes)))
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def summary(results: list[Result], seconds: float, archives: list[str]) -> str:
@@ -444,16 +301,18 @@ def summary(results: list[Result], seconds: float, archives: list[str]) -> str:
 
 
 def archive(path: Path, folder: Path, most: int = MOST_BYTES) -> list[str]:
-    """Write a folder as an archive of at most `most` bytes. Return notes on files that it leaves out."""
-    left_out, total = [], 0
-    with tarfile.open(path, "w:gz") as tar:
-        for file in sorted(p for p in folder.rglob("*") if p.is_file()):
-            size = file.stat().st_size
-            if total + size > most:  # files of recordings are compressed already
+    """Write a folder as an archive of at most `most` bytes, small files first. Return notes on files that it leaves
+    out. The archive appears when it is complete."""
+    left_out, unfinished = [], path.with_suffix(".part")
+    files = sorted((p for p in folder.rglob("*") if p.is_file()), key=lambda p: (p.stat().st_size, p))
+    with unfinished.open("wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        for file in files:
+            size = file.stat().st_size  # a file that cannot be compressed grows by less than 1 in 1000
+            if raw.tell() + size + size // 1000 + min(IN_BUFFERS, most // 2) > most:
                 left_out.append(f"{path.name} leaves out {file.name}, {size} bytes: archives have at most {most} bytes")
                 continue
-            total += size
             tar.add(file, file.relative_to(folder.parent))
+    unfinished.replace(path)
     return left_out
 
 
@@ -464,43 +323,109 @@ def shorten(log: Path) -> None:
         log.write_bytes(data[: MOST_LOG // 2] + b"\n[...]\n" + data[-MOST_LOG // 2 :])
 
 
+def tell(text: str) -> None:
+    """Print a text. A reader that has gone, such as a closed terminal, is no reason to end."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open to the end)
+
+
+def store(out: Path, folder: Path, results: list[Result], seconds: float) -> tuple[str, bool]:
+    """Write the archives and the summary. Return the text of the summary, and whether everything was written."""
+    notes, written = [], True
+
+    def attempt(name: str, write: Callable[[], list[str]]) -> None:
+        nonlocal written
+        try:
+            notes.extend(write())
+        except OSError as error:
+            written = False
+            notes.append(f"{name} could not be written: {error}; all results are in {folder}")
+            with contextlib.suppress(OSError):
+                (out / name).with_suffix(".part").unlink(missing_ok=True)
+
+    def write_summary() -> list[str]:
+        unfinished = out / "summary.part"
+        unfinished.write_text(summary(results, seconds, notes))
+        unfinished.replace(out / "summary.txt")
+        return []
+
+    attempt("logs.tgz", lambda: shorten_all(folder / "logs") or archive(out / "logs.tgz", folder / "logs"))
+    attempt("recordings.tgz", lambda: archive(out / "recordings.tgz", folder / "recordings"))
+    attempt("summary.txt", write_summary)
+    return summary(results, seconds, notes), written
+
+
+def shorten_all(logs: Path) -> None:
+    """Shorten all logs of a folder."""
+    for log in logs.iterdir():
+        shorten(log)
+
+
+def working_folder(out: Path) -> Path:
+    """Create the folder of the results until they are archived: in OUT, where they survive the loss of the machine.
+
+    If OUT has little room, it is in the folder for temporary files.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    parent = out.resolve() if shutil.disk_usage(out).free >= ROOM else None
+    folder = Path(tempfile.mkdtemp(prefix="unfinished-", dir=parent))
+    for part in ("logs", "recordings"):
+        (folder / part).mkdir()
+    return folder
+
+
 def run_all(out: Path, stages: list[Stage], rows: int, seconds: float, patience: float) -> int:
     """Run stages, and write the results after each. Return the number of stages that did not run."""
-    out.mkdir(parents=True, exist_ok=True)
-    started, results = time.monotonic(), list[Result]()
-    with tempfile.TemporaryDirectory(prefix="floatsim-") as name:
-        folder = Path(name)
-        for part in ("logs", "recordings"):
-            (folder / part).mkdir()
-        for stage in stages:
-            left = seconds - (time.monotonic() - started)
-            results.append(run_stage(stage, folder, rows, left, patience))
-            for log in (folder / "logs").iterdir():
-                shorten(log)
-            notes = [note for part in ("recordings", "logs") for note in archive(out / f"{part}.tgz", folder / part)]
-            text = summary(results, time.monotonic() - started, notes)
-            (out / "summary.txt").write_text(text)
-            print(next(line for line in text.splitlines() if line.startswith(stage.name)), flush=True)
-    print(text.splitlines()[-1])
+    interruption = Interruption()
+    interruption.watch()
+    folder, started, results = working_folder(out), time.monotonic(), list[Result]()
+    for stage in stages:
+        results.append(run_stage(stage, folder, rows, started + seconds, patience, interruption))
+        if interruption:
+            results += [Result(each, notes=[interruption.before]) for each in stages[len(results) :]]
+        text, written = store(out, folder, results, time.monotonic() - started)
+        tell(next(line for line in text.splitlines() if line.startswith(stage.name)))
+        if interruption:
+            break
+    if not written:
+        tell(text)
+        return UNUSABLE
+    shutil.rmtree(folder, ignore_errors=True)
+    tell(text.splitlines()[-1])
     return sum(not r.ran for r in results)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose exit code cannot be read as a number of stages."""
+
+    def error(self, message: str) -> Any:
+        """Print the usage, and end."""
+        self.print_usage(sys.stderr)
+        self.exit(UNUSABLE, f"{self.prog}: {message}\n")
+
+
 def main() -> int:
-    """Run all stages, or be the process of one."""
-    parser = argparse.ArgumentParser(prog="on_device.sh", description="Run everything that needs a GPU.")
+    """Run all stages."""
+    parser = Parser(prog="on_device.sh", description="Run everything that needs a GPU.")
     parser.add_argument("out", type=Path, help="the folder of the results")
     parser.add_argument("--seconds", type=float, default=480, help="the time of all stages together (default 480)")
     parser.add_argument("--rows", type=int, default=20_000, help="dot products of an instruction (default 20000)")
     names = [stage.name for stage in STAGES]
     parser.add_argument("--stages", nargs="+", choices=names, default=names, help="only these stages (default: all)")
     parser.add_argument("--patience", type=float, default=1.0, help="a factor of the time limits of stages and sets")
-    parser.add_argument("--stage", choices=names, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.stage is None:
-        stages = [stage for stage in STAGES if stage.name in given.stages]
+    if given.rows < 10:
+        parser.error(f"--rows must be at least 10, not {given.rows}")
+    stages = [stage for stage in STAGES if stage.name in given.stages]
+    try:
         return run_all(given.out, stages, given.rows, given.seconds, given.patience)
-    folder: Path = given.out
-    return work(given.stage, Journal(folder / "logs" / f"{given.stage}.jsonl"), folder / "recordings", given.rows)
+    except OSError as error:
+        print(f"on_device.sh: {given.out} cannot hold the results: {error}", file=sys.stderr)
+    except Exception:  # the exit code of Python is 1, which means one stage
+        traceback.print_exc()
+    return UNUSABLE
 
 
 if __name__ == "__main__":

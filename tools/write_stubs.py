@@ -29,7 +29,7 @@ from floatsim.tensorcore import ARCHITECTURES  # noqa: E402
 
 PACKAGES = (
     "floatsim", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.quantization",
-    "floatsim.tensorcore",
+    "floatsim.tensorcore", "floatsim.testing", "floatsim.training",
 )  # fmt: skip
 """The packages that use `lazy_exports`. The overloads are in the first; the others import them from there."""
 

@@ -3,10 +3,10 @@
 Terms enter exactly, and each add has one rounding: acc = round(acc + term). Every description returns values of its
 own format. The terms of a matrix product are products. The terms of a sum are the elements, without a product rounding.
 
-*Leaves* add terms: `Sequential`, `Pairwise`, `Kahan`, `Neumaier`, `Exact`. *Composites* split the terms into parts. An
-inner description adds each part, and an outer description adds the results of the parts: `Strided`, `Blocked`,
-`SplitK`. A `TensorCore` adds products as a matrix unit does, which is not a sequence of IEEE operations. Every
-description has a text form: see `parse`.
+*Leaves* add terms: `Sequential`, `Pairwise`, `Tree`, `Kahan`, `Neumaier`, `Exact`. *Composites* split the terms into
+parts. An inner description adds each part, and an outer description adds the results of the parts: `Strided`,
+`Blocked`, `SplitK`, `Parts`. `Permuted` reorders the terms of its inner description. A `TensorCore` adds products as a
+matrix unit does, which is not a sequence of IEEE operations. Every description has a text form: see `parse`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from floatsim.accumulation.base import (
     Leaf,
     ProductLeaf,
     Same,
+    TreeLeaf,
     accumulator_format,
     value_text,
 )
 from floatsim.accumulation.composites import (
-    AccumulationLike,
     Blocked,
+    Parts,
     SplitK,
     Strided,
-    as_accumulation,
-    parse,
 )
 from floatsim.accumulation.leaves import (
     Exact,
@@ -36,6 +35,10 @@ from floatsim.accumulation.leaves import (
     Neumaier,
     Pairwise,
     Sequential,
+    Tree,
+)
+from floatsim.accumulation.permuted import (
+    Permuted,
 )
 from floatsim.accumulation.queries import (
     fitted,
@@ -47,9 +50,15 @@ from floatsim.accumulation.queries import (
 from floatsim.accumulation.tensor_core import (
     TensorCore,
 )
+from floatsim.accumulation.text import (
+    AccumulationLike,
+    as_accumulation,
+    parse,
+)
 
 __all__ = [
     "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Exact", "Kahan", "Leaf", "Neumaier",
-    "Pairwise", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided", "TensorCore", "accumulator_format",
-    "as_accumulation", "fitted", "leaves", "parse", "rounds_stochastically", "settled", "tensor_cores", "value_text",
+    "Pairwise", "Parts", "Permuted", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided", "TensorCore", "Tree",
+    "TreeLeaf", "accumulator_format", "as_accumulation", "fitted", "leaves", "parse", "rounds_stochastically",
+    "settled", "tensor_cores", "value_text",
 ]  # fmt: skip

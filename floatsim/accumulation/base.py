@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
@@ -10,8 +11,8 @@ from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
 
 __all__ = [
-    "MOST", "TEXT_FORMS", "TREES", "Accumulation", "Composite", "Leaf", "ProductLeaf", "Same", "accumulator_format",
-    "value_text",
+    "MOST", "TEXT_FORMS", "TREES", "Accumulation", "Composite", "Leaf", "ProductLeaf", "Same", "TreeLeaf",
+    "accumulator_format", "value_text",
 ]  # fmt: skip
 
 TREES = ("adjacent", "halving", "numpy")
@@ -44,6 +45,20 @@ class Accumulation:
     def result_format(self) -> FloatFormat:
         """The format of the results: that of the outermost accumulator."""
         raise NotImplementedError
+
+    @property
+    def children(self) -> tuple[Accumulation, ...]:
+        """The descriptions that this one is made of, in the order in which they add. A leaf has none."""
+        return ()
+
+    def with_children(self, change: Callable[[Accumulation], Accumulation]) -> Accumulation:
+        """Return this description with each of its `children` changed by a function."""
+        return self
+
+    @classmethod
+    def is_word(cls, text: str) -> bool:
+        """Return whether a positional argument of the text form is a word of its own, and not a description."""
+        return True
 
     def _texts(self, show: Any) -> list[str]:
         """Return the arguments as text, without those that have their default. `show` is `str` or `repr`."""
@@ -157,6 +172,12 @@ class ProductLeaf(Leaf):
         return [value_text(self.format, show), *self._product_texts(show), *self._option_texts(show)]
 
 
+class TreeLeaf(ProductLeaf):
+    """A leaf whose additions form a tree: a name of `TREES`, or a `TreeShape`."""
+
+    tree: Any
+
+
 class Composite(Accumulation):
     """A description with an inner description for the parts and an outer description for their results."""
 
@@ -166,3 +187,15 @@ class Composite(Accumulation):
     @property
     def result_format(self) -> FloatFormat:
         return self.outer.result_format
+
+    @property
+    def children(self) -> tuple[Accumulation, ...]:
+        return self.inner, self.outer
+
+    def with_children(self, change: Callable[[Accumulation], Accumulation]) -> Accumulation:
+        fields: Any = {"inner": change(self.inner), "outer": change(self.outer)}
+        return replace(self, **fields)  # type: ignore[type-var]  # every composite is a dataclass
+
+    @classmethod
+    def is_word(cls, text: str) -> bool:
+        return False

@@ -1,24 +1,28 @@
-"""Descriptions that split the terms into parts, and the text form of every description."""
+"""Descriptions that split the terms into parts: lanes, blocks, and parts of K."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from floatsim._literals import AccumulationName
-from floatsim.accumulation.base import MOST, TEXT_FORMS, Accumulation, Composite, Leaf
+from floatsim.accumulation.base import MOST, Accumulation, Composite, accumulator_format, value_text
 from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.queries import tensor_cores
-from floatsim.accumulation.tensor_core import TensorCore
-from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.accumulation.text import AccumulationLike, as_accumulation
+from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats._hashing import hashed_once
-from floatsim.formats._validation import as_index
-from floatsim.tensorcore.architectures import ARCHITECTURES, is_architecture, nearest
+from floatsim.formats._validation import as_index, name_hint
+from floatsim.formats.value_sets import contains
 
-__all__ = ["AccumulationLike", "Blocked", "SplitK", "Strided", "as_accumulation", "parse"]
+__all__ = ["Blocked", "Parts", "Runs", "SplitK", "Strided"]
+
+Runs: TypeAlias = "list[tuple[int, int]]"
+"""The lengths of consecutive parts, as (length, number of parts of this length); no length and no number is 0."""
+
+
+_BLOCK_RULES = ("full", "equal", "halve")
+_SPLIT_RULES = ("serial", "parallel", "universal")
 
 
 @hashed_once
@@ -82,85 +86,316 @@ class Blocked(Composite):
     ----------
     inner, outer : description, format or text
         The sum of a block, and the sum of the blocks' results.
-    every : int
-        The number of terms of a block, at least 1.
+    every : int or sequence of int
+        The number of terms of a block, at least 1. Or the lengths of all blocks, which must add up to the number of
+        terms (a sum without terms has no block).
+    rule : str
+        The lengths of the blocks of n terms, for one number `every`:
+
+        - "full": every block has `every` terms; the last may be short.
+        - "equal": the fewest blocks of at most `every` terms, of equal length: ceil(n / blocks) terms, rounded up to a
+          multiple of `tile`. The last may be short.
+        - "halve": `every` terms while at least 2 * `every` remain. If more than `every` remain, half of them, rounded
+          down and then up to a multiple of `tile`. Then the others. This is the K loop of OpenBLAS's GEMM
+          (driver/level3/level3.c, `min_l`).
+    tile : int
+        See `rule`.
 
     Raises
     ------
     TypeError
-        If `inner` or `outer` is no description, or `outer` a TensorCore.
+        If `inner` or `outer` is no description, or `outer` a TensorCore. If `rule` or `tile` is given with a list.
     ValueError
-        If `every` is below 1, or a text is no description.
+        If a length or `tile` is below 1, or a rule or a text is unknown.
 
     Examples
     --------
     >>> import floatsim as fs
     >>> fs.Blocked("fp16", 128, "fp32")
     Blocked(Sequential(FP16), 128, Sequential(FP32))
+    >>> print(fs.Blocked("fp32", [192, 192, 1], "fp32"))
+    blocked(sequential(fp32), [192, 192, 1], sequential(fp32))
+    >>> print(fs.Blocked("fp32", 448, "fp32", "halve", tile=16))
+    blocked(sequential(fp32), 448, sequential(fp32), halve, tile=16)
     """
 
     text_form = "blocked(inner, every, outer)"
+    text_words: ClassVar = {rule: {"rule": rule} for rule in _BLOCK_RULES}
 
     inner: Accumulation
-    every: int
+    every: int | tuple[int, ...]
     outer: Accumulation
+    rule: str = "full"
+    tile: int = 1
 
-    def __init__(self, inner: AccumulationLike, every: int, outer: AccumulationLike) -> None:
+    def __init__(
+        self, inner: AccumulationLike, every: int | Sequence[int], outer: AccumulationLike, rule: str = "full",
+        tile: int = 1,
+    ) -> None:  # fmt: skip
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
-        object.__setattr__(self, "every", as_index(every, "every", 1, MOST))
+        lengths = _lengths(every, "every") if isinstance(every, Sequence) else as_index(every, "every", 1, MOST)
+        object.__setattr__(self, "every", lengths)
         object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+        object.__setattr__(self, "rule", _member(rule, "rule", _BLOCK_RULES))
+        object.__setattr__(self, "tile", as_index(tile, "tile", 1, MOST))
+        if isinstance(lengths, tuple) and (self.rule != "full" or self.tile != 1):
+            raise TypeError("every lists the lengths of all blocks: pass neither rule= nor tile=")
+        if self.rule == "full" and self.tile != 1:
+            raise TypeError("tile= has no effect on blocks of `every` terms; it belongs to rule='equal' or 'halve'")
+
+    def runs(self, n: int) -> Runs:
+        """Return the lengths of the blocks of n terms.
+
+        >>> import floatsim as fs
+        >>> fs.Blocked("fp32", 448, "fp32", "halve", 16).runs(1500)
+        [(448, 2), (304, 1), (300, 1)]
+        """
+        if isinstance(self.every, tuple):
+            return _listed(self, self.every, n)
+        if self.rule == "equal":
+            blocks = -(-n // self.every)
+            return _equal(_up(-(-n // max(blocks, 1)), self.tile), n)
+        if self.rule == "full":
+            return _equal(self.every, n)
+        whole = max(n // self.every - 1, 0)
+        rest = n - whole * self.every
+        last = [rest]
+        if rest > self.every:
+            half = _up(rest // 2, self.tile)
+            last = [half, rest - half]
+        return _compact([(self.every, whole), *((length, 1) for length in last)])
 
     def _texts(self, show: Any) -> list[str]:
-        return [show(self.inner), str(self.every), show(self.outer)]
+        every = str(list(self.every) if isinstance(self.every, tuple) else self.every)
+        rule = [] if self.rule == "full" else [f"rule={self.rule!r}" if show is repr else self.rule]
+        return [show(self.inner), every, show(self.outer), *rule, *_tile_text(self.tile)]
 
 
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class SplitK(Composite):
-    """K split into `parts` of ceil(K / parts) terms each, summed as in `Blocked`. Parts without a term are skipped.
+    """K split into `parts` of consecutive terms, summed as in `Blocked`. Parts without a term are skipped.
 
-    A second pass adds the results of the parts. CUTLASS's split-K kernels split K at multiples of their tile, into
-    parts of ceil(ceil(K / tile) / parts) * tile terms: with a tile of 32, K = 600 in 4 parts is 160, 160, 160, 120.
-    Describe that as `Blocked` with `every=160`.
+    A second pass adds the results of the parts. CUTLASS's split-K kernels split K at multiples of their tile, and each
+    of its three modes has its own rule (include/cutlass/gemm/kernel/gemm.h, gemm_splitk_parallel.h,
+    gemm_universal.h).
 
     Parameters
     ----------
     parts : int
         The number of parts, at least 1.
     inner, outer : description, format or text
-        The sum of a part, and the sum of the parts' results.
+        The sum of a part, and the sum of the parts' results. `Permuted("reversed", outer)` adds them backwards.
+    tile : int
+        The terms of a tile, at least 1: the K of the thread block's tile, for "universal" the number of elements in 128
+        bits. Default: 1, no tile.
+    rule : str
+        The length of a part of K terms:
+
+        - "serial" and "universal": ceil(ceil(K / tile) / parts) * tile; the last part may be short. K = 600 in 4 parts
+          is 160, 160, 160, 120 with a tile of 32, and 152, 152, 152, 144 with a tile of 8.
+        - "parallel": floor(K / (tile * parts)) * tile; the last part has all other terms: 128, 128, 128, 216.
+    through : format, optional
+        The format of D in memory: the running sum is rounded to it, with outer's rounding, after each part. In
+        CUTLASS's serial mode each thread block reads D, adds its part, and writes D. outer must be a `Sequential` in
+        a format that has all numbers of `through`. Default: outer's format, without another rounding.
 
     Raises
     ------
     TypeError
-        If `inner` or `outer` is no description, or `outer` a TensorCore.
+        If `inner` or `outer` is no description, or `outer` a TensorCore. If `through` is given and `outer` is no
+        Sequential.
     ValueError
-        If `parts` is below 1, or a text is no description.
+        If `parts` or `tile` is below 1, or a rule or a text is unknown. If outer's format lacks numbers of `through`.
 
     Examples
     --------
     >>> import floatsim as fs
     >>> print(fs.SplitK(4, "fp32", "fp32"))
     splitk(4, sequential(fp32), sequential(fp32))
+    >>> [fs.SplitK(4, "fp32", "fp32", tile, rule).runs(600) for tile, rule in [(32, "serial"), (32, "parallel")]]
+    [[(160, 3), (120, 1)], [(128, 3), (216, 1)]]
+    >>> print(fs.SplitK(4, "hopper", "fp32", tile=64, through="fp16"))
+    splitk(4, tensorcore(hopper), sequential(fp32), tile=64, through=fp16)
     """
 
     text_form = "splitk(parts, inner, outer)"
+    text_words: ClassVar = {rule: {"rule": rule} for rule in _SPLIT_RULES}
 
     parts: int
     inner: Accumulation
     outer: Accumulation
+    tile: int = 1
+    rule: str = "serial"
+    through: FloatFormat | None = None
 
-    def __init__(self, parts: int, inner: AccumulationLike, outer: AccumulationLike) -> None:
+    def __init__(
+        self, parts: int, inner: AccumulationLike, outer: AccumulationLike, tile: int = 1, rule: str = "serial",
+        through: FormatLike | None = None,
+    ) -> None:  # fmt: skip
         object.__setattr__(self, "parts", as_index(parts, "parts", 1, MOST))
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
         object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+        object.__setattr__(self, "tile", as_index(tile, "tile", 1, MOST))
+        object.__setattr__(self, "rule", _member(rule, "rule", _SPLIT_RULES))
+        fmt = None if through is None else accumulator_format(through, "through")
+        if fmt is not None and not isinstance(self.outer, Sequential):
+            raise TypeError(f"through= rounds the running sum of a Sequential; outer is {self.outer}")
+        if fmt is not None and not contains(self.outer.result_format, fmt):
+            raise ValueError(f"through={fmt} has numbers that outer's format {self.outer.result_format} lacks")
+        object.__setattr__(self, "through", fmt)
+
+    def runs(self, n: int) -> Runs:
+        """Return the lengths of the parts of n terms.
+
+        >>> import floatsim as fs
+        >>> fs.SplitK(4, "fp32", "fp32").runs(10)
+        [(3, 3), (1, 1)]
+        """
+        if self.rule == "parallel":
+            length = n // (self.tile * self.parts) * self.tile
+            return _compact([(length, self.parts - 1), (n - length * (self.parts - 1), 1)])
+        return _equal(_up(-(-n // self.parts), self.tile), n)
 
     def _texts(self, show: Any) -> list[str]:
-        return [str(self.parts), show(self.inner), show(self.outer)]
+        texts = [str(self.parts), show(self.inner), show(self.outer), *_tile_text(self.tile)]
+        if self.rule != "serial":
+            texts.append(f"rule={self.rule!r}" if show is repr else self.rule)
+        return texts if self.through is None else [*texts, f"through={value_text(self.through, show)}"]
 
 
-AccumulationLike: TypeAlias = "Accumulation | AccumulationName | FormatLike"
-"""What `as_accumulation` accepts. The literal names serve completion in editors."""
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Parts(Accumulation):
+    """Consecutive parts of given lengths, each with a description of its own; `outer` adds their results in order.
+
+    The results are converted without rounding to the widest of their formats. `c` seeds outer. OpenBLAS's `sdot` has
+    this form: lanes in FP32, and the last terms in FP64.
+
+    Parameters
+    ----------
+    inners : sequence of descriptions, formats or texts
+        The sum of each part.
+    lengths : sequence of int
+        The number of terms of each part, at least 1. They must add up to the number of terms (a sum without terms has
+        no part).
+    outer : description, format or text
+        The sum of the parts' results.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no description or no list, or `outer` is a TensorCore.
+    ValueError
+        If the lists have different lengths or are empty, a length is below 1, or a text is no description. If no format
+        of the parts' results has all numbers of the others.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Parts([fs.Strided("fp32", 8), "fp64"], [96, 5], "fp64"))
+    parts([strided(sequential(fp32), 8, pairwise(fp32)), sequential(fp64)], [96, 5], sequential(fp64))
+    """
+
+    text_form = "parts([inner, inner], [length, length], outer)"
+
+    inners: tuple[Accumulation, ...]
+    lengths: tuple[int, ...]
+    outer: Accumulation
+
+    def __init__(
+        self, inners: Sequence[AccumulationLike], lengths: Sequence[int], outer: AccumulationLike
+    ) -> None:  # fmt: skip
+        if isinstance(inners, str) or not isinstance(inners, Sequence):
+            raise TypeError(f"inners must be a list of descriptions, not {inners!r}")
+        object.__setattr__(self, "inners", tuple(as_accumulation(inner, "inners") for inner in inners))
+        object.__setattr__(self, "lengths", _lengths(lengths, "lengths"))
+        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+        if len(self.inners) != len(self.lengths):
+            raise ValueError(
+                f"there are {len(self.inners)} inners and {len(self.lengths)} lengths; pass one for each part"
+            )
+        _widest([inner.result_format for inner in self.inners])  # raises
+
+    @property
+    def part_format(self) -> FloatFormat:
+        """The format in which outer reads the results of the parts."""
+        return _widest([inner.result_format for inner in self.inners])
+
+    @property
+    def result_format(self) -> FloatFormat:
+        return self.outer.result_format
+
+    @property
+    def children(self) -> tuple[Accumulation, ...]:
+        return *self.inners, self.outer
+
+    def with_children(self, change: Callable[[Accumulation], Accumulation]) -> Accumulation:
+        return Parts([change(inner) for inner in self.inners], self.lengths, change(self.outer))
+
+    @classmethod
+    def is_word(cls, text: str) -> bool:
+        return False
+
+    def runs(self, n: int) -> Runs:
+        """Return the lengths of the parts of n terms; each is a run of its own."""
+        return _listed(self, self.lengths, n)
+
+    def _texts(self, show: Any) -> list[str]:
+        return [f"[{', '.join(map(show, self.inners))}]", str(list(self.lengths)), show(self.outer)]
+
+
+# -- lengths -----------------------------------------------------------------------------------------------------------
+
+
+def _up(n: int, tile: int) -> int:
+    """Return n rounded up to a multiple of the tile."""
+    return -(-n // tile) * tile
+
+
+def _compact(runs: Runs) -> Runs:
+    return [(length, number) for length, number in runs if length and number]
+
+
+def _equal(length: int, n: int) -> Runs:
+    """Return the runs of parts of one length; the last part may be short."""
+    return _compact([(length, n // max(length, 1)), (n % max(length, 1), 1)])
+
+
+def _listed(accumulation: Accumulation, lengths: tuple[int, ...], n: int) -> Runs:
+    if n not in (0, sum(lengths)):
+        raise ValueError(f"{accumulation} lists the lengths of {sum(lengths)} terms; this sum has {n}")
+    return [(length, 1) for length in lengths if n]
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def _lengths(lengths: Any, argument: str) -> tuple[int, ...]:
+    if isinstance(lengths, str) or not isinstance(lengths, Sequence):
+        raise TypeError(f"{argument} must be a list of lengths, not {lengths!r}")
+    if not lengths:
+        raise ValueError(f"{argument} must have at least one length")
+    return tuple(as_index(length, argument, 1, MOST) for length in lengths)
+
+
+def _member(text: Any, argument: str, known: tuple[str, ...]) -> str:
+    if text not in known:
+        raise ValueError(f"{argument}={text!r} is not known; {name_hint(text, known)}")
+    return str(text)
+
+
+def _tile_text(tile: int) -> list[str]:
+    return [] if tile == 1 else [f"tile={tile}"]
+
+
+def _widest(formats: Sequence[FloatFormat]) -> FloatFormat:
+    """Return the format that has all values of the others."""
+    for wide in formats:
+        if all(contains(wide, fmt) for fmt in formats):
+            return wide
+    names = ", ".join(dict.fromkeys(fmt.name for fmt in formats))
+    raise ValueError(f"the results of the parts are {names}; none of these formats has all numbers of the others")
 
 
 def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:
@@ -172,156 +407,3 @@ def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumu
 
 _ADDS_PRODUCTS = "a TensorCore adds products of matrices, not results of parts"
 _TAKES_NEIGHBOURS = "the instructions of a TensorCore take consecutive terms along K, not every `lanes`-th term"
-
-
-_OPTION_WORDS: dict[str, dict[str, Any]] = {"ftz": {"ftz": True}, "daz": {"daz": True}}
-_VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
-
-
-def _split(text: str) -> list[str]:
-    """The arguments between commas that stand in no parentheses."""
-    parts, depth = [""], 0
-    for c in text:
-        depth += (c == "(") - (c == ")")
-        if c == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += c
-        if depth < 0:
-            raise ValueError("a parenthesis closes that was not opened")
-    if depth:
-        raise ValueError("a parenthesis is not closed")
-    return [part.strip() for part in parts]
-
-
-def _positional(form: type[Accumulation], text: str, same: FloatFormat | None) -> Any:
-    if text.isdecimal():
-        return int(text)
-    if issubclass(form, Composite):
-        return parse(text, same)
-    return same if text.lower() == "same" and same is not None else text
-
-
-def _arguments(form: type[Accumulation], body: str, same: FloatFormat | None) -> tuple[list[Any], dict[str, Any]]:
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
-    fields: Any = form  # the classes with a text form are dataclasses
-    words = form.text_words | (_OPTION_WORDS if issubclass(form, Leaf) else {})
-    for text in _split(body):
-        name, equals, value = (part.strip() for part in text.partition("="))
-        name = name.lower()
-        if not text:
-            raise ValueError("an argument is missing")
-        if equals and "(" not in name:
-            if name not in (names := [f.name for f in dataclasses.fields(fields)]):
-                near = difflib.get_close_matches(name, names, n=1)
-                raise ValueError(f"unknown argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-            given = {name: _VALUES.get(value.lower(), int(value) if value.isdecimal() else value)}
-        elif text.lower() in words:
-            given = words[text.lower()]
-        elif any(text.lower() in other.text_words for other in TEXT_FORMS.values()):
-            raise ValueError(f"{form.__name__.lower()} has no {text.lower()!r}")
-        else:
-            positional.append(_positional(form, text, same))
-            continue
-        if twice := keywords.keys() & given.keys():
-            raise ValueError(f"{min(twice)} is given twice")
-        keywords |= given
-    return positional, keywords
-
-
-def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
-    """Return an accumulation from its text form, which `str` of an accumulation returns.
-
-    The text of a description is its class in lower case with its arguments: `blocked(sequential(fp16), 128, fp32)`. A
-    format alone means its Sequential, and an architecture its TensorCore. `fused`, `ftz`, `daz` and the names of trees
-    need no name. The other arguments are written `name=value`: `sequential(fp16, product=fp32, rounding=rtz,
-    overflow=saturate_finite)`.
-
-    Parameters
-    ----------
-    text : str
-    same : FloatFormat, optional
-        The format that the word "same" stands for, as in `sequential(same, fused)`.
-
-    Raises
-    ------
-    ValueError
-        If the text is no description. The message names the wrong part and the accepted forms.
-
-    Examples
-    --------
-    >>> parse("fp16"), parse("sequential(bf16, fused)"), parse("exact(fp32)")
-    (Sequential(FP16), Sequential(BF16, fused=True), Exact(FP32))
-    >>> parse("strided(fp16, 32)"), parse("hopper")
-    (Strided(Sequential(FP16), 32, Pairwise(FP16)), TensorCore('hopper'))
-    """
-    name, opened, rest = text.strip().partition("(")
-    form = TEXT_FORMS.get(name.strip().lower())
-    if form is None and same is not None and text.strip().lower() == "same":
-        return Sequential(same)
-    if form is None and is_architecture(text):
-        return TensorCore(text)
-    if form is None:
-        try:
-            return Sequential(as_format(text))
-        except ValueError as error:
-            forms = ", ".join(
-                [known.text_form for known in TEXT_FORMS.values()] + [f"an architecture: {', '.join(ARCHITECTURES)}"]
-            )
-            if (near := nearest(text)) is not None:
-                raise ValueError(f"unknown accumulation {text!r}; did you mean {near!r}? Write {forms}") from None
-            raise ValueError(f"unknown accumulation {text!r} ({error}); write a format, {forms}") from None
-    if not opened or not rest.endswith(")"):
-        raise ValueError(f"accumulation {text!r} is not complete; write {form.text_form}")
-    try:
-        positional, keywords = _arguments(form, rest[:-1], same)
-        return form(*positional, **keywords)
-    except (TypeError, ValueError) as error:
-        message = str(error).split("__init__() ")[-1]
-        raise ValueError(f"accumulation {text!r}: {message}; write {form.text_form}") from None
-
-
-_parsed = functools.lru_cache(maxsize=256)(parse)
-
-
-def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
-    """Return an accumulation from a description or its text form. A format means its Sequential.
-
-    Parameters
-    ----------
-    x : description, format or text
-        See `parse` for the text form.
-    argument : str
-        The name of the argument in error messages.
-
-    Returns
-    -------
-    Accumulation
-
-    Raises
-    ------
-    TypeError
-        If x is no description, format or text.
-    ValueError
-        If a text is no description.
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.as_accumulation("blocked(fp16, 128, fp32)")
-    Blocked(Sequential(FP16), 128, Sequential(FP32))
-    """
-    if isinstance(x, Accumulation):
-        return x
-    if isinstance(x, str):
-        return _parsed(x)
-    try:
-        return Sequential(as_format(x))
-    except TypeError as error:
-        if isinstance(x, FloatFormat):
-            raise
-        raise TypeError(
-            f"{argument} must be a description such as fs.Sequential(fmt), a format, or text like 'sequential(fp16)', "
-            f"not {x!r} ({error})"
-        ) from None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from floatsim.accumulation.base import TREES, Leaf, ProductLeaf, Same
+from floatsim.accumulation.base import TREES, Leaf, ProductLeaf, Same, TreeLeaf
+from floatsim.accumulation.tree_shape import TreeShape, as_tree_shape
 from floatsim.formats import FormatLike
 from floatsim.formats._hashing import hashed_once
-from floatsim.formats._validation import as_flag
+from floatsim.formats._validation import as_flag, name_hint
 from floatsim.formats.rounding import Overflow, OverflowLike, RoundingLike
 
-__all__ = ["Exact", "Kahan", "Neumaier", "Pairwise", "Sequential"]
+__all__ = ["Exact", "Kahan", "Neumaier", "Pairwise", "Sequential", "Tree"]
 
 
 @hashed_once
@@ -86,7 +86,7 @@ class Sequential(ProductLeaf):
 
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
-class Pairwise(ProductLeaf):
+class Pairwise(TreeLeaf):
     """A tree of adds: the terms are its leaves, and every inner node is the rounded sum of two nodes.
 
     There is no seed: the sum of one term is that term, rounded to the format, also for -0. `c` is added last, with one
@@ -145,8 +145,7 @@ class Pairwise(ProductLeaf):
             format, product, product_rounding=product_rounding, rounding=rounding, ftz=ftz, daz=daz, overflow=overflow
         )
         if tree not in TREES:
-            near = difflib.get_close_matches(str(tree), TREES, n=1)
-            raise ValueError(f"tree={tree!r} is not known; " + (f"did you mean {near[0]!r}?" if near else _TREES_KNOWN))
+            raise ValueError(f"tree={tree!r} is not known; {name_hint(tree, TREES)}")
         self._set(tree=str(tree))
 
     def _texts(self, show: Any) -> list[str]:
@@ -156,7 +155,66 @@ class Pairwise(ProductLeaf):
         return [fmt, f"tree={self.tree!r}" if show is repr else self.tree, *rest]
 
 
-_TREES_KNOWN = f"known are {', '.join(TREES)}"
+@hashed_once
+@dataclass(frozen=True, repr=False, init=False)
+class Tree(TreeLeaf):
+    """A summation tree given term by term, for a fixed number of terms.
+
+    The terms are the leaves, and every inner node is the rounded sum of two nodes, as in `Pairwise`. The operands of an
+    addition have no order. The sum of one term is that term, rounded to the format. `c` is added last, with one more
+    rounding. A sum of another number of terms than the tree has is a ValueError; a sum without terms is c or +0.
+
+    Parameters
+    ----------
+    format : format
+        The format of every node.
+    tree : nested tuples of int, text, or matrix
+        `((0, 1), 2)` adds the terms 0 and 1, then term 2. A longer tuple adds from left to right: `(0, 1, 2)` is the
+        same tree. Or a matrix that `fs.reveal_order` returned.
+    product : format, "same" or None
+        The format that products are rounded to before they are added. Default: the accumulator's. None keeps products
+        exact.
+    product_rounding : Rounding or str, optional
+        The rounding mode of products. None means that of the sums.
+    rounding, ftz, daz : optional
+        The rounding mode, flush to zero and denormals are zero, for every rounding of this description. None inherits
+        the call's, then the context's.
+    overflow : Overflow or str
+        The overflow policy of the accumulator and of rounded products. It is never inherited.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a format is a scale format or a name is unknown, or if the tree does not have each term once. If a matrix
+        shows values that are added at once, as in a matrix unit, or belongs to no tree.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> print(fs.Tree("fp32", ((0, 4), (1, 5), (2, (3, 6)))))
+    tree(fp32, (0, 4, (1, 5), (3, 6, 2)))
+    >>> found = fs.reveal_order("strided(fp32, 2)", 6)
+    >>> print(fs.Tree("fp32", found))
+    tree(fp32, (0, 2, 4, (1, 3, 5)))
+    """
+
+    text_form = "tree(fmt, ((0, 1), 2))"
+
+    tree: TreeShape
+
+    def __init__(
+        self, format: FormatLike, tree: Any, product: FormatLike | Same | None = "same", *,
+        product_rounding: RoundingLike | None = None, rounding: RoundingLike | None = None, ftz: bool | None = None,
+        daz: bool | None = None, overflow: OverflowLike = Overflow.INFINITY,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            format, product, product_rounding=product_rounding, rounding=rounding, ftz=ftz, daz=daz, overflow=overflow
+        )
+        self._set(tree=as_tree_shape(tree))
+
+    def _texts(self, show: Any) -> list[str]:
+        fmt, *rest = super()._texts(show)
+        return [fmt, str(self.tree), *rest]
 
 
 @hashed_once

@@ -1,4 +1,4 @@
-"""Partitions: how composites split the terms of a sum, as ranges (start, stop, step) and sub-ranges."""
+"""Partitions: the terms of a sum as composites split them, as ranges (start, stop, step), and reordered."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from floatsim.accumulation.base import Accumulation
-from floatsim.accumulation.composites import Blocked, SplitK, Strided
+from floatsim.accumulation.composites import Blocked, Parts, Runs, SplitK, Strided
+from floatsim.accumulation.permuted import Permuted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Partition", "count", "partials", "partition", "rows"]
+__all__ = ["Partition", "count", "partials", "partition", "permutation", "positions", "rows"]
 
 Indices: TypeAlias = "NDArray[np.int64]"
 
@@ -29,18 +30,18 @@ def count(ranges: Indices) -> Indices:
     return counts
 
 
-def _blocks(start: int, stop: int, step: int, every: int) -> Indices:
-    starts = np.arange(start, stop, every * step, dtype=np.int64)
-    return np.stack([starts, np.minimum(starts + every * step, stop), np.full_like(starts, step)], axis=1)
+def _parts(start: int, stop: int, step: int, runs: Runs) -> Indices:
+    """Return the sub-ranges of consecutive parts of a range."""
+    lengths = np.repeat(*np.array(runs or [(0, 0)], np.int64).T)
+    ends = start + step * np.cumsum(lengths)
+    return np.stack([ends - step * lengths, np.minimum(ends, stop), np.full_like(ends, step)], axis=1)
 
 
 def _cut(accumulation: Accumulation, start: int, stop: int, step: int) -> Indices:
     """Return the non-empty sub-ranges of a range, in the order in which the outer description adds them."""
     n = -(-(stop - start) // step)
-    if isinstance(accumulation, Blocked):
-        return _blocks(start, stop, step, min(accumulation.every, max(n, 1)))
-    if isinstance(accumulation, SplitK):
-        return _blocks(start, stop, step, max(1, -(-n // accumulation.parts)))
+    if isinstance(accumulation, Blocked | SplitK | Parts):
+        return _parts(start, stop, step, accumulation.runs(max(n, 0)))
     assert isinstance(accumulation, Strided)
     lanes = min(accumulation.lanes, n)
     starts = start + step * np.arange(lanes, dtype=np.int64)
@@ -74,8 +75,52 @@ def partition(accumulation: Accumulation, ranges: bytes) -> Partition:
 @lru_cache(maxsize=1024)
 def partials(accumulation: Accumulation, terms: int) -> int:
     """Return an estimate of the largest number of partial results during an evaluation."""
-    if not isinstance(accumulation, Blocked | SplitK | Strided) or terms <= 1:
+    if isinstance(accumulation, Permuted):
+        return partials(accumulation.inner, terms)
+    if not isinstance(accumulation, Blocked | SplitK | Strided | Parts) or terms <= 1:
         return 1
     cut = _cut(accumulation, 0, terms, 1)
-    length = int(count(cut[:1])[0])
-    return max(len(cut) * partials(accumulation.inner, length), len(cut) + partials(accumulation.outer, len(cut)))
+    *inners, outer = accumulation.children
+    inside = len(cut) * partials(inners[0], int(count(cut[:1])[0]))
+    if isinstance(accumulation, Parts):
+        inside = sum(partials(inner, length) for inner, length in zip(inners, accumulation.lengths, strict=True))
+    return max(inside, len(cut) + partials(outer, len(cut)))
+
+
+@lru_cache(maxsize=64)
+def positions(accumulation: Permuted, n: int) -> Indices:
+    """Return the order of n terms: element i is the term that position i gets.
+
+    >>> import floatsim as fs
+    >>> positions(fs.Permuted([2, 0, 1], "fp32"), 7).tolist()
+    [2, 0, 1, 5, 3, 4, 6]
+    """
+    order = np.arange(n, dtype=np.int64)
+    group = accumulation.group
+    if group is not None:
+        whole = n - n % len(group)
+        order[:whole] = order[:whole].reshape(-1, len(group))[:, group].reshape(-1)
+    elif accumulation.lanes is not None:
+        order = np.concatenate([order[lane :: accumulation.lanes] for lane in range(min(accumulation.lanes, n) or 1)])
+    else:
+        order = order[::-1].copy()
+    order.flags.writeable = False
+    return order
+
+
+@lru_cache(maxsize=64)
+def permutation(accumulation: Permuted, ranges: bytes) -> tuple[Indices, Indices]:
+    """Return the terms of all ranges in the new order, one range after the other, and the ranges of these terms.
+
+    >>> import floatsim as fs
+    >>> terms, ranges = permutation(fs.Permuted("reversed", "fp32"), np.array([[0, 3, 1], [4, 9, 2]]).tobytes())
+    >>> terms.tolist(), ranges.tolist()
+    ([2, 1, 0, 8, 6, 4], [[0, 3, 1], [3, 6, 1]])
+    """
+    table = rows(ranges)
+    counts = np.maximum(count(table), 0)
+    pieces = [start + step * positions(accumulation, n) for (start, _, step), n in zip(table, counts.tolist())]  # noqa: B905
+    ends = np.cumsum(counts)
+    terms = np.concatenate([np.empty(0, np.int64), *pieces])
+    terms.flags.writeable = False
+    return terms, np.stack([ends - counts, ends, np.ones_like(ends)], axis=1)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
-from floatsim.accumulation.base import Accumulation, Composite, Leaf, ProductLeaf
+from floatsim.accumulation.base import Accumulation, Leaf, ProductLeaf
 from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding, RoundingAttributes
@@ -36,8 +35,8 @@ def tensor_cores(accumulation: Accumulation) -> list[TensorCore]:
 
 
 def _ends(accumulation: Accumulation) -> list[Accumulation]:
-    if isinstance(accumulation, Composite):
-        return _ends(accumulation.inner) + _ends(accumulation.outer)
+    if accumulation.children:
+        return [end for child in accumulation.children for end in _ends(child)]
     return [accumulation]
 
 
@@ -64,10 +63,8 @@ def fitted(
     if isinstance(accumulation, TensorCore):
         row = accumulation.row(a, b, format, scales)
         return TensorCore(accumulation.arch, row.name, row.output)
-    if isinstance(accumulation, Composite) and tensor_cores(accumulation):
-        composite: Any = accumulation  # the subclasses are dataclasses, their base class is not
-        replaced: Accumulation = dataclasses.replace(composite, inner=fitted(accumulation.inner, a, b, None, scales))
-        return replaced
+    if accumulation.children and tensor_cores(accumulation):
+        return accumulation.with_children(lambda child: fitted(child, a, b, None, scales))
     return accumulation
 
 

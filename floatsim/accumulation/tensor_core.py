@@ -40,7 +40,8 @@ class TensorCore(Accumulation):
     ----------
     arch : str
         "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna1", "cdna2" or "cdna3", or the
-        name of a GPU such as "H100".
+        name of a GPU such as "H100". CPUs have "avx512-bf16", "amx-bf16", "arm-bfdot" and others:
+        `fs.tensorcore.ARCHITECTURES` has all names.
     instruction : str, optional
         "mma.m16n8k16", "wgmma.k32", "tcgen05.k16", "mfma.32x32x8", ... Default: the main instruction of the
         architecture for the formats of the operands: mma up to Ada, wgmma on Hopper, tcgen05 on Blackwell, mma on RTX

@@ -1,4 +1,4 @@
-"""The trees of `Pairwise` as programs of a stack machine, so that one kernel evaluates all of them.
+"""The trees of `Pairwise` and `Tree` as programs of a stack machine, so that one kernel evaluates all of them.
 
 A post-order walk (left subtree, right subtree, node) pushes the term of a leaf, and adds the two topmost values once
 for each node that ends there. `order` has the leaves in the order of the walk, `merges` the number of adds after each.
@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+
+from floatsim.accumulation.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,18 +90,29 @@ def _numpy(n: int) -> Program:
     return made(n)
 
 
+def _given(shape: TreeShape, n: int) -> Program:
+    if n != len(shape.order):
+        raise ValueError(f"the Tree has {len(shape.order)} terms; this sum has {n}")
+    return Program(np.array(shape.order, np.int32), np.array(shape.merges, np.int8))
+
+
 _TREES: dict[str, Callable[[int], Program]] = {"adjacent": _adjacent, "halving": _halving, "numpy": _numpy}
 
 
 @lru_cache(maxsize=32)
-def program(tree: str, n: int) -> Program:
-    """Return the program of a tree of n leaves.
+def program(tree: str | TreeShape, n: int) -> Program:
+    """Return the program of a tree of n leaves: of a name of `Pairwise`, or of the shape of a `Tree`.
+
+    A shape of another number of leaves is a ValueError; no leaves are no tree.
 
     >>> order, merges = program("halving", 5)
     >>> order.tolist(), merges.tolist()
     ([0, 3, 2, 1, 4], [0, 1, 1, 0, 2])
     """
-    made = _TREES[tree](n) if n else Program(np.empty(0, np.int32), np.empty(0, np.int8))
+    if n and isinstance(tree, TreeShape):
+        made = _given(tree, n)
+    else:
+        made = _TREES[str(tree)](n) if n else Program(np.empty(0, np.int32), np.empty(0, np.int8))
     for array in made:
         array.flags.writeable = False
     return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from floatsim.accumulation import TensorCore
 from floatsim.formats import FP16, FloatFormat, FormatLike, as_format
+from floatsim.formats.rounding import Rounding, Tininess
 from floatsim.tensorcore.architectures import Architecture, as_architecture, as_instruction_name, enumerated, select
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
@@ -19,6 +20,8 @@ from floatsim.tensorcore.instructions import (
     GroupedBlocks,
     Instruction,
     LateAccumulator,
+    NanRule,
+    RoundedSteps,
     TwoHalves,
 )
 
@@ -109,7 +112,7 @@ def describe(
     Parameters
     ----------
     arch : str or TensorCore
-        "volta" ... "cdna3". A TensorCore also gives its instruction and its output format.
+        "volta" ... "cdna3", "avx512-bf16" ... A TensorCore also gives its instruction and its output format.
     a_format, b_format : format, optional
         The formats of the operands. Default of `b_format`: `a_format`. With them, the architecture's default
         instruction for these operands is described in full, and the other instructions that take them are listed.
@@ -159,7 +162,7 @@ def describe(
         instruction, output = instruction or arch.instruction, output or arch.output
         arch = arch.arch
     architecture = as_architecture(arch)
-    if instruction is None and b_format is None and _is_instruction(a_format):
+    if instruction is None and b_format is None and _is_instruction(architecture, a_format):
         instruction, a_format = str(a_format), None
     name = None if instruction is None else as_instruction_name(architecture, instruction)
     rows = [row for row in architecture.instructions if name in (None, row.name)]
@@ -181,9 +184,9 @@ def describe(
     return Description(architecture, tuple(rows), a_format is not None or name is not None)
 
 
-def _is_instruction(name: object) -> bool:
-    """Return whether a text has the form of an instruction's name, family.shape. No format's name contains a dot."""
-    return isinstance(name, str) and "." in name
+def _is_instruction(architecture: Architecture, name: object) -> bool:
+    """Return whether a text names an instruction, or has the form family.shape. No format's name contains a dot."""
+    return isinstance(name, str) and ("." in name or name.strip().lower() in architecture.names)
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -202,7 +205,8 @@ def evidence_text(row: Instruction, notes: bool = True) -> str:
 
 _EVIDENCE = {
     Evidence.SILICON: "verified on hardware", Evidence.ASSERTED: "reported by the authors, equal to mmasim",
-    Evidence.MODEL: "equal to mmasim", Evidence.NOTHING: "unverified",
+    Evidence.MODEL: "equal to mmasim", Evidence.NOTHING: "unverified", Evidence.PROJECT: "verified by the project",
+    Evidence.SPECIFIED: "equal to the specification",
 }  # fmt: skip
 
 
@@ -212,7 +216,7 @@ def _cells(row: Instruction) -> tuple[str, ...]:
     bits = fused.fraction_bits if fused else getattr(model, "fraction_bits", "")
     return (
         _inputs(row), row.output.name, _at_once(row), str(bits), str(fused.floor) if fused else "",
-        "ties to even" if fused is None else _rounding(fused, row.output), evidence_text(row),
+        _direction(row) if fused is None else _rounding(fused, row.output), evidence_text(row),
     )  # fmt: skip
 
 
@@ -239,7 +243,16 @@ def _at_once(row: Instruction) -> str:
             return f"{row.block}, then c"
         case FlushedTree():
             return f"{row.block} in pairs, then c"
+        case RoundedSteps(group=group, lanes=lanes):
+            joined = f"{group} in {lanes} lanes" if lanes > 1 else f"{group}"
+            return f"{joined}, then c" if group > 1 or lanes > 1 else joined
     return str(row.block)
+
+
+def _direction(row: Instruction) -> str:
+    """Return the rounding mode of an instruction without fused blocks."""
+    mode = row.model.rounding if isinstance(row.model, RoundedSteps) else Rounding.TIES_TO_EVEN
+    return mode.name.lower().replace("_", " ")
 
 
 def _rounding(fused: FusedBlocks, output: FloatFormat) -> str:
@@ -293,6 +306,10 @@ _EVIDENCE_IN_FULL = {
     "to mmasim 2.1.1",
     Evidence.MODEL: "equal to mmasim 2.1.1, whose authors compared it with {gpus}; there are no published outputs",
     Evidence.NOTHING: "unverified: inferred by analogy",
+    Evidence.PROJECT: "verified by the project: equal to the instruction itself on {gpus}, special values and NaN "
+    "included; the tests replay a capture, and run the instruction where it exists",
+    Evidence.SPECIFIED: "equal to the specification, which the tests have as a second implementation; not compared "
+    "with hardware",
 }  # fmt: skip
 
 
@@ -321,7 +338,8 @@ def _model_facts(row: Instruction) -> dict[str, str]:
         case ExactBlocks():
             return {
                 "products": "exact", "sum": f"exact, of {row.block} products and c",
-                "D": "rounded once to FP32, ties to even; subnormals are kept", "specials": _AMD_SPECIALS,
+                "D": f"rounded once to {row.output}, ties to even; subnormals are kept",
+                "specials": _NAN[NanRule.CANONICAL] if model.signed_zero else _AMD_SPECIALS,
             }  # fmt: skip
         case FlushedTree():
             pairs = "(p0 + p1) + (p2 + p3)" if row.block == 4 else "p0 + p1"
@@ -332,6 +350,8 @@ def _model_facts(row: Instruction) -> dict[str, str]:
             }
         case LateAccumulator():
             return _late_facts(model, row)
+        case RoundedSteps():
+            return _step_facts(model, row)
 
 
 def _fused_facts(model: FusedBlocks, row: Instruction, terms: str) -> dict[str, str]:
@@ -368,6 +388,36 @@ def _late_facts(model: LateAccumulator, row: Instruction) -> dict[str, str]:
         "D": f"FP32: truncated downward to {model.sum_bits} fraction bits, then rounded, ties to even",
         "specials": _AMD_SPECIALS,
     }
+
+
+_NAN = {
+    NanRule.CANONICAL: "NaN, inf * 0 and inf - inf give the canonical NaN",
+    NanRule.FIRST_OPERAND: "of several NaN operands of an operation, the first one is returned, quiet, with its sign "
+    "and payload: of a, b and the accumulator, or of the two addends; inf * 0 and inf - inf give the NaN with the sign",
+}
+_DETECTED = {Tininess.AFTER: "after", Tininess.BEFORE: "before"}
+
+
+def _step_facts(model: RoundedSteps, row: Instruction) -> dict[str, str]:
+    last = "from the last product to the first" if model.reverse else "one product after the other"
+    acc = "lane" if model.late else "acc"
+    step = f"{acc} = fma(a, b, {acc}), {last}"
+    if model.group > 1:
+        pair = "a0*b0 + a1*b1, rounded once" if model.fused else "a0*b0 + a1*b1, each of the three operations rounded"
+        step = f"{pair}, then added to {acc}"
+    texts = {"sum": f"operations round one after the other: {step}"}
+    if model.lanes > 1:
+        first = ", from +0" if model.from_zero else ""
+        texts["lanes"] = f"even and odd {'pairs' if model.group > 1 else 'products'} have separate sums{first}"
+    if model.late:
+        texts["c"] = "is added last: c + (even + odd), two additions"
+    texts["D"] = f"{row.output}, {_direction(row)} in each operation; overflow gives an infinity"
+    if model.flushes is not None:
+        texts["subnormals"] = (
+            f"operands, c and results below 2**{row.output.emin} are zeros of their sign; tininess is detected "
+            f"{_DETECTED[model.flushes]} rounding"
+        )
+    return texts | {"specials": _NAN[model.nan]}
 
 
 def _model_lines(row: Instruction) -> Iterator[str]:

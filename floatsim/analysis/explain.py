@@ -179,10 +179,11 @@ def explain_number(
     flags = events & 31
     value = float(value_of_code(code, fmt))
     result = result_text(code, fmt, flags)
-    if number.kind is not reference.Kind.FINITE or number.is_zero or fmt.is_scale:
+    outside = fmt.is_scale and (number.sign or not fmt.has_zero)
+    if number.kind is not reference.Kind.FINITE or number.is_zero or outside:
         kind = "zero" if number.is_zero else number.kind.value
-        steps = (f"the value is {kind}" if not fmt.is_scale else "a scale format holds only powers of two",
-                 f"result {value}, {result}")  # fmt: skip
+        scale = "a scale format holds only powers of two" if not fmt.has_zero else f"{fmt.name} has no negative numbers"
+        steps = (scale if outside else f"the value is {kind}", f"result {value}, {result}")
         return Explanation(given, fmt, number.sign, None, None, None, None, kind, None, code, value, flags, steps)
     return _explain_finite(number, fmt, attributes, random, given, code, value, flags, result)
 

@@ -10,10 +10,10 @@ which depends on where i and j meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floatsim._warnings import warn
-from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, leaves, tensor_cores
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, fitted, leaves, tensor_cores
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import one_call
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["reveal_order", "reveal_width"]
 
+Kernel: TypeAlias = "Accumulation | Callable[[Any, Any], Any]"
+
 _FEWEST, _MOST = 3, 512  # terms; beyond the latter, k * k dot products of k terms take too long
 _REACH = 60  # the largest product is 2**60 at most: an accumulator in FP32 is far from overflow
 _REPEATED = 512  # pairs of a callable that are repeated, and then tried with half of the units: all up to k = 32
+_FEWEST_COUNTED = 16  # units that a kernel must count exactly
 _PROBE_BITS = 4  # of the small term of `reveal_width`, all set: each discarded bit changes the result
 _KEPT = 26  # bits that a matrix unit keeps, at most, of operands without scales
+_LEAST_CHUNK = 8  # units that are counted at once: with fewer, the number of dot products grows too much
+_BATCH = 1 << 20  # elements of each operand that the emulator takes at once
 
 
 @one_call()
@@ -61,9 +66,8 @@ def reveal_order(
     Raises
     ------
     ValueError
-        If `format` or the accumulator is too narrow for k terms. If a callable does not return 1 and 2 for one and two
-        products of 1. If it cannot count k - 2 units exactly, because its result is rounded to a format of few bits.
-        If it is not deterministic, or returns no number of units.
+        If `format` has too small a range for the accumulator. If a callable does not return 1 and 2 for one and two
+        products of 1. If it cannot count 16 units exactly. If it is not deterministic, or returns no number of units.
     TypeError
         If `kernel` is neither a description nor a callable.
 
@@ -76,7 +80,9 @@ def reveal_order(
 
     Notes
     -----
-    The function computes k * (k - 1) / 2 dot products. For a callable it repeats up to 512 of them, and compares the
+    The function computes k * (k - 1) / 2 dot products. If the result, the accumulator or the range of the products does
+    not count k units, it counts them in chunks, with as many dot products for each chunk: a BF16 result counts 256
+    units, and FP8 products beside 26 bits 64. For a callable it repeats up to 512 of them, and compares the
     order with up to 512 sums of random units. Source: P. Xie et al., "Revealing floating-point accumulation orders",
     USENIX ATC 2025. The function does not build the trees.
 
@@ -105,33 +111,26 @@ def reveal_order(
         within = [FP32]
     else:
         within = [leaf.format for leaf in leaves(accumulation)] or [FP32]
-    keeps = _KEPT if accumulation is not None and tensor_cores(accumulation) else max(each.precision for each in within)
-    large, unit = _exponents(fmt, within, k, keeps)
+    keeps = max([each.precision for each in within] + _kept_by_units(accumulation, fmt))
+    dot: Any = kernel if accumulation is None else accumulation
+    large, unit, chunk = _exponents(fmt, within, k, keeps)
     if accumulation is None:
-        _must_add(kernel, range(k), k, fmt)  # type: ignore[arg-type]
-        _must_count(kernel, k, unit, fmt)  # type: ignore[arg-type]
+        _must_add(dot, range(k), k, fmt)
+        chunk = min(chunk, _counted(dot, min(k, chunk), k, unit, fmt))
     pairs = np.argwhere(np.triu(np.ones((k, k), bool), 1))
-    a, b = (np.full((len(pairs), k), 2.0 ** _half(unit, side)) for side in (0, 1))
-    for place, sign in ((0, 1.0), (1, -1.0)):
-        rows = np.arange(len(pairs)), pairs[:, place]
-        a[rows], b[rows] = sign * 2.0 ** _half(large, 0), 2.0 ** _half(large, 1)
-    sums = _sums(kernel if accumulation is None else _described(accumulation), a, b, fmt)  # type: ignore[arg-type]
+    remain = np.zeros(len(pairs), np.int64)
+    for start in range(0, k, chunk):
+        a, b = _probes(pairs, k, large, unit, start, chunk)
+        sums = _sums(dot, a, b, fmt)
+        remain += _survivors(sums, pairs, k, (large, unit), fmt, within)
     found = np.full((k, k), -1, np.int64)
-    for (i, j), total in zip(pairs.tolist(), sums, strict=True):
-        survivors = total / 2.0**unit
-        if not 0 <= survivors <= k - 2 or survivors != int(survivors):
-            raise ValueError(
-                f"with 2**{large} at k = {i}, its negative at k = {j} and 2**{unit} elsewhere the kernel gave "
-                f"{total!r}; a sum of these products is 0 to {k - 2} times 2**{unit}. Does it multiply {fmt.name} "
-                f"exactly, without flushing small numbers, and add in {'/'.join(each.name for each in within)} or "
-                "wider (accumulator=)?"
-            )
-        found[i, j] = found[j, i] = int(survivors)
+    found[tuple(pairs.T)] = found[tuple(pairs.T[::-1])] = remain
     if accumulation is None:
         chosen = np.random.default_rng(0).permutation(len(pairs))[:_REPEATED]
         a, b, first = a[chosen], b[chosen], [sums[n] for n in chosen]
-        _must_repeat(kernel, a, b, fmt, first)  # type: ignore[arg-type]
-        if not _predicts(found, kernel, pairs[chosen], a, b, fmt, unit):  # type: ignore[arg-type]
+        _must_repeat(dot, a, b, fmt, first)
+        a, b = _probes(pairs[chosen], k, large, unit, 0, k)
+        if not _predicts(found, dot, pairs[chosen], a, b, fmt, unit, chunk):
             warn(
                 "the order that was found does not predict the sums of other values: the kernel's order depends on "
                 "the values, such as on which of them are 0"
@@ -202,11 +201,9 @@ def reveal_width(
     length = max(at, default=0) + 1 if k is None else as_index(k, "k", 1, 1 << 16)
     if len(at) != 3 or len(set(at)) != 3 or max(at) >= length:
         raise ValueError(f"places must be three different k below {length}, not {places!r}")
+    dot: Kernel = kernel if callable(kernel) else as_accumulation(kernel)
     if callable(kernel):
-        dot = kernel
-        _must_add(dot, at, length, fmt)
-    else:
-        dot = _described(as_accumulation(kernel))
+        _must_add(kernel, at, length, fmt)
     bits = min(fmt.precision, _PROBE_BITS)
     small = 2 - 2.0 ** (1 - bits)
     large = min(2 * fmt.emax - 2, 30)
@@ -237,28 +234,73 @@ def _half(exponent: int, side: int) -> int:
     return exponent // 2 if side == 0 else exponent - exponent // 2
 
 
-def _exponents(fmt: FloatFormat, within: list[FloatFormat], k: int, keeps: int) -> tuple[int, int]:
-    """Return the exponents of the large product and of the unit. The large product absorbs k units.
+def _exponents(fmt: FloatFormat, within: list[FloatFormat], k: int, keeps: int) -> tuple[int, int, int]:
+    """Return the exponents of the large product and of the unit, and the number of units that the large one absorbs.
 
     Sums of units alone are exact. The unit is as large as possible, so that its factors are normal numbers where the
     format allows it.
     """
     large = min(2 * fmt.emax, *(each.emax - 1 for each in within), _REACH)
-    gap = keeps + 1 + k.bit_length()
-    unit = large - gap
     least = max(2 * (fmt.emin - fmt.trailing_bits), *(each.emin - each.trailing_bits for each in within))
     fewest = min(each.precision for each in within)
-    if unit < least:
+    chunk = min(k, 1 << fewest)
+    while chunk >= _LEAST_CHUNK // 2 and large - keeps - 1 - chunk.bit_length() < least:
+        chunk //= 2
+    if chunk < min(k, _LEAST_CHUNK):
         raise ValueError(
-            f"format={fmt.name}: products and sums here reach from 2**{least} to 2**{large}, and k = {k} needs a gap "
-            f"of {gap} powers of two; take fewer terms, format='bf16', or a wider accumulator"
+            f"format={fmt.name}: products and sums here reach from 2**{least} to 2**{large}, and a sum that keeps "
+            f"{keeps} bits absorbs {min(k, _LEAST_CHUNK)} units only beyond {keeps + 5} powers of two. A format with "
+            "more range, such as format='bf16', shows the order of a kernel that takes it"
         )
-    if k - 2 > 1 << fewest:
-        raise ValueError(f"k = {k} is too many: an accumulator of {fewest} bits counts to {1 << fewest} units only")
-    return large, unit
+    return large, large - keeps - 1 - chunk.bit_length(), chunk
 
 
-def _must_add(kernel: Callable[[Any, Any], Any], places: Sequence[int], length: int, fmt: FloatFormat) -> None:
+def _kept_by_units(accumulation: Accumulation | None, fmt: FloatFormat) -> list[int]:
+    """Return the bits that the matrix units of a description keep of operands of a format."""
+    if accumulation is None or not tensor_cores(accumulation):
+        return []
+    rows = [unit.row(fmt, fmt) for unit in tensor_cores(fitted(accumulation, fmt, fmt))]
+    return [_KEPT if row.fused is None else row.fused.fraction_bits + 2 for row in rows]
+
+
+def _probes(
+    pairs: NDArray[np.int64], k: int, large: int, unit: int, start: int, chunk: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the factors of a row for each pair: +M and -M there, units at the other k of the chunk, and zeros."""
+    import numpy as np
+
+    a, b = (np.zeros((len(pairs), k)) for _ in range(2))
+    a[:, start : start + chunk], b[:, start : start + chunk] = 2.0 ** _half(unit, 0), 2.0 ** _half(unit, 1)
+    for place, sign in ((0, 1.0), (1, -1.0)):
+        rows = np.arange(len(pairs)), pairs[:, place]
+        a[rows], b[rows] = sign * 2.0 ** _half(large, 0), 2.0 ** _half(large, 1)
+    return a, b
+
+
+def _survivors(
+    sums: list[float], pairs: NDArray[np.int64], k: int, exponents: tuple[int, int], fmt: FloatFormat,
+    within: list[FloatFormat],
+) -> NDArray[np.int64]:  # fmt: skip
+    """Return the sums as numbers of units, or raise a ValueError that shows a sum that is none."""
+    import numpy as np
+
+    large, unit = exponents
+    with np.errstate(all="ignore"):
+        counts = np.array(sums) / 2.0**unit
+        wrong = ~((counts >= 0) & (counts <= k - 2) & (counts == np.floor(counts)))
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        i, j = pairs[first].tolist()
+        raise ValueError(
+            f"with 2**{large} at k = {i}, its negative at k = {j} and 2**{unit} elsewhere the kernel gave "
+            f"{sums[first]!r}; a sum of these products is 0 to {k - 2} times 2**{unit}. Does it multiply {fmt.name} "
+            f"exactly, without flushing small numbers, and add in {'/'.join(each.name for each in within)} or "
+            "wider (accumulator=)?"
+        )
+    return counts.astype(np.int64)
+
+
+def _must_add(kernel: Kernel, places: Sequence[int], length: int, fmt: FloatFormat) -> None:
     """A ValueError unless one product of 1, at each of the places, sums to 1 and two to 2, exact in any accumulator.
 
     What ignores its operands would have a print, too: always 0 is the print of a block that is added at once.
@@ -277,27 +319,31 @@ def _must_add(kernel: Callable[[Any, Any], Any], places: Sequence[int], length: 
             )
 
 
-def _must_count(kernel: Callable[[Any, Any], Any], k: int, unit: int, fmt: FloatFormat) -> None:
-    """A ValueError unless the sum of n units is n units for each n up to k - 2, the largest count.
+def _counted(kernel: Kernel, chunk: int, k: int, unit: int, fmt: FloatFormat) -> int:
+    """Return the number of units, at most `chunk`, up to which the sum of n units is n units.
 
-    Each partial sum is exact in the accumulator, in any order: `_exponents` checks its precision.
+    A result in BF16 counts to 256. A ValueError says that a kernel does not count to 16.
     """
     import numpy as np
 
-    ones = np.tril(np.ones((k - 2, k)))
+    most = max(1, min(chunk, k - 2))
+    ones = np.tril(np.ones((most, k)))
     a, b = (ones * 2.0 ** _half(unit, side) for side in (0, 1))
     for n, total in enumerate(_sums(kernel, a, b, fmt), 1):
-        if total != n * 2.0**unit:
+        if total != n * 2.0**unit and n <= _FEWEST_COUNTED:
             raise ValueError(
                 f"with 2**{unit} at the first {n} k, and 0 elsewhere, the kernel gave {total / 2.0**unit!r} * "
                 f"2**{unit}; the sum is {n} * 2**{unit}. The result, or the accumulator, has too few bits to count to "
-                f"{k - 2}, or too small a range: return the sum in the accumulator's format, take fewer terms, or name "
-                "a narrow accumulator (accumulator=)"
+                f"{min(_FEWEST_COUNTED, most)}, or too small a range: return the sum in the accumulator's format, or "
+                "name a narrow accumulator (accumulator=)"
             )
+        if total != n * 2.0**unit:
+            return n - 1
+    return k if most == k - 2 else chunk
 
 
 def _must_repeat(
-    kernel: Callable[[Any, Any], Any], a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat,
+    kernel: Kernel, a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat,
     first: list[float],
 ) -> None:  # fmt: skip
     """A ValueError unless the sums are the same a second time."""
@@ -310,10 +356,10 @@ def _must_repeat(
 
 
 def _predicts(
-    found: NDArray[np.int64], kernel: Callable[[Any, Any], Any], pairs: NDArray[np.int64], a: NDArray[np.float64],
-    b: NDArray[np.float64], fmt: FloatFormat, unit: int,
+    found: NDArray[np.int64], kernel: Kernel, pairs: NDArray[np.int64], a: NDArray[np.float64],
+    b: NDArray[np.float64], fmt: FloatFormat, unit: int, chunk: int,
 ) -> bool:  # fmt: skip
-    """Return whether the counts predict the sums where a random half of the units is 0.
+    """Return whether the counts predict the sums where a random half of the units, or all but `chunk`, are 0.
 
     In a summation tree k - found[i, j] terms lie below the node where i and j meet, and their units are absorbed.
     Counts that belong to no tree, such as those of compensated sums, predict nothing; the result is then True.
@@ -325,30 +371,40 @@ def _predicts(
     if any((np.searchsorted(np.sort(row), row, side="right") != row).any() for row in below):
         return True
     i, j = pairs.T
-    kept = np.random.default_rng(1).random(a.shape) < 0.5
+    order = np.random.default_rng(1).random(a.shape).argsort(axis=1).argsort(axis=1)
+    kept = order < min(len(found) // 2, chunk)
     lost = below[i] <= below[i, j][:, np.newaxis]
     kept[np.arange(len(pairs)), i] = kept[np.arange(len(pairs)), j] = True
     sums = _sums(kernel, np.where(kept, a, 0), np.where(kept, b, 0), fmt)
     return bool(np.array_equal(sums, (kept & ~lost).sum(1) * 2.0**unit))
 
 
-def _described(accumulation: Accumulation) -> Callable[[Any, Any], Any]:
-    from floatsim.arrays.linalg import dot
-
-    return lambda a, b: dot(a, b, accumulate=accumulation)
-
-
-def _sums(
-    kernel: Callable[[Any, Any], Any], a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat
-) -> list[float]:
-    """Return the kernel's result for each row of a and of b."""
+def _sums(kernel: Kernel, a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat) -> list[float]:
+    """Return the kernel's result, or that of a description, for each row of a and of b."""
     import numpy as np
 
     from floatsim.arrays.conversion import convert
 
+    if isinstance(kernel, Accumulation):
+        return _emulated(kernel, a, b, fmt)
     left, right = convert(a, fmt), convert(b, fmt)
     found = []
     for x, y in zip(left, right, strict=True):
         total = kernel(x, y)
         found.append(float(total.values if isinstance(total, FloatArray) else np.asarray(total).item()))
+    return found
+
+
+def _emulated(
+    accumulation: Accumulation, a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat
+) -> list[float]:
+    from floatsim.arrays.conversion import array
+    from floatsim.arrays.linalg import matmul
+
+    found: list[float] = []
+    step = max(1, _BATCH // a.shape[1])
+    for start in range(0, len(a), step):
+        left, right = (array(x[start : start + step], fmt) for x in (a, b))
+        sums = matmul(left[:, None, :], right[:, :, None], accumulate=accumulation)
+        found += sums.values.ravel().tolist()
     return found

@@ -334,7 +334,7 @@ def _pad(array: FloatArray, pad_width: Any, mode: Any = "constant", **kwargs: An
 
 def _triangle(function: Any) -> Callable[..., Any]:
     def triangle(m: FloatArray, k: int = 0) -> FloatArray:
-        if m.format.is_scale:
+        if not m.format.has_zero:
             raise TypeError(f"{m.format.name} has no zero")
         return _like(function(m.codes, k), m)
 

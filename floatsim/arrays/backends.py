@@ -10,7 +10,11 @@ from floatsim.arrays.options import as_backend, get_context
 
 __all__ = ["current", "emulator"]
 
-_MODULES = {"emulator": "floatsim.emulator.backend", "hardware": "floatsim.hardware.backend"}
+_MODULES = {
+    "emulator": "floatsim.emulator.backend",
+    "hardware": "floatsim.hardware.backend",
+    "native-cpu": "floatsim.hardware.cpu.backend",
+}
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, Blocked, SplitK, TensorCore, tensor_cores
+from floatsim.accumulation import Accumulation, Blocked, Parts, Permuted, SplitK, TensorCore, tensor_cores
 from floatsim.arrays.conversion import read_floats
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FloatFormat
@@ -100,13 +100,16 @@ def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b:
 
 def _check_parts(accumulation: Accumulation, length: int, every: int) -> None:
     """Raise a ValueError if a part of K ends inside a block that shares a scale."""
-    if not isinstance(accumulation, Blocked | SplitK) or not length:
+    if isinstance(accumulation, Permuted):
+        raise ValueError(f"{accumulation} reorders elements that share a scale")
+    if not isinstance(accumulation, Blocked | SplitK | Parts) or not length:
         return
-    part = min(accumulation.every if isinstance(accumulation, Blocked) else -(-length // accumulation.parts), length)
-    if part < length and part % every:
-        raise ValueError(
-            f"{accumulation} splits K = {length} into parts of {part}, "
-            f"inside a block of {every} elements that share a scale; use parts of a multiple of {every}"
-        )
-    for size in {part, length % part or part}:
-        _check_parts(accumulation.inner, size, every)
+    *inners, _ = accumulation.children
+    runs = accumulation.runs(length)
+    for n, (part, number) in enumerate(runs):
+        if part % every and (number > 1 or n + 1 < len(runs)):
+            raise ValueError(
+                f"{accumulation} splits K = {length} into parts of {part}, "
+                f"inside a block of {every} elements that share a scale; use parts of a multiple of {every}"
+            )
+        _check_parts(inners[n if isinstance(accumulation, Parts) else 0], part, every)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
@@ -174,6 +175,11 @@ class _Converted(NamedTuple):
     operands: list[tuple[Any, FloatFormat | None]]
 
 
+def _backend(*formats: FloatFormat) -> ModuleType:
+    """Return the backend of a conversion. P3109's unsigned formats are in the emulator alone."""
+    return backends.emulator() if any(fmt.is_scale and fmt.has_zero for fmt in formats) else backends.current()
+
+
 def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out: Codes | None = None) -> _Converted:
     """Return the codes of x, and the events if the call needs them. The codes may use the memory of `out`."""
     source = read(x, argument)
@@ -181,7 +187,7 @@ def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out
     wanted = wants_events(options)
     if isinstance(source, FloatArray) or source.dtype.kind not in "Oiu":
         operand = float_codes(source, argument)
-        codes, events = backends.current().convert(*operand, fmt, options, wanted, out)
+        codes, events = _backend(operand[1], fmt).convert(*operand, fmt, options, wanted, out)
         return _Converted(codes, events, isinstance(source, FloatArray), [operand])
     if source.dtype.kind == "O":
         codes, events = _encode_exact(source, fmt, options, argument)
@@ -468,7 +474,7 @@ def quantize(x: Floats, fmt: FormatLike, *, out: Out = None, **options: Unpack[R
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
     if wanted and np.may_share_memory(target, codes):
         codes = codes.copy()  # the log shows the operands
-    events = backends.current().quantize(codes, carrier, fmt, call_options, wanted, target)
+    events = _backend(carrier, fmt).quantize(codes, carrier, fmt, call_options, wanted, target)
     result = wrap(target, carrier, float_array) if out is None else out
     if events is None:
         return result

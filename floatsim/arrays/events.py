@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import sys
@@ -13,11 +12,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from floatsim.arrays import backends
 from floatsim.arrays.cancellation import CANCELLING, cancelled
 from floatsim.arrays.event_log import Log
 from floatsim.arrays.recorded import ALL, CANCELLATION, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
 from floatsim.formats import FloatFormat
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, name_hint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,9 +69,7 @@ def _known_events(events: Iterable[str] | None) -> frozenset[str]:
     asked = list(events)
     for name in asked:
         if name not in ALL:
-            near = difflib.get_close_matches(str(name), ALL, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(ALL))}"
-            raise ValueError(f"events: {name!r} is no event; {hint}")
+            raise ValueError(f"events: {name!r} is no event; {name_hint(name, sorted(ALL))}")
     if not asked:
         raise ValueError(f"events must name at least one of {', '.join(sorted(ALL))}")
     return frozenset(asked)
@@ -266,12 +264,10 @@ def note(
     daz: bool = False,
 ) -> None:
     """Tell the open records what an element-wise operation did. `daz`: subnormal operands were read as zeros."""
-    import numpy as np
-
     logs = ACTIVE_LOGS.get()
     if not logs:
         return
-    histogram = np.bincount(events.ravel(), minlength=256)
+    histogram = backends.emulator().event_histogram(events)
     with _ADDING, _paused():
         lost = None
         if operation in CANCELLING and any(CANCELLATION in log.events for log in logs):

@@ -164,7 +164,7 @@ class FloatArray(NDArrayOperatorsMixin):
     def nonzero(self) -> NDArray[np.bool_]:
         """Return which elements are not zero, as a bool array. NaN is not zero."""
         codes, fmt = self._codes, self._format
-        if fmt.is_scale:
+        if not fmt.has_zero:
             return np.ones(codes.shape, np.bool_)
         nonzero = codes & fmt.code_dtype.type(fmt.magnitude_mask) != 0
         return np.asarray(nonzero if fmt.has_signed_zero else nonzero | (codes == fmt.canonical_nan))
@@ -438,7 +438,7 @@ for _function in _JOINING:
 
 @implements(np.zeros_like)
 def _zeros_like(a: FloatArray, **kwargs: Any) -> FloatArray:
-    if a.format.is_scale:
+    if not a.format.has_zero:
         raise TypeError(f"{a.format.name} has no zero")
     return FloatArray(np.zeros_like(a.codes, **kwargs), a.format)
 

@@ -189,8 +189,8 @@ def _from_torch(x: Any) -> NDArray[Any]:
     if getattr(x, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
         warn(
             "a tensor requires a gradient, and floatsim's result is not connected to its graph: the gradient is lost. "
-            "Pass x.detach(), or call inside torch.no_grad(), if none is needed. floatsim.torch, for models with "
-            "gradients, is planned and not part of this version"
+            "Pass x.detach(), or call inside torch.no_grad(), if none is needed. floatsim.torch has functions with "
+            "gradients"
         )
     host, name = x.detach().cpu().contiguous(), str(x.dtype).removeprefix("torch.")
     if name in ("float16", "float32", "float64") or not name.startswith(("float", "bfloat")):

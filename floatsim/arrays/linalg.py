@@ -254,7 +254,7 @@ def matmul(
     out : FloatArray or ndarray, optional
         The array that receives the result. It has the format and the shape of the result.
     backend : str, optional
-        "emulator" or "hardware". Default: the context's.
+        "emulator", "hardware" or "native-cpu". Default: the context's.
 
     Returns
     -------

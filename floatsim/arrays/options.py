@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import threading
@@ -15,7 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpac
 
 from floatsim._warnings import warn
 from floatsim.arrays.random_stream import RandomStream, SeedLike, checked_seed
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import (
     Overflow,
@@ -37,9 +36,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
-BackendName: TypeAlias = Literal["emulator", "hardware"]
-BACKENDS: tuple[BackendName, ...] = ("emulator", "hardware")
-"""The backends: kernels on this machine's processor, or a GPU."""
+BackendName: TypeAlias = Literal["emulator", "hardware", "native-cpu"]
+BACKENDS: tuple[BackendName, ...] = ("emulator", "hardware", "native-cpu")
+"""The backends: kernels on this machine's processor, a GPU, or this processor's own matrix and dot instructions."""
 
 
 @dataclass(frozen=True)
@@ -204,9 +203,7 @@ _CHECKS: dict[str, Any] = {
 def _with(base: Context, given: dict[str, Any], known: tuple[str, ...]) -> Context:
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise TypeError(f"unknown keyword {name!r}; {hint}")
+            raise TypeError(f"unknown keyword {name!r}; {name_hint(name, known)}")
     settled = {name: _CHECKS[name](value, name) for name, value in given.items() if value is not None}
     changes = {name: value for name, value in settled.items() if value != getattr(base, name)}
     return replace(base, **changes) if changes else base
@@ -236,7 +233,8 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     random_bits : int
         The random bits of a stochastic rounding, 1 to 64.
     backend : str
-        "emulator": compute on the CPU. "hardware": compute on a GPU (`floatsim.hardware`).
+        "emulator": compute on the CPU. "hardware": compute on a GPU (`floatsim.hardware`). "native-cpu": compute on
+        this CPU's own matrix, dot and conversion instructions.
 
     Raises
     ------

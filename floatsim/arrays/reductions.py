@@ -6,7 +6,6 @@ before the order is applied: lanes, blocks and trees consist of the remaining el
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
@@ -17,14 +16,12 @@ from numpy.typing import NDArray
 from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
-    Blocked,
     Kahan,
     Neumaier,
     Pairwise,
+    Parts,
     ProductLeaf,
     Sequential,
-    SplitK,
-    Strided,
     leaves,
     settled,
     tensor_cores,
@@ -40,7 +37,7 @@ from floatsim.arrays.options import BackendName, spell_out
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import Axes, FloatResult, Floats, Out
 from floatsim.formats import FP64, FloatFormat, FormatLike
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
@@ -91,7 +88,7 @@ class Summation(SummationKeywords, total=False):
     out : FloatArray or ndarray, optional
         Where to write the result.
     backend : str, optional
-        "emulator" or "hardware". Default: the context's.
+        "emulator", "hardware" or "native-cpu". Default: the context's.
     """
 
     accumulate: AccumulationLike | None
@@ -284,7 +281,13 @@ def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Op
     """Return the sums of the squares of the terms, as `_summed` does for the terms."""
     accumulation, wanted = call.accumulation, recording.wanted()
     leaf = _leaf_of_terms(accumulation)
-    if not wanted and not call.draws and isinstance(leaf, ProductLeaf) and leaf.product is not None:
+    if (
+        not wanted
+        and not call.draws
+        and not _has_parts(accumulation)
+        and isinstance(leaf, ProductLeaf)
+        and leaf.product is not None
+    ):
         options = replace(call.options, attributes=settled(leaf, call.options.attributes)[1])
         x = terms.codes.T, terms.format  # the order in memory
         squares, _ = call.backend.elementwise("multiply", [x, x], leaf.product, options, False)
@@ -303,7 +306,12 @@ def _sum_of_squares(operation: str, terms: _Terms, call: AccumulationCall) -> Op
 
 def _leaf_of_terms(accumulation: Accumulation) -> Accumulation:
     """Return the innermost description, which reads the terms."""
-    return _leaf_of_terms(accumulation.inner) if isinstance(accumulation, Strided | Blocked | SplitK) else accumulation
+    return _leaf_of_terms(accumulation.children[0]) if accumulation.children else accumulation
+
+
+def _has_parts(accumulation: Accumulation) -> bool:
+    """Return whether parts of the terms have descriptions of their own, and so products of their own."""
+    return isinstance(accumulation, Parts) or any(map(_has_parts, accumulation.children))
 
 
 def _last_leaf(call: AccumulationCall) -> tuple[FloatFormat, RoundingAttributes]:
@@ -335,9 +343,7 @@ def _settled(fmt: FloatFormat, options: Summation) -> tuple[AccumulationCall, An
     """Return the resolved call, and `out`."""
     for name in options:
         if name not in Summation.__annotations__:
-            near = difflib.get_close_matches(name, Summation.__annotations__, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Summation.__annotations__)}"
-            raise TypeError(f"unknown keyword {name!r}; {hint}")
+            raise TypeError(f"unknown keyword {name!r}; {name_hint(name, Summation.__annotations__)}")
     keywords: Any = {name: value for name, value in options.items() if name not in _OWN}
     call = resolve_call(
         options.get("accumulate"),

@@ -1,6 +1,7 @@
-"""The commands for GPUs: probe, compare, capture, check-silicon, bench-hardware.
+"""The commands for GPUs and CPUs: probe, compare, capture, check-silicon, bench-hardware.
 
-Each row is printed as it is made. The error of one row does not stop the others.
+Each row is printed as it is made. The error of one row does not stop the others. With `--json`, the rows are printed as
+text on stderr, and the JSON on stdout at the end: if the process is killed, the rows are there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from floatsim.cli.console import (
     named_format,
     one_line,
     print_json,
+    renamed,
     rich_console,
     track,
 )
@@ -43,6 +45,9 @@ Only = Annotated[
 OnlyToCapture = Annotated[
     list[str] | None,
     typer.Option("--instruction", "-i", help="Instructions, with * as a wildcard: 'wgmma.*', 'convert fp32 to *'."),
+]
+OnCpu = Annotated[
+    bool, typer.Option("--cpu", help="Use the dot and matrix instructions of this CPU. No GPU is needed.")
 ]
 Rows = Annotated[int, typer.Option(min=10, help="Number of dot products of each matrix instruction.")]
 Seed = Annotated[int, typer.Option(help="Seed of the inputs.")]
@@ -68,6 +73,16 @@ def local_device() -> Device:
         return Device()
     except (RuntimeError, ImportError) as error:
         raise BadInputError(f"{one_line(error)}; {_WITHOUT_DEVICE}") from None
+
+
+def _this_cpu() -> Dots:
+    """Return this CPU. Raise a `BadInputError` if floatsim can issue none of its instructions."""
+    from floatsim.hardware.cpu.device import Cpu
+
+    cpu = Cpu()
+    if not any(True for _ in cpu.units()):
+        raise BadInputError(f"--cpu: floatsim can issue no instruction of {cpu.identity.name}")
+    return cpu
 
 
 def _questions(device: Dots, only: Sequence[str] | None) -> list[Question]:
@@ -109,24 +124,59 @@ def probe(
     emulated: Annotated[
         str | None, typer.Option(help="Probe the emulator of this architecture. No GPU is needed.")
     ] = None,
+    cpu: OnCpu = False,
     as_json: Json = False,
 ) -> None:
-    """Infer the models of a GPU's matrix instructions, and compare them with the table."""
+    """Infer the models of the matrix instructions of a GPU or CPU, and compare them with the table.
+
+    With --cpu, the instructions that this CPU has are listed first. Each is also compared with the emulator.
+    """
     from floatsim.hardware.session import probe_device
 
+    if cpu and emulated is not None:
+        raise BadInputError("--cpu and --emulated exclude each other")
+    if cpu:
+        return _probe_cpu(only, as_json)
     selected = _questions(local_device() if emulated is None else _emulated(emulated), only)
-    console, found = rich_console(), []
+    console, found = rich_console(error=as_json), []
     for each in probe_device(_tracked(selected)):
         found.append(each)
-        if not as_json:
-            console.print(f"{each}\n", soft_wrap=True)
+        console.print(f"{each}\n", soft_wrap=True)
     name, failed = selected[0].device.identity.name, sum(bool(each.error) for each in found)
     if as_json:
         print_json({"card": name, "probes": [each.to_dict() for each in found]})
     else:
         equal = sum(bool(each.equal) for each in found)
         console.print(f"{equal} of {len(found)} instructions of {name} equal the table{_not_run(failed)}")
-    finish(differ=any(each.equal is False for each in found), failed=failed > 0)
+    return finish(differ=any(each.equal is False for each in found), failed=failed > 0)
+
+
+def _probe_cpu(only: Sequence[str] | None, as_json: bool) -> None:
+    """List the instructions of this CPU, probe its dot and matrix instructions, and compare their results."""
+    from floatsim.hardware.cpu.support import supported
+    from floatsim.hardware.session import compare_device, probe_device
+
+    device = _this_cpu()
+    selected, console = _questions(device, only), rich_console(error=as_json)
+    console.print(device.identity.name, soft_wrap=True)
+    for name, reason in supported().items():
+        console.print(f"  {name}: {reason or 'yes'}", soft_wrap=True)
+    console.print()
+    probes, comparisons = list(probe_device(selected)), []
+    for each, compared in zip(probes, compare_device(_tracked(selected)), strict=True):
+        comparisons.append(compared)
+        console.print(f"{each}\n{compared.line}\n", soft_wrap=True)
+    rows: list[Any] = [*probes, *comparisons]
+    failed = sum(bool(each.error) for each in rows)
+    if as_json:
+        print_json({
+            "card": device.identity.name, "instructions": dict(supported()),
+            "probes": [each.to_dict() for each in probes], "comparisons": [each.to_dict() for each in comparisons],
+        })  # fmt: skip
+    else:
+        equal = sum(bool(p.equal and c.equal) for p, c in zip(probes, comparisons, strict=True))
+        console.print(f"{equal} of {len(probes)} units of this CPU equal the table{_not_run(failed)}")
+    finish(differ=any(each.equal is False for each in rows), failed=failed > 0)
 
 
 def _emulated(arch: str) -> Dots:
@@ -148,7 +198,8 @@ def compare(
                             "instruction of the GPU.", show_default=False),
     ] = None,
     accumulate: Accumulate = None,
-    fmt: Annotated[str | None, typer.Option("--format", "-f", help="Round both matrices to this format first.")] = None,
+    fmt: Annotated[str | None, typer.Option("--operands", help="Round both matrices to this format first.")] = None,
+    former: Annotated[str | None, typer.Option("--format", "-f", hidden=True)] = None,
     against: Annotated[
         Path | None,
         typer.Option(help="Captured outputs to use instead of a GPU: a file of `floatsim capture` or of the published "
@@ -161,16 +212,18 @@ def compare(
     only: Only = None,
     rows: Rows = 20_000,
     seed: Seed = 0,
+    cpu: OnCpu = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Compare a GPU with the emulator, bit by bit. NaN against NaN of FP64 counts as equal."""
+    """Compare a GPU or this CPU with the emulator, bit by bit. NaN against NaN of FP64 counts as equal."""
     found: Iterable[Comparison]
+    fmt = renamed(fmt, former, "--operands", "--format")
     if files:
-        found = [_product(files, accumulate, fmt, against, library, compute)]
+        found = [_product(files, accumulate, fmt, against, library, compute, cpu)]
     elif library is not None or compute is not None:
         raise BadInputError("--library and --compute need two matrices, and none are given")
     elif fmt is not None:
-        raise BadInputError("--format needs two matrices, and none are given")
+        raise BadInputError("--operands needs two matrices, and none are given")
     elif against is not None:
         found = _replayed(against, accumulate)
     elif accumulate is not None:
@@ -178,13 +231,14 @@ def compare(
     else:
         from floatsim.hardware.session import compare_device
 
-        found = compare_device(_tracked(_questions(local_device(), only)), rows, seed)
+        device = _this_cpu() if cpu else local_device()
+        found = compare_device(_tracked(_questions(device, only)), rows, seed)
     _report(found, as_json, in_full=bool(files))
 
 
 def _product(
     files: Sequence[str], accumulate: str | None, fmt: str | None, against: Path | None, library: str | None,
-    compute: str | None,
+    compute: str | None, cpu: bool,
 ) -> Comparison:  # fmt: skip
     import numpy as np
 
@@ -198,12 +252,12 @@ def _product(
     if accumulate is None:
         raise BadInputError("--accumulate must name the accumulation of the products, such as --accumulate hopper")
     if fmt is not None:
-        chosen = named_format(fmt, "--format")
+        chosen = named_format(fmt, "--operands")
         matrices = [floatsim.array(x, chosen) for x in matrices]
     other = None
-    if against is None:
+    if against is None and not cpu:
         local_device()
-    else:
+    elif against is not None:
         try:
             with against.open("rb") as file:  # np.load leaves a file open that it cannot read
                 other = np.load(file, allow_pickle=False)
@@ -214,7 +268,10 @@ def _product(
                 f"--against: {against} must be a .npy file of one array, the product of the two matrices"
             )
     try:
-        return compare_matrices(*matrices, accumulate=accumulate, against=other, library=library, compute=compute)
+        return compare_matrices(
+            *matrices, accumulate=accumulate, against=other, library=library, compute=compute,
+            backend="native-cpu" if cpu else None,
+        )  # fmt: skip
     except (ValueError, TypeError, UnavailableError) as error:
         if wrong := re.match(r"against is (.+), the result (.+?);", str(error)):
             raise _of_another_format(against, *wrong.groups()) from None
@@ -246,12 +303,11 @@ def _replayed(path: Path, accumulate: str | None) -> Iterator[Comparison]:
 
 def _report(found: Iterable[Comparison], as_json: bool, in_full: bool = False) -> None:
     """Print each comparison as it is made, in full if bits differ or with `in_full`, then a summary of several."""
-    console, seen = rich_console(), list[Any]()
+    console, seen = rich_console(error=as_json), list[Any]()
     for each in found:
         seen.append(each)
-        if not as_json:
-            text = str(each) if in_full else each.line if each.equal or each.error else f"{each}\n"
-            console.print(text, soft_wrap=True)
+        text = str(each) if in_full else each.line if each.equal or each.error else f"{each}\n"
+        console.print(text, soft_wrap=True)
     wrong, failed = (sum(map(bool, x)) for x in ([e.equal is False for e in seen], [e.error for e in seen]))
     if as_json:
         print_json({"equal": not wrong and not failed, "comparisons": [each.to_dict() for each in seen]})
@@ -285,25 +341,24 @@ def capture(
     with_inputs: Annotated[
         bool, typer.Option("--with-inputs", help="Also write the inputs, which the seed reproduces.")
     ] = False,
+    cpu: OnCpu = False,
     as_json: Json = False,
 ) -> None:
-    """Capture the outputs of the GPU's instructions in files, for comparison with models.
+    """Capture the outputs of the instructions of the GPU or of this CPU in files, for comparison with models.
 
     Matrix instructions are captured, and conversions and arithmetic of CUDA cores.
     """
     from floatsim.hardware.captures.write import capture as write_captures
 
     command = shlex.join(["floatsim", *sys.argv[1:]])
-    selected = _to_capture(local_device(), only)
-    console, rows_of_json, failed = rich_console(), [], 0
+    selected = _to_capture(_this_cpu() if cpu else local_device(), only)
+    console, rows_of_json, failed = rich_console(error=as_json), [], 0
     tasks = _tracked(selected)
     try:
         for each in write_captures(tasks, out, rows=rows, seed=seed, with_inputs=with_inputs, command=command):
             failed += bool(each.error)
-            if as_json:
-                rows_of_json.append(_captured_dict(each))
-            else:
-                console.print(_captured_line(each), soft_wrap=True)
+            rows_of_json.append(_captured_dict(each))
+            console.print(_captured_line(each), soft_wrap=True)
     except OSError as error:
         raise BadInputError(f"--out: {out} cannot be written: {error.strerror}") from None
     if as_json:
@@ -357,12 +412,11 @@ def bench_hardware(
         selected = tasks(device, only or (), libraries)
     except ValueError as error:
         raise _no_instruction(error) from None
-    console, rates = rich_console(), []
+    console, rates = rich_console(error=as_json), []
     for rate in measure(device, track(selected, "timing"), repeats):
         rates.append(rate)
-        if not as_json:
-            name, tflops, *_ = rate.cells()
-            console.print(f"{name}: {tflops} TFLOP/s" if tflops else name, soft_wrap=True)
+        name, tflops, *_ = rate.cells()
+        console.print(f"{name}: {tflops} TFLOP/s" if tflops else name, soft_wrap=True)
     found, failed = Rates(device.identity, tuple(rates)), any(rate.error for rate in rates)
     if as_json:
         print_json(found.to_dict())

@@ -1,7 +1,8 @@
 """The command `floatsim`: show numbers and formats, survey real matrices, and check GPUs.
 
 Exit codes: 0 success; 1 a difference was found; 2 bad input (one line on stderr names it), or no device; 3 a row could
-not run, or an unhandled error. With `--json`, stdout holds only JSON.
+not run, or an unhandled error. With `--json`, stdout holds only JSON. Errors are JSON, too:
+{"error": {"message": ..., "exit_code": ...}}.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,6 +23,7 @@ import typer
 import floatsim
 import floatsim.cli.hardware as hardware_commands
 from floatsim.arrays.options import RoundingOptions
+from floatsim.cli.claims import claims_command
 from floatsim.cli.console import (
     BAD_INPUT,
     EXIT_CODES,
@@ -32,13 +35,19 @@ from floatsim.cli.console import (
     named_formats_of,
     one_line,
     print_json,
+    renamed,
     rich_console,
     split,
     track,
 )
+from floatsim.cli.cross_check import CROSS_CHECK_EXIT_CODES, check_command, identify_command, strength_command
 from floatsim.cli.explain import explain_command
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
+from floatsim.cli.questions import questions_command
+from floatsim.cli.testfloat import testfloat_command
+from floatsim.cli.train import train_command
+from floatsim.cli.verify import verify_command
 from floatsim.cli.warmup import warmup_command
 from floatsim.formats import FloatFormat, as_format, named_formats
 
@@ -324,8 +333,9 @@ def survey(
         list[str] | None, typer.Option("--multiply", "-m", help="The product, by the matrices' names: 'a.T @ b'.")
     ] = None,
     formats: Annotated[
-        list[str] | None, typer.Option("--format", "-f", help="Format of the inputs. Repeat it, or use commas.")
+        list[str] | None, typer.Option("--operands", help="Round the inputs to this format. Repeat it, or use commas.")
     ] = None,
+    former: Annotated[list[str] | None, typer.Option("--format", "-f", hidden=True)] = None,
     accumulate: Annotated[
         list[str] | None,
         typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
@@ -348,14 +358,16 @@ def survey(
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise BadInputError(f"--out: {out} must end in .png, .pdf or .svg")
+    formats = renamed(formats, former, "--operands", "--format")
     tensors = load_all(files) if files else None
     accumulators = [part for text in accumulate for part in split(text)] if accumulate else None
     names: Any = {"rounding": rounding, "overflow": overflow, "seed": seed}  # checked by `context`
     try:
         with floatsim.context(**names, daz=daz, ftz=ftz):
             report = floatsim.survey(
-                tensors, products=multiply or None, formats=named_formats_of(formats, "--format") if formats else None,
-                accumulators=accumulators, limit=limit, progress=track,
+                tensors, products=multiply or None,
+                formats=named_formats_of(formats, "--operands") if formats else None, accumulators=accumulators,
+                limit=limit, progress=track,
             )  # fmt: skip
     except (ValueError, TypeError) as error:
         raise bad_input(error) from None
@@ -383,8 +395,16 @@ for _command in (
 
 
 app.command("operators")(operators_command)
+app.command("train")(train_command)
 app.command("explain")(explain_command)
+app.command("claims")(claims_command)
+app.command("questions")(questions_command)
 app.command("warmup")(warmup_command)
+app.command("testfloat", epilog=CROSS_CHECK_EXIT_CODES)(testfloat_command)
+app.command("verify", epilog=CROSS_CHECK_EXIT_CODES)(verify_command)
+app.command("check", epilog=CROSS_CHECK_EXIT_CODES)(check_command)
+app.command("identify", epilog=CROSS_CHECK_EXIT_CODES)(identify_command)
+app.command("strength", epilog=CROSS_CHECK_EXIT_CODES)(strength_command)
 
 
 # -- the entry point -------------------------------------------------------------------------------------------------
@@ -426,6 +446,13 @@ def _usage(error: Any) -> str:
     return f"{message}: write `{command} {example}`; see `{command} --help`"
 
 
+def _print_error(message: str, code: int, *, as_json: bool) -> None:
+    """Print an error as one line on stderr, and with --json also as JSON on stdout."""
+    print(f"floatsim: {message}", file=sys.stderr)
+    if as_json:
+        print_json({"error": {"message": message, "exit_code": code}})
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with 0 (success), 1 (a difference was found), 2 (bad input) or 3 (an error).
 
@@ -434,21 +461,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     SystemExit: 0
     """
     code: Any = BAD_INPUT
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    report = partial(_print_error, as_json="--json" in given)
     try:
-        given = sys.argv[1:] if arguments is None else arguments
         code = app([_NEGATIVE.sub(r" \g<0>", text) for text in given], prog_name="floatsim", standalone_mode=False) or 0
     except BadInputError as error:
-        print(f"floatsim: {one_line(error)}", file=sys.stderr)
+        report(one_line(error), code)
     except _CLICK_ERROR as error:
-        print(f"floatsim: {_usage(error)}", file=sys.stderr)
         code = error.exit_code
+        report(_usage(error), code)
     except (KeyboardInterrupt, typer.Abort):
         print("floatsim: interrupted", file=sys.stderr)
         code = 130
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         sys.stderr.close()
         code = 0
-    except Exception:  # the exit code of Python is 1, which means a difference
+    except MemoryError as error:
+        code = FAILED
+        report(f"not enough memory: {one_line(error)}", code)
+    except Exception as error:  # the exit code of Python is 1, which means a difference
         traceback.print_exc()
         code = FAILED
+        if "--json" in given:
+            print_json({"error": {"message": f"{type(error).__name__}: {one_line(error)}", "exit_code": code}})
     sys.exit(code)

@@ -4,57 +4,74 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import floatsim
 from floatsim.cli.console import BadInputError, one_line
+from floatsim.cli.npy_reader import names_of, read_npy, read_npz
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["READABLE", "load", "load_all", "load_csv"]
+    AnyArray: TypeAlias = NDArray[Any] | floatsim.FloatArray
+
+__all__ = ["READABLE", "load", "load_all", "load_csv", "read_arrays"]
 
 READABLE = ".npy, .npz and .csv"
 
 
 def load(argument: str) -> dict[str, NDArray[Any]]:
     """Return the matrices of a file by name. `file.npz:name` selects one. An unusable array raises `BadInputError`."""
+    path, arrays = read_arrays(argument)
+    found = {name: _values(x) for name, x in arrays.items()}
+    flaws = {name: flaw for name, x in found.items() if (flaw := _flaw(x))}
+    for name, flaw in flaws.items():
+        others = ", ".join(other for other in found if other not in flaws)
+        hint = f"; {path}:NAME picks one array, and NAME can be {others}" if others else ""
+        raise BadInputError(f"FILES: {path}: {name} {flaw}{hint}")
+    for name, x in found.items():
+        if x.dtype.kind == "u":
+            notice = f"{path}: {name} has dtype {x.dtype}, which is read as numbers, not as codes"
+            print(f"floatsim: {notice}; save codes with fs.save(file, fs.from_codes(codes, format))", file=sys.stderr)
+    return found
+
+
+def _values(x: AnyArray) -> NDArray[Any]:
+    """Return the numbers of an array that `fs.save` wrote; another array as it is."""
+    return x.values if isinstance(x, floatsim.FloatArray) else x
+
+
+def read_arrays(argument: str, option: str = "FILES") -> tuple[Path, dict[str, AnyArray]]:
+    """Return the path and the arrays of a file by name, of any dtype. `file.npz:name` selects one.
+
+    An array written by `fs.save` is a FloatArray with the name of the file. Every other failure raises a
+    `BadInputError` that names `option`: a file from anywhere can raise any exception in the parsers.
+    """
     path, chosen = Path(argument), None
     if not path.exists() and ":" in argument:
         before, _, chosen = argument.rpartition(":")
         path = Path(before)
     if not path.exists():
-        raise BadInputError(f"FILES: there is no file {argument}")
-    suffix = path.suffix.lower()
+        raise BadInputError(f"{option}: there is no file {argument}")
+    if path.suffix.lower() not in _READERS:
+        raise BadInputError(f"{option}: {path} must be one of {READABLE}")
     try:
-        if suffix == ".npz":
-            arrays = _load_npz(path, chosen)
-        elif suffix == ".npy":
-            arrays = {path.stem: _load_npy(path)}
-        elif suffix == ".csv":
-            arrays = {path.stem: load_csv(path)}
-        else:
-            raise BadInputError(f"FILES: {path} must be one of {READABLE}")
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        why = one_line(error).partition(";")[0]
-        if "pickle" in why:
-            why = "it is not a NumPy file of plain numbers"
-            why += f"; {path}:NAME picks one array" if suffix == ".npz" and chosen is None else ""
-        raise BadInputError(f"FILES: {path} cannot be read: {why}") from None
+        arrays = _READERS[path.suffix.lower()](path, chosen, option)
+    except BadInputError:
+        raise
+    except Exception as error:
+        why = one_line(error).partition(";")[0] or type(error).__name__
+        if "plain numbers" in why and path.suffix.lower() == ".npz" and chosen is None:
+            why += f"; {path}:NAME picks one array"
+        raise BadInputError(f"{option}: {path} cannot be read: {_shortened(why, 300)}") from None
     if chosen is not None:
-        arrays = {chosen: arrays[_known(chosen, arrays, path)]}
+        arrays = {chosen: arrays[_known(chosen, arrays, path, option)]}
     if not arrays:
-        raise BadInputError(f"FILES: {path} holds no array; np.savez({path.name!r}, a=...) writes one")
-    flaws = {name: flaw for name, x in arrays.items() if (flaw := _flaw(x))}
-    for name, flaw in flaws.items():
-        others = ", ".join(other for other in arrays if other not in flaws)
-        hint = f"; {path}:NAME picks one array, and NAME can be {others}" if others else ""
-        raise BadInputError(f"FILES: {path}: {name} {flaw}{hint}")
-    return arrays
+        raise BadInputError(f"{option}: {path} holds no array; np.savez({path.name!r}, a=...) writes one")
+    return path, arrays
 
 
 def _flaw(x: NDArray[Any]) -> str:
@@ -73,31 +90,20 @@ def _flaw(x: NDArray[Any]) -> str:
     return "" if x.ndim == 2 else f"must be a matrix (2 dimensions), but its shape is {x.shape}"
 
 
-def _load_npy(path: Path) -> NDArray[Any]:
-    import numpy as np
-
-    with path.open("rb") as file:
-        x: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    return x
-
-
-def _load_npz(path: Path, chosen: str | None) -> dict[str, NDArray[Any]]:
+def _load_npz(path: Path, chosen: str | None, option: str) -> dict[str, AnyArray]:
     """Return the arrays of the file, or the chosen one. An array written by `fs.save` gets the file's name."""
-    import numpy as np
-
-    with path.open("rb") as file:  # np.load leaves a file open that it cannot read
-        arrays = np.load(file, allow_pickle=False)
-        names = list(getattr(arrays, "files", ()))
-        if set(names) == {"codes", "format"}:
-            return {path.stem: floatsim.load(path).values}
-        if chosen is not None:
-            return {chosen: arrays[_known(chosen, names, path)]}
-        return {name: arrays[name] for name in names}
+    names = names_of(path)
+    if set(names) == {"codes", "format"}:
+        read_npz(path)  # its headers and sizes are correct
+        return {path.stem: floatsim.load(path)}
+    if chosen is not None:
+        _known(chosen, names, path, option)
+    return dict(read_npz(path, chosen))
 
 
-def _known(chosen: str, names: Collection[str], path: Path) -> str:
+def _known(chosen: str, names: Collection[str], path: Path, option: str) -> str:
     if chosen not in names:
-        raise BadInputError(f"FILES: {path} has no {chosen!r}; it has {', '.join(names) or 'no array'}")
+        raise BadInputError(f"{option}: {path} has no {chosen!r}; it has {', '.join(names) or 'no array'}")
     return chosen
 
 
@@ -117,7 +123,7 @@ def _is_header(cells: list[str]) -> bool:
     return not any(all(_csv_number(piece) is not None for piece in cell) for cell in pieces if cell)
 
 
-def load_csv(path: Path) -> NDArray[np.float64]:
+def load_csv(path: Path, option: str = "FILES") -> NDArray[np.float64]:
     """Return the numbers of a .csv file, one row per line. A first line without numbers is skipped, with a notice."""
     import numpy as np
 
@@ -125,25 +131,32 @@ def load_csv(path: Path) -> NDArray[np.float64]:
     rows = [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
     header = rows.pop(0) if rows and _is_header(rows[0][1]) else None
     if not rows:
-        raise BadInputError(f"FILES: {path} cannot be read: it has no row of numbers; {_CSV}")
+        raise BadInputError(f"{option}: {path} cannot be read: it has no row of numbers; {_CSV}")
     values = []
     for number, cells in rows:
         if len(cells) != len(rows[0][1]):
-            raise BadInputError(f"FILES: {path} cannot be read: row {number} has {len(cells)} cells, and row "
+            raise BadInputError(f"{option}: {path} cannot be read: row {number} has {len(cells)} cells, and row "
                                 f"{rows[0][0]} has {len(rows[0][1])}; {_CSV}")  # fmt: skip
         values.append([_csv_number(cell) for cell in cells])
         if None in values[-1]:
             position = values[-1].index(None)
             cell = f"row {number}, cell {position + 1}: {_shortened(cells[position])!r}"
-            raise BadInputError(f"FILES: {path} cannot be read: {cell} is not a number; {_CSV}")
+            raise BadInputError(f"{option}: {path} cannot be read: {cell} is not a number; {_CSV}")
     if header is not None:
         names = ",".join(header[1])
         print(f"floatsim: {path}: row {header[0]} skipped as a header: {_shortened(names)}", file=sys.stderr)
     return np.array(values, np.float64)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+_READERS: dict[str, Callable[[Path, str | None, str], dict[str, AnyArray]]] = {
+    ".npz": _load_npz,
+    ".npy": lambda path, chosen, option: {path.stem: read_npy(path)},
+    ".csv": lambda path, chosen, option: {path.stem: load_csv(path, option)},
+}
 
 
 def load_all(files: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from floatsim_kernels.gemm import integer
 from floatsim_kernels.runtime import cpu
 
-from floatsim.accumulation import Accumulation, Composite, rounds_stochastically
+from floatsim.accumulation import Accumulation, Leaf, TensorCore, rounds_stochastically
 from floatsim.accumulation.partition import partials
 from floatsim.emulator import parallel
 from floatsim.emulator.dispatch import candidates
@@ -146,9 +146,10 @@ def accumulate(
     results = math.prod(shape)
     if results:
         threads = parallel.get_num_threads() if results * depth > WORTH_THREADS else 1
-        each = partials(accumulation, depth) if isinstance(accumulation, Composite) else 1
+        has_parts = not isinstance(accumulation, Leaf | TensorCore)
+        each = partials(accumulation, depth) if has_parts else 1
         pieces = tiles(shape, depth, each, planned.tile_work, threads)
-        consecutive = c is not None or isinstance(accumulation, Composite)  # partial results are numbered without gaps
+        consecutive = c is not None or has_parts  # partial results are numbered without gaps
         if planned.case.draws and consecutive and whole not in (None, shape[1:]):
             pieces = [row for piece in pieces for row in single_rows(piece)]
         long = results * depth > planned.tile_work * threads

@@ -10,19 +10,21 @@ import numpy as np
 from floatsim_kernels.elementwise import loops
 
 from floatsim.emulator import elementwise_fast, parallel
+from floatsim.emulator.elementwise_events import EventKernel, event_kernel, rare_elements
 from floatsim.emulator.params import format_params, rounding_params
 from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import Rounding, RoundingAttributes
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
+from floatsim.reference import below_zero
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Arrays", "Codes", "Events", "Operand", "classify", "compare", "convert", "decode", "elementwise", "flattened",
-    "from_integer", "logb", "neighbour", "quantize", "run_in_pieces", "scalb", "to_integer", "total_order",
+    "Arrays", "Codes", "Events", "Operand", "by_integers", "classify", "compare", "convert", "decode", "elementwise",
+    "flattened", "from_integer", "logb", "neighbour", "quantize", "run_in_pieces", "scalb", "to_integer", "total_order",
 ]  # fmt: skip
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
@@ -89,19 +91,45 @@ def elementwise(
         return direct, None
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = tuple(source for _, source in operands)
-    fast = None if want_events else elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
-    if fast is not None:
-        flat = [flattened(codes, shape, source.code_dtype) for codes, source in operands]
-        results = out if out is not None and _may_write(out, flat) else np.empty(shape, fmt.code_dtype)
+    fast = elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
+    find_events = None
+    if want_events and fast is not None:
+        find_events = event_kernel(name, sources, fmt, options.attributes, math.prod(shape))
+    if fast is None or (want_events and find_events is None):
+        return by_integers(name, operands, shape, fmt, options)
+    flat = [flattened(codes, shape, source.code_dtype) for codes, source in operands]
+    results = out if out is not None and _may_write(out, flat) else np.empty(shape, fmt.code_dtype)
+    if find_events is None:
         run_in_pieces(name, fast.run, flat, results.reshape(-1), options)
         return results, None
-    return _with_events(name, operands, shape, fmt, options)
+    events = np.empty(shape, np.uint8)
+    run = _fast_with_events(name, sources, fmt, options, fast, find_events)
+    run_in_pieces(name, run, [*flat, events.reshape(-1)], results.reshape(-1), options)
+    return results, events
 
 
-def _with_events(
+def _fast_with_events(
+    name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, options: CallOptions,
+    fast: elementwise_fast.FastKernel, find_events: EventKernel,
+) -> Callable[[Arrays, Array, Seeds], None]:  # fmt: skip
+    """Return the kernel that writes results and their events. The integer kernels decide the rare elements."""
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        *codes, happened = pieces
+        fast.run(codes, written, draws)
+        find_events(codes, written, happened)
+        rare = rare_elements(happened)
+        if rare.size:
+            operands = [(x[rare], source) for x, source in zip(codes, sources, strict=True)]
+            _, happened[rare] = by_integers(name, operands, rare.shape, fmt, options)
+
+    return run
+
+
+def by_integers(
     name: str, operands: list[Operand], shape: tuple[int, ...], fmt: FloatFormat, options: CallOptions
 ) -> tuple[Codes, Events]:
-    """Return (codes, event bytes) of the integer kernels."""
+    """Return (codes, event bytes) of the integer kernels, which take every case."""
     extra: tuple[int, ...]
     if name == "rint":
         loop, extra = loops.rint, (options.attributes.rounding.value, 1)
@@ -118,7 +146,30 @@ def _with_events(
         loop(*read, *extra, written, format_params(fmt), rounding_params(options.attributes), draws, happened)
 
     run_in_pieces(name, run, [*flat, events], out, options)
-    return out.astype(fmt.code_dtype, copy=False).reshape(shape), events.reshape(shape)
+    rounded = out.astype(fmt.code_dtype, copy=False)
+    if _cuts_negative(fmt):
+        values = decode(flat[0].astype(operands[0][1].code_dtype, copy=False), operands[0][1])
+        _write_below_zero(rounded, events, values, fmt, options.attributes)
+    return rounded.reshape(shape), events.reshape(shape)
+
+
+def _cuts_negative(fmt: FloatFormat) -> bool:
+    """Return whether results in a format need `_write_below_zero`."""
+    return fmt.is_scale and fmt.has_zero
+
+
+def _write_below_zero(
+    codes: Codes, events: Events, values: NDArray[Any], fmt: FloatFormat, attributes: RoundingAttributes
+) -> None:
+    """Write the results of negative values in an unsigned format. The kernels rounded their magnitudes.
+
+    Results that were rounded to zero stay.
+    """
+    cut = (values < 0) & (codes != 0)
+    infinite = values == -np.inf
+    codes[cut], events[cut] = below_zero(fmt, attributes)
+    saturated = attributes.overflow is Overflow.SATURATE_FINITE
+    codes[infinite], events[infinite] = 0 if saturated else fmt.canonical_nan or 0, 0
 
 
 _PIECE = 1 << 17  # elements. The slowest kernel takes 15 ms for so many (November 2026), so that Ctrl-C is quick
@@ -226,7 +277,10 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, options: CallOpt
 
     flat = [flattened(negative, n.shape, np.dtype(np.uint8)), flattened(magnitude, n.shape, _U64), events]
     run_in_pieces("from_integer", run, flat, out, options)
-    return out.reshape(n.shape), events.reshape(n.shape)
+    rounded = out.astype(fmt.code_dtype, copy=False)
+    if _cuts_negative(fmt):
+        _write_below_zero(rounded, events, -flat[0].astype(np.float64), fmt, options.attributes)
+    return rounded.reshape(n.shape), events.reshape(n.shape)
 
 
 def compare(
@@ -275,6 +329,8 @@ def neighbour(codes: Codes, fmt: FloatFormat, daz: bool, up: bool) -> tuple[Code
     run_in_pieces(
         "next_up" if up else "next_down", run, [flattened(codes, codes.shape, fmt.code_dtype), events], out, _EXACT
     )
+    if not up and _cuts_negative(fmt):
+        out[codes.reshape(-1) == 0] = fmt.canonical_nan
     return out.reshape(codes.shape), events.reshape(codes.shape)
 
 

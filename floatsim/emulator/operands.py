@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -27,6 +28,7 @@ class Operand:
     def __init__(self, codes: Codes, fmt: FloatFormat) -> None:
         self.codes, self.format = codes, fmt
         self._floats: dict[int, Floats] = {}  # by the bits of the carrier
+        self._taken: dict[int, tuple[Indices, Operand]] = {}  # by the identity of the terms, which are kept
         self._lock = threading.Lock()
 
     @cached_property
@@ -41,6 +43,14 @@ class Operand:
             if found is None:
                 found = self._floats[carrier.bits] = unpack(self.codes, self.format, carrier)
             return found
+
+    def taken(self, terms: Indices, axis: int) -> Operand:
+        """Return the operand with these terms along an axis, made once for one array of terms."""
+        with self._lock:
+            found = self._taken.get(id(terms))
+            if found is None:
+                found = self._taken[id(terms)] = terms, Operand(np.take(self.codes, terms, axis), self.format)
+            return found[1]
 
 
 class Products:
@@ -58,12 +68,20 @@ class Products:
         self.index = np.array([first, rows * columns, columns, 1], np.int64)
         self._pairs = pairs[batch]
         self._scales = scales
+        self._where: Indices | None = None
         self.length = a.codes.shape[2]
 
     @property
     def where(self) -> Indices:
         """The original index of each term."""
-        return np.arange(self.length, dtype=np.int64)
+        return np.arange(self.length, dtype=np.int64) if self._where is None else self._where
+
+    def taken(self, terms: Indices) -> Products:
+        """Return these terms of the tile, in this order."""
+        found = copy.copy(self)
+        found._a, found._b = self._a.taken(terms, 2), self._b.taken(terms, 1)
+        found._where, found.length = self.where[terms], len(terms)
+        return found
 
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
         """Return the operands' codes as uint64, with their formats."""
@@ -127,6 +145,10 @@ class Values:
         """The original index of each term. Most kernels do not need it, and it is long for a vector."""
         return np.arange(self.length, dtype=np.int64) if self._where is None else self._where
 
+    def taken(self, terms: Indices) -> Values:
+        """Return these terms, in this order."""
+        return Values(self.values.taken(terms), int(self.index[0]), self.where[terms])
+
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
         """Return the codes as the products of a row of ones with them."""
         ones = np.broadcast_to(_ONE, (1, 1, self.length))
@@ -173,6 +195,14 @@ class Partials:
             carrier, floats = self._floats
             self._codes = pack(floats, carrier, self.format)
         return self._codes
+
+    def taken(self, ranges: Indices) -> Partials:
+        """Return the results of these ranges, in this order."""
+        if self._floats is not None:
+            carrier, floats = self._floats
+            return Partials(self.format, floats=(carrier, floats[ranges]))
+        assert self._codes is not None
+        return Partials(self.format, self._codes[ranges])
 
     def floats(self, carrier: FloatFormat) -> Floats:
         """Return the values as floats of a carrier that holds them."""

@@ -69,7 +69,7 @@ def format_params(fmt: FloatFormat) -> NDArray[np.int64]:
         "sign_shift": fmt.exponent_bits + fmt.trailing_bits,
         "quiet_bit": fmt.quiet_bit,
         "signed_zero": int(fmt.has_signed_zero),
-        "is_scale": int(fmt.is_scale),
+        "is_scale": int(not fmt.has_zero),
     }
     return pack(integer_rounding.FORMAT_FIELDS, fields, np.int64)
 

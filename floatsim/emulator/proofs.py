@@ -17,8 +17,8 @@ from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
     "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "enclosed_in_float64",
-    "exponents_bound_operands", "nearest_then_nearest", "odd_float64_rounds_once", "on_grid",
-    "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded", "rounds_by_addition",
+    "events_follow_from_results", "exponents_bound_operands", "nearest_then_nearest", "odd_float64_rounds_once",
+    "on_grid", "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded", "rounds_by_addition",
     "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
 ]  # fmt: skip
 
@@ -257,3 +257,17 @@ def enclosed_in_float64(sources: Sequence[FloatFormat], fmt: FloatFormat) -> boo
         and fmt.emax < ends.RESULT_EXPONENT
         and not fmt.is_scale
     )
+
+
+def events_follow_from_results(attributes: RoundingAttributes) -> bool:
+    """Return whether a finite result, and whether it is exact, decide the events of an element-wise operation.
+
+    Hypothesis: the rounding mode is deterministic, and subnormal numbers are neither read as zero nor flushed.
+    Claim, with m the magnitude of the result, n = 2**emin and q the distance of subnormal numbers: an exact result has
+    no event but SUBNORMAL, where 0 < m < n. An inexact one below the largest number did not overflow. If m > n, the
+    exact result is at least n. If m < n, the exact result rounded to p bits is below n, too. To nearest, it is at most
+    n - q / 2, which has p bits. In the other modes it does not round to n in either precision. So the result is tiny by
+    both rules, and has UNDERFLOW. Only m = n and the largest number stay open.
+    Test: tests/emulator/test_elementwise_fast.py; `python -m tests.exhaustive 'pairs-*'`.
+    """
+    return attributes.rounding is not Rounding.STOCHASTIC and not (attributes.daz or attributes.ftz)

@@ -46,6 +46,12 @@ class Blocks(NamedTuple):
         return min(rows * columns, _PIECE)
 
     @property
+    def in_order(self) -> bool:
+        """Whether all blocks are whole and lie one after the other in memory, also in every piece."""
+        whole = self.shape[2] % self.width == 0 and (self.shape[2] <= _PIECE or _PIECE % self.width == 0)
+        return self.height == 1 and whole and not self.single
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         """The shape of an array with one number for each block. The last blocks may be short."""
         stack, rows, columns = self.shape
@@ -70,6 +76,11 @@ class Piece(NamedTuple):
         """Return this part of an array (stack, rows, columns)."""
         part: Array = array[self.matrix, self.rows, self.columns]
         return part
+
+    def of_blocks(self, array: Array, blocks: Blocks) -> Array:
+        """Return the numbers of the blocks of this part, from an array of the grid; the blocks are `in_order`."""
+        size = (self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start)
+        return array.reshape(-1)[self.start // blocks.width : (self.start + size) // blocks.width]
 
 
 def pieces(blocks: Blocks) -> Iterator[Piece]:
@@ -97,15 +108,18 @@ def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitu
     flip, keep = {"magnitude": (kind(0), mask), "positive": (kind(0), everything), "negative": (sign, everything)}[part]
     out = np.zeros(blocks.grid, fmt.code_dtype)
     for piece in pieces(blocks):
-        loops.largest(
-            piece.of(codes), *_place(blocks, piece), flip, keep, mask, out[piece.matrix],
-        )  # fmt: skip
+        if blocks.in_order:
+            rows = piece.of(codes).reshape(-1, blocks.width)
+            loops.largest_of_rows(rows, flip, keep, mask, piece.of_blocks(out, blocks))
+        else:
+            loops.largest(piece.of(codes), *_place(blocks, piece), flip, keep, mask, out[piece.matrix])
     return out
 
 
 _DTYPES: dict[FloatFormat, np.dtype[Any]] = {FP32: np.dtype(np.float32), FP64: np.dtype(np.float64)}
 _NEAREST = CallOptions(RoundingAttributes())
 _KERNELS = {"multiply": loops.multiply, "divide": loops.divide}
+_OF_ROWS = {"multiply": loops.multiply_rows, "divide": loops.divide_rows}
 
 
 def _place(blocks: Blocks, piece: Piece) -> tuple[int, int, int, int]:
@@ -119,13 +133,17 @@ def scaled(name: str, codes: Array, scales: Array, fmt: FloatFormat, blocks: Blo
     All codes are of `fmt`, which is FP32 or FP64. `name` is "multiply" or "divide". `codes` and `out` have the shape of
     the piece.
     """
-    of_blocks = scales[piece.matrix]
     if machine.environment_is_default():
         dtype = _DTYPES[fmt]
-        _KERNELS[name](codes.view(dtype), *_place(blocks, piece), of_blocks.view(dtype), out.view(dtype))
+        x, written, factors = codes.view(dtype), out.view(dtype), scales.view(dtype)
+        if blocks.in_order:
+            shape = -1, blocks.width
+            _OF_ROWS[name](x.reshape(shape), piece.of_blocks(factors, blocks), written.reshape(shape))
+        else:
+            _KERNELS[name](x, *_place(blocks, piece), factors[piece.matrix], written)
         return
     rows, columns = (np.arange(part.start, part.stop) for part in (piece.rows, piece.columns))
-    spread = of_blocks[np.ix_(rows // blocks.height, columns // blocks.width)]
+    spread = scales[piece.matrix][np.ix_(rows // blocks.height, columns // blocks.width)]
     out[...] = elementwise(name, [(codes, fmt), (spread, fmt)], fmt, _NEAREST, False)[0]
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
+from floatsim_kernels.tensorcore import steps_integer as steps
 
 from floatsim.emulator.params import format_params, pack, rounding_params
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
-from floatsim.formats.rounding import RoundingAttributes
+from floatsim.formats.rounding import RoundingAttributes, Tininess
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
     ExactBlocks,
@@ -23,6 +24,8 @@ from floatsim.tensorcore.instructions import (
     Instruction,
     LateAccumulator,
     Model,
+    NanRule,
+    RoundedSteps,
     TwoHalves,
 )
 
@@ -113,6 +116,9 @@ def _in_integers(
             kind, rounding = _IEEE[type(model)]
             operands = left[0], format_params(left[1]), right[0], format_params(right[1])
             integers.ieee(kind, *operands, out, _model_params(row, 0, 0), fd, rounding, *common)
+        case RoundedSteps():
+            operands = left[0], format_params(left[1]), right[0], format_params(right[1])
+            steps.rounded_steps(*operands, out, _step_params(row), fd, _step_rounding(model), *common)
         case LateAccumulator():
             integers.late(*decoded(left), *decoded(right), out, _model_params(row, bits, 0), fd, _TO_EVEN, *common)
         case FusedBlocks() | TwoHalves():
@@ -160,10 +166,32 @@ def _model_params(row: Instruction, factor_bits: int, scale_bits: int) -> Indice
             "group": model.group if isinstance(model, GroupedBlocks) else 0,
             "halves": int(isinstance(row.model, TwoHalves)),
         }
+    if isinstance(model, ExactBlocks):
+        fields |= {"apart": int(model.signed_zero)}
     if isinstance(model, LateAccumulator):
         apart = int(isinstance(model, EvenAndOdd))
         fields |= {"fraction_bits": model.fraction_bits, "floor": model.sum_bits, "apart": apart}
     return pack(integers.MODEL_FIELDS, fields, np.int64)
+
+
+@functools.lru_cache(maxsize=256)
+def _step_params(row: Instruction) -> Indices:
+    """Return the parameters of rounded steps as the kernel reads them, as listed in STEP_FIELDS."""
+    model = row.model
+    assert isinstance(model, RoundedSteps)
+    fields = {
+        "terms": model.terms, "k": row.k, "group": model.group, "fused": int(model.fused), "lanes": model.lanes,
+        "late": int(model.late), "from_zero": int(model.from_zero), "reverse": int(model.reverse),
+        "first_nan": int(model.nan is NanRule.FIRST_OPERAND),
+    }  # fmt: skip
+    return pack(steps.STEP_FIELDS, fields, np.int64)
+
+
+@functools.lru_cache(maxsize=256)
+def _step_rounding(model: RoundedSteps) -> Any:
+    flushes = model.flushes is not None
+    tininess = model.flushes or Tininess.AFTER
+    return rounding_params(RoundingAttributes(model.rounding, daz=flushes, ftz=flushes, tininess=tininess))
 
 
 def _moved(exponents: Indices, scales: Indices, every: int, axis: int) -> Indices:

@@ -101,7 +101,8 @@ def store(sums: Floats, failed: NDArray[np.bool_], width: int, out: Codes, fmt: 
     """Write the codes of the results without a bailout. `failed` has one mark for each `width` columns of a row."""
     if np.may_share_memory(sums, out):  # the sums are already in place
         return
-    codes = sums.astype(np.float16).view(np.uint16) if fmt == FP16 else sums.view(fmt.code_dtype)
+    with np.errstate(all="ignore"):  # the sums of a bailout may be any numbers
+        codes = sums.astype(np.float16).view(np.uint16) if fmt == FP16 else sums.view(fmt.code_dtype)
     if failed.any():
         out[...] = np.where(failed.repeat(width, axis=2)[:, :, : out.shape[2]], out, codes)
     else:

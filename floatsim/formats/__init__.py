@@ -28,6 +28,7 @@ from floatsim.formats.format import (
     as_formats,
     html_name,
     named_formats,
+    p3109,
 )
 from floatsim.formats.rounding import (
     ABSORBED,
@@ -56,4 +57,5 @@ __all__ = [
     "INVALID", "OVERFLOW", "SUBNORMAL", "TF32", "UNDERFLOW", "FloatClass", "FloatFormat", "FormatLike", "NamedEnum",
     "Overflow", "OverflowLike", "Rounding", "RoundingAttributes", "RoundingLike", "Specials", "Tininess",
     "TininessLike", "as_format", "as_formats", "as_member", "html_name", "named_formats",
+    "p3109",
 ]  # fmt: skip

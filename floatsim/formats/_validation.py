@@ -1,12 +1,14 @@
-"""Checks of plain arguments: each returns the value or raises an error that names the argument."""
+"""Checks of plain arguments: each returns the value or raises an error that names the argument. Hints for names."""
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
+from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
-__all__ = ["as_flag", "as_index", "as_real"]
+__all__ = ["as_flag", "as_index", "as_real", "name_hint", "nearest_name"]
 
 
 def as_flag(value: Any, argument: str) -> bool:
@@ -40,3 +42,19 @@ def as_index(value: Any, argument: str, low: int, high: int, wanted: str = "an i
         bounds = f"at least {low}" if number < low and high >= 1 << 31 else f"{low} to {high}"
         raise ValueError(f"{argument} must be {bounds}, not {number}")
     return number
+
+
+def nearest_name(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to an unknown one, or None."""
+    return next(iter(difflib.get_close_matches(str(name), list(known), n=1)), None)
+
+
+def name_hint(name: object, known: Iterable[str]) -> str:
+    """Return the end of an error message about an unknown name: the nearest name, or all of them.
+
+    >>> name_hint("fp61", ["fp16", "bf16"]), name_hint("x", ["fp16", "bf16"])
+    ("did you mean 'fp16'?", 'known are fp16, bf16')
+    """
+    names = list(known)
+    near = nearest_name(name, names)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(names)}"

@@ -5,12 +5,12 @@ A `FloatFormat` has a few parameters. All other properties follow from them.
 
 Sources: IEEE 754-2019 clause 3 (binary interchange formats, precision p, emin, emax, bias); the OCP 8-bit
 Floating Point Specification 1.0 (E4M3, E5M2); the OCP Microscaling Formats Specification 1.0 (E3M2, E2M3,
-E2M1, E8M0); the "FNUZ" formats as AMD and ml_dtypes define them.
+E2M1, E8M0); the "FNUZ" formats as AMD and ml_dtypes define them; the interim report of the IEEE working group P3109,
+version 4.0 (June 2026, a draft), for Binary8p3se and its family.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 import re
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from floatsim._literals import FormatName
 from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
+from floatsim.formats._validation import nearest_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
     "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName", "Specials",
-    "as_format", "as_formats", "html_name", "named_formats",
+    "as_format", "as_formats", "html_name", "named_formats", "p3109",
 ]  # fmt: skip
 
 
@@ -41,6 +42,11 @@ __all__ = [
 def _all_ones(w: int, t: int) -> int:
     """Return the largest magnitude: all bits are set except the sign."""
     return (1 << w + t) - 1
+
+
+def _below_all_ones(w: int, t: int) -> int:
+    """Return the second largest magnitude."""
+    return _all_ones(w, t) - 1
 
 
 def _minus_zero(w: int, t: int) -> int:
@@ -64,18 +70,19 @@ _Code: TypeAlias = "Callable[[int, int], int] | None"
 class Specials(NamedEnum):
     """The kinds of special codes: infinities, NaNs and zeros.
 
-    A member is its text, the code of +infinity and the canonical NaN. The two codes are functions of the field widths,
-    or None. All other properties follow from them. Every magnitude from the smaller code on is special. A NaN with the
-    code of -0 means that there is no -0.
+    A member is its text, the code of +infinity, the canonical NaN, and whether codes have a sign bit. The two codes are
+    functions of the field widths, or None. All other properties follow from them. Every magnitude from the smaller code
+    on is special. A NaN with the code of -0 means that there is no -0.
     """
 
     infinity: _Code
     nan: _Code
+    signed: bool
 
-    def __new__(cls, text: str, infinity: _Code = None, nan: _Code = None) -> Specials:
+    def __new__(cls, text: str, infinity: _Code = None, nan: _Code = None, signed: bool = True) -> Specials:
         member = object.__new__(cls)
         member._value_ = text
-        member.infinity, member.nan = infinity, nan
+        member.infinity, member.nan, member.signed = infinity, nan, signed
         return member
 
     IEEE = "ieee", _largest_exponent, _quiet
@@ -86,8 +93,14 @@ class Specials(NamedEnum):
     """No infinity and no negative zero. The code of -0 is the only NaN (AMD's and Graphcore's FP8)."""
     FINITE = "finite"
     """Every code is a finite number (OCP FP6 and FP4)."""
-    SCALE = "scale", None, _all_ones
+    SCALE = "scale", None, _all_ones, False
     """Unsigned powers of two without a zero. The code with all bits set is NaN (OCP E8M0)."""
+    EXTENDED = "extended", _all_ones, _minus_zero
+    """The magnitude with all bits set is infinity. The code of -0 is the only NaN (P3109's signed extended formats)."""
+    UNSIGNED_EXTENDED = "unsigned_extended", _below_all_ones, _all_ones, False
+    """No sign. The largest code is NaN, and the code below it infinity (P3109's unsigned extended formats)."""
+    UNSIGNED_FINITE = "unsigned_finite", None, _all_ones, False
+    """No sign and no infinity. The largest code is NaN (P3109's unsigned finite formats)."""
 
 
 @hashed_once
@@ -106,9 +119,10 @@ class FloatFormat:
     trailing_bits : int
         Width t of the trailing significand field, 0 to 52. The precision is p = t + 1.
     specials : Specials
-        The kind of special codes, as a member or a string: "ieee", "fn", "fnuz", "finite" or "scale".
+        The kind of special codes, as a member or a string: "ieee", "fn", "fnuz", "finite", "scale", "extended",
+        "unsigned_extended" or "unsigned_finite".
     bias : int, optional
-        Stored exponent = e + bias. Default: 2**(w-1) - 1, or 2**(w-1) if NaN has the code of -0 (FNUZ).
+        Stored exponent = e + bias. Default: 2**(w-1) for FNUZ and the formats of P3109, else 2**(w-1) - 1.
 
     Raises
     ------
@@ -165,9 +179,9 @@ class FloatFormat:
         if self.specials is Specials.SCALE and t != 0:
             raise ValueError(f"a scale format has trailing_bits = 0, not {t}")
         if "bias" not in widths:
-            replaced = self.specials.nan is _minus_zero
-            object.__setattr__(self, "bias", 2 ** (w - 1) - (0 if replaced else 1))
-        if self.max_code >> t < (0 if self.is_scale else 1):
+            one_zero = self.has_zero and not self.has_signed_zero
+            object.__setattr__(self, "bias", 2 ** (w - 1) - (0 if one_zero else 1))
+        if self.max_code >> t < (1 if self.has_zero else 0):
             raise ValueError(f"{w} exponent and {t} trailing bits leave no normal number")
         if self.emax > 1023 or self.emin - t < -1074:
             raise ValueError(
@@ -183,13 +197,18 @@ class FloatFormat:
     # -- layout ------------------------------------------------------------------------------------------
     @cached_property
     def is_scale(self) -> bool:
-        """Return whether this is a scale format (E8M0): unsigned powers of two, no arithmetic."""
-        return self.specials is Specials.SCALE
+        """Return whether this is a scale format: unsigned, without arithmetic (E8M0, P3109's unsigned formats)."""
+        return not self.signed
 
     @cached_property
     def signed(self) -> bool:
         """Return whether the format has a sign bit (all but scale formats)."""
-        return not self.is_scale
+        return self.specials.signed
+
+    @cached_property
+    def has_zero(self) -> bool:
+        """Return whether the format has a zero (all but E8M0)."""
+        return self.specials is not Specials.SCALE
 
     @cached_property
     def bits(self) -> int:
@@ -226,7 +245,7 @@ class FloatFormat:
 
     @cached_property
     def has_subnormals(self) -> bool:
-        return not self.is_scale and self.trailing_bits > 0
+        return self.has_zero and self.trailing_bits > 0
 
     @cached_property
     def infinity_code(self) -> int | None:
@@ -243,8 +262,7 @@ class FloatFormat:
     @cached_property
     def quiet_bit(self) -> int:
         """The bit that is set in quiet NaNs and clear in signalling ones; 0 if every NaN is quiet."""
-        has_payload = self.infinity_code is not None and self.infinity_code < self.magnitude_mask
-        return 1 << self.trailing_bits - 1 if has_payload else 0
+        return 1 << self.trailing_bits - 1 if self.specials is Specials.IEEE else 0
 
     @cached_property
     def max_code(self) -> int:
@@ -256,7 +274,7 @@ class FloatFormat:
     @cached_property
     def emin(self) -> int:
         """Exponent of the smallest normal number, significand in [1, 2)."""
-        return (0 if self.is_scale else 1) - self.bias
+        return (1 if self.has_zero else 0) - self.bias
 
     @cached_property
     def emax(self) -> int:
@@ -348,7 +366,7 @@ class FloatFormat:
         has = [
             "infinities" if self.has_infinity else "no infinity",
             f"NaN 0x{self.canonical_nan:0{(self.bits + 3) // 4}X}" if self.canonical_nan is not None else "no NaN",
-            "signed zero" if self.has_signed_zero else "no zero" if self.is_scale else "one zero",
+            "signed zero" if self.has_signed_zero else "one zero" if self.has_zero else "no zero",
         ]
         ends = [("max", self.max), ("smallest normal", self.smallest_normal)]
         if self.has_subnormals:
@@ -378,6 +396,58 @@ class FloatFormat:
         strip = "".join(f'<span title="{b}" style="{cell}{tint[b]}"></span>' for b in self.layout.replace(" ", ""))
         rows = "".join(f"<tr><th>{what}</th><td>{text}</td></tr>" for what, text in self._facts())
         return f"<div>{html_name(self)}<br>{strip}<table>{rows}</table></div>"
+
+
+def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> FloatFormat:
+    """Return a format of the IEEE draft P3109: Binary{K}p{P}, followed by s or u, and e or f.
+
+    Parameters
+    ----------
+    width : int
+        K, the bits of a code, at least 3.
+    precision : int
+        P, the bits of the significand with the hidden bit: 1 to K - 1, or to K for unsigned formats.
+    signed : bool
+        Whether codes have a sign bit (s, u). Unsigned formats have conversions and comparisons, but no arithmetic.
+    extended : bool
+        Whether the format has infinities (e) or only finite numbers and one NaN (f).
+
+    Returns
+    -------
+    FloatFormat
+        Its bias is 2**(K-P-1), or 2**(K-P) without sign: 1.0 is the middle of the positive codes. There is one zero.
+
+    Raises
+    ------
+    TypeError
+        If a width is no integer.
+    ValueError
+        If the draft has no such format, or if its values are no float64 values.
+
+    Notes
+    -----
+    Source: IEEE working group P3109, interim report 4.0 (June 2026, a draft), clauses 3 and 4.7. `fs.project` rounds by
+    the rules of the draft. All other functions round by IEEE 754's; they differ for overflow and precision 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.p3109(8, 3).name, fs.p3109(8, 3).max, hex(fs.p3109(8, 3).canonical_nan)
+    ('Binary8p3se', 49152.0, '0x80')
+    >>> fs.p3109(8, 4, extended=False) == fs.E4M3FNUZ, fs.as_format("binary8p1uf").max == 2.0**126
+    (True, True)
+    """
+    for what, value in (("width", width), ("precision", precision)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{what} must be an int, not {value!r}")
+    name = f"Binary{width}p{precision}{'s' if signed else 'u'}{'e' if extended else 'f'}"
+    most = width - 1 if signed else width
+    if width < 3 or not 1 <= precision <= most:
+        raise ValueError(f"P3109 has no {name}: width must be at least 3, and precision 1 to {most}")
+    finite, infinite = (
+        (Specials.FNUZ, Specials.EXTENDED) if signed else (Specials.UNSIGNED_FINITE, Specials.UNSIGNED_EXTENDED)
+    )
+    return FloatFormat(name, width - precision + (not signed), precision - 1, infinite if extended else finite)
 
 
 def html_name(fmt: FloatFormat) -> str:
@@ -516,8 +586,9 @@ def as_format(x: FormatLike) -> FloatFormat:
     ----------
     x : FloatFormat, str, dtype or scalar type
         A format; its name in any case ("FP16", "e4m3", "fp8-e4m3"); a dtype of NumPy, ml_dtypes, torch or JAX or its
-        name ("float16", "bfloat16", "float8_e4m3fn"); or "ieee(w,t)" for a custom one. "e4m3" is OCP's format
-        (max 448); the dtype *name* "float8_e4m3" is ml_dtypes' IEEE-like one (max 240), here `E4M3IEEE`.
+        name ("float16", "bfloat16", "float8_e4m3fn"); "ieee(w,t)" for a custom one; or a name of the draft P3109,
+        "binary8p3se" (also "binary8p3" and "p3109_k8p3se"). "e4m3" is OCP's format (max 448);
+        the dtype *name* "float8_e4m3" is ml_dtypes' IEEE-like one (max 240), here `E4M3IEEE`.
 
     Returns
     -------
@@ -548,6 +619,8 @@ def as_format(x: FormatLike) -> FloatFormat:
             return _LOOKUP[name]
         if custom := re.fullmatch(r"ieee\(\s*(\d+)\s*,\s*(\d+)\s*\)", name):
             return FloatFormat.ieee(int(custom[1]), int(custom[2]))
+        if draft := re.fullmatch(r"(?:binary|p3109_k)(\d+)p(\d+)(?:([su])([ef]))?", name):
+            return p3109(int(draft[1]), int(draft[2]), signed=draft[3] != "u", extended=draft[4] != "f")
         raise ValueError(f"unknown format {x!r}; {_advice(name)}")
     if type(x).__module__ == "torch":
         return _of_torch(str(x).removeprefix("torch."))
@@ -590,8 +663,8 @@ def _advice(name: str) -> str:
         return says
     if widths := re.fullmatch(r"e(\d+)m(\d+)", name):
         return _of_widths(int(widths[1]), int(widths[2]))
-    near = difflib.get_close_matches(name, _LOOKUP, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(f.name for f in _NAMED)}"
+    near = nearest_name(name, _LOOKUP)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(f.name for f in _NAMED)}"
 
 
 def _of_widths(w: int, t: int) -> str:

@@ -5,7 +5,6 @@ Names follow IEEE 754-2019 clauses 4.3 (rounding-direction attributes) and 7 (ex
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
+from floatsim.formats._validation import name_hint
 
 __all__ = [
     "ABSORBED", "DIVIDE_BY_ZERO", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL", "UNDERFLOW",
@@ -136,9 +136,7 @@ def as_member(kind: type[E], x: Any, argument: str) -> E:
         known: dict[str, E] = _names(kind)
         if name in known:
             return known[name]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        raise ValueError(f"{argument}={x!r} is not known; {hint}")
+        raise ValueError(f"{argument}={x!r} is not known; {name_hint(name, known)}")
     raise TypeError(f"{argument} must be a {kind.__name__} or its name, not {x!r}")
 
 

@@ -23,6 +23,7 @@ _HOMES = {
     ".device_info": "Info",
     ".comparison": "compare_dots",
     ".compile.cupy_runtime": "UnavailableError",
+    ".cpu.device": "Cpu CpuIdentity",
     ".device": "Device",
     ".api": "bench capture compare probe",
     ".tables.ptx_matrix": "Variant find variants",

@@ -4,6 +4,7 @@ from floatsim.hardware.api import bench, capture, compare, probe
 from floatsim.hardware.captures.replay import check_silicon
 from floatsim.hardware.comparison import compare_dots
 from floatsim.hardware.compile.cupy_runtime import UnavailableError
+from floatsim.hardware.cpu.device import Cpu, CpuIdentity
 from floatsim.hardware.device import Device
 from floatsim.hardware.device_info import Info
 from floatsim.hardware.probing.probe import probe_dots
@@ -13,9 +14,9 @@ from floatsim.hardware.throughput import Rate, Rates
 from floatsim.hardware.vendor_gemm import library_matmul
 
 __all__ = [
-    "Card", "Device", "DeviceIdentity", "Dots", "Info", "Rate", "Rates", "UnavailableError", "Variant", "bench",
-    "capture", "check_silicon", "compare", "compare_dots", "find", "info", "is_available", "library_matmul", "probe",
-    "probe_dots", "variants",
+    "Card", "Cpu", "CpuIdentity", "Device", "DeviceIdentity", "Dots", "Info", "Rate", "Rates", "UnavailableError",
+    "Variant", "bench", "capture", "check_silicon", "compare", "compare_dots", "find", "info", "is_available",
+    "library_matmul", "probe", "probe_dots", "variants",
 ]
 
 def info() -> Info:

@@ -1,15 +1,15 @@
-"""The functions of `fs.hardware` for a GPU: probe it, compare it with the emulator, capture its outputs, measure its
-throughput."""
+"""The functions of `fs.hardware` for a GPU or a CPU: probe it, compare it with the emulator, capture its outputs,
+measure its throughput."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from floatsim.accumulation import AccumulationLike, as_accumulation
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, tensor_cores
 from floatsim.arrays.linalg import matmul
-from floatsim.arrays.options import one_call
+from floatsim.arrays.options import BackendName, as_backend, one_call
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.hardware.captures.capture_file import AnyCapture, read_single_capture
 from floatsim.hardware.captures.write import capture as write_captures
@@ -24,21 +24,33 @@ from floatsim.testing.inputs import ROWS
 __all__ = ["bench", "capture", "compare", "probe"]
 
 
-def _device(device: Dots | None) -> Dots:
-    from floatsim.hardware.device import Device
-
-    return Device() if device is None else device
+DeviceLike: TypeAlias = Dots | BackendName
 
 
-def probe(instructions: Sequence[str] | str = (), *, device: Dots | None = None) -> tuple[Probe, ...]:
-    """Infer the models of a GPU's matrix instructions from their results, and compare each with the table.
+def _device(device: DeviceLike | None) -> Dots:
+    """Return a device: the GPU of this machine for None and "hardware", this CPU for "native-cpu"."""
+    if device is not None and not isinstance(device, str):
+        return device
+    if device is None or as_backend(device, "device") == "hardware":
+        from floatsim.hardware.device import Device
+
+        return Device()
+    if device == "emulator":
+        raise ValueError("device='emulator' has no instructions; known are 'hardware' (a GPU) and 'native-cpu'")
+    from floatsim.hardware.cpu.device import Cpu
+
+    return Cpu()
+
+
+def probe(instructions: Sequence[str] | str = (), *, device: DeviceLike | None = None) -> tuple[Probe, ...]:
+    """Infer the models of a device's matrix instructions from their results, and compare each with the table.
 
     Parameters
     ----------
     instructions : texts
         Patterns with * as a wildcard: "wgmma.*", "mma.m16n8k16 bf16 *". Default: all instructions.
-    device : Dots, optional
-        The device to probe. Default: the GPU of this machine.
+    device : Dots or str, optional
+        The device to probe: "native-cpu" for this CPU, or an object. Default: the GPU of this machine.
 
     Returns
     -------
@@ -70,9 +82,9 @@ def probe(instructions: Sequence[str] | str = (), *, device: Dots | None = None)
 def compare(
     a: Any = None, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, against: Any = None,
     format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST,
-    library: str | None = None, compute: str | None = None, **options: Any,
+    library: str | None = None, compute: str | None = None, backend: BackendName | None = None, **options: Any,
 ) -> Comparison:  # fmt: skip
-    """Compare an emulated matrix product bit by bit with a GPU, a library, a capture or an array.
+    """Compare an emulated matrix product bit by bit with a GPU, this CPU, a library, a capture or an array.
 
     Parameters
     ----------
@@ -83,7 +95,7 @@ def compare(
     accumulate : accumulation or text
         The emulated accumulation: "hopper", "blocked(hopper, 128, fp32)". Default for a capture: its instruction.
     against : optional
-        The results to compare with. None: the GPU of this machine (`backend="hardware"`). A path: a capture that
+        The results to compare with. None: those of `backend`. A path: a capture that
         `floatsim capture` has written, or published outputs. An array of the result's shape: the results of any other
         program, as floats or a FloatArray.
     format : format, optional
@@ -95,6 +107,9 @@ def compare(
     library, compute : str, optional
         Compare with a library on the GPU: "cublas", "cupy" or "nvmath", and its compute type, as "32f" (see
         `library_matmul`). A library multiplies two matrices, and takes neither c nor scales.
+    backend : str, optional
+        "hardware" (the GPU of this machine) or "native-cpu" (this CPU). Default: "native-cpu" if the accumulation has
+        a unit of CPUs, else "hardware".
     **options
         The rounding options `rounding`, `ftz`, `daz`, `overflow`, `result_rounding` and `seed` of `fs.matmul`.
 
@@ -134,25 +149,32 @@ def compare(
         raise TypeError(f"compare needs {' and '.join(missing)}, unless against is the path of a capture")
     assert accumulate is not None
     summed, source = as_accumulation(accumulate), "the array given"
+    runs_on: Any = _backend(summed) if backend is None else as_backend(backend, "backend")
     common = {"format": format, "scale_a": scale_a, "scale_b": scale_b, **options}
 
     def result_of(fmt: FloatFormat) -> Any:
         if library is not None:
             return library_matmul(a, b, library=library, compute=compute, format=fmt)
-        return matmul(a, b, c, accumulate=summed, backend="hardware", **common) if against is None else against
+        return matmul(a, b, c, accumulate=summed, backend=runs_on, **common) if against is None else against
 
     if library is not None:
         source = " ".join(filter(None, [library, compute]))
     elif against is None:
-        source = "the GPU"
+        source = {"hardware": "the GPU", "native-cpu": "this CPU"}.get(runs_on, "the emulator")
     return compare_products(a, b, c, summed, result_of, source, first, **common)
+
+
+def _backend(accumulation: Accumulation) -> str:
+    """Return the backend that has the units of an accumulation: the CPU's, or a GPU's."""
+    units = tensor_cores(accumulation)
+    return "native-cpu" if any(unit.architecture.processor == "CPU" for unit in units) else "hardware"
 
 
 def capture(
     out: Path | str, instructions: Sequence[str] | str = (), *, rows: int = ROWS, seed: int = 0,
-    with_inputs: bool = False, device: Dots | None = None,
+    with_inputs: bool = False, device: DeviceLike | None = None,
 ) -> tuple[AnyCapture, ...]:  # fmt: skip
-    """Capture the outputs of a GPU's instructions: one file for each, in a folder of the GPU's name.
+    """Capture the outputs of a device's instructions: one file for each, in a folder of the device's name.
 
     Captured are the matrix instructions, and the conversions and the arithmetic of CUDA cores.
 
@@ -169,8 +191,8 @@ def capture(
         The seed of the inputs, which are the same for all GPUs.
     with_inputs : bool
         Whether the files also hold the inputs.
-    device : Dots, optional
-        The device. Default: the GPU of this machine.
+    device : Dots or str, optional
+        The device: "native-cpu" for this CPU, or an object. Default: the GPU of this machine.
 
     Returns
     -------

@@ -189,6 +189,9 @@ class _Terms:
         return len(self.b[0])
 
 
+_SUPPORTED = "it supports Sequential, Pairwise, TensorCore, and Strided, Blocked and SplitK of these"
+
+
 @dataclass(frozen=True)
 class _Evaluation:
     """The evaluation of accumulations by calls of a device. `call` has the rounding attributes of the user's call."""
@@ -204,10 +207,12 @@ class _Evaluation:
             return self._leaf(accumulation, terms, ranges, start)
         if isinstance(accumulation, TensorCore):
             return self._matrix_unit(accumulation, terms, ranges, start)
-        assert isinstance(accumulation, Blocked | SplitK | Strided)
+        unsupported = isinstance(accumulation, SplitK) and accumulation.through is not None
+        if unsupported or not isinstance(accumulation, Blocked | SplitK | Strided):
+            raise ValueError(f"backend='hardware' does not support {accumulation}; {_SUPPORTED}")
         if isinstance(accumulation, Blocked) and self._is_promoted(accumulation, terms, ranges):
             assert isinstance(accumulation.inner, TensorCore)
-            return self._matrix_unit(accumulation.inner, terms, ranges, start, accumulation.every)
+            return self._matrix_unit(accumulation.inner, terms, ranges, start, int(accumulation.every))  # type: ignore[arg-type]
         parts = partition(accumulation, ranges.tobytes())
         inner = self.evaluate(accumulation.inner, terms, parts.parts)
         cells = (1, terms.shape[0] * terms.shape[1])
@@ -225,10 +230,7 @@ class _Evaluation:
 
     def _leaf(self, leaf: Leaf, terms: _Terms, ranges: Indices, start: Operand | None) -> Codes:
         if not isinstance(leaf, Sequential | Pairwise):
-            raise ValueError(
-                f"backend='hardware' does not support {leaf}; it supports Sequential, Pairwise, TensorCore, and "
-                "Strided, Blocked and SplitK of these"
-            )
+            raise ValueError(f"backend='hardware' does not support {leaf}; {_SUPPORTED}")
         attributes, products = self._settled(leaf)
         fmt = leaf.format
         if attributes.daz or attributes.ftz:
@@ -292,6 +294,8 @@ class _Evaluation:
             return False
         output = blocked.inner.result_format
         if not isinstance(blocked.outer, Sequential) or blocked.outer.format != output or output not in (FP32, FP64):
+            return False
+        if not isinstance(blocked.every, int) or blocked.rule != "full":
             return False
         to_even = self._settled(blocked.outer)[0].rounding is Rounding.TIES_TO_EVEN
         return to_even and len(ranges) == 1 and blocked.every % self._row(blocked.inner, terms).k == 0

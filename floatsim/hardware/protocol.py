@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -10,11 +11,12 @@ import numpy as np
 from floatsim.hardware.tables.compute_capability import Capability
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
+from floatsim.testing.dot_unit import Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "Compiled", "DeviceIdentity", "Dots", "MachineCode", "Scalars", "error_text"]
+__all__ = ["Card", "Codes", "Compiled", "DeviceIdentity", "Dots", "MachineCode", "OwnUnits", "Scalars", "error_text"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
@@ -59,16 +61,17 @@ class Dots(Protocol):
     def identity(self) -> DeviceIdentity:
         """The identity of the device."""
 
-    def can_run(self, variant: Variant) -> bool:
+    def can_run(self, variant: Any) -> bool:
         """Return whether the device has the instruction."""
 
-    def dots(self, variant: Variant, a: Codes, b: Codes, c: Codes, scales: tuple[Codes, Codes] | None = None) -> Codes:
+    def dots(self, variant: Any, a: Codes, b: Codes, c: Codes, scales: Any = None) -> Codes:
         """Compute independent dot products, each by one instruction.
 
         Parameters
         ----------
         variant : Variant
-            The instruction and its formats, from `floatsim.hardware.tables.ptx_matrix`.
+            The instruction and its formats, from `floatsim.hardware.tables.ptx_matrix`; of a CPU, a row of
+            `floatsim.hardware.cpu.instructions`.
         a, b : (n, variant.k)
             Codes of the operands, of the formats' code dtypes.
         c : (n,)
@@ -81,6 +84,17 @@ class Dots(Protocol):
         (n,) codes of the output's format
             D. A NaN is the code that the device returns.
         """
+
+
+@runtime_checkable
+class OwnUnits(Protocol):
+    """A device that lists its instructions itself, without a compute capability: a CPU."""
+
+    def units(self) -> Iterator[tuple[Any, Unit]]:
+        """Yield the instructions of the device as it issues them, each with its row in `floatsim.tensorcore`."""
+
+    def provenance(self, variant: Any) -> dict[str, Any]:
+        """Return the part of a capture's header that describes the device and the code that ran."""
 
 
 @runtime_checkable

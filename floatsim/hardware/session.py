@@ -14,7 +14,7 @@ from typing import Any
 from floatsim._warnings import former_name
 from floatsim.hardware.comparison import FIRST, Comparison, compare_dots, could_not_run
 from floatsim.hardware.probing.probe import Probe, probe_dots, rows_alike
-from floatsim.hardware.protocol import DeviceIdentity, Dots, Scalars, error_text
+from floatsim.hardware.protocol import DeviceIdentity, Dots, OwnUnits, Scalars, error_text
 from floatsim.hardware.scalars import operands_of, scalar_results
 from floatsim.hardware.tables.compute_capability import PLAIN, architecture_of, capability_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
@@ -34,7 +34,7 @@ class Question:
     """An instruction of a device, and its model in the table. `dots` runs it on the device."""
 
     device: Dots
-    variant: Variant
+    variant: Any
     unit: Unit
 
     @property
@@ -79,7 +79,7 @@ def questions(device: Dots, only: Sequence[str] = ()) -> list[Question]:
     Parameters
     ----------
     device : Dots
-        A GPU or an emulated device.
+        A GPU, a CPU or an emulated device.
     only : texts
         Patterns with * as a wildcard: "wgmma.*", "* bf16 *". An instruction is selected if its text, as
         "mma.m16n8k16 fp16 fp16 fp32", or its name fits one of them. Default: all instructions.
@@ -95,6 +95,11 @@ def questions(device: Dots, only: Sequence[str] = ()) -> list[Question]:
     """
     available = []
     identity = device.identity
+    if isinstance(device, OwnUnits):
+        available = [Question(device, variant, unit) for variant, unit in device.units()]
+        if not available:
+            raise ValueError(f"{identity.name} has no instruction that floatsim can issue")
+        return _selected(available, only, identity.name)
     arch = architecture_of(identity.capability)
     for variant in variants():
         row = variant.model(identity.capability)

@@ -146,7 +146,7 @@ def _modules(library: str) -> list[Any]:
         try:
             # This is `from folder import last`. CuPy then finds and loads the shared library that its module needs.
             modules.append(getattr(__import__(folder, fromlist=[last]), last) if folder else __import__(last))
-        except ImportError as error:
+        except Exception as error:  # a package for another CUDA or NumPy can raise any error
             raise UnavailableError(f"library={library!r} needs {name}, which is missing ({error}): {install}") from None
     return modules
 

@@ -7,16 +7,15 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import divide, multiply, subtract
+from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.functions import exp
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.formats._validation import as_flag
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
 from floatsim.operators.norms import inverse_root, parameter, training_variant, two_pass
 from floatsim.operators.probabilities import target_classes
-from floatsim.operators.scaled_dot_product import attention_probabilities
+from floatsim.operators.scaled_dot_product import attention_mask, attention_probabilities
 
 __all__ = [
     "AttentionGradients", "LinearGradients", "NormGradients", "ResidualGradients", "attention_backward",
@@ -600,8 +599,8 @@ class AttentionGradients(NamedTuple):
 @stays_on_device
 @spell_out(RecipeKeywords)
 def attention_backward(
-    gradient: Floats, query: Floats, key: Floats, value: Floats, *, causal: bool = False, scale: float | None = None,
-    **keywords: Unpack[RecipeKeywords],
+    gradient: Floats, query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False,
+    scale: float | None = None, **keywords: Unpack[RecipeKeywords],
 ) -> AttentionGradients:  # fmt: skip
     """Return the gradients of attention by its operands. The probabilities are computed again.
 
@@ -613,8 +612,9 @@ def attention_backward(
     key : array_like of floats, (..., keys, d)
     value : array_like of floats, (..., keys, outputs)
         The operands of attention, with equal leading axes.
+    mask : array_like, (..., queries, keys), optional
     causal : bool
-        As in `fs.operators.attention`.
+        As in `fs.operators.attention`. A mask of floats has no gradient.
     scale : float, optional
         Default: 1 / sqrt(d). Rounded to the format of the step that it multiplies.
     {keywords}
@@ -663,9 +663,10 @@ def attention_backward(
 
         scores = c.product("scores", q, turned(k))
         scores = c.value("scaled", multiply, scores, c.number(factor, scores))
-        queries, keys = scores.shape[-2:]
-        visible = np.tri(queries, keys, keys - queries, dtype=np.bool_) if as_flag(causal, "causal") else None
-        probabilities = attention_probabilities(c, scores, visible)
+        kept, addend = attention_mask(mask, causal, *scores.shape[-2:])
+        if addend is not None:
+            scores = c.value("masked", add, scores, addend)
+        probabilities = attention_probabilities(c, scores, kept)
         by_value = c.product("value_gradient", turned(probabilities), g)
         by_probability = c.product("probability_gradient", g, turned(v))
         result = _softmax_gradient(c, by_probability, probabilities, "sum_of_products")

@@ -23,8 +23,9 @@ from floatsim.arrays.options import context, get_context
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.arrays.reductions import sum as sum_of
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import name_hint
 from floatsim.operators.recipes import FLOAT64, SAME, RecipeLike, as_recipe
-from floatsim.operators.steps import nearest, operator_steps
+from floatsim.operators.steps import operator_steps
 
 __all__ = ["Array", "Computation", "RecipeKeywords", "computation", "count"]
 
@@ -65,12 +66,12 @@ class Computation:
         for name in keywords:
             if name not in RecipeKeywords.__annotations__:
                 raise TypeError(
-                    f"{operator}: unknown keyword {name!r}; {nearest(name, RecipeKeywords.__annotations__)}"
+                    f"{operator}: unknown keyword {name!r}; {name_hint(name, RecipeKeywords.__annotations__)}"
                 )
         recipe, variant = as_recipe(keywords.get("recipe", "fp32-inside")), keywords.get("variant")
         known = operator_steps(operator)
         if variant is not None and variant not in known.variants:
-            raise ValueError(f"{operator} has no variant {variant!r}; {nearest(variant, known.variants)}")
+            raise ValueError(f"{operator} has no variant {variant!r}; {name_hint(variant, known.variants)}")
         self.variant = recipe.variant_of(operator) if variant is None else variant
         self.steps = known.variants[self.variant]
         _, self.input_format, self._float_array = read_floats(x, "x")
@@ -80,7 +81,7 @@ class Computation:
             for step in given:
                 if step not in steps:
                     raise ValueError(
-                        f"{operator} with variant {self.variant!r} has no {kind} {step!r}; {nearest(step, steps)}"
+                        f"{operator} with variant {self.variant!r} has no {kind} {step!r}; {name_hint(step, steps)}"
                     )
         self.operator = operator
         self._formats = {step: formats.get(step, recipe.format_of(operator, step)) for step in self.steps}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.accumulation import Accumulation, Composite, Leaf, ProductLeaf, Sequential, as_accumulation
+from floatsim.accumulation import Accumulation, Leaf, ProductLeaf, Sequential, SplitK, as_accumulation
 from floatsim.arrays.conversion import array
 from floatsim.arrays.events import record
 from floatsim.arrays.float_array import FloatArray
@@ -18,6 +18,7 @@ from floatsim.arrays.recorded import Counts
 from floatsim.arrays.types import Floats
 from floatsim.datasets import digits
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import name_hint
 from floatsim.formats.format import as_formats
 from floatsim.operators.activations import gelu, relu, sigmoid, silu, softplus, tanh
 from floatsim.operators.activations_backward import (
@@ -54,7 +55,7 @@ from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
 from floatsim.operators.probabilities import cross_entropy, log_softmax, softmax
 from floatsim.operators.recipes import RECIPES, Recipe, RecipeLike, as_recipe
 from floatsim.operators.scaled_dot_product import attention
-from floatsim.operators.steps import nearest, operator_steps
+from floatsim.operators.steps import operator_steps
 
 if TYPE_CHECKING:
     import pandas
@@ -210,9 +211,10 @@ class Sensitivity:
 
 def _in_format(accumulation: Accumulation, fmt: FloatFormat) -> Accumulation:
     """Return an accumulation with all accumulators and products in one format. A matrix unit becomes sequential."""
-    if isinstance(accumulation, Composite):
-        parts: Any = {name: _in_format(getattr(accumulation, name), fmt) for name in ("inner", "outer")}
-        return replace(accumulation, **parts)  # type: ignore[type-var]  # every composite is a dataclass
+    if isinstance(accumulation, SplitK) and accumulation.through is not None:
+        accumulation = replace(accumulation, through=None)
+    if accumulation.children:
+        return accumulation.with_children(lambda child: _in_format(child, fmt))
     if isinstance(accumulation, ProductLeaf) and accumulation.product is not None:
         return replace(accumulation, format=fmt, product=fmt)
     return replace(accumulation, format=fmt) if isinstance(accumulation, Leaf) else Sequential(fmt)
@@ -275,7 +277,7 @@ def sensitivity(
     """
     operator = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
     if operator not in _FUNCTIONS:
-        raise ValueError(f"operator {operator!r} is not known; {nearest(operator, _FUNCTIONS)}")
+        raise ValueError(f"operator {operator!r} is not known; {name_hint(operator, _FUNCTIONS)}")
     call, operands = _FUNCTIONS[operator], inputs if isinstance(inputs, tuple) else (inputs,)
     chosen = as_recipe(recipe)
     if operator in _NORMS_OF_BATCHES:

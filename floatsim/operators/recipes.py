@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
 from floatsim.formats import FP32, FormatLike, as_format
-from floatsim.operators.steps import OPERATORS, nearest, operator_steps
+from floatsim.formats._validation import name_hint
+from floatsim.operators.steps import OPERATORS, operator_steps
 
 __all__ = ["EVERY", "FLOAT64", "RECIPES", "SAME", "Recipe", "RecipeLike", "as_recipe"]
 
@@ -81,7 +82,7 @@ class Recipe:
             known = operator_steps(operator).variants
             if variant not in known:
                 raise ValueError(
-                    f"recipe {self.name!r}: {operator} has no variant {variant!r}; {nearest(variant, known)}"
+                    f"recipe {self.name!r}: {operator} has no variant {variant!r}; {name_hint(variant, known)}"
                 )
 
     def format_of(self, operator: str, step: str) -> FormatLike:
@@ -127,7 +128,7 @@ def _checked_steps(recipe: str, operator: str, steps: Mapping[str, Any], sums: b
             what = "sum" if sums else "step"
             of = "no operator" if operator == EVERY else operator
             has = "has a" if operator == EVERY else "has no"
-            raise ValueError(f"recipe {recipe!r}: {of} {has} {what} {step!r}; {nearest(step, known)}")
+            raise ValueError(f"recipe {recipe!r}: {of} {has} {what} {step!r}; {name_hint(step, known)}")
         if sums:
             _checked_accumulation(value)
         else:
@@ -279,5 +280,5 @@ def as_recipe(recipe: RecipeLike) -> Recipe:
         raise TypeError(f"recipe must be a Recipe or the name of one, not {recipe!r}")
     name = recipe.strip().lower()
     if name not in RECIPES:
-        raise ValueError(f"recipe {recipe!r} is not known; {nearest(name, RECIPES)}")
+        raise ValueError(f"recipe {recipe!r} is not known; {name_hint(name, RECIPES)}")
     return RECIPES[name]

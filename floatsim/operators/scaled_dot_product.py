@@ -17,7 +17,7 @@ from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
 
-__all__ = ["attention", "attention_probabilities"]
+__all__ = ["attention", "attention_mask", "attention_probabilities"]
 
 
 @stays_on_device
@@ -101,7 +101,7 @@ def attention(
             )
         if not k.shape[-2]:
             raise ValueError("attention without keys; a mask may remove keys")
-        kept, addend = _mask(mask, causal, q.shape[-2], k.shape[-2])
+        kept, addend = attention_mask(mask, causal, q.shape[-2], k.shape[-2])
         factor = 1 / math.sqrt(q.shape[-1]) if scale is None else as_real(scale, "scale")
         block = as_index(block, "block", 1, 1 << 31)
         if c.variant == "flash-attention-2":
@@ -113,7 +113,7 @@ def attention(
         return c.result(c.converted("output", found))
 
 
-def _mask(mask: Any, causal: bool, queries: int, keys: int) -> tuple[NDArray[np.bool_] | None, Any]:
+def attention_mask(mask: Any, causal: bool, queries: int, keys: int) -> tuple[NDArray[np.bool_] | None, Any]:
     """Return the booleans of a mask, and the floats of a mask; None without them."""
     kept = addend = None
     if mask is not None:

@@ -7,11 +7,12 @@ computation has variants. The docstring of the operator states what each step co
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["OPERATORS", "OperatorSteps", "nearest", "operator_steps"]
+from floatsim.formats._validation import name_hint
+
+__all__ = ["OPERATORS", "OperatorSteps", "operator_steps"]
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,8 @@ OPERATORS: dict[str, OperatorSteps] = {
     "attention_backward": _operator(
         "gradient query key value",
         "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient",
-        standard="scores scaled max shifted exp sum quotient probabilities value_gradient probability_gradient product "
-        "sum_of_products difference result scaled_result query_gradient key_gradient output",
+        standard="scores scaled masked max shifted exp sum quotient probabilities value_gradient probability_gradient "
+        "product sum_of_products difference result scaled_result query_gradient key_gradient output",
     ),
     "conv2d_backward": _operator(
         "gradient input weight",
@@ -243,13 +244,6 @@ OPERATORS: dict[str, OperatorSteps] = {
 """The operators by name."""
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
-    """Return the end of an error message about an unknown name: the nearest match, or the known names."""
-    names = list(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
-
-
 def operator_steps(name: str) -> OperatorSteps:
     """Return the steps of an operator.
 
@@ -274,5 +268,5 @@ def operator_steps(name: str) -> OperatorSteps:
     ('input', 'residual', 'total', 'output')
     """
     if name not in OPERATORS:
-        raise ValueError(f"operator {name!r} is not known; {nearest(name, OPERATORS)}")
+        raise ValueError(f"operator {name!r} is not known; {name_hint(name, OPERATORS)}")
     return OPERATORS[name]

@@ -18,12 +18,25 @@ from floatsim.plot.heatmaps import heatmap
 from floatsim.plot.interactive import explore
 from floatsim.plot.lines import number_line, spacing, worst_error
 from floatsim.plot.losses import conversion_losses, scale_sweep
+from floatsim.plot.mismatches import mismatch_map
+from floatsim.plot.monitor_figure import monitor_figure
+from floatsim.plot.monitors import (
+    gradient_agreement,
+    gradient_norms,
+    loss_scale,
+    non_finite_map,
+    tensor_exponents,
+    tensor_trace,
+    update_ratios,
+)
+from floatsim.plot.questions import answer_chart
 from floatsim.plot.ranges import exponent_histogram, format_ranges
 from floatsim.plot.roundings import rounding_errors, staircase
 from floatsim.plot.running_sum import running_sums
 from floatsim.plot.slides import survey_figure
 from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, DEFAULT_FORMATS, LOST_COLOUR, colour
 from floatsim.plot.summation_order import order_map
+from floatsim.plot.training import training_accuracies, training_figure, training_losses
 from floatsim.plot.units import side_by_side, width_map
 
 __all__ = [
@@ -32,6 +45,7 @@ __all__ = [
     "DEFAULT_FORMATS",
     "LOST_COLOUR",
     "anatomy",
+    "answer_chart",
     "bit_strip",
     "code_grid",
     "colour",
@@ -42,7 +56,13 @@ __all__ = [
     "exponent_histogram",
     "first_map",
     "format_ranges",
+    "gradient_agreement",
+    "gradient_norms",
     "heatmap",
+    "loss_scale",
+    "mismatch_map",
+    "monitor_figure",
+    "non_finite_map",
     "number_line",
     "order_map",
     "rounding_errors",
@@ -52,6 +72,12 @@ __all__ = [
     "spacing",
     "staircase",
     "survey_figure",
+    "tensor_exponents",
+    "tensor_trace",
+    "training_accuracies",
+    "training_figure",
+    "training_losses",
+    "update_ratios",
     "width_map",
     "worst_error",
 ]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatsim.formats import FloatFormat
+from floatsim.formats import FloatFormat, as_format
 from floatsim.plot.style import Palette, mixed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DASHES", "format_of", "label_ends", "line_colours"]
+__all__ = ["DASHES", "format_in_name", "format_of", "label_ends", "line_colours"]
 
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
 """Line styles, in the order in which lines of one format take them."""
@@ -32,6 +33,16 @@ def format_of(accumulation: Any) -> FloatFormat | None:
         return None
     inner: list[Leaf] = leaves(summed)
     return inner[0].format if inner else summed.result_format
+
+
+def format_in_name(name: str, stands_for: Mapping[str, str] | None = None) -> FloatFormat | None:
+    """Return the first format among the words of a name. `stands_for` has the formats of other words."""
+    for word in re.split(r"[-+, ]", name):
+        try:
+            return as_format((stands_for or {}).get(word, word))
+        except (TypeError, ValueError):
+            continue
+    return None
 
 
 def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> list[tuple[str, int]]:

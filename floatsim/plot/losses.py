@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FormatLike, as_format
-from floatsim.plot.style import Palette, in_percent, new_axes, palette, powers_of_two, titled
+from floatsim.plot.style import Palette, in_percent, new_axes, palette, powers_of_two, titled, words_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,8 +82,7 @@ def conversion_losses(
             share = getattr(each, attribute)
             ax.barh(row, share, 0.7, left, lw=0, **style)
             left += share
-        ax.annotate(losses_in_words(each), (1, row), (6, 0), ("axes fraction", "data"), textcoords="offset points",
-                    va="center", fontsize="small", color=colours.ink, annotation_clip=False)  # fmt: skip
+        words_beside(ax, row, losses_in_words(each), colours)
     ax.set_yticks(range(len(losses)), list(losses))
     for label in ax.get_yticklabels():
         label.set(color=colours.name(label.get_text()), fontweight="bold")

@@ -35,6 +35,7 @@ __all__ = [
     "palette",
     "powers_of_two",
     "titled",
+    "words_beside",
 ]
 
 COLOURS: dict[FloatFormat, str] = {fmt: fmt.colour for fmt in named_formats()}
@@ -218,6 +219,12 @@ def name_rows(ax: Axes, formats: Sequence[FloatFormat], places: Iterable[float])
 def powers_of_two(ax: Axes) -> None:
     """Write the exponents along the x axis as powers of two."""
     ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
+
+
+def words_beside(ax: Axes, row: float, text: str, colours: Palette) -> None:
+    """Write small text to the right of the axes, at the height of a row."""
+    ax.annotate(text, (1, row), (6, 0), ("axes fraction", "data"), textcoords="offset points", va="center",
+                fontsize="small", color=colours.ink, annotation_clip=False)  # fmt: skip
 
 
 def cell(column: float, row: float, tint: Any, edge: Any) -> Any:

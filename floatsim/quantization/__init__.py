@@ -13,7 +13,9 @@ _HOMES = {
     ".scheme": "SCHEMES Scheme as_element_format as_scheme",
     ".quantized": "Quantized",
     ".blocks": "dequantize_blocks quantize_blocks",
+    ".p3109": "P3109Block block_dot block_product block_sum project_block",
     ".calibration": "best_scale",
+    ".hadamard_transform": "NVFP4_SIGNS hadamard",
     ".products": "integer_matmul llm_int8_matmul quantize_multiplier requantize scaled_matmul",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -2,10 +2,12 @@
 
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
+from floatsim.quantization.hadamard_transform import NVFP4_SIGNS, hadamard
 from floatsim.quantization.integer import (
     INT2, INT3, INT4, INT5, INT6, INT7, INT8, IntegerFormat, TERNARY, UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8,
 )
 from floatsim.quantization.lookup import BINARY, BNB_FP4, LookupFormat, NF4
+from floatsim.quantization.p3109 import P3109Block, block_dot, block_product, block_sum, project_block
 from floatsim.quantization.products import (
     integer_matmul, llm_int8_matmul, quantize_multiplier, requantize, scaled_matmul,
 )
@@ -14,7 +16,8 @@ from floatsim.quantization.scheme import SCHEMES, Scheme, as_element_format, as_
 
 __all__ = [
     "BINARY", "BNB_FP4", "INT2", "INT3", "INT4", "INT5", "INT6", "INT7", "INT8", "IntegerFormat", "LookupFormat", "NF4",
-    "Quantized", "SCHEMES", "Scheme", "TERNARY", "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7", "UINT8",
-    "as_element_format", "as_scheme", "best_scale", "dequantize_blocks", "integer_matmul", "llm_int8_matmul",
+    "NVFP4_SIGNS", "P3109Block", "Quantized", "SCHEMES", "Scheme", "TERNARY", "UINT2", "UINT3", "UINT4", "UINT5",
+    "UINT6", "UINT7", "UINT8", "as_element_format", "as_scheme", "best_scale", "block_dot", "block_product",
+    "block_sum", "dequantize_blocks", "hadamard", "integer_matmul", "llm_int8_matmul", "project_block",
     "quantize_blocks", "quantize_multiplier", "requantize", "scaled_matmul",
 ]

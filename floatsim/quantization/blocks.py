@@ -66,7 +66,7 @@ def _codes_of(tensor: FloatArray, scheme: Scheme, scaling: Scaling, blocks: Bloc
         if isinstance(element, LookupFormat):
             element.look_up(numbers.reshape(-1), out.reshape(-1))
             return None
-        own = replace(options, offset=(options.offset + piece.start) % (1 << 64))
+        own = CallOptions(options.attributes, options.seed, (options.offset + piece.start) % (1 << 64))
         if isinstance(element, FloatFormat):
             written, happened = convert(numbers, fmt, element, own, wanted, out)
             if written is not out:

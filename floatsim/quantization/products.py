@@ -18,11 +18,12 @@ from floatsim.arrays.types import Floats, Integers
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.integer import IntegerFormat
+from floatsim.quantization.integer_instructions import as_integer_dot, sums_by_steps
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number, to_format
 from floatsim.quantization.scheme import ElementFormatLike, as_element_format, as_name, layout
 
-__all__ = ["integer_matmul", "llm_int8_matmul", "quantize_multiplier", "requantize", "scaled_matmul"]
+__all__ = ["ORDERS", "integer_matmul", "llm_int8_matmul", "quantize_multiplier", "requantize", "scaled_matmul"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -39,7 +40,7 @@ def _integers(x: Any, argument: str) -> NDArray[np.int64]:
 
 def integer_matmul(
     a: Integers, b: Integers, c: Integers | None = None, *, zero_a: Integers = 0, zero_b: Integers = 0,
-    overflow: str = "wrap",
+    overflow: str = "wrap", instruction: str | None = None,
 ) -> NDArray[np.int32]:  # fmt: skip
     """Return the product of integer matrices in an int32 accumulator.
 
@@ -55,6 +56,10 @@ def integer_matmul(
     overflow : str
         "wrap": the exact sum modulo 2**32, which is what any order of wrapping additions gives. "saturate": the exact
         sum, clamped once.
+    instruction : str, optional
+        An integer instruction of a CPU, which adds 4 (or 2) products along K at a time: "vpdpbusd", "vpdpbusds",
+        "vpdpwssd", "vpdpwssds" (AVX512_VNNI), "tdpbssd", "tdpbsud", "tdpbusd" or "tdpbuud" (AMX). The instructions
+        whose name ends in "ds" clamp the sum after each step, the others wrap. `overflow` has no effect.
 
     Returns
     -------
@@ -65,7 +70,8 @@ def integer_matmul(
     TypeError
         If an argument holds no integers.
     ValueError
-        For shapes that do not fit, and for numbers so large that the sums are not exact in float64.
+        For shapes that do not fit, for numbers so large that the sums are not exact in float64, for an unknown
+        instruction, and for integers that the instruction does not read.
 
     Examples
     --------
@@ -76,6 +82,12 @@ def integer_matmul(
     >>> big = np.full((1, 140_000), 127, np.int8)
     >>> [int(fs.quantization.integer_matmul(big, big.T, overflow=o)[0, 0]) for o in ("wrap", "saturate")]
     [-2036907296, 2147483647]
+
+    An instruction that saturates does so in every step:
+
+    >>> a, b = np.full((1, 8), 32767, np.int16), np.array([[32767] * 4 + [-32768] * 4], np.int16)
+    >>> [int(fs.quantization.integer_matmul(a, b.T, instruction=name)[0, 0]) for name in ("vpdpwssd", "vpdpwssds")]
+    [-131068, -2147352577]
     """
     policy = as_name(overflow, ("wrap", "saturate"), "overflow")
     x, y = _integers(a, "a") - _integers(zero_a, "zero_a"), _integers(b, "b") - _integers(zero_b, "zero_b")
@@ -88,6 +100,9 @@ def integer_matmul(
             "is not exact; use smaller integers, such as INT8"
         )
     exact: Array = np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)  # every partial sum is exact
+    if instruction is not None:
+        start = np.zeros(exact.shape, np.int64) if c is None else np.broadcast_to(_integers(c, "c"), exact.shape)
+        return sums_by_steps(as_integer_dot(instruction), x, y, start).astype(np.int32)
     if c is not None:
         exact = exact + _integers(c, "c")
     if policy == "saturate":
@@ -288,6 +303,7 @@ def _to(x: Any, fmt: FloatFormat, argument: str) -> FloatArray:
 
 
 ORDERS = ("product_first", "separate")
+"""How the scales of blocks are applied. `scaled_matmul` documents them."""
 
 
 def scaled_matmul(

@@ -168,29 +168,26 @@ def _integers(scheme: Scheme) -> IntegerFormat:
     return scheme.format
 
 
-_FRACTION = 52  # the trailing significand bits of float64
-_Exponent: TypeAlias = "Callable[[Array, Array, Scheme], Array]"
+_Exponent: TypeAlias = "Callable[[Array, Array, int, Scheme], Array]"
 
 
-def _floor(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
+def _floor(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
     return exponent - _float_format(scheme).emax
 
 
-def _ceil(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
+def _ceil(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
     return exponent + (fraction > 0) - _float_format(scheme).emax
 
 
-def _even(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
+def _even(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
     fmt = _float_format(scheme)
-    tie = (1 << _FRACTION) - (
-        1 << _FRACTION - fmt.trailing_bits - 1
-    )  # from here on, it rounds to the next power of two
+    tie = (1 << bits) - (1 << bits - fmt.trailing_bits - 1)  # from here on, it rounds to the next power of two
     return exponent + (fraction >= tie) - fmt.emax
 
 
-def _rceil(fraction: Array, exponent: Array, scheme: Scheme) -> Array:
+def _rceil(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
     half, above = math.frexp(largest_number(scheme.format))
-    return exponent + (fraction > int((2 * half - 1) * 2.0**_FRACTION)) - (above - 1)
+    return exponent + (fraction > int((2 * half - 1) * 2.0**bits)) - (above - 1)
 
 
 def _float_format(scheme: Scheme) -> FloatFormat:
@@ -201,18 +198,24 @@ def _float_format(scheme: Scheme) -> FloatFormat:
 def _power_of_two(exponent_of: _Exponent) -> Callable[[Extremes, Scheme], Scaling]:
     """Return the rule whose scales are powers of two, by a function of the largest magnitude.
 
-    The function takes the trailing significand and the exponent of its float64 number, and the scheme. It returns the
-    exponent of the scale, which is clamped to the powers of two in the format of the scales. A magnitude that is zero
-    or a subnormal float64 number has an exponent below all of these.
+    The function takes the trailing significand, the exponent and the trailing bits of its code, and the scheme. It
+    returns the exponent of the scale, which is clamped to the powers of two in the format of the scales. A magnitude
+    that is zero or a subnormal number has an exponent below all of these: where it has not in FP32, the code is FP64's.
     """
 
     def rule(x: Extremes, scheme: Scheme) -> Scaling:
-        target = scheme.scale_format
-        bits = _at_least(x.magnitude(), scheme.least_amax).values.view(np.int64)
-        exponents = exponent_of(bits & (1 << _FRACTION) - 1, (bits >> _FRACTION) - 1023, scheme)
-        np.clip(exponents, target.emin - target.trailing_bits, target.emax, out=exponents)
-        special = ~np.isfinite(bits.view(np.float64))
-        if target.is_scale:
+        target, amax = scheme.scale_format, _at_least(x.magnitude(), scheme.least_amax)
+        lowest = target.emin - target.trailing_bits
+        if lowest + math.frexp(largest_number(scheme.format))[1] - 1 < amax.format.emin:
+            amax = to_format(amax, FP64)
+        fmt = amax.format
+        bits = amax.codes.view(f"i{amax.codes.itemsize}")
+        exponents = bits >> fmt.trailing_bits
+        special = exponents > fmt.emax + fmt.bias
+        fraction = bits & (1 << fmt.trailing_bits) - 1
+        exponents = exponent_of(fraction, exponents - fmt.bias, fmt.trailing_bits, scheme)
+        np.clip(exponents, lowest, target.emax, out=exponents)
+        if not target.has_zero:
             codes = (exponents - target.emin).astype(target.code_dtype)
             codes[special] = target.canonical_nan
             scales = FloatArray(codes, target)

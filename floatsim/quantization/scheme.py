@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from floatsim.emulator.quantization import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
-from floatsim.formats._validation import as_index
+from floatsim.formats._validation import as_index, name_hint, nearest_name
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.integer import INT8, INTEGER_FORMATS, UINT4, IntegerFormat
 from floatsim.quantization.lookup import BNB_FP4, LOOKUP_FORMATS, NF4, LookupFormat
@@ -64,12 +63,7 @@ def as_name(x: Any, known: Iterable[str], argument: str) -> str:
     name = x.strip().lower().replace("-", "_")
     if name in names:
         return name
-    raise ValueError(f"{argument}={x!r} is not known; {_hint(name, names)}")
-
-
-def _hint(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    raise ValueError(f"{argument}={x!r} is not known; {name_hint(name, names)}")
 
 
 def as_element_format(x: ElementFormatLike) -> ElementFormat:
@@ -115,8 +109,8 @@ def _with_nearest(error: ValueError, what: str, given: str, name: str, known: It
     """Return the error with the nearest of all names. An error with a hint of its own for the name stays."""
     if not re.search("did you mean|known are", str(error)):
         return error
-    near = difflib.get_close_matches(name, [*known, *(fmt.name.lower() for fmt in named_formats())], n=1)
-    return ValueError(f"unknown {what} {given!r}; did you mean {near[0]!r}?") if near else error
+    near = nearest_name(name, [*known, *(fmt.name.lower() for fmt in named_formats())])
+    return ValueError(f"unknown {what} {given!r}; did you mean {near!r}?") if near else error
 
 
 def largest_number(fmt: ElementFormat) -> float:

@@ -22,6 +22,7 @@ from floatsim.reference.scalar import (
     Result,
     RoundingAttributes,
     add,
+    below_zero,
     ceil,
     classify,
     compare,
@@ -59,9 +60,9 @@ from floatsim.reference.scalar import (
 )
 
 __all__ = [
-    "GOLDEN", "MIX", "NAN", "Kind", "Number", "Result", "RoundingAttributes", "add", "ceil", "classify", "compare",
-    "convert", "decode", "divide", "draw", "draw_key", "draw_word", "draws", "exact_dot", "floor", "fma", "fmod",
-    "from_fraction", "from_text", "infinite_result", "integral", "logb", "maximum", "maximum_number", "minimum",
+    "GOLDEN", "MIX", "NAN", "Kind", "Number", "Result", "RoundingAttributes", "add", "below_zero", "ceil", "classify",
+    "compare", "convert", "decode", "divide", "draw", "draw_key", "draw_word", "draws", "exact_dot", "floor", "fma",
+    "fmod", "from_fraction", "from_text", "infinite_result", "integral", "logb", "maximum", "maximum_number", "minimum",
     "minimum_number", "multiply", "nan_result", "next_down", "next_up", "ordinal", "remainder", "rint", "round_pack",
     "round_significand", "scalb", "split_seed", "sqrt", "subtract", "to_integer", "total_order", "trunc",
 ]  # fmt: skip

@@ -46,7 +46,8 @@ from floatsim.formats.rounding import (
 )
 
 __all__ = [
-    "NAN", "Kind", "Number", "Result", "RoundingAttributes", "add", "ceil", "classify", "compare", "convert", "decode",
+    "NAN", "Kind", "Number", "Result", "RoundingAttributes", "add", "below_zero", "ceil", "classify", "compare",
+    "convert", "decode",
     "divide", "exact_dot", "floor", "fma", "fmod", "from_fraction", "from_text", "infinite_result", "integral", "logb",
     "maximum", "maximum_number", "minimum", "minimum_number", "multiply", "nan_result", "next_down", "next_up",
     "ordinal", "remainder", "rint", "round_pack", "round_significand", "scalb", "sqrt", "subtract", "to_integer",
@@ -122,7 +123,7 @@ def decode(code: int, fmt: FloatFormat, daz: bool = False) -> Number:
     """Unpack a code (IEEE 754-2019, 3.4). With `daz`, subnormals are read as zeros of their sign."""
     sign = 1 if code & fmt.sign_mask else 0
     magnitude = code & fmt.magnitude_mask
-    if fmt.is_scale:
+    if not fmt.has_zero:
         return NAN if magnitude > fmt.max_code else Number(Kind.FINITE, 0, 1, magnitude - fmt.bias)
     if not fmt.has_signed_zero and code == fmt.canonical_nan:
         return NAN
@@ -223,6 +224,8 @@ def _invalid(fmt: FloatFormat) -> Result:
 
 def infinite_result(sign: int, fmt: FloatFormat) -> int:
     """Return the code of an exact infinity: infinity if the format has it, else NaN, else the largest number."""
+    if sign and fmt.is_scale and fmt.canonical_nan is not None:
+        return fmt.canonical_nan
     signed = sign * fmt.sign_mask
     if fmt.infinity_code is not None:
         return signed | fmt.infinity_code
@@ -231,15 +234,27 @@ def infinite_result(sign: int, fmt: FloatFormat) -> int:
 
 def _overflowed(sign: int, fmt: FloatFormat, attributes: RoundingAttributes) -> int:
     """Return the code for a rounded magnitude beyond max (7.4, and the saturating policies)."""
-    to_infinity = {
+    if overflows_to_infinity(sign, attributes) or (attributes.overflow is Overflow.INFINITY and not fmt.has_zero):
+        return infinite_result(sign, fmt)
+    return sign * fmt.sign_mask | fmt.max_code
+
+
+def overflows_to_infinity(sign: int, attributes: RoundingAttributes) -> bool:
+    """Return whether a finite result of a sign becomes infinity where it is beyond the largest number (7.4)."""
+    outward = {
         Rounding.TOWARD_ZERO: False,
         Rounding.TO_ODD: False,
         Rounding.TOWARD_POSITIVE: sign == 0,
         Rounding.TOWARD_NEGATIVE: sign == 1,
     }.get(attributes.rounding, True)
-    if attributes.overflow is Overflow.INFINITY and (to_infinity or fmt.is_scale):
-        return infinite_result(sign, fmt)
-    return sign * fmt.sign_mask | fmt.max_code
+    return attributes.overflow is Overflow.INFINITY and outward
+
+
+def below_zero(fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
+    """Return what a negative number becomes in an unsigned format: zero, its least number, or NaN."""
+    if overflows_to_infinity(1, attributes):
+        return _invalid(fmt)
+    return 0, OVERFLOW | INEXACT
 
 
 def _rounds_up(x: Number, kept: int, shift: int, attributes: RoundingAttributes, random: int) -> bool:
@@ -288,7 +303,7 @@ def round_pack(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, rand
     """
     signed = x.sign * fmt.sign_mask
     zero = signed if fmt.has_signed_zero else 0
-    if fmt.is_scale:
+    if not fmt.has_zero:
         return _round_pack_scale(x, fmt, attributes, random)
     if x.is_zero:
         return zero, 0
@@ -301,6 +316,8 @@ def round_pack(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, rand
     if tiny and attributes.ftz:
         return zero, UNDERFLOW | INEXACT | FLUSHED
     magnitude = ((max(e, emin) - emin) << t) + kept
+    if x.sign and magnitude and fmt.is_scale:
+        return below_zero(fmt, attributes)
     if magnitude > fmt.max_code:
         return _overflowed(x.sign, fmt, attributes), OVERFLOW | INEXACT
     events = INEXACT * inexact | UNDERFLOW * (tiny and inexact)
@@ -333,8 +350,8 @@ def convert(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random:
     if x.is_nan:
         return nan_result(fmt, x)
     if x.is_infinite:
-        if attributes.overflow is Overflow.SATURATE_FINITE and not fmt.is_scale:
-            return x.sign * fmt.sign_mask | fmt.max_code, 0
+        if attributes.overflow is Overflow.SATURATE_FINITE and fmt.has_zero:
+            return (0 if x.sign and fmt.is_scale else x.sign * fmt.sign_mask | fmt.max_code), 0
         return infinite_result(x.sign, fmt), 0
     return round_pack(x, fmt, attributes, random)
 

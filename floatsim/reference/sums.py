@@ -34,13 +34,18 @@ from floatsim.accumulation import (
     Leaf,
     Neumaier,
     Pairwise,
+    Parts,
+    Permuted,
     ProductLeaf,
     Sequential,
     SplitK,
     Strided,
     TensorCore,
+    Tree,
+    TreeLeaf,
     fitted,
 )
+from floatsim.accumulation.tree_shape import TreeShape
 from floatsim.formats import FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Rounding, RoundingAttributes
@@ -232,29 +237,82 @@ def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Opera
         return _leaf(_Run(accumulation, seed, call), terms, start)
     if isinstance(accumulation, TensorCore):
         return _matrix_unit(accumulation, terms, seed, start, call)
-    assert isinstance(accumulation, Strided | Blocked | SplitK)
+    if isinstance(accumulation, Permuted):
+        return _evaluate(accumulation.inner, _permuted(accumulation, terms), seed, start, call)
+    assert isinstance(accumulation, Strided | Blocked | SplitK | Parts)
     partials = []
     for t, part in enumerate(_parts(accumulation, terms)):
-        value = _evaluate(accumulation.inner, part, split_seed(seed, Site.PARTS + t), None, call.inside(t))
+        inner = accumulation.inners[t] if isinstance(accumulation, Parts) else accumulation.inner
+        value = _evaluate(inner, part, split_seed(seed, Site.PARTS + t), None, call.inside(t))
+        if isinstance(accumulation, Parts):
+            value = _converted(value, accumulation.part_format)
         partials.append(_Term(value, None, _largest(part)))
+    if isinstance(accumulation, SplitK) and accumulation.through is not None:
+        return _through_memory(accumulation, partials, split_seed(seed, Site.OUTER), start, call.inside("outer"))
     if isinstance(accumulation, Strided) and start is not None and partials:
         result = _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), None, call.inside("outer"))
         return _add_last(_Run(_outermost(accumulation), seed, call), result, terms, start)
     return _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), start, call.inside("outer"))
 
 
-def _parts(accumulation: Strided | Blocked | SplitK, terms: _Terms) -> list[_Terms]:
+def _permuted(accumulation: Permuted, terms: _Terms) -> _Terms:
+    """Return the terms in the new order."""
+    if accumulation.group is not None:
+        n = len(accumulation.group)
+        groups = [terms[i : i + n] for i in range(0, len(terms), n)]
+        moved = [[group[i] for i in accumulation.group] if len(group) == n else group for group in groups]
+        return list(itertools.chain.from_iterable(moved))
+    if accumulation.lanes is not None:
+        return [term for lane in range(accumulation.lanes) for term in terms[lane :: accumulation.lanes]]
+    return terms[::-1]
+
+
+def _parts(accumulation: Strided | Blocked | SplitK | Parts, terms: _Terms) -> list[_Terms]:
     """Return the parts that have a term, in order."""
     if isinstance(accumulation, Strided):
         return [terms[lane :: accumulation.lanes] for lane in range(min(accumulation.lanes, len(terms)))]
-    every = accumulation.every if isinstance(accumulation, Blocked) else max(-(-len(terms) // accumulation.parts), 1)
-    return [terms[i : i + every] for i in range(0, len(terms), every)]
+    found, at = [], 0
+    for length, number in accumulation.runs(len(terms)):
+        for _ in range(number):
+            found.append(terms[at : at + length])
+            at += length
+    return found
+
+
+def _through_memory(
+    accumulation: SplitK, partials: _Terms, seed: int, start: Operand | None, call: _Call
+) -> Code:  # fmt: skip
+    """Return the running sum of the parts' results, rounded to the format in memory after each part.
+
+    It starts from +0, or from c rounded to outer's format, and is returned in outer's format. Part t has its own seed.
+    """
+    outer = accumulation.outer
+    assert isinstance(outer, Sequential) and accumulation.through is not None
+    memory = Sequential(
+        accumulation.through, True, rounding=outer.rounding, ftz=outer.ftz, daz=outer.daz, overflow=outer.overflow
+    )
+    if not partials:
+        return _leaf(_Run(outer, seed, call), partials, start)
+    acc = _Run(outer, seed, call).seeded(start, partials)
+    for t, term in enumerate(partials):
+        run = _Run(outer, split_seed(seed, Site.PARTS + t), call)
+        k = _largest(partials[: t + 1])
+        acc = run.round(_add_to_accumulator, acc, term.a, step=0, r=1, k=k, old=acc, name="acc + x")
+        store = replace(run, leaf=memory, seed=split_seed(run.seed, Site.RESULT))
+        acc = _converted(store.round(_round_alone, acc, step=0, r=1, k=k, name="to memory"), outer.format)
+    return acc
+
+
+def _converted(value: Code, fmt: FloatFormat) -> Code:
+    """Return a value in a format that has it: without a rounding."""
+    code, _ = _round_alone(_read(value), fmt, _DEFAULT_ATTRIBUTES, 0)
+    return Code(code, fmt)
 
 
 def _outermost(accumulation: Accumulation) -> Leaf:
     """Return the leaf whose result is the description's."""
-    if isinstance(accumulation, Strided | Blocked | SplitK):
-        return _outermost(accumulation.outer)
+    if accumulation.children:
+        return _outermost(accumulation.children[-1])
     if isinstance(accumulation, TensorCore):
         return Sequential(accumulation.result_format)
     assert isinstance(accumulation, Leaf)
@@ -574,6 +632,28 @@ def _numpy(nodes: list[_Tree]) -> _Tree:
     return _one_by_one([joined, *nodes[whole:]])
 
 
+def _given(shape: TreeShape) -> _Tree:
+    """The tree of a `Tree`."""
+    stack: list[_Tree] = []
+    for position, merges in zip(shape.order, shape.merges, strict=True):
+        stack.append(position)
+        for _ in range(merges):
+            last = stack.pop()
+            stack.append((stack.pop(), last))
+    return stack[0]
+
+
+def _post_order(tree: _Tree) -> Iterator[int | None]:
+    """Yield the positions of the leaves, operands first, and None for each addition of the two latest values."""
+    pending: list[_Tree | None] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending += [None, node[1], node[0]]
+        else:
+            yield node
+
+
 TREES: dict[str, Callable[[list[_Tree]], _Tree]] = {"adjacent": _adjacent, "halving": _halving, "numpy": _numpy}
 """Functions from the positions of n terms, n > 0, to the tree of their sum, nested pairs."""
 
@@ -587,25 +667,30 @@ class _Node(NamedTuple):
 
 
 def _pairwise(run: _Run, terms: _Terms, start: Operand | None) -> Code:
-    assert isinstance(run.leaf, Pairwise)
+    assert isinstance(run.leaf, TreeLeaf)
     if not terms:
         return run.seeded(start, terms)
+    shape = run.leaf.tree
+    if isinstance(shape, TreeShape) and len(shape.order) != len(terms):
+        raise ValueError(f"the Tree has {len(shape.order)} terms; this sum has {len(terms)}")
+    tree = _given(shape) if isinstance(shape, TreeShape) else TREES[shape](list(range(len(terms))))
     entered = [run.enter(term, step) for step, term in enumerate(terms)]
     roundings = itertools.count()
 
-    def evaluate(tree: _Tree) -> _Node:
-        if isinstance(tree, int):
-            return _Node(entered[tree], False, terms[tree].where)
-        left, right = evaluate(tree[0]), evaluate(tree[1])
+    stack: list[_Node] = []
+    for position in _post_order(tree):
+        if position is not None:
+            stack.append(_Node(entered[position], False, terms[position].where))
+            continue
+        right, left = stack.pop(), stack.pop()
         k = max(left.where, right.where)
         nan_before = any(node.is_sum and run.read(node.value).is_nan for node in (left, right))
         old = _QUIET_NAN if nan_before else ONE
         total = run.round(
             add, left.value, right.value, step=next(roundings), r=1, k=k, old=old, name="left + right"
         )  # fmt: skip
-        return _Node(total, True, k)
-
-    root = evaluate(TREES[run.leaf.tree](list(range(len(terms)))))
+        stack.append(_Node(total, True, k))
+    root = stack[0]
     result = root.value
     if not root.is_sum:
         result = run.round(_round_alone, result, step=next(roundings), r=1, k=root.where, name="one term")
@@ -614,5 +699,5 @@ def _pairwise(run: _Run, terms: _Terms, start: Operand | None) -> Code:
 
 
 _LEAVES: dict[type[Leaf], Callable[[_Run, _Terms, Operand | None], Code]] = {
-    Sequential: _sequential, Pairwise: _pairwise, Kahan: _kahan, Neumaier: _neumaier, Exact: _exact,
+    Sequential: _sequential, Pairwise: _pairwise, Tree: _pairwise, Kahan: _kahan, Neumaier: _neumaier, Exact: _exact,
 }  # fmt: skip

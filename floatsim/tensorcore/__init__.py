@@ -15,7 +15,9 @@ from floatsim._lazy import lazy_exports
 
 _HOMES = {
     ".architectures": "ARCHITECTURES Architecture",
-    ".instructions": "E8M13 Evidence Instruction Scales",
+    ".conversions": "CONVERSIONS Conversion",
+    ".instructions": "E8M13 Evidence Instruction NanRule RoundedSteps Scales",
+    "..arrays.instruction_conversions": "convert_as",
     "..analysis.describe": "Description describe",
     "..analysis.trace.steps": "TracedBlock TracedTerm",
     "..analysis.trace.sums": "SumTrace TracedRounding",

@@ -33,7 +33,9 @@ from floatsim.formats import (
     TF32,
     FloatFormat,
 )
+from floatsim.formats._validation import nearest_name
 from floatsim.formats.rounding import Rounding
+from floatsim.tensorcore.cpu_instructions import CPU_UNITS
 from floatsim.tensorcore.instructions import (
     E8M13,
     EvenAndOdd,
@@ -58,7 +60,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Architecture:
-    """A generation of matrix units: its name, the manufacturer's name, and its instructions.
+    """A generation of matrix units, or an instruction set of CPUs: its names and its instructions.
 
     The default instruction is the first one that takes the operands.
 
@@ -70,6 +72,8 @@ class Architecture:
         The manufacturer's name.
     instructions : tuple of Instruction
         The matrix instructions.
+    processor : str
+        "GPU" or "CPU".
     assumed : tuple of str
         GPUs that are modelled in the same way, unverified: nothing is published about their arithmetic.
     """
@@ -78,6 +82,7 @@ class Architecture:
     title: str
     instructions: tuple[Instruction, ...]
     assumed: tuple[str, ...] = ()
+    processor: str = "GPU"
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -87,7 +92,7 @@ class Architecture:
 
 # -- constructors of rows ----------------------------------------------------------------------------------------------
 
-SILICON, ASSERTED, MODEL, NOTHING = Evidence
+SILICON, _, ASSERTED, MODEL, _, NOTHING = Evidence
 
 _FP16, _HALVES, _TF32, _FP8 = (FP16,), (FP16, BF16), (TF32,), (E4M3, E5M2)
 _NARROW = (E4M3, E5M2, E3M2, E2M3, E2M1)
@@ -294,9 +299,10 @@ ARCHITECTURES = {
         Architecture("cdna1", "AMD CDNA (gfx908)", _CDNA1),
         Architecture("cdna2", "AMD CDNA 2 (gfx90a)", _CDNA2),
         Architecture("cdna3", "AMD CDNA 3 (gfx942)", _CDNA3),
+        *(Architecture(unit.name, unit.title, unit.instructions, processor="CPU") for unit in CPU_UNITS),
     )
 }
-"""The architectures by name, the oldest of each maker first."""
+"""The architectures by name: GPUs, the oldest of each maker first, then the instruction sets of CPUs."""
 
 GPUS = {
     gpu: architecture
@@ -319,31 +325,44 @@ GPUS = {
         ),
         "cdna1": "gfx908 cdna mi100",
         "cdna2": "gfx90a mi210 mi250 mi250x",
-        "cdna3": "gfx942 mi300a mi300x mi325x",
+        "cdna3": "gfx942 mi300 mi300a mi300x mi325x",
     }.items()
     for gpu in gpus.split()
-}  # fmt: skip
-"""The architectures of GPUs and of compilation targets, whose names are written here without spaces and hyphens."""
+} | {unit.name.replace("-", ""): unit.name for unit in CPU_UNITS}  # fmt: skip
+"""The architectures of GPUs, of compilation targets and of CPUs. The names are written without spaces and hyphens."""
 
 _MISSING = {
     gpu: title
     for title, gpus in {
         "NVIDIA Jetson Thor (sm_110)": "sm101 sm101a sm110 sm110a sm110f thor jetsonthor",
-        "AMD CDNA 4 (gfx950)": "gfx950 cdna4 mi350x mi355x",
+        "AMD CDNA 4 (gfx950)": "gfx950 cdna4 mi350 mi350x mi355x",
     }.items()
     for gpu in gpus.split()
 }
 """GPUs and targets whose matrix units are not in the table: nothing is published about their arithmetic."""
 
+_INTEGERS = {"avx512vnni": "VPDPBUSD", "avxvnni": "VPDPBUSD", "amxint8": "TDPBSSD"}
+"""Instruction sets of CPUs for integers, with an instruction of each."""
+
 _WITHOUT_MEANING = re.compile(
-    r"nvidia|geforce|amd|instinct|tesla|ti|super|laptop|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|workstation|server|edition"
+    r"nvidia|geforce|amd|instinct|tesla|ti|super|laptop|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|workstation|server|edition|"
+    r"generation"
 )
 """Words in the names of GPUs that do not decide the architecture."""
 
 
+_CAPABILITY = re.compile(r"(?:(?:compute capability|cc) ?)?(\d+)\.(\d)|compute_(\d+[af]?)")
+"""A compute capability, as "10.3", and its name as a compilation target, "compute_103"."""
+
+
 def _key(name: str) -> str:
-    words = re.split(r"[\s_-]+", name.strip().lower())
+    text = name.strip().lower()
+    if capability := _CAPABILITY.fullmatch(text):
+        text = f"sm_{''.join(filter(None, capability.groups()))}"
+    words = re.split(r"[\s_-]+", text)
     key = "".join(word for word in words if not _WITHOUT_MEANING.fullmatch(word))
+    if key.startswith("rtxpro"):  # the driver's name of the GPU ends with the name of the architecture
+        key = key.removesuffix("blackwell")
     return GPUS.get(key, key)
 
 
@@ -354,7 +373,7 @@ def is_architecture(name: str) -> bool:
     (True, True, False)
     """
     key = _key(name)
-    return key in ARCHITECTURES or key in _MISSING
+    return key in ARCHITECTURES or key in _MISSING or key in _INTEGERS
 
 
 def nearest(name: str) -> str | None:
@@ -367,10 +386,11 @@ def nearest(name: str) -> str | None:
 
 
 def as_architecture(name: Any) -> Architecture:
-    """The architecture of this name, of a GPU ("RTX 4090") or of a compilation target ("sm_90a"); an error lists all.
+    """The architecture of this name, of a GPU ("RTX 4090"), a compilation target ("sm_90a") or a compute capability
+    ("10.3"); an error lists all.
 
-    >>> as_architecture("Ada").title, as_architecture("MI300X").name
-    ('NVIDIA Ada Lovelace (sm_89)', 'cdna3')
+    >>> as_architecture("Ada").title, as_architecture("MI300X").name, as_architecture("10.3").name
+    ('NVIDIA Ada Lovelace (sm_89)', 'cdna3', 'blackwell')
     """
     if not isinstance(name, str):
         raise TypeError(f"an architecture is named by a text such as 'hopper', not {name!r}")
@@ -381,6 +401,11 @@ def as_architecture(name: Any) -> Architecture:
         raise ValueError(
             f"{name!r} is {_MISSING[key]}, which is not modelled yet; known architectures are "
             f"{', '.join(ARCHITECTURES)}"
+        )
+    if key in _INTEGERS:
+        raise ValueError(
+            f"{name!r} multiplies integers: fs.quantization.integer_matmul(a, b, "
+            f"instruction={_INTEGERS[key].lower()!r}) computes as it does"
         )
     near = nearest(name)
     hint = f"did you mean {near!r}? " if near else ""
@@ -401,8 +426,8 @@ def as_instruction_name(architecture: Architecture, name: Any) -> str:
     if key in architecture.names:
         return key
     owners = [other.name for other in ARCHITECTURES.values() if key in other.names]
-    near = difflib.get_close_matches(key, architecture.names, n=1)
-    hint = f"{', '.join(owners)} has it; " if owners else f"did you mean {near[0]!r}? " if near else ""
+    near = nearest_name(key, architecture.names)
+    hint = f"{', '.join(owners)} has it; " if owners else f"did you mean {near!r}? " if near else ""
     raise ValueError(
         f"{architecture.name} has no instruction {name!r}; {hint}there are {', '.join(architecture.names)}"
     )

@@ -1,8 +1,8 @@
 """Matrix instructions as data: operands, number of terms, and the model of the sum.
 
 A model defines how one instruction adds its products to c. Almost every NVIDIA instruction is a chain of fused blocks
-(`FusedBlocks`). `floatsim.reference.tensorcore.nvidia` and `floatsim.reference.tensorcore.amd` define the models in
-exact integers. The kernels are tested equal to them.
+(`FusedBlocks`). Instructions of CPUs are operations that round one by one (`RoundedSteps`). The modules `nvidia`, `amd`
+and `cpu` of `floatsim.reference.tensorcore` define the models in exact integers. The kernels are tested equal to them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import ClassVar, TypeAlias
 from floatsim._warnings import former_name
 from floatsim.formats import FP32, FloatFormat, NamedEnum
 from floatsim.formats._hashing import hashed_once
-from floatsim.formats.rounding import Rounding
+from floatsim.formats.rounding import Rounding, Tininess
 
 __all__ = [
     "E8M13", "EvenAndOdd", "Evidence", "ExactBlocks", "FlushedTree", "FmaChain", "FusedBlocks", "GroupedBlocks",
-    "Instruction", "LateAccumulator", "Model", "Scales", "TwoHalves",
+    "Instruction", "LateAccumulator", "Model", "NanRule", "RoundedSteps", "Scales", "TwoHalves",
 ]  # fmt: skip
 
 E8M13 = FloatFormat.ieee(8, 13, "E8M13")
@@ -29,10 +29,15 @@ class Evidence(NamedEnum):
 
     SILICON = "silicon"
     """Equal to all published outputs of real GPUs (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores")."""
+    PROJECT = "project"
+    """Equal to the instruction itself: this project ran it. A capture is in data/silicon."""
     ASSERTED = "asserted"
     """Reported by the authors of the source: their model equals the GPU, special values included. Not repeated here."""
     MODEL = "model"
     """Equal to another model, mmasim 2.1.1, whose authors tested it on the GPU with random bits."""
+    SPECIFIED = "specified"
+    """Equal to the pseudo-code of a manual or to an emulator's source, which the tests have as a second implementation.
+    Not compared with hardware."""
     NOTHING = "nothing"
     """Unverified: inferred by analogy."""
 
@@ -95,9 +100,18 @@ class FmaChain:
 
 @dataclass(frozen=True)
 class ExactBlocks:
-    """Blocks of `terms` products and c, summed exactly and rounded once to FP32, ties to even."""
+    """Blocks of `terms` products and c, summed exactly and rounded once to the format of D, ties to even.
+
+    Parameters
+    ----------
+    terms : int
+        The products of a block.
+    signed_zero : bool
+        Whether a sum of negative zeros is -0. Otherwise a sum of zero is +0.
+    """
 
     terms: int
+    signed_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,64 @@ class EvenAndOdd(LateAccumulator):
     """A `LateAccumulator` with separate sums of the even and odd products. A c below the kept bits is dropped."""
 
 
-Model: TypeAlias = FusedBlocks | TwoHalves | FmaChain | ExactBlocks | FlushedTree | LateAccumulator
+class NanRule(NamedEnum):
+    """The NaN that an operation returns."""
+
+    CANONICAL = "canonical"
+    """The format's canonical NaN."""
+    FIRST_OPERAND = "first operand"
+    """The first NaN operand: of a, b and the accumulator in a fused multiply-add, of the left and the right operand in
+    an addition. It keeps its sign and its payload and becomes quiet. Without a NaN operand: the canonical NaN with the
+    sign set. This is the rule of x86."""
+
+
+@dataclass(frozen=True)
+class RoundedSteps:
+    """Blocks of operations that round one after the other: the instructions of CPUs.
+
+    The block's products form groups, and the groups form lanes. Group i belongs to lane i modulo `lanes`. A group of
+    one product is a fused multiply-add onto its lane. The sum of a larger group is added to its lane. A single lane
+    starts from c, unless `late`. Otherwise the lanes are joined in order and then added to c.
+
+    Parameters
+    ----------
+    terms : int
+        The products of a block. An instruction with more products chains blocks.
+    group : int
+        The number of products of a group, 1 or 2.
+    fused : bool
+        Whether the sum of a group's products is exact and rounded once. Otherwise each product is rounded, then their
+        sum.
+    lanes : int
+        The number of lanes, 1 or 2.
+    late : bool
+        Whether c is added last.
+    from_zero : bool
+        Whether lanes start from +0 if `late`. Otherwise a lane starts with the sum of its first group.
+    reverse : bool
+        Whether the groups of a block are taken from the last to the first.
+    rounding : Rounding
+        The rounding mode of every operation. Overflow gives infinity, also when rounding to odd.
+    flushes : Tininess, optional
+        Whether subnormal operands of every operation are read as zeros, and tiny results are flushed to zero. The value
+        selects how tininess is detected. Operands of a narrower format are widened first.
+    nan : NanRule
+        The NaN that an operation returns.
+    """
+
+    terms: int
+    group: int = 1
+    fused: bool = True
+    lanes: int = 1
+    late: bool = False
+    from_zero: bool = True
+    reverse: bool = False
+    rounding: Rounding = Rounding.TIES_TO_EVEN
+    flushes: Tininess | None = None
+    nan: NanRule = NanRule.CANONICAL
+
+
+Model: TypeAlias = FusedBlocks | TwoHalves | FmaChain | ExactBlocks | FlushedTree | LateAccumulator | RoundedSteps
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
@@ -176,7 +247,7 @@ class Instruction:
     evidence : Evidence
         What the row has been verified against.
     gpus : str
-        The GPUs of the evidence.
+        The GPUs or CPUs of the evidence.
     mixes : bool
         Whether A and B may have different formats, both of `inputs`.
     scales : Scales

@@ -1,1 +1,28 @@
-"""Test vectors for matrix instructions, and the emulated units that they test."""
+"""Compare kernels with the emulator: assertions, hard inputs, the strength of tests, and test vectors for GPUs.
+
+`assert_bit_equal` and `assert_max_ulp` compare arrays. `assert_product` and `assert_within_bound` compare a matrix
+product with a description of its sums. docs/cross-check.md is the guide.
+"""
+
+from __future__ import annotations
+
+from floatsim._lazy import lazy_exports
+
+_HOMES = {
+    ".assertions": (
+        "assert_bit_equal assert_max_ulp assert_product assert_within_bound compare_arrays compare_product"
+    ),
+    ".bound_report": "BoundReport check_bound",
+    ".bounds": "ErrorBound error_bound",
+    ".check_strength": "CheckStrength strength",
+    ".each_k": "EachK check_each_k",
+    ".identification": "Identification identify",
+    ".kernel_inputs": "HardInputs hard_inputs",
+    ".mutations": "MUTATIONS Mutation",
+    ".metrics": "calc_diff error_ratio",
+    ".operator_bounds": "attention_bound softmax_bound",
+    ".report": "Report",
+    ".sweeps": "SweepTable sweep",
+    ".ulps": "UlpStats ulp_stats",
+}
+__getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

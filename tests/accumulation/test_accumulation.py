@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import floatsim as fs
@@ -36,6 +36,30 @@ def product_leaves(draw):
 
 LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **KEYWORDS))
 COUNTS = st.integers(1, 1 << 40)
+LISTS = st.lists(COUNTS, min_size=1, max_size=4)
+ORDERS = st.one_of(
+    st.permutations(range(5)), st.sampled_from(["swapped", "reversed", "strided-3", "backwards-4x16"]),
+)  # fmt: skip
+FORMAT_NAMES = st.sampled_from(["fp32", "bf16"])
+
+
+@st.composite
+def trees(draw):
+    nodes = list(range(draw(st.integers(1, 9))))
+    while len(nodes) > 1:
+        at = [draw(st.integers(0, len(nodes) - 1 - i)) for i in range(draw(st.integers(2, min(3, len(nodes)))))]
+        nodes.append(tuple(nodes.pop(i) for i in at))
+    return fs.Tree(draw(FORMATS), nodes[0], **{name: draw(values) for name, values in KEYWORDS.items()})
+
+
+@st.composite
+def parts(draw, inner):
+    lengths = draw(LISTS)
+    leaf = st.builds(fs.Sequential, FORMAT_NAMES, st.booleans())
+    inners = [fs.Sequential("fp32"), *(draw(leaf) for _ in lengths[1:])]
+    return fs.Parts(inners, lengths, draw(inner))
+
+
 ADDS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -44,6 +68,19 @@ ADDS = st.recursive(
         st.builds(fs.SplitK, COUNTS, inner, inner),
     ),
     max_leaves=5,
+)
+RULES = st.sampled_from(["serial", "parallel", "universal"])
+ORDERED = st.recursive(
+    st.one_of(LEAVES, trees()),
+    lambda inner: st.one_of(
+        st.builds(fs.Blocked, inner, LISTS, inner),
+        st.builds(fs.Blocked, inner, COUNTS, inner, st.sampled_from(["equal", "halve"]), COUNTS),
+        st.builds(fs.SplitK, COUNTS, inner, inner, COUNTS, RULES),
+        st.builds(fs.SplitK, COUNTS, inner, st.just("fp32"), COUNTS, through=st.sampled_from(["fp16", "bf16"])),
+        st.builds(fs.Permuted, ORDERS, inner),
+        parts(inner),
+    ),
+    max_leaves=4,
 )
 
 
@@ -59,8 +96,20 @@ UNITS = tensor_cores()
 ANY = st.one_of(ADDS, UNITS, st.builds(fs.Blocked, UNITS, COUNTS, ADDS), st.builds(fs.SplitK, COUNTS, UNITS, ADDS))
 
 
+@settings(deadline=None)
 @given(ANY)
 def test_the_text_form_and_the_repr_say_everything(accumulation):
+    check_the_text_form(accumulation)
+
+
+@pytest.mark.full
+@settings(deadline=None)
+@given(ORDERED)
+def test_the_text_form_of_orders_and_lengths(accumulation):
+    check_the_text_form(accumulation)
+
+
+def check_the_text_form(accumulation):
     assert parse(str(accumulation)) == accumulation
     assert parse(str(accumulation).upper()) == accumulation
     names = {fmt.name: fmt for fmt in fs.named_formats()}
@@ -71,7 +120,10 @@ def test_the_text_form_and_the_repr_say_everything(accumulation):
         assert accumulation.result_format == leaves(accumulation)[-1].format
 
 
-_CLASSES = ("Sequential", "Pairwise", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK", "TensorCore")
+_CLASSES = (
+    "Sequential", "Pairwise", "Tree", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK", "Parts", "Permuted",
+    "TensorCore",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -142,7 +194,7 @@ def test_formats_are_short_for_sequential():
         (lambda: parse("strided(fused, 4)"), ValueError, "strided has no 'fused'"),
         (lambda: parse("sequential((fp16)"), ValueError, "not closed"),
         (lambda: parse("blocked(fp16, 2)"), ValueError, "missing 1 required positional argument: 'outer'"),
-        (lambda: parse("blocked(fp16, 2, fp32, 3)"), ValueError, "takes 4 positional"),
+        (lambda: parse("blocked(fp16, 2, fp32, fp16, 1, 3)"), ValueError, "takes from 4 to 6 positional"),
         (lambda: parse("sequential(fp16, fusd=true)"), ValueError, "did you mean 'fused'|unknown argument 'fusd'"),
         (lambda: parse("sequential(fp16,, fused)"), ValueError, "an argument is missing"),
         (lambda: parse("sequential(fp16, ftz, ftz)"), ValueError, "ftz is given twice"),
@@ -159,6 +211,38 @@ def test_formats_are_short_for_sequential():
         (lambda: fs.Blocked("fp16", 8, "hopper"), TypeError, "outer cannot be tensorcore\\(hopper\\)"),
         (lambda: fs.SplitK(8, "fp16", fs.Blocked("hopper", 8, "fp16")), TypeError, "not results of parts"),
         (lambda: fs.Strided("hopper", 8), TypeError, "take consecutive terms along K, not every `lanes`-th term"),
+        (lambda: fs.Blocked("fp16", [], "fp32"), ValueError, "every must have at least one length"),
+        (lambda: fs.Blocked("fp16", [2, 0], "fp32"), ValueError, "every must be at least 1, not 0"),
+        (lambda: fs.Blocked("fp16", "3", "fp32"), TypeError, "every must be a list of lengths, not '3'"),
+        (lambda: fs.Blocked("fp16", [2], "fp32", "equal"), TypeError, "pass neither rule= nor tile="),
+        (lambda: fs.Blocked("fp16", 2, "fp32", tile=4), TypeError, "belongs to rule='equal' or 'halve'"),
+        (lambda: fs.Blocked("fp16", 2, "fp32", "halv"), ValueError, "did you mean 'halve'"),
+        (lambda: fs.SplitK(2, "fp16", "fp32", rule="cereal"), ValueError, "did you mean 'serial'"),
+        (lambda: fs.SplitK(2, "fp16", "fp32", 0), ValueError, "tile must be at least 1, not 0"),
+        (lambda: fs.SplitK(2, "fp16", "kahan(fp32)", through="fp16"), TypeError, "running sum of a Sequential"),
+        (lambda: fs.SplitK(2, "fp16", "fp16", through="bf16"), ValueError, "through=BF16 has numbers that outer's"),
+        (lambda: fs.SplitK(2, "fp16", "fp32", through="e8m0"), TypeError, "scale format"),
+        (lambda: fs.Permuted([0, 2], "fp16"), ValueError, "each position from 0 to 1 once"),
+        (lambda: fs.Permuted([], "fp16"), ValueError, "order must have each position"),
+        (lambda: fs.Permuted("reverse", "fp16"), ValueError, "write a list of positions, or 'swapped'"),
+        (lambda: fs.Permuted(3, "fp16"), TypeError, "order must be a list of positions"),
+        (lambda: fs.Permuted([0.5], "fp16"), TypeError, "order must be an integer"),
+        (lambda: parse("permuted(revers, fp16)"), ValueError, "order='revers' is not known"),
+        (lambda: parse("blocked(fp16, [1, 2, fp32)"), ValueError, "a bracket is not closed"),
+        (lambda: parse("blocked(fp16, 1], fp32)"), ValueError, "a bracket closes that was not opened"),
+        (lambda: fs.Parts("fp16", [1], "fp32"), TypeError, "inners must be a list"),
+        (lambda: fs.Parts(["fp16"], [1, 2], "fp32"), ValueError, "1 inners and 2 lengths"),
+        (lambda: fs.Parts(["fp16", "bf16"], [1, 2], "fp32"), ValueError, "FP16, BF16; none of these"),
+        (lambda: fs.Parts(["fp16"], [1], "hopper"), TypeError, "outer cannot be"),
+        (lambda: fs.Tree("fp16", ()), ValueError, "a node without terms"),
+        (lambda: fs.Tree("fp16", (0, (1, 1))), ValueError, "each of the terms 0 to 2 once; look at 1"),
+        (lambda: fs.Tree("fp16", (0, 2)), ValueError, "look at 2"),
+        (lambda: fs.Tree("fp16", (0, 1.5)), TypeError, "nested tuples of terms"),
+        (lambda: fs.Tree("fp16", (0, True)), TypeError, "nested tuples of terms"),
+        (lambda: fs.Tree("fp16", "((0, 1)"), ValueError, "is no tree; write nested terms"),
+        (lambda: fs.Tree("fp16", "(0, 1))"), ValueError, "is no tree"),
+        (lambda: fs.Tree("fp16", "adjacent"), ValueError, "is no tree"),
+        (lambda: parse("tree(fp16, (0, 1), 4)"), ValueError, "product"),
     ],
 )
 def test_what_they_refuse(build, error, says):

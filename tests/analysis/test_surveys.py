@@ -206,7 +206,7 @@ def units():
 def test_tensorcore_stands_for_every_unit_that_takes_the_format(units):
     *_, report = units
     assert [str(accumulation) for accumulation in report.accumulators] == [
-        f"tensorcore({arch})" for arch in fs.tensorcore.ARCHITECTURES
+        f"tensorcore({name})" for name, arch in fs.tensorcore.ARCHITECTURES.items() if arch.processor == "GPU"
     ]
     by_format = {}
     for row in report.rows:

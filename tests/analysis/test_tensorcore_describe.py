@@ -24,6 +24,7 @@ from floatsim.tensorcore.instructions import (
     FmaChain,
     GroupedBlocks,
     LateAccumulator,
+    RoundedSteps,
     TwoHalves,
 )
 from tests.tensorcore.cases import cases
@@ -79,6 +80,7 @@ def test_facts_give_the_numbers_of_every_row(arch, row):
     words = {
         GroupedBlocks: "4 groups and c", TwoHalves: "converted to FP16", FmaChain: "fma(a, b, acc)",
         ExactBlocks: "exact, of", FlushedTree: "subnormal", LateAccumulator: "joins that sum", EvenAndOdd: "odd ones",
+        RoundedSteps: "operations round one after the other",
     }  # fmt: skip
     assert words.get(type(row.model), "at once") in text
     for gpu in filter(None, row.gpus.split(", ")):
@@ -91,6 +93,8 @@ def test_each_kind_of_evidence_has_its_own_words():
     words = {
         Evidence.SILICON: "verified on hardware", Evidence.ASSERTED: "reported by the authors",
         Evidence.MODEL: "there are no published outputs", Evidence.NOTHING: "unverified",
+        Evidence.PROJECT: "verified by the project",
+        Evidence.SPECIFIED: "equal to the specification",
     }  # fmt: skip
     for _, row in ROWS:
         assert [kind for kind, text in words.items() if text in facts(row)["evidence"]] == [row.evidence]

@@ -141,6 +141,7 @@ def test_nothing_recorded_and_bad_arguments():
         pass
 
 
+@pytest.mark.full
 def test_matmul_counts_by_site():
     a, b = np.float16([[300.0, 1e-4]]), np.float16([[300.0], [1e-4]])
     with fs.record() as log:

@@ -252,6 +252,7 @@ def test_cumsum(text):
 # -- NumPy ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_float32_as_numpy():
     rng = generator("numpy")
     x = rng.normal(size=(40, 1001)).astype(np.float32)

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import ml_dtypes
@@ -22,7 +23,7 @@ from floatsim.cli.matrix_files import load_csv
 
 MAIN = importlib.import_module("floatsim.cli.main")  # floatsim.cli.main is the function
 ROOT = Path(__file__).parents[2]
-SMALL = ["--format", "fp16,e4m3", "--accumulate", "same", "--accumulate", "exact(fp32)"]
+SMALL = ["--operands", "fp16,e4m3", "--accumulate", "same", "--accumulate", "exact(fp32)"]
 
 
 @pytest.fixture(autouse=True)
@@ -80,13 +81,22 @@ def test_an_interruption_is_no_error(run, monkeypatch, error):
     assert "Traceback" not in err
 
 
-def test_a_missing_package_ends_with_exit_code_3(tmp_path):
+MODULE, _, NAME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["floatsim"].partition(":")
+AS_A_SCRIPT = f"import sys; from {MODULE} import {NAME}; sys.exit({NAME}())"
+"""The code that pip writes into the script `floatsim`."""
+
+
+@pytest.mark.parametrize("how", [["-m", "floatsim"], ["-c", AS_A_SCRIPT]], ids=["module", "script"])
+def test_a_missing_package_ends_with_exit_code_3(tmp_path, how):
     (tmp_path / "typer.py").write_text("raise ImportError('no typer')")
     path = os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "kernels")])
     ran = subprocess.run(
-        [sys.executable, "-m", "floatsim", "formats"], env=os.environ | {"PYTHONPATH": path}, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, *how, "formats"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 3
     assert ran.stderr.endswith("ImportError: no typer\n")
 
@@ -136,6 +146,7 @@ def process(*arguments, **environment):
                           env=environment, check=False)  # fmt: skip
 
 
+@pytest.mark.full
 def test_the_command_runs_as_a_process():
     done = process("show", "0.1", "--format", "bf16")
     assert (done.returncode, done.stderr) == (0, "")
@@ -445,6 +456,7 @@ def test_csv_errors_name_row_cell_and_comma(run, tmp_path, text, where):
     assert "separated by commas" in line
 
 
+@pytest.mark.full
 def test_survey_selects_one_array_of_a_file(run, strange):
     assert [t["tensor"] for t in surveyed(run, "mixed.npz:a")["tensors"]] == ["a", "a"]
 
@@ -476,7 +488,7 @@ def test_survey_of_the_shipped_data(run):
 
 @pytest.mark.full
 def test_survey_of_matrix_units(run, matrices):
-    code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16,e4m3", "--accumulate", "tensorcore", "--json")
+    code, out, err = run("survey", "a.npy", "b.npy", "--operands", "fp16,e4m3", "--accumulate", "tensorcore", "--json")
     assert (code, err) == (0, "")
     rows = json.loads(out)["rows"]
     units = [(row["format"], row["accumulator"]) for row in rows]
@@ -485,10 +497,12 @@ def test_survey_of_matrix_units(run, matrices):
     assert rows[0]["differs"] is None
     assert rows[1]["differs"] is not None
     both = "tensorcore(hopper),blocked(tensorcore(hopper, wgmma.k16), 128, fp32)"
-    code, out, err = run("survey", "a.npy", "b.npy", "-f", "fp16", "--accumulate", both, "--json")
+    code, out, err = run("survey", "a.npy", "b.npy", "--operands", "fp16", "--accumulate", both, "--json")
     assert (code, err) == (0, "")
     assert len(json.loads(out)["rows"]) == 2
-    assert "volta does not multiply E4M3" in rejected(run("survey", "a.npy", "-f", "e4m3", "-a", "tensorcore(volta)"))
+    assert "volta does not multiply E4M3" in rejected(
+        run("survey", "a.npy", "--operands", "e4m3", "-a", "tensorcore(volta)")
+    )
 
 
 @pytest.mark.full
@@ -555,8 +569,8 @@ def strange(tmp_path):
     (["none.npy"], "none.npy cannot be read"),
     (["wide.npy:x"], "has no 'x'; it has wide"),
     (["wide.npy", "-m", "wide @ b"], "names 'b', but there are wide"),
-    (["wide.npy", "--format", "fp61"], "--format: unknown format 'fp61'"),
-    (["wide.npy", "--format", "e8m0"], "E8M0 is a scale format"),
+    (["wide.npy", "--operands", "fp61"], "--operands: unknown format 'fp61'"),
+    (["wide.npy", "--operands", "e8m0"], "E8M0 is a scale format"),
     (["wide.npy", "--accumulate", "kahn(fp16)"], "unknown accumulation 'kahn(fp16)'"),
     (["wide.npy", "--out", "no/x.png"], "--out: there is no folder no"),
     (["wide.npy", "--out", "x.gif"], "must end in .png, .pdf or .svg"),
@@ -595,13 +609,14 @@ def test_split_at_commas_outside_parentheses():
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_warmup(run):
-    code, out, _ = run("warmup", "fp16, fp32", "--formats", "fp16,e4m3", "--json")
+    code, out, _ = run("warmup", "fp16, fp32", "--operands", "fp16,e4m3", "--json")
     calls = [row["call"] for row in json.loads(out)["calls"]]
     assert code == 0 and calls == ["matmul fp16", "sum fp16", "matmul fp32", "sum fp32"] * 2
     code, out, _ = run("warmup", "hopper")
     assert code == 0 and "Calls: 1. Seconds: " in out
-    for arguments, message in ((("nonsense",), "nonsense"), (("hopper", "--formats", "e2m1"), "hopper")):
+    for arguments, message in ((("nonsense",), "nonsense"), (("hopper", "--operands", "e2m1"), "hopper")):
         code, _, error = run("warmup", *arguments)
         assert code == 2 and message in error
 

@@ -163,6 +163,7 @@ def test_special_values_of_power():
             assert happened.tolist() == [flags] * 3, (x, y, fmt)
 
 
+@pytest.mark.full
 def test_signalling_nan_raises_invalid():
     snan = fs.from_codes(np.array([0x7D00], np.uint16), "fp16")
     for name in o.FUNCTIONS:

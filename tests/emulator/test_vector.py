@@ -124,6 +124,7 @@ def test_dot_as_the_general_kernels(source, acc):
                 assert got == (None if fused else want), (text, n)
 
 
+@pytest.mark.full
 def test_every_source():
     """Accumulators that are not in the terms' format."""
     rng = generator("sources")
@@ -135,6 +136,7 @@ def test_every_source():
             assert vector_sum(parse(str(text)), codes, fmt, PLAIN) == want, (text, kind, source)
 
 
+@pytest.mark.full
 def test_rows():
     """Many vectors at once, whole blocks and others."""
     rng = generator("rows")

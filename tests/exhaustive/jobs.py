@@ -23,13 +23,16 @@ import floatsim as fs
 from floatsim import Rounding, reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
+from floatsim.emulator import elementwise
+from floatsim.formats.call import CallOptions
 from tests.tensorcore import arrays as tensorcore_arrays
 from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
-    from . import checked, functions, loops, paths
+    from . import checked, cpu_units, functions, loops, paths
 else:
     import checked
+    import cpu_units
     import functions
     import loops
     import paths
@@ -100,7 +103,7 @@ def _cast_oracle(codes: np.ndarray, fmt: fs.FloatFormat, mode: Rounding) -> tupl
         return out, flags
     none = -1
     infinity, nan = (none if code is None else code for code in (at.inf, at.nan))
-    zero_keeps_sign = at.specials != "fnuz"
+    zero_keeps_sign = at.signed_zero
     loops.cast32(codes, at.t, 1 - at.bias, at.largest, infinity, nan, at.sign_bit, zero_keeps_sign, mode.value, 0,
                  out, flags)  # fmt: skip
     return out, flags
@@ -200,15 +203,23 @@ _ORDERINGS = (
 
 
 def _ordered_pairs(fmt: fs.FloatFormat, operation: str, chunk: int) -> Outcome:
-    """Fast kernels against integer kernels, which alone return flags."""
+    """Fast kernels, without flags and with them, against integer kernels."""
     a, b = np.arange(chunk * _ROWS, (chunk + 1) * _ROWS, dtype=np.uint16), np.arange(1 << 16, dtype=np.uint16)
     x, y = fs.from_codes(a[:, None], fmt), fs.from_codes(b[None, :], fmt)
     function = getattr(fs, operation)
-    got, (want, _) = function(x, y), function(x, y, return_flags=True)
-    got, want = (np.ravel(getattr(r, "codes", r)) for r in (got, want))
+    got, flagged = function(x, y), function(x, y, return_flags=True)
     operands = tuple(np.broadcast_to(c, x.shape[:1] + y.shape[1:]).ravel() for c in (a[:, None], b[None, :]))
+    want = flagged if isinstance(got, np.ndarray) else _by_integers(operation, operands, fmt, resolve({}))
     rounding = OracleRounding(Rounding.TIES_TO_EVEN)
-    return _compared(operation, fmt, rounding, operands, (got,), (want,))
+    found = tuple(np.ravel(getattr(r, "codes", r)) for r in (got, *flagged))
+    return _compared(operation, fmt, rounding, operands, found, tuple(map(np.ravel, (want[0], *want))))
+
+
+def _by_integers(operation: str, operands: tuple[np.ndarray, ...], fmt: fs.FloatFormat, options: CallOptions) -> tuple:
+    """Codes and flags of the integer kernels."""
+    pairs = [(x, fmt) for x in operands]
+    codes, events = elementwise.by_integers(operation, pairs, operands[0].shape, fmt, options)
+    return codes, events & np.uint8(31)
 
 
 def _fma_triples(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
@@ -217,8 +228,10 @@ def _fma_triples(fmt: fs.FloatFormat, mode: Rounding, chunk: int) -> Outcome:
     operands = [np.broadcast_to(c, (codes.size,) * 2).ravel() for c in (codes[chunk], codes[:, None], codes[None, :])]
     x = [fs.from_codes(c, fmt) for c in operands]
     keywords = {"rounding": mode, "seed": chunk}
-    got, (want, _) = fs.fma(*x, **keywords).codes, fs.fma(*x, return_flags=True, **keywords)
-    return _compared("fma", fmt, OracleRounding(mode), tuple(operands), (got,), (want.codes,))
+    got, (flagged, flags) = fs.fma(*x, **keywords).codes, fs.fma(*x, return_flags=True, **keywords)
+    want = _by_integers("fma", tuple(operands), fmt, resolve(keywords))
+    found = (got, flagged.codes, flags)
+    return _compared("fma", fmt, OracleRounding(mode), tuple(operands), found, (want[0], *want))
 
 
 # -- structured and random cases of wide formats ----------------------------------------------------------------------
@@ -473,6 +486,15 @@ def jobs() -> dict[str, Job]:
     for name, cases in tensorcore_cases.groups().items():
         add(f"tensorcore-{name}", "a million dot products as a matrix unit's, by the reference and the kernels",
             1_000_000 // _tile(cases) ** 2 + 1, functools.partial(_matrix_unit, cases))  # fmt: skip
+    for dot in cpu_units.dots():
+        add(f"cpu-units-{dot.name}", f"{cpu_units.TOTAL:,} dot products by {dot.name} of this CPU and the emulator",
+            cpu_units.TOTAL // cpu_units.ROWS, functools.partial(cpu_units.compare, dot))  # fmt: skip
+    for whole in cpu_units.integers():
+        add(f"cpu-units-{whole.name}", f"{cpu_units.TOTAL:,} integer dot products by {whole.name} of this CPU",
+            cpu_units.TOTAL // cpu_units.ROWS, functools.partial(cpu_units.compare_integers, whole))  # fmt: skip
+    for row in cpu_units.conversions():
+        add(f"cpu-units-{row.name}-{row.rounding.name}", f"all codes of {row.source} by {row.name} of this CPU",
+            max(1, (1 << row.source.bits) // cpu_units.CODES), functools.partial(cpu_units.convert, row))  # fmt: skip
     for name, theme in paths.JOBS.items():
         add(f"paths-{name}", theme.__doc__ or name, _PATH_CHUNKS, functools.partial(paths.run, name))
     return {job.name: job for job in found}

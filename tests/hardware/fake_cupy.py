@@ -5,6 +5,7 @@ compute capability FAKE_GPU names ("9.0"). FAKE_FAULT=KIND@STAGE adds a fault to
 puts the name of the stage into FLOATSIM_STAGE:
 
 - "crash": the process dies; "hang": a launch never returns; "launch": from one launch on, every launch raises;
+- "garbage": one launch writes random bytes to all files of the stage, and a capture that is none;
 - "bit": one bit of each result is wrong; "compiler": nothing can be compiled; "device": there is no GPU.
 
 The GPU is that of `lanes`, but for matrix instructions, which it computes for all tiles at once.
@@ -13,6 +14,7 @@ The GPU is that of `lanes`, but for matrix instructions, which it computes for a
 from __future__ import annotations
 
 import os
+import sys
 import time
 import types
 from pathlib import Path
@@ -70,13 +72,21 @@ def with_fault(load):
 
 
 def begin_fault(kind: str) -> None:
-    """Let the process die, wait or raise an error."""
+    """Let the process die, wait, raise an error or write garbage."""
     if kind == "crash":
         os.abort()
     if kind == "hang":
         time.sleep(3600)
     if kind == "launch":
         raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
+    if kind == "garbage":
+        _, stage, folder, _ = sys.argv
+        written = np.random.default_rng(0).bytes(3 << 20)
+        lines = b'\n7\n[1]\n"begin"\n{"set": "x"}\n{"expected": 1}\n\xff\n{"set": "unfin'
+        for ending, garbage in (("out", written), ("err", written), ("jsonl", lines)):
+            with Path(folder, "logs", f"{stage}.{ending}").open("ab") as file:
+                file.write(garbage)
+        Path(folder, "recordings", "garbage.npz").write_bytes(written[:1000])
 
 
 def tiles_of(words, layout, storage, dtype):
@@ -135,7 +145,7 @@ class Faulty:
 
         def call(grid, block, arguments):
             self.launches += 1
-            if self.launches >= FIRST_FAULT:
+            if self.launches == FIRST_FAULT or (self.launches > FIRST_FAULT and self.kind != "garbage"):
                 begin_fault(self.kind)
             operands = [*map(self._operand, arguments[:-1]), unwrapped(arguments[-1])]  # the last is no pointer, or D
             launch(grid[0], block[0], *operands)

@@ -288,6 +288,7 @@ def test_a_wrong_bit_of_an_operation_is_found(run, tmp_path):
     assert fs.hardware.compare(against=wrong.capture.path).mismatches == 1
 
 
+@pytest.mark.full
 def test_nans_of_operations_are_counted_apart(tmp_path):
     gpu = FakeDevice((8, 0), other_nans)
     for each in fs.hardware.capture(tmp_path, ["sqrt fp32, ties*", "convert fp32 to fp16*", "fma fp64*"], device=gpu):

@@ -434,15 +434,34 @@ def test_command_goes_on_after_an_error(run, insert):
 
 
 def test_rows_are_printed_as_they_are_made(run, insert, capsys):
+    """With --json on stderr, because the JSON follows at the end."""
     printed = []
 
     def seen(variant, d):
-        printed.append(capsys.readouterr().out)
+        printed.append(capsys.readouterr())
         return d
 
     insert(FakeDevice((7, 5), seen))
     run("compare", "--rows", 50)
-    assert [text.count("all equal") for text in printed] == [0, 1, 1, 1]
+    assert [texts.out.count("all equal") for texts in printed] == [0, 1, 1, 1]
+    printed.clear()
+    _, out, _ = run("compare", "--rows", 50, "--json")
+    assert len(json.loads(out)["comparisons"]) == 4
+    assert [texts.err.count("all equal") for texts in printed] == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("command", ["probe", "capture --out folder --rows 40"])
+def test_rows_that_could_not_run_are_printed_at_once(run, insert, capsys, command):
+    printed = []
+
+    def seen(variant, d):
+        printed.append(capsys.readouterr())
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    insert(FakeDevice((7, 5), seen))
+    code, out, _ = run(*command.split(), "-i", "mma.*", "--json")
+    assert (code, out.count('"error": "RuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS"')) == (3, 4)
+    assert [texts.err.count("could not run: RuntimeError") for texts in printed] == [0, 1, 1, 1]
 
 
 def test_command_counts_nans_of_fp64_apart(run, insert):
@@ -453,6 +472,7 @@ def test_command_counts_nans_of_fp64_apart(run, insert):
     assert run("compare", "--rows", 2000, "-i", "mma.m16n8k8.tf32")[0] == 1
 
 
+@pytest.mark.full
 def test_command_with_matrices(run):
     rng = np.random.default_rng(3)
     a, b = (rng.normal(size=shape).astype(np.float16) for shape in ((3, 20), (20, 4)))
@@ -496,7 +516,7 @@ def test_without_a_gpu(run, arguments, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--format", "fp16"], "--format needs two matrices, and none are given"),
+        (["--operands", "fp16"], "--operands needs two matrices, and none are given"),
         (["-a", "hopper"], "--accumulate needs two matrices, or captured outputs"),
         (["a.npy"], "compare multiplies two matrices, and there are 1"),
         (["a.npy", "a.npy"], "--accumulate must name the accumulation of the products"),
@@ -511,6 +531,7 @@ def test_bad_input(run, arguments, text):
     assert text in err
 
 
+@pytest.mark.full
 def test_probe_command(run, insert):
     code, out, err = run("probe", "--emulated", "volta")
     assert (code, err) == (0, "")

@@ -196,6 +196,7 @@ def test_products_equal_the_emulator(device_with, capability, fmt, accumulation,
     both(lambda backend: fs.matmul(a, b, c, accumulate=accumulation, backend=backend, **keywords))
 
 
+@pytest.mark.full
 def test_block_scaled_products(device_with):
     device_with((12, 0))
     rng = np.random.default_rng(6)
@@ -220,6 +221,7 @@ def test_no_terms_and_no_results(device_with):
                 )
 
 
+@pytest.mark.full
 def test_sums(device_with):
     device_with((8, 0))
     rng = np.random.default_rng(7)
@@ -235,6 +237,7 @@ def on_both(call):
     same(found, call())
 
 
+@pytest.mark.full
 def test_element_by_element(device_with):
     device_with((9, 0))
     rng = np.random.default_rng(8)
@@ -511,6 +514,7 @@ def test_all_rows_of_an_instruction_are_used(device_with):
     assert rows == set(range(64))
 
 
+@pytest.mark.full
 def test_many_tiles_are_sent_in_parts(device_with, monkeypatch):
     device = device_with((8, 0))
     monkeypatch.setattr("floatsim.hardware.device._TILES_PER_LAUNCH", 3)

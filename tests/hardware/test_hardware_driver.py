@@ -291,6 +291,16 @@ def test_without_cupy_the_driver_is_used(no_cupy, monkeypatch):
     assert runtime.why_unavailable() is None
 
 
+@pytest.mark.parametrize("error", ["ImportError('libnvrtc.so.12')", "ValueError('numpy.dtype size changed')"])
+def test_with_a_broken_cupy_the_driver_is_used(tmp_path, monkeypatch, error):
+    """CuPy may be built for another NumPy or CUDA."""
+    (tmp_path / "cupy.py").write_text(f"raise {error}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(driver_runtime, "load_driver", Driver)
+    assert fs.hardware.Device().identity.runtime == "the driver API"
+
+
 def test_without_both_the_error_names_both(no_cupy, monkeypatch):
     def missing(name):
         raise OSError(f"{name}: cannot open shared object file")

@@ -144,7 +144,7 @@ def test_the_errors_name_missing_packages(install, run, empty_folder, monkeypatc
         multiply(x, x, library="nvmath")
     monkeypatch.setattr(hardware_commands, "local_device", lambda: None)
     np.save("a.npy", np.ones((2, 2), np.float16))
-    code, out, err = run("compare", "a.npy", "a.npy", "-f", "e4m3", "-a", "hopper", "--library", "nvmath")
+    code, out, err = run("compare", "a.npy", "a.npy", "--operands", "e4m3", "-a", "hopper", "--library", "nvmath")
     assert (code, out) == (2, "")
     assert "pip install 'nvmath-python[cu13]'" in err
     install(names=("cupy", "nvmath"))

@@ -241,7 +241,8 @@ def test_an_error_of_an_instruction_is_a_row(run, device_with, monkeypatch):
     assert (code, err) == (3, "")
     assert "wgmma.k16 fp16 fp16 fp32: RuntimeError: CUDA_ERROR_LAUNCH_TIMEOUT" in out.splitlines()
     assert any(line.startswith("wgmma.k16 bf16 bf16 fp32: ") and line.endswith("TFLOP/s") for line in out.splitlines())
-    code, out, _ = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1, "--json")
+    code, out, err = run("bench-hardware", "-i", "wgmma.k16", "--repeats", 1, "--json")
+    assert "wgmma.k16 fp16 fp16 fp32: RuntimeError: CUDA_ERROR_LAUNCH_TIMEOUT" in err
     by = {each["what"]: each for each in json.loads(out)["rates"]}
     assert code == 3
     assert by["wgmma.k16 fp16 fp16 fp32"]["error"] == "RuntimeError: CUDA_ERROR_LAUNCH_TIMEOUT"

@@ -6,14 +6,20 @@ which takes six minutes.
 
 from __future__ import annotations
 
+import importlib
+import io
 import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from floatsim.hardware.tables.ptx_scalar import SCALARS
@@ -23,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 STAGES = ("machine", "compile", "smoke", "capture", "replay", "probe", "tests", "bench", "compare")
 INSTRUCTIONS = 4
 """The matrix instructions of compute capability 7.5."""
+UNUSABLE = 99
 LAUNCHING = ("smoke", "capture", "probe", "bench", "compare")
 
 
@@ -50,14 +57,17 @@ class Run(NamedTuple):
         return expected, run, missing, differ
 
 
-def on_device(folder: Path, *options: str, gpu: str = "7.5", fault: str = "", seconds: float = 120) -> Run:
-    """Run the script on a GPU in NumPy."""
+def command_of(folder: Path, *options: str, gpu: str = "7.5", fault: str = "") -> tuple[list[str], dict[str, str]]:
+    """Return the command of the script for a GPU in NumPy, and its environment."""
     write_package(folder)
     command = ["bash", str(ROOT / "tools" / "on_device.sh"), str(folder / "out"), "--rows", "40", *options]
-    names = {"PYTHON": sys.executable, "PYTHONPATH": str(folder), "FAKE_GPU": gpu, "FAKE_FAULT": fault}
-    done = subprocess.run(
-        [*command, "--seconds", str(seconds)], env=os.environ | names, capture_output=True, text=True, check=False
-    )
+    return command, {"PYTHON": sys.executable, "PYTHONPATH": str(folder), "FAKE_GPU": gpu, "FAKE_FAULT": fault}
+
+
+def on_device(folder: Path, *options: str, gpu: str = "7.5", fault: str = "", seconds: float = 120) -> Run:
+    """Run the script on a GPU in NumPy."""
+    command, names = command_of(folder, *options, "--seconds", str(seconds), gpu=gpu, fault=fault)
+    done = subprocess.run(command, env=os.environ | names, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return Run(done.returncode, folder / "out", (folder / "out" / "summary.txt").read_text())
 
@@ -65,6 +75,13 @@ def on_device(folder: Path, *options: str, gpu: str = "7.5", fault: str = "", se
 def names_in(archive: Path) -> list[str]:
     with tarfile.open(archive) as tar:
         return tar.getnames()
+
+
+def text_in(archive: Path, name: str) -> str:
+    with tarfile.open(archive) as tar:
+        file = tar.extractfile(name)
+        assert file is not None
+        return file.read().decode()
 
 
 def test_all_stages_but_the_tests(tmp_path):
@@ -144,7 +161,7 @@ def test_a_wrong_bit_is_a_finding(tmp_path, stage):
 def test_a_missing_compiler_is_named(tmp_path, stage):
     run = on_device(tmp_path, "--stages", "machine", stage, fault=f"compiler@{stage}")
     expected, ran, _, _ = run.row(stage)
-    assert (run.code, ran) == (1, 0), run.summary
+    assert (run.code, ran) == (1, int(stage == "compile")), run.summary  # the emulator needs no CUDA compiler
     assert expected > 0
     assert "no CUDA compiler was found" in run.summary
 
@@ -167,6 +184,198 @@ def test_the_stage_of_tests(tmp_path, fault):
         run.summary
     )
     assert run.code == 1 - ran
+    assert "logs/tests.pytest" in names_in(run.out / "logs.tgz")
+    if fault == "hang":  # the results of the tests before it are kept
+        assert "PASSED" in text_in(run.out / "logs.tgz", "logs/tests.pytest")
+
+
+def test_garbage_in_the_files_of_a_stage(tmp_path):
+    run = on_device(tmp_path, "--stages", "machine", "capture", "replay", "smoke", fault="garbage@capture")
+    files = INSTRUCTIONS + sum(row.runs_on((7, 5)) for row in SCALARS)
+    assert run.code == 1, run.summary
+    assert run.row("capture") == (files, files, 0, 0)
+    assert run.row("replay") == (files + 1, files, 1, 0)
+    assert "garbage: ValueError" in run.summary
+    assert len([name for name in names_in(run.out / "recordings.tgz") if name.endswith(".npz")]) == files + 1
+
+
+# -- the end of the script ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_ends_the_script_with_all_results(tmp_path, name):
+    out, (command, names) = tmp_path / "out", command_of(tmp_path, "--stages", "machine", "capture", "probe",
+                                                         fault="hang@capture")  # fmt: skip
+    process = subprocess.Popen(command, env=os.environ | names, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not [*out.glob("unfinished-*/recordings/*/*.npz")]:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.Signals[name])
+    process.communicate(timeout=60)
+    run = Run(process.returncode, out, (out / "summary.txt").read_text())
+    assert run.code == 2, run.summary
+    assert run.row("machine") == (1, 1, 0, 0)
+    assert run.row("capture")[1] == 1
+    assert run.row("probe")[0] == 0
+    assert f"interrupted by {name}" in run.summary
+    assert f"probe: interrupted by {name} before it began" in run.summary
+    assert len([each for each in names_in(out / "recordings.tgz") if each.endswith(".npz")]) == 1
+    assert sorted(p.name for p in out.iterdir()) == ["logs.tgz", "recordings.tgz", "summary.txt"]
+
+
+def test_results_that_cannot_be_written_are_kept(tmp_path):
+    (tmp_path / "out" / "recordings.part").mkdir(parents=True)  # as a full disk, an OSError
+    command, names = command_of(tmp_path, "--stages", "machine", "capture")
+    done = subprocess.run(command, env=os.environ | names, capture_output=True, text=True, check=False)
+    assert done.returncode == UNUSABLE, done.stderr
+    (kept,) = (tmp_path / "out").glob("unfinished-*")
+    assert f"recordings.tgz could not be written: [Errno 21] Is a directory: '{tmp_path}/out/recordings.part'" in (
+        done.stdout
+    )
+    assert f"all results are in {kept}" in done.stdout
+    assert len([*kept.rglob("*.npz")]) == INSTRUCTIONS + sum(row.runs_on((7, 5)) for row in SCALARS)
+    assert "capture " in (tmp_path / "out" / "summary.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: out"),
+        (["OUT", "--stages", "smok"], "invalid choice: 'smok'"),
+        (["OUT", "--rows", "3"], "--rows must be at least 10, not 3"),
+        ([__file__], "cannot hold the results"),
+    ],
+)
+def test_bad_arguments_are_no_number_of_stages(tmp_path, arguments, message):
+    script = str(ROOT / "tools" / "on_device.sh")
+    done = subprocess.run(["bash", script, *arguments], env=os.environ | {"PYTHON": sys.executable}, cwd=tmp_path,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == UNUSABLE
+    assert message in done.stderr
+
+
+def test_an_old_python_is_named(tmp_path):
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = subprocess.run(["bash", str(ROOT / "tools" / "on_device.sh"), str(tmp_path / "out")], check=False,
+                          env=os.environ | {"PYTHON": str(old)}, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == UNUSABLE
+    assert f"{old} is not Python 3.11 or newer" in done.stderr
+
+
+# -- parts of the script -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("on_device")
+
+
+def test_caches_that_cannot_be_written_are_elsewhere(tmp_path, monkeypatch, script):
+    """In a container without a home, and with a checkout that can only be read."""
+    for name in ("FLOATSIM_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert script.caches(tmp_path) == {}
+    read_only = [tmp_path, script.ROOT / "kernels" / "floatsim_kernels"]
+    monkeypatch.setattr(script.os, "access", lambda path, mode: path not in read_only)
+    both = {"FLOATSIM_CACHE": f"{tmp_path}/caches", "NUMBA_CACHE_DIR": f"{tmp_path}/caches/numba"}
+    assert script.caches(tmp_path) == both
+    monkeypatch.setenv("FLOATSIM_CACHE", "/given")
+    assert script.caches(tmp_path) == {"NUMBA_CACHE_DIR": both["NUMBA_CACHE_DIR"]}
+    monkeypatch.setenv("HOME", "~")  # as without a home
+    assert "NUMBA_CACHE_DIR" in script.caches(tmp_path)
+
+
+@pytest.mark.parametrize("free", [0, 1 << 40])
+def test_results_are_elsewhere_until_they_are_archived_if_the_disk_is_almost_full(tmp_path, monkeypatch, script, free):
+    monkeypatch.setattr(script.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr(script.tempfile, "tempdir", str(tmp_path))
+    folder = script.working_folder(tmp_path / "out")
+    assert folder.parent == (tmp_path / "out" if free else tmp_path)
+    assert sorted(each.name for each in folder.iterdir()) == ["logs", "recordings"]
+
+
+def test_archives_keep_their_limit(tmp_path, script):
+    folder, rng = tmp_path / "recordings", np.random.default_rng(0)
+    folder.mkdir()
+    for number in range(9):
+        (folder / f"{number}.npz").write_bytes(rng.bytes(2 << 20))
+    notes = script.archive(tmp_path / "recordings.tgz", folder)
+    assert [note.split(",")[0] for note in notes] == [f"recordings.tgz leaves out {n}.npz" for n in (7, 8)]
+    assert names_in(tmp_path / "recordings.tgz") == [f"recordings/{n}.npz" for n in range(7)]
+    assert (tmp_path / "recordings.tgz").stat().st_size <= script.MOST_BYTES
+
+
+@pytest.mark.parametrize("size", [100, 10_000, 1 << 20])
+def test_archives_of_many_files_keep_their_limit(tmp_path, script, size):
+    """Also if the files together are only just below the limit: an archive has headers, and random bytes grow."""
+    folder, rng, most = tmp_path / "logs", np.random.default_rng(0), 4 << 20
+    folder.mkdir()
+    for number in range(min(most // size, 2000)):
+        (folder / str(number)).write_bytes(rng.bytes(size))
+    script.archive(tmp_path / "logs.tgz", folder, most)
+    assert 0 < (tmp_path / "logs.tgz").stat().st_size <= most
+
+
+def test_long_logs_that_compress_well_are_kept(tmp_path, script):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.out").write_bytes(b"a line\n" * (1 << 17))
+    assert script.archive(tmp_path / "logs.tgz", folder) == []
+
+
+def test_other_kinds_run_before_a_kind_that_fails(tmp_path, script):
+    journal = script.Journal(tmp_path / "smoke.jsonl")
+    journal.write(expected=["wgmma.k16 a", "wgmma.k16 b", "mma.m8n8k4 a", "mma.m16n8k8 b", "convert FP32"])
+    assert journal.remaining()[0] == "wgmma.k16 a"
+    journal.write(begin="wgmma.k16 a")
+    assert journal.remaining() == ["mma.m8n8k4 a", "mma.m16n8k8 b", "convert FP32", "wgmma.k16 b"]
+    journal.write(begin="mma.m8n8k4 a")
+    journal.write(set="mma.m8n8k4 a", outcome="error", text="")
+    assert journal.remaining() == ["convert FP32", "wgmma.k16 b", "mma.m16n8k8 b"]
+
+
+def test_a_line_that_was_not_completed_does_not_cost_the_next_one(tmp_path, script):
+    journal = script.Journal(tmp_path / "smoke.jsonl")
+    journal.write(expected=["a", "b"])
+    with journal.path.open("a") as file:
+        file.write('{"begin": "a')
+    journal.write(begin="b")
+    assert journal.begun() == ["b"]
+
+
+def test_a_signal_between_two_stages(tmp_path, script):
+    stop = script.Interruption()
+    stop.signal = "SIGHUP"
+    result = script.run_stage(script.STAGES[2], tmp_path, 40, float("inf"), 1, stop)
+    assert (result.ran, result.notes) == (False, ["interrupted by SIGHUP before it began"])
+
+
+def test_a_process_that_cannot_be_killed(monkeypatch, script):
+    """A call of the driver can block a process for ever. The script goes on."""
+    monkeypatch.setattr(script, "KILLING", 0.1)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    monkeypatch.setattr(script.os, "killpg", lambda group, number: None)
+    assert script.killed(process, "it took too long") == "it took too long, and its process could not be killed"
+    process.kill()
+    process.wait()
+
+
+def test_a_closed_terminal_does_not_end_the_script(monkeypatch, script):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    script.tell("a line")
+    script.tell("another line")
+    sys.stdout.close()
 
 
 def test_no_time_is_left(tmp_path):

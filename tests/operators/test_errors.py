@@ -114,7 +114,7 @@ def test_the_command(run):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("softmacks",), "did you mean 'softmax'"), (("softmax", "-r", "all-fp61"), "did you mean 'all-fp16'"),
-    (("softmax", "-f", "fp61"), "--format"), (("softmax", "-f", "e8m0"), "scale"),
+    (("softmax", "--operands", "fp61"), "--operands"), (("softmax", "--operands", "e8m0"), "scale"),
 ])  # fmt: skip
 def test_bad_input_of_the_command(run, arguments, message):
     code, out, err = run("operators", *arguments)

@@ -35,6 +35,7 @@ CUSTOM = (
     fs.FloatFormat("one exponent", 1, 4, Specials.FINITE),
     fs.FloatFormat("wide range", 9, 4),
     fs.FloatFormat("wide FN", 5, 6, Specials.FN, 20),
+    fs.p3109(6, 3),
 )
 SMALL = tuple(f for f in (*ARITHMETIC, *CUSTOM) if f.bits <= 8)
 UP_TO_16 = tuple(f for f in (*ARITHMETIC, *CUSTOM) if f.bits <= 16)
@@ -88,14 +89,20 @@ class Layout:
 
     def __init__(self, w: int, t: int, bias: int, specials: str) -> None:
         self.w, self.t, self.bias, self.specials = w, t, bias, specials
-        self.sign_bit = 0 if specials == "scale" else 1 << (w + t)
-        self.bits = w + t + (specials != "scale")
+        unsigned = specials in ("scale", "unsigned_extended", "unsigned_finite")
+        self.sign_bit = 0 if unsigned else 1 << (w + t)
+        self.bits = w + t + (not unsigned)
+        self.signed_zero = specials not in ("fnuz", "extended")
         all_ones = (1 << (w + t)) - 1
         self.inf: int | None = None
         if specials == "ieee":
             self.inf = ((1 << w) - 1) << t
             self.largest, self.nan = self.inf - 1, self.inf + (1 << (t - 1))
-        elif specials in ("fn", "scale"):
+        elif specials == "extended":
+            self.largest, self.inf, self.nan = all_ones - 1, all_ones, self.sign_bit
+        elif specials == "unsigned_extended":
+            self.largest, self.inf, self.nan = all_ones - 2, all_ones - 1, all_ones
+        elif specials in ("fn", "scale", "unsigned_finite"):
             self.largest, self.nan = all_ones - 1, all_ones
         elif specials == "fnuz":
             self.largest, self.nan = all_ones, self.sign_bit
@@ -134,7 +141,7 @@ class Layout:
         return bisect_right(range(self.largest + 1), x, key=self.worth) - 1
 
     def zero(self, sign: int) -> int:
-        return 0 if self.specials == "fnuz" else sign * self.sign_bit
+        return sign * self.sign_bit if self.signed_zero else 0
 
     def odd(self, magnitude: int) -> bool:
         """Whether the significand, hidden bit included, is odd."""

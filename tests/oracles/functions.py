@@ -1,8 +1,8 @@
 """Mathematical functions by MPFR: one evaluation toward zero with a ternary value, or compositions with 600 bits.
 
 No result of a composition (sigmoid, gelu, ...) is exact, and none is nearer than 2**-600 to a number of few bits
-unless it saturates or its argument is tiny. So a composition that gives a number of few bits lies beside it, on the
-side in `_SATURATES`, or on that of the argument.
+unless it saturates or its argument is tiny. If it saturates, it lies beside the limit, on the side in `_SATURATES`. For
+a tiny x, x times a gate lies beside x times the gate at 0: the gates rise, so they are larger where x is positive.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ _COMPOSITIONS = {
     "gelu": lambda x: x * gmpy2.erfc(-x / gmpy2.sqrt(gmpy2.mpfr(2))) / 2,
     "gelu_tanh": _gelu_tanh,
 }
+_GATES_AT_ZERO = {  # x times a rising gate: the gate at 0
+    "silu": Fraction(1, 2), "mish": Fraction(3, 5), "gelu": Fraction(1, 2), "gelu_tanh": Fraction(1, 2),
+}  # fmt: skip
+_TINY = Fraction(1, 2**300)  # below, the gate is its value at 0 and a little more or less
 _SATURATES = {"sigmoid": -1, "silu": -1, "softplus": 1, "mish": -1, "gelu": -1, "gelu_tanh": -1}
 _LARGEST, _LEAST = Fraction(2) ** 2000, Fraction(1, 2**2000)  # beyond all formats
 _FAR = 10**6  # arguments beyond it have results beyond all formats, or saturate
@@ -104,7 +108,7 @@ class Function:
             else:
                 self._round(Fraction(magnitude), self.sign)
             return
-        gate = self.name not in ("sigmoid", "softplus")
+        gate = self.name in _GATES_AT_ZERO
         if x.is_zero and gate:
             self._round(Fraction(0), x.sign)
             return
@@ -123,9 +127,9 @@ class Function:
             self.sign = int(x.sign if gate else 0)
             tiny = not result or gmpy2.get_exp(result) < -2000
             magnitude = _LEAST if tiny else abs(_fraction(result))
-        half = (x.magnitude if gate else Fraction(1)) / 2
-        if magnitude == half:  # a tiny argument: the gate is 1/2 and a little more or less
-            magnitude *= 1 + Fraction(-1 if x.sign else 1, 2**3000)
+        if x.magnitude < _TINY and self.name != "softplus":
+            at_zero = x.magnitude * _GATES_AT_ZERO[self.name] if gate else Fraction(1, 2)
+            magnitude = at_zero * (1 + Fraction(-1 if x.sign else 1, 2**3000))
         elif magnitude in few:
             magnitude *= 1 + Fraction(_SATURATES[self.name], 2**3000)
         self._round(magnitude, self.sign)

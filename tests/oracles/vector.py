@@ -40,7 +40,7 @@ def vector_decode(codes: np.ndarray, fmt: fs.FloatFormat, daz: bool = False) -> 
     negative = (codes & np.uint64(at.sign_bit)) != 0
     magnitude = (codes & np.uint64(~at.sign_bit & (2**64 - 1))).astype(np.int64)
     infinite = magnitude == at.inf if at.inf is not None else np.zeros(codes.shape, bool)
-    if at.specials == "fnuz":
+    if not at.signed_zero:
         nan = codes == np.uint64(at.nan)
     else:
         nan = (magnitude > at.largest) & ~infinite

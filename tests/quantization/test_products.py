@@ -49,6 +49,35 @@ def test_batches_of_integer_products():
     assert integer_matmul(a[:, :, :0], b[:0]).tolist() == np.zeros((5, 3, 2), int).tolist()
 
 
+@pytest.mark.parametrize(("name", "low", "high"), [
+    ("vpdpbusd", (0, -128), (255, 127)), ("vpdpbusds", (0, -128), (255, 127)),
+    ("vpdpwssd", (-32768, -32768), (32767, 32767)), ("vpdpwssds", (-32768, -32768), (32767, 32767)),
+    ("tdpbssd", (-128, -128), (127, 127)), ("tdpbuud", (0, 0), (255, 255)),
+])  # fmt: skip
+def test_integer_instructions_by_python_integers(name, low, high):
+    """A step adds its products and the accumulator exactly, and then wraps or saturates."""
+    rng = np.random.default_rng(8)
+    size = 2 if "w" in name else 4
+    for _ in range(40):
+        k = int(rng.integers(1, 20))
+        a, b = (rng.choice([x, y, *rng.integers(x, y, 3)], k) for x, y in zip(low, high, strict=True))
+        acc = c = int(rng.choice([0, 2**31 - 1, -(2**31), int(rng.integers(-(2**31), 2**31))]))
+        for start in range(0, k, size):
+            acc += sum(int(x) * int(y) for x, y in zip(a[start : start + size], b[start : start + size], strict=True))
+            acc = min(max(acc, -(2**31)), 2**31 - 1) if name.endswith("ds") else (acc + 2**31) % 2**32 - 2**31
+        assert integer_matmul(a[np.newaxis], b[:, np.newaxis], [[c]], instruction=name).item() == acc
+
+
+def test_errors_of_integer_instructions():
+    ones = np.ones((2, 2), np.int8)
+    with pytest.raises(ValueError, match="did you mean 'vpdpbusd'"):
+        integer_matmul(ones, ones, instruction="vpdpbus")
+    with pytest.raises(ValueError, match="vpdpbusd reads a as uint8, and a has numbers from -1 to -1"):
+        integer_matmul(-ones, ones, instruction="vpdpbusd")
+    with pytest.raises(ValueError, match=r"'avx512-vnni' multiplies integers: fs.quantization.integer_matmul\(a, b, "):
+        fs.as_accumulation("avx512-vnni")
+
+
 def test_errors_of_integer_products():
     ones = np.ones((2, 2), np.int8)
     with pytest.raises(TypeError, match="integers"):

@@ -321,7 +321,7 @@ def test_neighbours_are_those_of_the_sorted_values(fmt):
                 there = at.decode(got)
                 assert there.kind == "finite"
                 assert o.order_key(there)[1] == ranked[place + step], o.report("next", fmt, step, (code,), got, "")
-                if there.magnitude == 0 and at.specials != "fnuz" and not fmt.is_scale:
+                if there.magnitude == 0 and at.signed_zero and not fmt.is_scale:
                     assert there.sign == (step == 1)  # from below -0, from above +0
             elif fmt.is_scale:
                 assert got == at.nan
@@ -352,7 +352,7 @@ def test_comparison_and_order_of_all_pairs(fmt):
     def total_key(code):
         v = decoded[code]
         if v.is_nan:
-            negative = at.specials != "fnuz" and code & at.sign_bit
+            negative = at.signed_zero and code & at.sign_bit
             return (-2, -(code & ~at.sign_bit), 0) if negative else (2, code & ~at.sign_bit, 0)
         return o.order_key(v, zeros=True)
 

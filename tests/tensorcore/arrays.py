@@ -1,4 +1,4 @@
-"""A second implementation of the sums of matrix units, for many dot products at once. FP64 is not included.
+"""A second implementation of the sums of GPUs' matrix units, for many dot products at once. FP64 is not included.
 
 Fused blocks and blocks with a late accumulator are computed in int64, exact blocks in Python's integers, and models of
 IEEE operations in NumPy's floats (without events).
@@ -36,6 +36,7 @@ from floatsim.tensorcore.instructions import (
     FusedBlocks,
     GroupedBlocks,
     LateAccumulator,
+    RoundedSteps,
     TwoHalves,
 )
 
@@ -56,7 +57,9 @@ class Terms(NamedTuple):
 
 
 def can_do(row) -> bool:
-    return row.output != FP64
+    chain_in_half = isinstance(row.model, FmaChain) and row.output == FP16
+    signed = isinstance(row.model, ExactBlocks) and row.model.signed_zero
+    return row.output != FP64 and not signed and not isinstance(row.model, RoundedSteps) and not chain_in_half
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -261,8 +264,8 @@ def _pairs(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _float32(codes: np.ndarray) -> np.ndarray:
-    return codes.astype(np.uint32).view(np.float32)
+def _float32(codes: np.ndarray, fmt: FloatFormat = FP32) -> np.ndarray:
+    return codes.astype(fmt.code_dtype).view(fmt.dtype).astype(np.float32)
 
 
 def _codes_of(x: np.ndarray) -> np.ndarray:
@@ -352,7 +355,7 @@ def by_arrays(case, a, b, c, scales) -> tuple[np.ndarray, np.ndarray | None]:
             codes = note(_pairs(step))
         return codes.astype(np.uint64), counts
     if isinstance(model, FmaChain):
-        x, y = _float32(_padded(a[0], row.k, 1)), _float32(_padded(b[0], row.k, 0))
+        x, y = _float32(_padded(a[0], row.k, 1), case.a), _float32(_padded(b[0], row.k, 0), case.b)
         for k in range(length):
             codes = fma(x[:, k, np.newaxis], y[k], codes)
         return codes.astype(np.uint64), None

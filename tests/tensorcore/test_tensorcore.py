@@ -19,7 +19,7 @@ from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, as
 from floatsim.tensorcore.instructions import Evidence, FusedBlocks, GroupedBlocks, Scales, TwoHalves
 from tests.tensorcore.cases import cases, codes
 
-NVIDIA = [name for name in ARCHITECTURES if not name.startswith("cdna")]
+NVIDIA = [name for name, arch in ARCHITECTURES.items() if arch.title.startswith("NVIDIA")]
 AMD = [name for name in ARCHITECTURES if name.startswith("cdna")]
 NAN32, NAN16 = 0x7FFFFFFF, 0x7FFF
 
@@ -451,12 +451,14 @@ def test_zeros_behind_change_no_bit_but_the_sign_of_a_zero_in_ieee_additions(arc
 def test_the_architectures():
     assert tuple(ARCHITECTURES) == (
         "volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna1", "cdna2", "cdna3",
+        "avx512-bf16", "avx512-fp16", "fma3", "avx10.2", "amx-bf16", "amx-fp16", "amx-fp8", "ace", "arm-bfdot",
+        "arm-bfmmla", "arm-bfmlal", "arm-fp16", "arm-fp8", "arm-fmmla", "apple-amx", "riscv-zvfbfwma",
     )  # fmt: skip
     for name, architecture in ARCHITECTURES.items():
         assert architecture.name == name
         for row in architecture.instructions:
             assert row.k % row.block == 0
-            assert row.gpus or row.evidence is Evidence.NOTHING
+            assert row.gpus or row.evidence in (Evidence.SPECIFIED, Evidence.NOTHING)
             keys = [(r.name, r.output) for r in architecture.instructions if r.takes(row.inputs[0], row.inputs[0])]
             assert len(keys) == len(set(keys)), "a name and a format choose one row"
 
@@ -552,6 +554,23 @@ def test_gpus_without_published_arithmetic_are_marked():
         assert f"{fs.tensorcore.describe(gpu)}".endswith(f"\n\nalso used for {title}, unverified")
     assert as_architecture("h100").assumed == ()
     assert "unverified" not in f"{fs.tensorcore.describe('volta')}"
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [("7.0", "volta"), ("7.5", "turing"), ("8.7", "ampere"), ("8.9", "ada"), ("9.0", "hopper"), ("10.3", "blackwell"),
+     ("12.1", "blackwell-rtx"), ("compute capability 9.0", "hopper"), ("cc 8.6", "ampere"), ("compute_90a", "hopper"),
+     ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "blackwell-rtx"), ("NVIDIA L40S", "ada"),
+     ("NVIDIA RTX 6000 Ada Generation", "ada"), ("NVIDIA H100 80GB HBM3", "hopper"), ("MI300", "cdna3")],
+)  # fmt: skip
+def test_compute_capabilities_and_names_of_the_driver(name, architecture):
+    assert fs.TensorCore(name) == fs.as_accumulation(name) == fs.TensorCore(architecture)
+
+
+@pytest.mark.parametrize("name", ["6.1", "9.9", "11", "8.75"])
+def test_other_numbers_are_no_architecture(name):
+    with pytest.raises(ValueError, match=f"unknown architecture {name!r}"):
+        fs.TensorCore(name)
 
 
 def test_what_was_probably_meant():

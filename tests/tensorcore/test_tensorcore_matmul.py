@@ -160,6 +160,7 @@ def test_initial_is_c():
     assert fs.sum(x, initial=0.5, accumulate="hopper").item() == 16.5
 
 
+@pytest.mark.full
 def test_variances_need_a_unit_that_multiplies_what_it_returns():
     x = fs.array(np.arange(8.0), "fp16")
     for accumulation in "tensorcore(hopper, output=fp16)", "blocked(hopper, 16, fp16)":

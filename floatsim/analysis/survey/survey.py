@@ -80,11 +80,15 @@ def _refusal(accumulation: Accumulation, fmt: FloatFormat) -> ValueError | None:
 
 
 def _requested(accumulators: Any, formats: Sequence[FloatFormat]) -> tuple[Accumulation | str, ...]:
-    """Return the distinct accumulators; UNITS becomes all matrix units. Raise ValueError if one suits no format."""
+    """Return the distinct accumulators; UNITS becomes the matrix units of all GPUs.
+
+    Raise ValueError if one suits no format.
+    """
     requested: dict[Accumulation | str, None] = {}
     for given in _one_or_more(accumulators):
         units = isinstance(given, str) and given.strip().lower() == UNITS
-        expanded = [TensorCore(name) for name in ARCHITECTURES] if units else [given]
+        gpus = [name for name, architecture in ARCHITECTURES.items() if architecture.processor == "GPU"]
+        expanded = [TensorCore(name) for name in gpus] if units else [given]
         refusals = [_refusal(resolve_accumulator(each, fmt), fmt) for each in expanded for fmt in formats]
         if refusals and all(refusals):
             why = f"no matrix unit multiplies {', '.join(fmt.name for fmt in formats)}" if units else refusals[0]

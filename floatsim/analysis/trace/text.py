@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from floatsim.analysis.describe import facts
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, Value, leading_bit, lowest_bit, power
-from floatsim.tensorcore.instructions import Instruction
+from floatsim.formats.rounding import Rounding
+from floatsim.tensorcore.instructions import Instruction, RoundedSteps
 
 __all__ = [
     "code_text",
@@ -110,7 +111,8 @@ def rounding_text(row: Instruction, block: TracedBlock) -> str:
     """Return how a block's sum is rounded, as "E8M13, toward zero"."""
     model = row.fused
     if model is None or not block.ks:
-        return f"{row.output}, ties to even"
+        mode = row.model.rounding if isinstance(row.model, RoundedSteps) else Rounding.TIES_TO_EVEN
+        return f"{row.output}, {mode.name.lower().replace('_', ' ')}"
     return f"{model.grid}, {model.rounding.name.lower().replace('_', ' ')}"
 
 

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from floatsim.emulator.dispatch.composite import CompositeCandidate
+from floatsim.emulator.dispatch.composite import CompositeCandidate, PermutedCandidate
 from floatsim.emulator.dispatch.counting import Counting
 from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.emulator.dispatch.float32 import Float32, Native, StochasticBF16
 from floatsim.emulator.dispatch.float64 import Float64
 from floatsim.emulator.dispatch.integer import IntegerCandidate
 from floatsim.emulator.dispatch.kernel import Candidate
-from floatsim.emulator.dispatch.matrix_units import TensorCoreFloat32, TensorCoreFloat64, TensorCoreInteger
+from floatsim.emulator.dispatch.matrix_units import (
+    TensorCoreFloat32,
+    TensorCoreFloat64,
+    TensorCoreInteger,
+    TensorCoreSteps,
+)
 from floatsim.emulator.dispatch.vector import Vectors
 
 __all__ = ["CANDIDATES", "allowed", "only"]
 
 CANDIDATES: tuple[Candidate, ...] = (
     Vectors(),
+    PermutedCandidate(),
     CompositeCandidate(),
     TensorCoreFloat32(),
     TensorCoreFloat64(),
+    TensorCoreSteps(),
     TensorCoreInteger(),
     Counting(),
     Native(),
@@ -33,7 +40,7 @@ CANDIDATES: tuple[Candidate, ...] = (
 )
 """Every candidate. A fast kernel is added by one entry in front of those that it is faster than."""
 
-_ALWAYS = frozenset({"parts", "integer", "tensorcore integer"})
+_ALWAYS = frozenset({"permuted", "parts", "integer", "tensorcore integer"})
 allowed: frozenset[str] | None = None
 """The names of the candidates that plans may use, or None for all; `only` sets it."""
 

@@ -16,7 +16,7 @@ from floatsim_kernels.gemm import float32 as loops
 from floatsim_kernels.gemm import float32_stochastic
 from floatsim_kernels.rounding import float32 as steps
 
-from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf, Sequential
+from floatsim.accumulation import Kahan, Neumaier, ProductLeaf, Sequential, TreeLeaf
 from floatsim.emulator import proofs
 from floatsim.emulator.dispatch.float64 import LEAVES, Float64, float64_kernel
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, MatrixKernel, Planned
@@ -134,7 +134,7 @@ def _tiled(
     if isinstance(leaf, Kahan | Neumaier):
         kernel = loops.compensated(style, products, scratch, isinstance(leaf, Neumaier))
         return Float32Kernel(kernel, direction, params, dtype, fallback, 2)
-    if isinstance(leaf, Pairwise):
+    if isinstance(leaf, TreeLeaf):
         return Float32Kernel(loops.in_tree(style, products, scratch), direction, params, dtype, fallback, 0)
     return Float32Kernel(loops.in_order(style, products, scratch), direction, params, dtype, fallback)
 
@@ -233,8 +233,8 @@ class StochasticBF16:
         assert isinstance(leaf, ProductLeaf)
         if leaf.format != BF16 or case.sums.rounding is not Rounding.STOCHASTIC:
             return "only stochastic sums in BF16"
-        if not isinstance(leaf, Sequential | Pairwise):
-            return "only Sequential and Pairwise"
+        if not isinstance(leaf, Sequential | TreeLeaf):
+            return "only Sequential and trees"
         if reason := _common_refusal(case):
             return reason
         if case.terms.precision > FP32.precision:
@@ -246,7 +246,7 @@ class StochasticBF16:
     def kernel(self, case: Case, plan: Callable[[Case], Planned]) -> FloatKernel:
         params = fast_float32_rounding(BF16, steps.RTZ, steps.TOWARD_ZERO, case.sums)
         products = steps.EXACT if _enters_exactly(case) else steps.ROUNDED
-        tree = isinstance(case.accumulation, Pairwise)
+        tree = isinstance(case.accumulation, TreeLeaf)
         loop = float32_stochastic.in_tree(products) if tree else float32_stochastic.in_order(products)
         fallback = Float64Fallback(float64_kernel(case))
         assert params is not None
@@ -301,7 +301,7 @@ def _rounded_twice(case: Case) -> str | None:
     if not proofs.double_rounding_is_innocuous(fmt):
         return f"2 p + 2 = {2 * fmt.precision + 2} > 24: sums would be rounded twice"
     if exact:
-        fine = proofs.sums_with_terms_round_once(fmt, terms, both_terms=isinstance(leaf, Pairwise))
+        fine = proofs.sums_with_terms_round_once(fmt, terms, both_terms=isinstance(leaf, TreeLeaf))
         return None if fine else "sums with exact terms would be rounded twice"
     return None if proofs.product_rounds_once(terms, fmt) else "products would be rounded twice"
 
@@ -332,7 +332,7 @@ def _any_format(case: Case, fallback: Fallback) -> Float32Kernel | None:
         fallback = _tiled(leaf, steps.GENERAL, products, direction, float32_rounding(fmt, attributes))
     style = _style(direction)
     params = fast_float32_rounding(fmt, style, direction, attributes)
-    scaled_terms_overflow = exact and isinstance(leaf, Pairwise)  # they are scaled before they are added
+    scaled_terms_overflow = exact and isinstance(leaf, TreeLeaf)  # they are scaled before they are added
     if params is None or (scaled_terms_overflow and terms.highest + scale_exponent(params) >= FP32.emax):
         return fallback if isinstance(fallback, Float32Kernel) else None
     if fallback is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from floatsim_kernels.gemm import float64 as loops
 
-from floatsim.accumulation import Kahan, Neumaier, Pairwise, ProductLeaf, Sequential
+from floatsim.accumulation import Kahan, Neumaier, ProductLeaf, Sequential, Tree, TreeLeaf
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
 from floatsim.emulator.params import float64_rounding
 from floatsim.emulator.proofs import (
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAVES", "Float64", "Float64Kernel", "float64_kernel", "work_rows"]
 
-LEAVES = (Sequential, Pairwise, Kahan, Neumaier)
+LEAVES = (Sequential, TreeLeaf, Kahan, Neumaier)
 """The accumulations that the kernels on float32 and float64 have loops for."""
 
 _HEIGHT = 96
-"""Height of the tallest tree: 64 levels; or NumPy's, 64 halvings, 16 terms in order, 3 levels and 7 more terms."""
+"""Height of the tallest tree of `Pairwise`: 64 levels; or NumPy's, 64 halvings, 16 terms in order, 3 levels and 7 more
+terms."""
 
 
 class Float64:
@@ -110,13 +112,14 @@ def float64_kernel(case: Case) -> Float64Kernel:
         product_rule, product_sign, product_params = float64_rounding(product, case.products)
         turn = sign * product_sign if product_rule == loops.TOWARD_NEGATIVE else 1.0
         least = min(least, product.precision)
-    tree = isinstance(leaf, Pairwise)
+    tree = isinstance(leaf, TreeLeaf)
     entering = terms if product is None else TermRange(product)
     if rule == loops.TIES_TO_EVEN and not nearest_then_nearest(fmt, entering, both_terms=tree):
         rule = loops.TIES_TO_EVEN_FROM_ODD
     # A bound of sums without overflow: one rounding multiplies by at most 1 + 2**(1 - p), or adds a smallest subnormal;
     # the factor 1 + 2**-40 covers the rounding of the bound itself.
-    growth = (1 + 2.0 ** (1 - least)) ** ((_HEIGHT if tree else loops.DEPTH) + 1) * (1 + 2.0**-40)
+    height = max(_HEIGHT, leaf.tree.height) if isinstance(leaf, Tree) else _HEIGHT
+    growth = _power(1 + 2.0 ** (1 - least), (height if tree else loops.DEPTH) + 1) * (1 + 2.0**-40)
     slack = (1 if tree else loops.DEPTH) * sum(2.0 ** quantum(f) for f in (fmt, product or fmt))
     rules = np.array([rule, product_rule], np.int64)
     arguments = (rules, sign, turn, params, product_params, growth, slack)
@@ -125,6 +128,11 @@ def float64_kernel(case: Case) -> Float64Kernel:
     if isinstance(leaf, Kahan | Neumaier):
         return Float64Kernel(_compensated, (int(isinstance(leaf, Neumaier)), *arguments))
     return Float64Kernel(_sequential, arguments)
+
+
+def _power(x: float, n: int) -> float:
+    """Return x**n, infinite beyond float64's range."""
+    return x**n if n * math.log2(x) < FP64.emax else math.inf
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------

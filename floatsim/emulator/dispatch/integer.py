@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from floatsim_kernels.gemm import integer as loops
 
-from floatsim.accumulation import Exact, Kahan, Leaf, Neumaier, Pairwise, ProductLeaf, Sequential
+from floatsim.accumulation import Exact, Kahan, Leaf, Neumaier, ProductLeaf, Sequential, TreeLeaf
 from floatsim.emulator.dispatch.kernel import Case, LeafKernel, Planned, Work, programs
 from floatsim.emulator.operands import Operand, Partials, Source
 from floatsim.emulator.params import format_params, rounding_params
@@ -53,7 +53,7 @@ class IntegerKernel(LeafKernel):
         else:
             common = (*operands, self._product_format, self._product_params)
             tail = (seeds, source.index, where, work.counts, first)
-            if isinstance(self.leaf, Pairwise):
+            if isinstance(self.leaf, TreeLeaf):
                 table, orders, merges, depth = programs(self.leaf.tree, ranges.tobytes())
                 loops.tree(*common, table, *tail, orders, merges, depth)
             else:

@@ -40,8 +40,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, Exact, Leaf, Pairwise, Sequential, rounds_stochastically, settled
+from floatsim.accumulation import (
+    Accumulation,
+    Exact,
+    Leaf,
+    Pairwise,
+    Sequential,
+    TreeLeaf,
+    rounds_stochastically,
+    settled,
+)
 from floatsim.accumulation.partition import count, rows
+from floatsim.accumulation.tree_shape import TreeShape
 from floatsim.accumulation.trees import program, stack_depth
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.tiling import PARTIAL_RESULTS
@@ -57,8 +67,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CPU", "FIRST_EVENTS", "NEVER", "Candidate", "Case", "FloatKernel", "Kernel", "LeafKernel", "Refusal", "Work",
-    "programs",
+    "CPU", "FIRST_EVENTS", "NEVER", "Candidate", "Case", "Conversion", "FloatKernel", "Kernel", "LastAdd", "LeafKernel",
+    "Refusal", "Work", "lone_term", "programs",
 ]  # fmt: skip
 
 FIRST_EVENTS = ("invalid", "nan", "overflow", "underflow", "flushed", "absorbed")
@@ -166,6 +176,7 @@ class Work:
 
 _NO_COUNTS = np.zeros((2, 256), np.int64)
 _NO_FIRST = np.zeros((0, 0, 0, 0), np.int64)
+_NOTHING_COUNTED = Work(frozenset(), (), False)
 
 
 class Kernel(Protocol):
@@ -246,6 +257,23 @@ class LastAdd:
         return added
 
 
+class Conversion:
+    """Converts results without rounding to a format that has all values of theirs."""
+
+    def __init__(self, source: FloatFormat, target: FloatFormat, case: Case, plan: Callable[[Case], Planned]) -> None:
+        self._source, self._target, self._kernel = source, target, None
+        if source != target:
+            exact = Pairwise(target, product=None)
+            self._kernel = plan(Case(exact, TermRange(source), RoundingAttributes(), case.cpu)).kernel
+
+    def __call__(self, results: Partials) -> Partials:
+        if self._kernel is None:
+            return results
+        values = Values(Partials(self._source, results.codes.reshape(1, -1)), 0)
+        found: Partials = self._kernel.sum(_NOTHING_COUNTED, values, _WHOLE, np.zeros(1, np.uint64), None, None)
+        return Partials(self._target, found.codes.reshape(results.shape))
+
+
 def _of_c(case: Case, leaf: Leaf) -> Case:
     """Return the case of a leaf whose terms are c."""
     assert case.c is not None
@@ -262,18 +290,22 @@ class LeafKernel:
         self.leaf = case.accumulation
         if case.c is not None and not isinstance(self.leaf, Exact):
             self._start = StartValue(self.leaf, case, plan)
-            if isinstance(self.leaf, Pairwise):
+            if isinstance(self.leaf, TreeLeaf):
                 self._add_last = LastAdd(self.leaf, case, plan)
 
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the sums of every range; `start` is c."""
         if start is None or isinstance(self.leaf, Exact):
             return self.sum(work, source, ranges, seeds, None, start)
-        if not isinstance(self.leaf, Pairwise):
-            return self.sum(work, source, ranges, seeds, self._start(work, source, seeds, start).codes, None)
+        if not isinstance(self.leaf, TreeLeaf):
+            return self.sum(work, source, ranges, seeds, self.seed(work, source, seeds, start).codes, None)
         if not source.length:
-            return self._start(work, source, seeds, start)
+            return self.seed(work, source, seeds, start)
         return self._add_last(work, self.sum(work, source, ranges, seeds, None, None), source, seeds, start)
+
+    def seed(self, work: Work, source: Source, seeds: Seeds, start: Operand) -> Partials:
+        """Return c rounded to the leaf's format."""
+        return self._start(work, source, seeds, start)
 
     def sum(
         self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None, term: Operand | None
@@ -283,7 +315,7 @@ class LeafKernel:
 
 
 @lru_cache(maxsize=64)
-def programs(tree: str, ranges: bytes) -> tuple[Indices, NDArray[np.int32], NDArray[np.int8], int]:
+def programs(tree: str | TreeShape, ranges: bytes) -> tuple[Indices, NDArray[np.int32], NDArray[np.int8], int]:
     """Return the stack programs of the trees over some ranges.
 
     Returns
@@ -314,8 +346,8 @@ class FloatKernel(LeafKernel):
         super().__init__(case, plan)
         assert carrier.dtype is not None
         self.carrier, self.kernel, self._dtype = carrier, kernel, carrier.dtype
-        self._tree = self.leaf.tree if isinstance(self.leaf, Pairwise) else None
-        self._in_order = not isinstance(self.leaf, Pairwise | Exact)
+        self._tree = self.leaf.tree if isinstance(self.leaf, TreeLeaf) else None
+        self._in_order = not isinstance(self.leaf, TreeLeaf | Exact)
 
     def sum(
         self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None, term: Operand | None

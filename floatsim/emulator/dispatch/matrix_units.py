@@ -12,7 +12,7 @@ import numpy as np
 
 from floatsim.accumulation import Sequential, TensorCore
 from floatsim.emulator import tensorcore
-from floatsim.emulator.dispatch import tensorcore_float32, tensorcore_float64
+from floatsim.emulator.dispatch import tensorcore_float32, tensorcore_float64, tensorcore_steps
 from floatsim.emulator.dispatch.kernel import Case, Planned, StartValue, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source
 from floatsim.emulator.types import Indices, Seeds
@@ -20,12 +20,17 @@ from floatsim.formats import FP32
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import Instruction
 
-__all__ = ["TensorCoreFloat32", "TensorCoreFloat64", "TensorCoreInteger", "TensorCoreKernel", "fast_kernels"]
+__all__ = [
+    "TensorCoreFloat32", "TensorCoreFloat64", "TensorCoreInteger", "TensorCoreKernel", "TensorCoreSteps",
+    "fast_kernels",
+]  # fmt: skip
 
 
 def fast_kernels(row: Instruction) -> ModuleType | None:
     """Return the module of kernels on hardware floats that computes an instruction, or None if there is none."""
-    return next((module for module in (tensorcore_float32, tensorcore_float64) if module.can_do(row)), None)
+    return next(
+        (module for module in (tensorcore_float32, tensorcore_float64, tensorcore_steps) if module.can_do(row)), None
+    )
 
 
 def _instruction(case: Case) -> Instruction:
@@ -95,6 +100,12 @@ class TensorCoreFloat64(_FloatCandidate):
     """The other models, in float64 and int64."""
 
     name, floats, carrier = "tensorcore float64", tensorcore_float64, "float64"
+
+
+class TensorCoreSteps(_FloatCandidate):
+    """Instructions of CPUs, whose operations round one by one."""
+
+    name, floats, carrier = "tensorcore steps", tensorcore_steps, "hardware floats"
 
 
 class TensorCoreInteger:

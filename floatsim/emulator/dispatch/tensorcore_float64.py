@@ -46,6 +46,8 @@ def can_do(row: Instruction) -> bool:
     """Return whether the kernels on float64 are for such sums."""
     if not isinstance(row.model, GroupedBlocks | LateAccumulator | ExactBlocks | FlushedTree | FmaChain):
         return False
+    if isinstance(row.model, ExactBlocks) and row.model.signed_zero:
+        return False
     return not isinstance(row.model, FmaChain) or bool(machine.has_fma())
 
 

@@ -23,12 +23,15 @@ from floatsim.accumulation import (
     Composite,
     Leaf,
     Pairwise,
+    Permuted,
     ProductLeaf,
     Sequential,
     SplitK,
     Strided,
     settled,
 )
+from floatsim.accumulation.composites import Runs
+from floatsim.accumulation.partition import positions
 from floatsim.emulator.dispatch.kernel import Case, Planned, Work
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.proofs import product_rounds_once
@@ -68,6 +71,19 @@ class _Values:
     def __getitem__(self, part: slice) -> _Values:
         return _Values(self.data[part], self.format)
 
+    def permuted(self, order: Permuted, length: int) -> _Values:
+        """Return rows of `length` values, each in another order."""
+        rows = self.data.reshape(-1, length)
+        if order.group is None and order.lanes is None:
+            return _Values(rows[:, ::-1].reshape(-1), self.format)
+        if order.group is None or len(order.group) > _SHORT_GROUP:
+            return _Values(np.take(rows, positions(order, length), axis=1).reshape(-1), self.format)
+        found, n = rows.copy(), len(order.group)
+        whole = length - length % n
+        for place, term in enumerate(order.group):
+            found[:, place:whole:n] = rows[:, term:whole:n]
+        return _Values(found.reshape(-1), self.format)
+
     def source(self, leaf: Leaf) -> Any:
         data = np.ascontiguousarray(self.data)
         if data.dtype.kind == "f":
@@ -98,6 +114,10 @@ class _Products:
     def __getitem__(self, part: slice) -> _Products:
         return _Products(self.a[part], self.b[part])
 
+    def permuted(self, order: Permuted, length: int) -> _Products:
+        """Return rows of `length` products, each in another order."""
+        return _Products(self.a.permuted(order, length), self.b.permuted(order, length))
+
     def source(self, leaf: Leaf) -> Any:
         assert isinstance(leaf, ProductLeaf)
         grid = _GRIDS[_carrier(leaf.format) if leaf.product is None else leaf.product]
@@ -123,6 +143,7 @@ def _readable(fmt: FloatFormat) -> bool:
 
 # -- leaves ------------------------------------------------------------------------------------------------------------
 
+_SHORT_GROUP = 32  # terms: so many copies with a stride take less time than one copy by indices
 _BLOCK, _COLUMNS = 4096, 2048  # terms, and nodes of a tree, that stay in the cache
 _MANY = 16  # blocks that are worth adding beside each other
 
@@ -258,13 +279,17 @@ def _entering(leaf: ProductLeaf, terms: TermRange) -> TermRange | None:
 
 
 def _refusal(accumulation: Accumulation, terms: TermRange, call: RoundingAttributes) -> str | None:
+    if isinstance(accumulation, Permuted):
+        return _refusal(accumulation.inner, terms, call)
     if not isinstance(accumulation, Composite):
         return _leaf_refusal(accumulation, terms, call)
+    if isinstance(accumulation, SplitK) and accumulation.through is not None:
+        return "running sums are rounded to a format in memory"
     inner, outer = accumulation.inner, accumulation.outer
     if isinstance(accumulation, Strided) and not isinstance(inner, Sequential):
         return "lanes are summed by Sequential only"
-    if isinstance(inner, Composite):
-        return "parts of parts"
+    if inner.children:
+        return "parts of parts, or parts in another order"
     return _leaf_refusal(inner, terms, call) or _refusal(outer, TermRange(inner.result_format), call)
 
 
@@ -272,25 +297,37 @@ def _sums(accumulation: Accumulation, vector: _Vector, length: int) -> Floats:
     """Return the sums of rows of `length` terms, one after the other in the vector."""
     if isinstance(accumulation, Leaf):
         return _Call(accumulation, vector).blocks(length)
+    if isinstance(accumulation, Permuted):
+        return _sums(accumulation.inner, vector.permuted(accumulation, length), length)
     assert isinstance(accumulation, Composite)
     inner = accumulation.inner
     assert isinstance(inner, Leaf)
-    call = _Call(inner, vector)
     if isinstance(accumulation, Strided):
-        parts, number = call.lanes(accumulation.lanes, length), min(accumulation.lanes, length)
+        parts = _Call(inner, vector).lanes(accumulation.lanes, length)
+        number = min(accumulation.lanes, length)
     else:
         assert isinstance(accumulation, Blocked | SplitK)
-        if isinstance(accumulation, Blocked):
-            every = min(accumulation.every, length)
-        else:
-            every = -(-length // accumulation.parts)
-        number = -(-length // every)
-        if length % every == 0 or vector.size == length:
-            parts = call.blocks(every)
-        else:  # the last block of every row is short
-            rows = range(0, vector.size, length)
-            parts = np.concatenate([_Call(inner, vector[i : i + length]).blocks(every) for i in rows])
+        runs = accumulation.runs(length)
+        parts, number = _blocks(inner, vector, length, runs), sum(many for _, many in runs)
     return _sums(accumulation.outer, _Values(parts, inner.format), number)
+
+
+def _blocks(inner: Leaf, vector: _Vector, length: int, runs: Runs) -> Floats:
+    """Return the sums of the blocks of rows of `length` terms."""
+    every = runs[0][0]
+    regular = len(runs) == 1 or (len(runs) == 2 and runs[1][1] == 1 and runs[1][0] < every)
+    if regular and (len(runs) == 1 or vector.size == length):
+        return _Call(inner, vector).blocks(every)
+    rows = [vector[i : i + length] for i in range(0, vector.size, length)]
+    if regular:  # the last block of every row is short
+        return np.concatenate([_Call(inner, row).blocks(every) for row in rows])
+    found = []
+    for row in rows:
+        at = 0
+        for each, many in runs:
+            found.append(_Call(inner, row[at : at + each * many]).blocks(each))
+            at += each * many
+    return np.concatenate(found)
 
 
 class VectorKernel:
@@ -322,7 +359,7 @@ class Vectors:
     """Few results of many terms each: FP16, BF16, FP32 and FP64, ties to even, without events and c."""
 
     name = "vectors"
-    takes = (Sequential, Pairwise, Composite)
+    takes = (Sequential, Pairwise, Composite, Permuted)
 
     def refusal(self, case: Case) -> str | None:
         if not case.by_vectors:

@@ -95,8 +95,8 @@ def _sets(path: Path, gpu: str, name: str, words: Mapping[str, Words]) -> Iterat
         rows = len(words[key])
         _check_depth(path, words["a"].shape[1], unit)
         values = {side: words[source][:rows] for side, source in (("a", "a"), ("b", "b"), ("c", "c_fp32"), ("d", key))}
-        # The outputs of wgmma are for c = 0: model_validation/Validate_TC_models.m:74 of the repository. The file of c
-        # belongs to the other set.
+        # The outputs of wgmma are for c = 0: model_validation/Validate_TC_models.m:74 of the repository (65 or 69 in
+        # other versions). The file of c belongs to the other set.
         if unit.name == "wgmma.k32":
             values["c"] = np.zeros_like(values["d"])
         codes = {side: _codes(path, side, x, unit.output if side in "cd" else fmt) for side, x in values.items()}

@@ -20,7 +20,7 @@ from floatsim.hardware.captures.capture_file import (
     scalar_header,
     write_capture,
 )
-from floatsim.hardware.protocol import Compiled, error_text
+from floatsim.hardware.protocol import Compiled, OwnUnits, error_text
 from floatsim.hardware.session import Operation, Question
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
@@ -103,14 +103,21 @@ def _capture_operation(
 
 
 def _provenance(device: Any, operation: Variant | Scalar, command: str) -> dict[str, Any]:
-    """Return the part of a header that describes the GPU, its software, and the machine code that ran.
+    """Return the part of a header that describes the device, its software, and the machine code that ran.
 
     An emulated device runs no machine code. The compiler and the SHA-256 of the machine code are None then.
     """
     identity = device.identity
-    code = device.machine_code(operation) if isinstance(device, Compiled) else None
-    return {
+    common = {
         "card": identity.name,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "floatsim": floatsim.__version__,
+    }
+    if isinstance(device, OwnUnits):
+        return common | device.provenance(operation)
+    code = device.machine_code(operation) if isinstance(device, Compiled) else None
+    return common | {
         "compute_capability": f"{identity.capability[0]}.{identity.capability[1]}",
         "driver": identity.driver,
         "driver_cuda": identity.driver_cuda,
@@ -118,9 +125,6 @@ def _provenance(device: Any, operation: Variant | Scalar, command: str) -> dict[
         "compiler": None if code is None else code.compiler,
         "kernel_sha256": kernel_hash(operation),
         "cubin_sha256": None if code is None else code.sha256,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": command,
-        "floatsim": floatsim.__version__,
     }
 
 

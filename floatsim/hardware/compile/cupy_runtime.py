@@ -36,7 +36,7 @@ class NoCuPyError(UnavailableError):
 def _cupy() -> Any:
     try:
         return importlib.import_module("cupy")
-    except ImportError as error:
+    except Exception as error:  # a CuPy for another NumPy or CUDA can raise any error
         cause = "" if isinstance(error, ModuleNotFoundError) and error.name == "cupy" else f" (import cupy: {error})"
         raise NoCuPyError(_NO_CUPY + cause) from None
 

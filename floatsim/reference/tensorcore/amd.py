@@ -16,7 +16,7 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.scalar import Kind, Number, add, decode, fma, from_fraction, multiply, nan_result, round_pack
 from floatsim.reference.tensorcore.alignment import Step, Term, cut, cut_down, events_of, highest, special, to_code
-from floatsim.tensorcore.instructions import EvenAndOdd, LateAccumulator
+from floatsim.tensorcore.instructions import EvenAndOdd, ExactBlocks, LateAccumulator
 
 __all__ = ["exact_block", "flushed_tree", "fma_step", "late_block"]
 
@@ -26,13 +26,13 @@ _TO_EVEN = RoundingAttributes()
 _NO_EXPONENT = -(1 << 20)  # of a sum of zeros: below every other
 
 
-def _special_step(terms: Sequence[Term], last: int) -> Step | None:
+def _special_step(terms: Sequence[Term], last: int, output: FloatFormat = FP32) -> Step | None:
     """Return the step of terms with NaNs or infinities; None if all terms are finite."""
     what = special(terms)
     if what is None:
         return None
     number, events = what
-    return Step(to_code(number, FP32, nan_result(FP32)[0]), events, last, tuple(terms))
+    return Step(to_code(number, output, nan_result(output)[0]), events, last, tuple(terms))
 
 
 def _rounded(total: int, quantum: int) -> tuple[int, int]:
@@ -49,13 +49,14 @@ def fma_step(a: Number, b: Number, c: int, output: FloatFormat, last: int) -> St
 # -- CDNA 1: exact -----------------------------------------------------------------------------------------------------
 
 
-def exact_block(products: Sequence[Term], c: Term, last: int) -> Step:
+def exact_block(model: ExactBlocks, products: Sequence[Term], c: Term, output: FloatFormat, last: int) -> Step:
     """Return the exact sum of the products and c, rounded once."""
     terms = (*products, c)
-    if (step := _special_step(terms, last)) is not None:
+    if (step := _special_step(terms, last, output)) is not None:
         return step
-    total = from_fraction(sum((term.number.fraction for term in terms), Fraction(0)))
-    code, events = round_pack(total, FP32, _TO_EVEN)
+    minus = model.signed_zero and all(term.number.is_zero and term.number.sign for term in terms)
+    total = from_fraction(sum((term.number.fraction for term in terms), Fraction(0)), int(minus))
+    code, events = round_pack(total, output, _TO_EVEN)
     return Step(code, events, last, terms)
 
 

@@ -1,8 +1,8 @@
 """Dot products by matrix instructions, and longer sums as chains of instructions: the readable specification.
 
-The models of `floatsim.reference.tensorcore.nvidia` and `amd` are joined to K loops. An instruction takes k terms. The
-D that it returns, a number of D's format, is c of the next instruction. The last instruction is filled up with zeros,
-as GEMM kernels load them.
+The models of `floatsim.reference.tensorcore.nvidia`, `amd` and `cpu` are joined to K loops. An instruction takes k
+terms. The D that it returns, a number of D's format, is c of the next instruction. The last instruction is filled up
+with zeros, as GEMM kernels load them.
 
 >>> from floatsim import FP16
 >>> from floatsim.tensorcore.architectures import as_architecture, select
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from floatsim.formats import FP32, TF32, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.scalar import convert, decode
-from floatsim.reference.tensorcore import amd, nvidia
+from floatsim.reference.tensorcore import amd, cpu, nvidia
 from floatsim.reference.tensorcore.alignment import Step, Term, product, read
 from floatsim.tensorcore.instructions import (
     ExactBlocks,
@@ -32,6 +32,7 @@ from floatsim.tensorcore.instructions import (
     Instruction,
     LateAccumulator,
     Model,
+    RoundedSteps,
     Scales,
     TwoHalves,
 )
@@ -147,11 +148,13 @@ def _block(
         case FmaChain():
             step = amd.fma_step(pairs[0][0].number, pairs[0][1].number, c, output, last)
         case ExactBlocks():
-            step = amd.exact_block(products, acc, last)
+            step = amd.exact_block(model, products, acc, output, last)
         case FlushedTree():
             step = amd.flushed_tree(a, b, c, last)
         case LateAccumulator():
             step = amd.late_block(model, products, acc, last)
+        case RoundedSteps():
+            step = cpu.rounded_steps(model, a, b, c, output)._replace(last=last)
         case _:
             raise TypeError(f"no model: {model!r}")
     return step._replace(terms=step.terms or (*products, acc))

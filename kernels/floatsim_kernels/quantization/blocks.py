@@ -59,6 +59,40 @@ multiply, divide = _scaled(False), _scaled(True)
 """Write the products, or the quotients, of the elements and the scale of their block, rounded to their dtype."""
 
 
+# -- whole blocks, one after the other in memory: arrays (blocks, width) -----------------------------------------------
+
+
+@kernel
+def largest_of_rows(codes, flip, keep, limit, out):
+    """Do for the rows of a matrix what `largest` does for blocks."""
+    wide_vectors()
+    for i in range(out.size):
+        row, found = codes[i], out[i]
+        for k in range(row.size):
+            found = larger_integer(found, zero_beyond(bits_of_both(differing_bits(row[k], flip), keep), limit))
+        out[i] = found
+
+
+def _scaled_rows(divides):
+    """Return the kernel that multiplies or divides the elements by the scale of their row."""
+
+    @kernel
+    def loop(x, scales, out):
+        wide_vectors()
+        for i in range(scales.size):
+            scale, row, written = scales[i], x[i], out[i]
+            for k in range(row.size):
+                written[k] = row[k] / scale if divides else row[k] * scale
+
+    return loop
+
+
+multiply_rows, divide_rows = _scaled_rows(False), _scaled_rows(True)
+
+
+# -- zero points -------------------------------------------------------------------------------------------------------
+
+
 @kernel
 def to_integers(x, first_row, first_column, height, width, zeros, low, high, out):
     """Write x + the zero point of the block, clamped. x and the zero points are integers as floats."""

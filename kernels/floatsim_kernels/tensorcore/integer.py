@@ -52,7 +52,8 @@ MODEL_FIELDS = (
 TERMS, K, FRACTION, FLOOR, FACTOR, SCALE, WIDENED, GROUP, HALVES, APART = range(10)
 """Terms of a block and of an instruction; fraction bits that are kept; the least exponent; fraction bits of the
 significand of a product and of a scale; bits by which the codes of the block's grid are shorter than D's; terms of a
-group, or 0; whether D is computed in two halves; whether even and odd products are summed apart."""
+group, or 0; whether D is computed in two halves; whether even and odd products are summed apart, or whether an exact
+sum of negative zeros is negative."""
 
 
 @inline
@@ -498,27 +499,33 @@ def ieee(kind, a, fa, b, fb, out, model, fd, rounding_params, ranges, where, cou
                                 c, events = rounded_sum(p, x, fd, m, U0)
                                 events |= absorbed(c, x, p, fd)
                             else:
-                                c, events = exact_block(a, fa, b, fb, c, fd, m, n, i, j, k0, min(k0 + size, stop), nan)
+                                c, events = exact_block(
+                                    a, fa, b, fb, c, fd, m, n, i, j, k0, min(k0 + size, stop), nan, model
+                                )
                             latest = last_of(where, start, k0 + size - 1, stop)
                             count_event(c, events, old, nan, fd, n, i, j, latest, counts, first)
                     out[part, n, i, j] = c
 
 
 @inline
-def exact_block(a, fa, b, fb, c, fd, m, n, i, j, start, stop, nan):
-    """The exact sum of c and four products of FP16 or two of BF16, rounded once; a zero is positive.
+def exact_block(a, fa, b, fb, c, fd, m, n, i, j, start, stop, nan, model):
+    """The exact sum of c and four products of FP16, two of BF16 or eight of FP8, rounded once.
 
-    126 bits hold four products of FP16 and c. Of two products of BF16 and c, the two largest are added first: a number
-    that then becomes part of the sticky bit is too small to matter after any cancellation.
+    A zero is positive, or with APART negative if all terms are negative zeros.
+
+    126 bits hold four products of FP16 and c, and eight of FP8. Of two products of BF16 and c, the two largest are
+    added first: a number that then becomes part of the sticky bit is too small to matter after any cancellation.
     """
     total = unpack_wide(c, fd, np.int64(0))
     kinds, signs = np.int64(total[0]), np.int64(0)
     if total[0] == INFINITE_KIND:
         signs = np.int64(1 << total[1])
     x, y = zero_term(), zero_term()
+    minus = model[APART] and total[0] == ZERO and total[1] == 1 and stop - start == model[TERMS]
     for k in range(start, stop):
         p = product(unpack_wide(a[n, i, k], fa, np.int64(0)), unpack_wide(b[n, k, j], fb, np.int64(0)))
         kinds = max(kinds, p[0])
+        minus = minus and p[0] == ZERO and p[1] == 1
         if p[0] == INFINITE_KIND:
             signs |= np.int64(1 << p[1])
         if p[0] == FINITE and (stop - start > 2 or k == start):
@@ -541,5 +548,5 @@ def exact_block(a, fa, b, fb, c, fd, m, n, i, j, start, stop, nan):
     x = unpacked_sum(x, y)
     total = unpacked_sum(x, total)
     if total[0] == ZERO:
-        return U0, np.int64(0)
+        return left(np.uint64(minus), fd[SIGN]), np.int64(0)
     return round_pack(total[1], total[2], total[3], total[4], fd, m, U0)

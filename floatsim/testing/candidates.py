@@ -1,0 +1,111 @@
+"""Candidates of `identify`: descriptions whose summation tree was found, in accumulators and roundings."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from floatsim.accumulation import Accumulation, parse
+from floatsim.accumulation.tree_shape import as_tree_shape
+from floatsim.formats import FP32, FloatFormat
+from floatsim.testing.order_trees import meeting_sizes, tree_of
+from floatsim.testing.tree_search import Meetings
+from floatsim.testing.vocabulary import ORDERS
+
+__all__ = ["orders_with_tree", "variants"]
+
+_LEAVES = ("same", "pairwise(same)", "pairwise(same, halving)", "pairwise(same, numpy)")
+_LANES = (2, 4, 8, 16, 32)
+
+
+def _templates(meetings: Meetings, k: int) -> Iterator[str]:
+    """Yield the texts of orders with the accumulator `same`, the simplest first.
+
+    A block length n and a number of lanes n are tried only if term 0 meets the terms of its own part below all others.
+    """
+    yield from (text for text in ORDERS if "rounding=" not in text)
+    with_first = np.full(k, k, np.int64)
+    first = meetings.i == 0
+    with_first[meetings.j[first]] = meetings.sizes[first]
+    with_first[0] = 1
+    blocks = [n for n in range(2, k) if (with_first[:n] <= n).all() and with_first[n] > n]
+    lanes = [n for n in range(2, k) if (with_first[::n] <= -(-k // n)).all()]
+    for form, lengths in (("blocked({inner}, {n}, {outer})", blocks), ("strided({inner}, {n}, {outer})", lanes)):
+        for n in lengths:
+            for inner in _LEAVES:
+                for outer in _LEAVES:
+                    yield form.format(inner=inner, n=n, outer=outer)
+    for n in blocks:
+        for lane in (lane for lane in _LANES if lane < n):
+            yield f"blocked(strided(same, {lane}), {n}, same)"
+            yield f"blocked(strided(same, {lane}, same), {n}, same)"
+    for lane in lanes:
+        for n in range(2, -(-k // lane)):
+            yield f"strided(blocked(same, {n}, same), {lane})"
+
+
+def orders_with_tree(meetings: Meetings, k: int) -> list[str]:
+    """Return the text of the simplest order, with the accumulator `same`, whose tree has these meetings.
+
+    Without a simple order it is the tree itself, if all pairs of terms were tested and each node adds two values. The
+    result is a list of one text, or empty.
+    """
+    few = np.random.default_rng(0).permutation(len(meetings.i))[:64]
+    for text in _templates(meetings, k):
+        tree = tree_of(parse(text, FP32), k)
+        if tree is None or not np.array_equal(
+            meeting_sizes(tree, meetings.i[few], meetings.j[few]), meetings.sizes[few]
+        ):
+            continue
+        if np.array_equal(meeting_sizes(tree, meetings.i, meetings.j), meetings.sizes):
+            return [text]
+    return _tree_itself(meetings, k)
+
+
+def _tree_itself(meetings: Meetings, k: int) -> list[str]:
+    if len(meetings.i) != k * (k - 1) // 2:
+        return []
+    counts = np.full((k, k), -1)
+    counts[meetings.i, meetings.j] = counts[meetings.j, meetings.i] = k - meetings.sizes
+    try:
+        return [f"tree(same, {as_tree_shape(counts)})"]
+    except ValueError:  # several values are added at once
+        return []
+
+
+_PRODUCTS = ("", "fused")
+_OPTIONS = ("", "rounding=toward_zero", "ftz", "ftz, daz", "daz")
+
+
+@functools.lru_cache(maxsize=256)
+def variants(order: str, accumulator: FloatFormat, exact_products: bool) -> tuple[Accumulation, ...]:
+    """Return an order in an accumulator, with rounded and exact products and other rounding options.
+
+    >>> import floatsim as fs
+    >>> [str(each) for each in variants("blocked(same, 8, same)", fs.FP32, False)[:2]]
+    ['blocked(sequential(fp32), 8, sequential(fp32))', 'blocked(sequential(fp32, fused), 8, sequential(fp32))']
+    """
+    found: dict[Accumulation, None] = {}
+    for option in _OPTIONS:
+        for product in _PRODUCTS[: 1 if exact_products else 2]:
+            found.setdefault(parse(_with_options(order, product, option), accumulator))
+    return tuple(found)
+
+
+def _with_options(order: str, product: str, option: str) -> str:
+    """Return the text with options in every leaf; `product` belongs to the leaves that add products."""
+    texts, depth_words = [], re.sub(r"\b(pairwise|tree)\(same", r"\1<same", order).split("same")
+    first = True
+    for before in depth_words[:-1]:
+        leaf = before.endswith("<")  # of a tree, which has arguments of its own
+        words = [] if not (product and first) else (["product=none"] if leaf else ["fused"])
+        words += [option] if option else []
+        first = False
+        if leaf:
+            texts.append(before[:-1] + "(same" + "".join(f", {word}" for word in words))
+        else:
+            texts.append(before + (f"sequential(same, {', '.join(words)})" if words else "same"))
+    return "".join(texts) + depth_words[-1]

@@ -1,0 +1,425 @@
+"""Identify a kernel: find the description of its sums that reproduces its bits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
+from floatsim.arrays.conversion import convert
+from floatsim.arrays.exchange import to_jax, to_torch
+from floatsim.arrays.float_array import FloatArray, wrap
+from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.testing.candidates import orders_with_tree, variants
+from floatsim.testing.kernel_inputs import hard_inputs
+from floatsim.testing.location import locate
+from floatsim.testing.operands import as_float_array
+from floatsim.testing.order_trees import same_sum
+from floatsim.testing.products import Product, product_of
+from floatsim.testing.tree_search import Meetings, find_meetings, probe_for
+from floatsim.testing.vocabulary import brief, vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Identification", "Region", "identify"]
+
+_ELEMENTS = 48  # elements of each experiment that all candidates are compared with
+_KINDS = ("cancelling", "normal", "subnormal")
+_CONFIRMED = 4096  # elements of each trial that a candidate is compared with before it is named
+_TRIALS = 4  # calls of the kernel for each kind of trial, if its results are small
+_SEPARATING: tuple[tuple[str, FloatFormat], ...] = (
+    ("cancelling", FP32), ("cancelling", FP64), ("double_rounding", FP32), ("double_rounding", FP64),
+    ("subnormal", FP32), ("overflow", FP32), ("special", FP32), ("cancelling", FP16), ("normal", FP32),
+)  # fmt: skip
+_ROUNDS = 8  # experiments that separate the names of an ambiguous result
+_SHOWN = 6  # names of an ambiguous result that the text lists
+_NEAR = 3  # near misses that are named
+_LONG = 160  # characters of a name that the text shows whole
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the result with its own order: where it is, and the descriptions that reproduce it."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Identification:
+    """The descriptions that reproduce a kernel. Prints as text.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The descriptions that reproduce all bits, as texts for `accumulate=`, the simplest first. Descriptions that
+        are the same sum for this K are named once. Several: the experiments do not separate them. None: `near` has
+        the closest ones.
+    format : FloatFormat
+        The format of the result.
+    near : tuple of (str, float)
+        The closest descriptions, with their shares of equal elements, if no description reproduces all bits.
+    regions : tuple of Region
+        The parts of the result, if they have different orders.
+    notes : tuple of str
+        What else was found.
+    separating : HardInputs or None
+        Inputs on which the descriptions of `names` differ, if some were found.
+    """
+
+    names: tuple[str, ...]
+    format: FloatFormat
+    near: tuple[tuple[str, float], ...] = ()
+    regions: tuple[Region, ...] = ()
+    notes: tuple[str, ...] = ()
+    separating: Any = None
+
+    @property
+    def name(self) -> str | None:
+        """The one description that reproduces all bits; None if there is no such or several."""
+        return self.names[0] if len(self.names) == 1 else None
+
+    def __str__(self) -> str:
+        lines = []
+        if len(self.names) == 1:
+            lines.append(f"{_listed(self.names)}, result in {self.format.name}")
+        elif self.names:
+            more = f" or {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
+            lines.append(f"ambiguous: {_listed(self.names[:_SHOWN])}{more}, result in {self.format.name}")
+            lines.append(
+                "inputs that separate them: .separating" if self.separating is not None
+                else "no inputs were found that separate them"
+            )  # fmt: skip
+        elif not self.regions:
+            lines.append("no description of the vocabulary reproduces these bits")
+        lines += [
+            f"near: {_listed([name])} ({100 * share:.4g} % of the elements are equal)" for name, share in self.near
+        ]
+        lines += [f"{region.text}: {_listed(region.names) or 'unknown'}" for region in self.regions]
+        return "\n".join([*lines, *self.notes])
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the names and notes in JSON types."""
+        return {
+            "names": list(self.names), "format": self.format.name, "near": [list(each) for each in self.near],
+            "regions": [{"where": each.text, "names": list(each.names)} for each in self.regions],
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return descriptions for the text of a result, without the middle of a long tree."""
+    short = [
+        name if len(name) <= _LONG else f"{name[: _LONG // 2]} ... {name[-_LONG // 4 :]} (in full: .names)"
+        for name in names
+    ]
+    return " or ".join(short)
+
+
+@dataclass(frozen=True)
+class _Experiment:
+    """Elements of a product and the bits that the kernel returned for them."""
+
+    product: Product
+    result: FloatArray
+
+    def share(self, description: Accumulation) -> float:
+        """Return the share of the elements that a description reproduces; 0 if it cannot be evaluated."""
+        try:
+            found = self.product.result(description, self.result.format)
+        except (TypeError, ValueError):
+            return 0.0
+        return float(np.mean(found.codes.ravel() == self.result.codes))
+
+
+def identify(
+    kernel: Any, a: Any, b: Any, c: Any = None, *, more: Sequence[AccumulationLike] = (), seed: int = 0
+) -> Identification:
+    """Return the description that reproduces the bits of a matrix product.
+
+    Parameters
+    ----------
+    kernel : callable, or array_like of floats (M, N)
+        A kernel, called as kernel(a, b) with matrices of the shapes, formats and library of `a` and `b`. It chooses its
+        inputs itself. Or the result of a kernel for `a`, `b` and `c`.
+    a, b : array_like of floats, (M, K) and (K, N)
+        The operands. With a callable, their values are one more experiment.
+    c : array_like, optional
+        The accumulator at the start; not with a callable.
+    more : sequence of accumulations or texts
+        Descriptions to try beside the vocabulary, `floatsim.testing.vocabulary`.
+    seed : int
+        The seed of the chosen inputs.
+
+    Returns
+    -------
+    Identification
+
+    Raises
+    ------
+    ValueError
+        If the kernel returns other bits for the same operands, or the shapes do not fit.
+    TypeError
+        If the result holds no floats, or `c` is given with a callable.
+
+    Notes
+    -----
+    The summation tree of a callable is found as by FPRev (P. Xie et al., USENIX ATC 2025): all pairs of terms up to K =
+    512, an adaptive search beyond. The first call compiles the emulator's kernels for the candidates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import floatsim as fs
+    >>> a, b = fs.testing.hard_inputs((24, 44, 24), "bf16")
+    >>> identify(lambda x, y: fs.matmul(x, y, accumulate="blocked(fp32, 10, fp32)", format="bf16"), a, b)
+    blocked(fp32, 10, fp32), result in BF16
+    """
+    if callable(kernel):
+        if c is not None:
+            raise TypeError("c cannot be given with a callable: add it inside the callable")
+        return _of_callable(kernel, a, b, [as_accumulation(each, "more") for each in more], seed)
+    product = product_of(a, b, c, "fp32")
+    result = as_float_array(kernel, "kernel")
+    expected = (*product.a.shape[:-1], product.b.shape[-1])
+    if result.shape != expected:
+        raise ValueError(f"kernel has the shape {result.shape}; the product of a and b has {expected}")
+    every = [_sampled(product, result)]
+    found = _named(_candidates(product, more), every, (), result.format)
+    whole = [name for name in found.names if _whole(product, result, name)]
+    return _separated(replace(found, names=tuple(whole)), product, seed)
+
+
+def _candidates(product: Product, more: Sequence[AccumulationLike]) -> list[Accumulation]:
+    given = [as_accumulation(each, "more") for each in more]
+    return list(dict.fromkeys([*given, *vocabulary(product.a.format, product.b.format, product.k)]))
+
+
+def _whole(product: Product, result: FloatArray, name: str) -> bool:
+    return bool(np.array_equal(product.result(name, result.format).codes, result.codes))
+
+
+def _sampled(product: Product, result: FloatArray, where: Any = None, elements: int = _ELEMENTS) -> _Experiment:
+    """Return some elements of a product, spread over the result or over the places `where`."""
+    places = np.argwhere(np.ones(result.shape, bool) if where is None else where)
+    chosen = places[np.unique(np.linspace(0, len(places) - 1, min(len(places), elements)).astype(int))]
+    rows, columns = chosen.T
+    return _Experiment(product.elements(rows, columns), FloatArray(result.codes[rows, columns], result.format))
+
+
+def _sampled_all(pairs: Sequence[tuple[Product, FloatArray]], elements: int, where: Any = None) -> list[_Experiment]:
+    return [_sampled(product, result, where, elements) for product, result in pairs]
+
+
+def _named(
+    candidates: Sequence[Accumulation], experiments: Sequence[_Experiment], trials: Sequence[_Experiment],
+    fmt: FloatFormat,
+) -> Identification:  # fmt: skip
+    """Return the candidates that reproduce every experiment and then every trial, or the nearest ones."""
+    found: list[Accumulation] = []
+    shares: dict[str, float] = {}
+    for candidate in candidates:
+        share = _least_share(candidate, experiments)
+        if share == 1:
+            if any(same_sum(candidate, other, experiments[0].product.k) for other in found):
+                continue
+            share = _least_share(candidate, trials)
+        if share == 1:
+            found.append(candidate)
+        else:
+            shares[brief(candidate)] = share
+    if found:
+        return Identification(tuple(map(brief, found)), fmt)
+    nearest = sorted(shares.items(), key=lambda pair: -pair[1])[:_NEAR]
+    return Identification((), fmt, tuple(pair for pair in nearest if pair[1] > 0))
+
+
+def _least_share(candidate: Accumulation, experiments: Sequence[_Experiment]) -> float:
+    """Return the least share of elements that a candidate reproduces. It stops at an experiment below 1/8."""
+    share = 1.0
+    for experiment in experiments:
+        share = min(share, experiment.share(candidate))
+        if share < 1 / 8:
+            break
+    return share
+
+
+def _separated(found: Identification, product: Product, seed: int) -> Identification:
+    """Return an ambiguous identification with inputs that separate its names, if some are found."""
+    if len(found.names) < 2:
+        return found
+    shape = product.a.shape[-2], product.k, product.b.shape[-1]
+    formats = product.a.format, product.b.format
+    for kind, accumulator in _SEPARATING:
+        try:
+            inputs = hard_inputs(shape, formats, kind, accumulator=accumulator, result=found.format, seed=seed)
+        except ValueError:  # the formats have no such products
+            continue
+        product = product_of(inputs.a, inputs.b, None, "fp32")
+        results = {name: product.result(name, found.format).codes.tobytes() for name in found.names}
+        if len(set(results.values())) > 1:
+            return replace(found, separating=inputs)
+    return found
+
+
+# -- callables ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A callable with operands of fixed shapes, formats and library."""
+
+    function: Callable[[Any, Any], Any]
+    shape: tuple[int, int, int]
+    a: FloatFormat
+    b: FloatFormat
+    library: str
+
+    def __call__(self, a: Any, b: Any) -> FloatArray:
+        """Return the kernel's result for arrays of floats, which are numbers of the formats."""
+        sides = [as_float_array(convert(x, fmt), "an operand") for x, fmt in ((a, self.a), (b, self.b))]
+        result = as_float_array(self.function(*(self._given(x) for x in sides)), "the result of the kernel")
+        if result.shape != (self.shape[0], self.shape[2]):
+            raise ValueError(f"the kernel returned the shape {result.shape}, not {(self.shape[0], self.shape[2])}")
+        return result
+
+    def _given(self, x: FloatArray) -> Any:
+        if self.library == "torch":
+            return to_torch(x)
+        return to_jax(x) if self.library in ("jax", "jaxlib") else wrap(x.codes.copy(), x.format, False)
+
+    def values(self, a: Any, b: Any) -> NDArray[np.float64]:
+        return np.asarray(self(a, b).values)
+
+
+def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: int) -> Identification:
+    given = product_of(a, b, None, "fp32")
+    m, k, n = given.a.shape[-2], given.k, given.b.shape[-1]
+    kernel = _Kernel(function, (m, k, n), given.a.format, given.b.format, type(a).__module__.partition(".")[0])
+    first = kernel(given.a, given.b)
+    hard = [hard_inputs((m, k, n), (kernel.a, kernel.b), kind, result=first.format, seed=seed) for kind in _KINDS]
+    products = [given, *(product_of(x, y, None, "fp32") for x, y in hard)]
+    results = [kernel(product.a, product.b) for product in products]
+    for product, result in zip(products[:2], results[:2], strict=True):
+        if not np.array_equal(kernel(product.a, product.b).codes, result.codes):
+            raise ValueError(
+                "the kernel is not deterministic: for the same operands it returned other bits the second time"
+            )
+    pairs = list(zip(products, results, strict=True))
+    trials = [*pairs, *_trials(kernel, first.format, seed)]
+    places = _orders_by_place(kernel, seed)
+    if len(places) > 1:
+        return _by_region(places, pairs, trials, more)
+    meetings = _meetings(kernel, results[0].format)
+    every, whole = _sampled_all(pairs, _ELEMENTS), _sampled_all(trials, _CONFIRMED)
+    candidates = _with_tree(meetings, kernel, [*every, *whole]) if meetings is not None else []
+    found = _named([*more, *candidates], every, whole, first.format)
+    if not found.names:
+        rest = [each for each in _candidates(given, ()) if each not in candidates]
+        wider = _named(rest, every, whole, first.format)
+        near = tuple(sorted({*found.near, *wider.near}, key=lambda pair: -pair[1])[:_NEAR])
+        found = wider if wider.names else replace(wider, near=near)
+    notes = () if found.names else _notes(meetings, k)
+    found = _separated(found, given, seed)
+    for step in range(_ROUNDS):  # the kernel itself decides between the names
+        if found.separating is None:
+            break
+        x, y = found.separating
+        trial = product_of(x, y, None, "fp32")
+        result = kernel(trial.a, trial.b)
+        kept = tuple(name for name in found.names if _whole(trial, result, name))
+        if not kept:
+            break
+        found = _separated(replace(found, names=kept, separating=None), given, seed + step)
+    return replace(found, notes=notes)
+
+
+def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Product, FloatArray]]:
+    """Return further products and the kernel's results for them. A kernel with small results is called more often."""
+    elements = kernel.shape[0] * kernel.shape[2]
+    calls = min(_TRIALS, -(-_CONFIRMED // elements))
+    found = []
+    for kind, accumulator in (("double_rounding", FP32), ("cancelling", FP64)):
+        wanted: dict[str, Any] = {"kind": kind, "accumulator": accumulator, "result": result}
+        for step in range(calls):
+            try:
+                inputs = hard_inputs(kernel.shape, (kernel.a, kernel.b), **wanted, seed=seed + step + 1)
+            except ValueError:  # the formats have no such products
+                break
+            product = product_of(inputs.a, inputs.b, None, "fp32")
+            found.append((product, kernel(product.a, product.b)))
+    return found
+
+
+def _notes(meetings: Meetings | None, k: int) -> tuple[str, ...]:
+    if meetings is None:
+        return ("the summation tree was not found: the sums are no tree of one accumulator, or the range is too small",)
+    if (meetings.sizes == 2).all():
+        return ("no term is absorbed: the sums are exact, or in an accumulator wider than FP64",)
+    first = meetings.i[meetings.sizes == meetings.sizes.min()][:4].tolist()
+    return (f"the summation tree of the {k} terms was found, and is not in the vocabulary; first pairs at k = {first}",)
+
+
+def _meetings(kernel: _Kernel, result: FloatFormat) -> Meetings | None:
+    """Return the tree, searched with the range of one accumulator after the other."""
+    for accumulator in (FP32, FP64, FP16, BF16):
+        probe = probe_for(kernel.a, kernel.b, accumulator, result, kernel.shape[1])
+        if probe is None:
+            continue
+        found = find_meetings(kernel.values, probe, kernel.shape)
+        if found is not None and not (found.sizes == 2).all():
+            return found
+    return None
+
+
+def _with_tree(meetings: Meetings, kernel: _Kernel, experiments: Sequence[_Experiment]) -> list[Accumulation]:
+    """Return the descriptions with this tree. Of one order and accumulator, the first that reproduces all bits."""
+    found: list[Accumulation] = []
+    for order in orders_with_tree(meetings, kernel.shape[1]):
+        for accumulator in (FP32, FP64, FP16, BF16):
+            exact = kernel.a.precision + kernel.b.precision <= accumulator.precision
+            tried = variants(order, accumulator, exact)
+            equal = (each for each in tried if all(experiment.share(each) == 1 for experiment in experiments))
+            found.append(next(equal, tried[0]))
+    return found
+
+
+def _orders_by_place(kernel: _Kernel, seed: int) -> list[NDArray[np.bool_]]:
+    """Return the places whose elements are alike if all rows of a and all columns of b are equal."""
+    m, k, n = kernel.shape
+    seen = []
+    for step in range(3):
+        a, b = hard_inputs((1, k, 1), (kernel.a, kernel.b), "cancelling", seed=seed + step)
+        rows, columns = (np.asarray(as_float_array(x, "x").values) for x in (a, b))
+        seen.append(kernel(np.repeat(rows, m, 0), np.repeat(columns, n, 1)).codes.astype(np.uint64))
+    _, classes = np.unique(np.stack(seen, -1).reshape(m * n, -1), axis=0, return_inverse=True)
+    grid = classes.reshape(m, n)
+    return [grid == number for number in range(int(grid.max()) + 1)]
+
+
+def _by_region(
+    places: list[NDArray[np.bool_]], pairs: list[tuple[Product, FloatArray]],
+    trials: list[tuple[Product, FloatArray]], more: list[Accumulation],
+) -> Identification:  # fmt: skip
+    """Return the identification of each part of the result."""
+    regions, fmt = [], pairs[0][1].format
+    for where in places[:8]:
+        every, whole = _sampled_all(pairs, _ELEMENTS, where), _sampled_all(trials, _CONFIRMED, where)
+        found = _named([*more, *_candidates(pairs[0][0], ())], every, whole, fmt)
+        named = locate(where)
+        others = f"{'the other ' if len(places) == 2 else ''}{np.count_nonzero(where)} elements"
+        text = named[0].text if named else others
+        regions.append(Region(text, found.names))
+    note = f"the order depends on the place: {len(places)} orders, for equal rows and equal columns"
+    return Identification((), fmt, (), tuple(regions), (note,))

@@ -1,0 +1,146 @@
+"""Find the summation tree of a matrix product, without knowledge of the kernel.
+
+The method is FPRev (P. Xie et al., "Revealing floating-point accumulation orders", USENIX ATC 2025). Product i is +M,
+product j is -M, and all others are one unit, which M absorbs. The units that remain are those outside the node where i
+and j meet. One product of matrices tests many pairs: row i of a has the large factor at k = i, column j of b at k = j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floatsim.formats import FloatFormat
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+
+__all__ = ["Meetings", "Probe", "find_meetings", "probe_for"]
+
+_ALL_PAIRS = 512  # terms: beyond, the number of all pairs exceeds that of the adaptive search by far
+_REACH = 100  # the largest exponent of a product
+_PRODUCTS = 1 << 15  # products of matrices, at most
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The factors of the products that find a tree, as exponents: large and unit factor of each side.
+
+    `weak` is the exponent by which the units outside a chunk are smaller. A result counts `chunk` units exactly.
+    """
+
+    a: tuple[int, int]
+    b: tuple[int, int]
+    weak: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Pairs of terms, and the number of terms below the node where they meet. They determine the tree.
+
+    `sizes` is 2 everywhere if no unit is absorbed: the sum is exact, or wider than the probe.
+    """
+
+    i: NDArray[np.int64]
+    j: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+def probe_for(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, result: FloatFormat, k: int) -> Probe | None:
+    """Return the factors for an accumulator, or None if the formats have no such range.
+
+    M absorbs a chunk of units: M / unit >= 2**(precision + 1) * chunk. All other units together are below a quarter of
+    a unit, so that they do not change a count in a result of few bits.
+    """
+    chunk = min(k, 1 << min(result.precision, accumulator.precision) - 1)
+    weak = 0 if chunk >= k else k.bit_length() + 2
+    gap = accumulator.precision + 2 + chunk.bit_length()
+    top = min(accumulator.emax, result.emax, _REACH) - 2
+    for low_a, low_b in ((a.emin, b.emin), (a.emin - a.trailing_bits, b.emin - b.trailing_bits)):
+        # +M is large(a) * unit(b), -M is unit(a) * large(b): both sides need the whole gap
+        if a.emax - low_a < gap + weak or b.emax - low_b < gap + weak:
+            continue
+        middle = min(top - gap, (a.emax - gap - weak) + (b.emax - gap - weak))
+        unit_a = max(low_a + weak, min(a.emax - gap, middle // 2))
+        unit_b = max(low_b, min(b.emax - gap - weak, middle - unit_a))
+        least = max(accumulator.emin, result.emin)
+        if unit_a + unit_b + gap <= top and unit_a + unit_b - weak >= least - accumulator.trailing_bits:
+            return Probe((unit_a + gap, unit_a), (unit_b + gap, unit_b), weak, chunk)
+    return None
+
+
+def _counts(
+    kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int], rows: Any, columns: Any
+) -> NDArray[np.int64]:
+    """Return the number of units that remain for each pair of a row's i and a column's j; -1 for i = j."""
+    m, k, n = shape
+    remain = np.zeros((len(rows), len(columns)))
+    for start in range(0, k, probe.chunk):
+        terms = np.arange(k)
+        inside = (terms >= start) & (terms < start + probe.chunk)
+        unit = np.where(inside, probe.a[1], probe.a[1] - probe.weak)
+        large = np.where(inside, probe.b[0], probe.b[0] + probe.weak)  # -M is the same in and outside the chunk
+        for top in range(0, len(rows), m):
+            for left in range(0, len(columns), n):
+                i, j = rows[top : top + m], columns[left : left + n]
+                a, b = np.tile(np.ldexp(1.0, unit), (m, 1)), np.full((k, n), 2.0 ** probe.b[1])
+                a[np.arange(len(i)), i] = 2.0 ** probe.a[0]
+                b[j, np.arange(len(j))] = -np.ldexp(1.0, large[j])
+                result = kernel(a, b)[: len(i), : len(j)] / 2.0 ** (probe.a[1] + probe.b[1])
+                remain[top : top + m, left : left + n] += np.rint(result) if probe.weak else result
+    with np.errstate(invalid="ignore"):
+        found = np.where(np.isfinite(remain) & (remain == np.rint(remain)), remain, -2).astype(np.int64)
+    found[np.asarray(rows)[:, np.newaxis] == np.asarray(columns)] = -1
+    return found
+
+
+def find_meetings(
+    kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]
+) -> Meetings | None:
+    """Return pairs that determine the tree of a kernel; None if a result is no number of units.
+
+    Up to 512 terms all pairs are tested. Beyond, one term of each group is compared with the others of the group, and
+    the others are grouped by where they meet it, until each group has one term.
+    """
+    k = shape[1]
+    if k <= _ALL_PAIRS:
+        remain = _counts(kernel, probe, shape, np.arange(k), np.arange(k))
+        i, j = np.triu_indices(k, 1)
+        upper, lower = remain[i, j], remain[j, i]
+        if not np.array_equal(upper, lower) or (upper.size and not 0 <= upper.min() <= upper.max() <= k - 2):
+            return None
+        return Meetings(i, j, k - upper)
+    return _adaptive(kernel, probe, shape)
+
+
+def _adaptive(kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]) -> Meetings | None:
+    m, k, n = shape
+    found: list[tuple[NDArray[np.int64], ...]] = []
+    groups, spent, last = [np.arange(k)], 0, False
+    while groups:
+        pivots = [int(group[-1 if last else 0]) for group in groups]
+        last = not last
+        following = []
+        for at in range(0, len(groups), m):
+            part = groups[at : at + m]
+            columns = np.unique(np.concatenate(part))
+            spent += -(-len(columns) // n) * -(-k // probe.chunk)
+            if spent > _PRODUCTS:
+                raise ValueError(f"the tree of {k} terms needs more than {_PRODUCTS} products of matrices")
+            remain = _counts(kernel, probe, shape, np.array(pivots[at : at + m]), columns)
+            for row, (pivot, group) in enumerate(zip(pivots[at : at + m], part, strict=True)):
+                others = group[group != pivot]
+                sizes = k - remain[row, np.searchsorted(columns, others)]
+                if sizes.size and not (2 <= sizes.min() <= sizes.max() <= k):
+                    return None
+                found.append((np.full(len(others), pivot), others, sizes))
+                following += [others[sizes == size] for size in np.unique(sizes)]
+        groups = [group for group in following if len(group) > 1]
+    i, j, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Meetings(i, j, sizes)

@@ -1,0 +1,37 @@
+"""PyTorch models under a number format, without a change of the model. Needs the extra `torch`.
+
+>>> import torch, floatsim.torch as ft
+>>> model = torch.nn.Linear(2, 1)
+>>> with ft.emulate("bf16", model) as run:
+...     model(torch.ones(1, 2)).sum().backward()
+>>> run.uncovered
+Counter()
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("floatsim.torch needs PyTorch: pip install 'floatsim[torch]'") from error
+
+from floatsim.torch.blocks import Linear, matmul, quantize
+from floatsim.torch.emulation import emulate
+from floatsim.torch.run import Event, Report, Row, Run
+from floatsim.torch.scaling import Delayed
+from floatsim.training import Gemm, Op, Policy
+
+__all__ = [
+    "Delayed",
+    "Event",
+    "Gemm",
+    "Linear",
+    "Op",
+    "Policy",
+    "Report",
+    "Row",
+    "Run",
+    "emulate",
+    "matmul",
+    "quantize",
+]

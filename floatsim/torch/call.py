@@ -1,0 +1,221 @@
+"""One emulated call of an ATen operation: it reads operands, rounds intermediates, and rounds results."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+
+from floatsim.accumulation import Accumulation
+from floatsim.arrays.arithmetic import add
+from floatsim.arrays.conversion import array, convert
+from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.linalg import matmul
+from floatsim.arrays.reductions import sum as sum_of
+from floatsim.formats import FP32, FloatFormat
+from floatsim.torch.decisions import Resolved
+from floatsim.torch.tensors import is_float, read, tag_of
+
+__all__ = ["Call", "Handler", "Host", "floats_of", "number"]
+
+Handler: TypeAlias = Callable[..., Any]
+"""A function of a `Call` and the arguments of an ATen operation. It returns FloatArrays, tensors, or NotImplemented."""
+
+
+class Host(Protocol):
+    """What a call needs from the emulation that runs it."""
+
+    policy: Any
+
+    def scaler(self, scaling: Any) -> Any:
+        """Return the state of a scaling method in this run."""
+
+    @property
+    def step(self) -> int:
+        """The number of the training step."""
+
+
+def number(value: float, fmt: FloatFormat) -> FloatArray:
+    """Return a Python number, rounded to a format with ties to even.
+
+    >>> import floatsim as fs
+    >>> number(0.1, fs.BF16)
+    FloatArray(0.1001, BF16)
+    """
+    return _number(struct.pack("d", value), fmt)
+
+
+@functools.lru_cache(maxsize=4096)
+def _number(bits: bytes, fmt: FloatFormat) -> FloatArray:
+    return array(struct.unpack("d", bits)[0], fmt, rounding="ties_to_even")  # type: ignore[no-any-return]
+
+
+class Call:
+    """One call: the formats, and the steps that operations are made of.
+
+    Attributes
+    ----------
+    formats : Resolved
+        The formats of the operation.
+    module : str
+        The path of the module.
+    backward : bool
+        Whether it belongs to a backward pass.
+    weak : bool
+        Whether tensors without dimensions are beside others, so that they are numbers.
+    """
+
+    def __init__(self, host: Host, formats: Resolved, module: str, backward: bool, weak: bool = False) -> None:
+        self.host, self.formats, self.module, self.backward, self.weak = host, formats, module, backward, weak
+
+    # -- operands ------------------------------------------------------------------------------------------------------
+
+    def array(self, x: Any) -> FloatArray:
+        """Return an operand as it is given. A Python number is rounded to the format of the intermediates."""
+        return read(x) if isinstance(x, torch.Tensor) else number(float(x), self.formats.inside)
+
+    def operand(self, x: Any) -> FloatArray:
+        """Return an operand in the format of the operands. A loss scale is not rounded.
+
+        A number, and a tensor without dimensions beside others, has the format of the intermediates.
+        """
+        if not isinstance(x, torch.Tensor):
+            return number(float(x), self.formats.inside)
+        if self.role(x) == "scale":
+            return read(x)
+        return self.rounded(read(x), self.formats.inside if self.weak and not x.ndim else self.formats.operands)
+
+    def constant(self, value: float) -> FloatArray:
+        """Return a number in the format of the operands."""
+        return number(float(value), self.formats.operands)
+
+    def gradient(self, x: torch.Tensor) -> FloatArray:
+        """Return a gradient operand in its format."""
+        return self.rounded(read(x), self.formats.gradient)
+
+    def intermediate(self, x: torch.Tensor) -> FloatArray:
+        """Return an operand in the format of the intermediates, such as a bias."""
+        return self.rounded(read(x), self.formats.inside)
+
+    def role(self, x: torch.Tensor) -> str:
+        """Return the role of a tensor: "weight", "gradient", "value", "scale" or ""."""
+        tag = tag_of(x, self.host)
+        return "" if tag is None else tag.role
+
+    def rounded(self, x: FloatArray, fmt: FloatFormat) -> FloatArray:
+        """Return x in a format."""
+        return x if x.format == fmt else convert(x, fmt)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def value(self, function: Callable[..., Any], *operands: Any) -> FloatArray:
+        """Return one operation, rounded to the format of the intermediates."""
+        return function(*operands, format=self.formats.inside)  # type: ignore[no-any-return]
+
+    def number(self, value: float) -> FloatArray:
+        """Return a number in the format of the intermediates."""
+        return number(float(value), self.formats.inside)
+
+    def sum(self, x: FloatArray, axis: Any = None, keepdims: bool = False) -> FloatArray:
+        """Return sums along axes, with the accumulation of sums."""
+        found = sum_of(x, axis, keepdims=keepdims, accumulate=self.formats.sums, format=self.formats.inside)
+        return found if isinstance(found, FloatArray) else FloatArray(np.asarray(found), self.formats.inside)
+
+    def result(self, x: FloatArray) -> FloatArray:
+        """Return a result in the format of the results."""
+        return self.rounded(x, self.formats.out)
+
+    def weight_result(self, x: FloatArray) -> FloatArray:
+        """Return the gradient of a weight in the format in which the policy keeps it, else in that of the results."""
+        kept = self.host.policy.weight_gradients
+        return self.result(x) if kept is None else self.rounded(x, kept)
+
+    def operator(self, function: Callable[..., Any], *operands: Any, **keywords: Any) -> Any:
+        """Return the result of an operator of `floatsim.operators` with the recipe of the decision."""
+        return function(*operands, recipe=self.formats.recipe, **keywords)
+
+    # -- matrix products -----------------------------------------------------------------------------------------------
+
+    def roles(self, a: torch.Tensor, b: torch.Tensor) -> tuple[str, str]:
+        """Return the roles of the operands of a product: "input", "weight" or "gradient".
+
+        In the forward pass the second operand is the weight, unless only the first is a stored weight. In the backward
+        pass the operand that a backward pass computed is the gradient, and the kept operand is a weight if it is
+        stored as such.
+        """
+        first, second = self.role(a), self.role(b)
+        if not self.backward:
+            return ("weight", "input") if first == "weight" != second else ("input", "weight")
+        kept = {"weight": "weight"}
+        if first == "gradient" or (second != "gradient" and not first):
+            return "gradient", kept.get(second, "input")
+        return kept.get(first, "input"), "gradient"
+
+    def is_weight_gradient(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        """Return whether a product of two matrices is the gradient of a weight."""
+        return self.backward and a.ndim == 2 and set(self.roles(a, b)) == {"gradient", "input"}
+
+    def product(self, a: torch.Tensor, b: torch.Tensor) -> FloatArray:
+        """Return a @ b in the format of the intermediates. Scaling methods of the policy apply."""
+        roles = self.roles(a, b)
+        if self.formats.scaling is not None:
+            return self._scaled(read(a), read(b), roles)
+        left, right = (self.rounded(read(x), self.of_role(role)) for x, role in zip((a, b), roles, strict=True))
+        return self.matmul(left, right)
+
+    def of_role(self, role: str) -> FloatFormat:
+        """Return the format of an operand of a product."""
+        formats = self.formats
+        return {"input": formats.operands, "weight": formats.weight, "gradient": formats.gradient}[role]
+
+    def matmul(self, a: FloatArray, b: FloatArray, accumulate: Accumulation | None = None) -> FloatArray:
+        """Return a @ b with the accumulation of products, in the format of the intermediates."""
+        chosen = accumulate or self.formats.accumulate
+        found = matmul(a, b, accumulate=chosen, format=self.formats.inside)
+        return found if isinstance(found, FloatArray) else FloatArray(np.asarray(found), self.formats.inside)
+
+    def _scaled(self, a: FloatArray, b: FloatArray, roles: tuple[str, str]) -> FloatArray:
+        """Return the products of stacks of matrices by the scaling method of the policy, which gives FP32."""
+        scaler = self.host.scaler(self.formats.scaling)
+        product = {frozenset(("gradient", "weight")): "input_gradient", frozenset(("gradient", "input")):
+                   "weight_gradient"}.get(frozenset(roles), "forward")  # fmt: skip
+        stack = a.shape[:-2]
+        lefts, rights = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
+        found = [
+            scaler.matmul(
+                left, right, formats=(self.of_role(roles[0]), self.of_role(roles[1])), roles=roles, product=product,
+                module=self.module, step=self.host.step, accumulate=self.formats.accumulate,
+            )
+            for left, right in zip(lefts, rights, strict=True)
+        ]  # fmt: skip
+        codes = np.stack([self.rounded(each, FP32).codes for each in found])
+        return self.rounded(FloatArray(codes.reshape(*stack, *codes.shape[1:]), FP32), self.formats.inside)
+
+    def biased(self, product: FloatArray, bias: torch.Tensor | None) -> FloatArray:
+        """Return product + bias, in the format of the intermediates."""
+        return product if bias is None else self.value(add, product, self.bias(bias))
+
+    def bias(self, x: torch.Tensor) -> FloatArray:
+        """Return a bias in the format of the operands. Beside scaled products it is not rounded."""
+        return read(x) if self.formats.scaling is not None else self.operand(x)
+
+
+def floats_of(args: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the floating-point tensors among arguments, of lists too.
+
+    >>> import torch
+    >>> len(floats_of([torch.ones(1), [torch.ones(2), 3], None]))
+    2
+    """
+    found = []
+    for each in args:
+        if isinstance(each, torch.Tensor):
+            if each.dtype.is_floating_point:
+                found.append(each)
+        elif isinstance(each, list | tuple):
+            found += [x for x in each if is_float(x)]
+    return found

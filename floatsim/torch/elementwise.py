@@ -1,0 +1,253 @@
+"""Elementwise ATen operations: each line is one rounding, or a few that PyTorch's kernels make as well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from floatsim.arrays import arithmetic as a
+from floatsim.arrays import functions as f
+from floatsim.arrays.conversion import convert
+from floatsim.arrays.float_array import FloatArray
+from floatsim.formats import FP64
+from floatsim.operators import activations, activations_backward
+from floatsim.torch.call import Call, Handler
+
+__all__ = ["ELEMENTWISE"]
+
+
+def _unary(function: Any) -> Handler:
+    def run(c: Call, x: Any) -> FloatArray:
+        return c.result(c.value(function, c.operand(x)))
+
+    return run
+
+
+def _binary(function: Any) -> Handler:
+    def run(c: Call, x: Any, y: Any) -> FloatArray:
+        return c.result(c.value(function, c.operand(x), c.operand(y)))
+
+    return run
+
+
+def _exact(function: Any) -> Handler:
+    """Return the handler of a function whose result is a number of the operand's format: signs and integers."""
+
+    def run(c: Call, x: Any) -> FloatArray:
+        return c.result(function(c.operand(x)))
+
+    return run
+
+
+def _add(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
+    """Return x + alpha * y, with a fused multiply-add for another alpha than 1, as PyTorch's vectorized kernels.
+
+    alpha is rounded to the format of the operands.
+    """
+    left, right = c.operand(x), c.operand(y)
+    if alpha == 1:
+        return c.result(c.value(a.add, left, right))
+    if alpha == -1:
+        return c.result(c.value(a.subtract, left, right))
+    return c.result(c.value(a.fma, c.constant(alpha), right, left))
+
+
+def _sub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
+    return _add(c, x, y, -alpha)
+
+
+def _rsub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
+    """Return y - alpha * x. A number y is rounded to the format of the operands."""
+    if isinstance(y, torch.Tensor):
+        return _add(c, y, x, -alpha)
+    left, right = c.constant(y), c.operand(x)
+    if alpha == 1:
+        return c.result(c.value(a.subtract, left, right))
+    return c.result(c.value(a.fma, c.constant(-alpha), right, left))
+
+
+def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArray:
+    quotient = c.value(a.divide, c.operand(x), c.operand(y))
+    if rounding_mode is not None:
+        quotient = {"floor": a.floor, "trunc": a.trunc}[rounding_mode](quotient)
+    return c.result(quotient)
+
+
+def _pow(c: Call, x: Any, y: Any) -> FloatArray:
+    """Return x ** y. The exponents 2, 3, 0.5, -0.5, -1 and -2 are products, roots and reciprocals, as in PyTorch."""
+    base = c.operand(x)
+    if isinstance(y, torch.Tensor):
+        return c.result(c.value(f.power, base, c.operand(y)))
+    if y in (2, 3, -2):
+        square = c.value(a.multiply, base, base)
+        if y == 3:
+            square = c.value(a.multiply, square, base)
+        return c.result(c.value(f.reciprocal, square) if y == -2 else square)
+    roots = {0.5: a.sqrt, -0.5: f.rsqrt, -1: f.reciprocal}
+    if y in roots:
+        return c.result(c.value(roots[y], base))
+    if y == 1:
+        return c.result(base)
+    return c.result(c.value(f.power, base, c.number(y)))
+
+
+def _addcmul(c: Call, x: Any, y: Any, z: Any, value: float = 1) -> FloatArray:
+    """Return x + (value * y) * z, as PyTorch's vectorized kernel: one product, then a fused multiply-add."""
+    base, left, right = c.operand(x), c.operand(y), c.operand(z)
+    if value != 1:
+        left = c.value(a.multiply, c.number(value), left)
+    return c.result(c.value(a.fma, left, right, base))
+
+
+def _addcdiv(c: Call, x: Any, y: Any, z: Any, value: float = 1) -> FloatArray:
+    """Return x + (value * y) / z."""
+    base, left, right = c.operand(x), c.operand(y), c.operand(z)
+    if value != 1:
+        left = c.value(a.multiply, c.number(value), left)
+    return c.result(c.value(a.add, base, c.value(a.divide, left, right)))
+
+
+def _lerp(c: Call, start: Any, end: Any, weight: Any) -> FloatArray:
+    """Return start + weight * (end - start); for a weight from 0.5 up, end - (end - start) * (1 - weight)."""
+    first, last = c.operand(start), c.operand(end)
+    difference = c.value(a.subtract, last, first)
+    factor = c.operand(weight) if isinstance(weight, torch.Tensor) else c.number(weight)
+    small = np.abs(factor.values) < 0.5
+    remainder = c.value(a.subtract, factor, c.number(1.0))
+    low = c.value(a.fma, factor, difference, first) if small.any() else None
+    high = c.value(a.fma, remainder, difference, last) if not small.all() else None
+    if high is None:
+        return c.result(low)  # type: ignore[arg-type]
+    if low is None:
+        return c.result(high)
+    return c.result(FloatArray(np.where(small, low.codes, high.codes), low.format))
+
+
+def _clamp(c: Call, x: Any, low: Any = None, high: Any = None) -> FloatArray:
+    found = c.operand(x)
+    for bound, function in ((low, a.maximum), (high, a.minimum)):
+        if bound is not None:
+            found = c.value(function, found, c.operand(bound))
+    return c.result(found)
+
+
+def _gelu(c: Call, x: Any, approximate: str = "none") -> FloatArray:
+    """Return gelu(x), correctly rounded; with "tanh" the steps of the approximation."""
+    if approximate == "none":
+        return c.result(c.value(f.gelu, c.operand(x)))
+    return c.operator(activations.gelu, c.array(x), variant="tanh")  # type: ignore[no-any-return]
+
+
+def _gelu_backward(c: Call, gradient: Any, x: Any, approximate: str = "none") -> FloatArray:
+    variant = "erf" if approximate == "none" else "tanh"
+    return c.operator(activations_backward.gelu_backward, c.array(gradient), c.array(x), variant=variant)  # type: ignore[no-any-return]
+
+
+def _of_operator(function: Any) -> Handler:
+    """Return the handler of a backward operator of (gradient, operand of the forward pass or its result)."""
+
+    def run(c: Call, gradient: Any, x: Any) -> FloatArray:
+        return c.operator(function, c.array(gradient), c.array(x))  # type: ignore[no-any-return]
+
+    return run
+
+
+def _softplus(c: Call, x: Any, beta: float = 1, threshold: float = 20) -> FloatArray:
+    """Return log(1 + exp(beta * x)) / beta, correctly rounded for beta = 1, and x beyond the threshold."""
+    operand = c.operand(x)
+    scaled = operand if beta == 1 else c.value(a.multiply, operand, c.number(beta))
+    found = c.value(f.softplus, scaled)
+    if beta != 1:
+        found = c.value(a.divide, found, c.number(beta))
+    large = scaled.values > threshold
+    return c.result(FloatArray(np.where(large, c.rounded(operand, found.format).codes, found.codes), found.format))
+
+
+def _softplus_backward(c: Call, gradient: Any, x: Any, beta: float, threshold: float) -> FloatArray:
+    operand, g = c.operand(x), c.gradient(gradient)
+    scaled = operand if beta == 1 else c.value(a.multiply, operand, c.number(beta))
+    found = c.value(a.multiply, g, c.value(f.sigmoid, scaled))
+    large = scaled.values > threshold
+    return c.result(FloatArray(np.where(large, c.rounded(g, found.format).codes, found.codes), found.format))
+
+
+def _relu(c: Call, x: Any) -> FloatArray:
+    return c.operator(activations.relu, c.array(x))  # type: ignore[no-any-return]
+
+
+def _threshold_backward(c: Call, gradient: Any, x: Any, threshold: float) -> FloatArray:
+    """Return the gradient where x > threshold, and 0 elsewhere; for relu, the threshold is 0."""
+    if threshold == 0:
+        return c.operator(activations_backward.relu_backward, c.array(gradient), c.array(x))  # type: ignore[no-any-return]
+    g, kept = c.result(c.gradient(gradient)), ~(c.operand(x).values <= threshold)
+    return FloatArray(np.where(kept, g.codes, g.codes.dtype.type(0)), g.format)
+
+
+def _logit_free(function: Callable[..., Any]) -> Handler:
+    """Return the handler of a function that has no correctly rounded one: float64 by NumPy, then one rounding.
+
+    The float64 result has an error of a few ulps of float64, so the rounding to 24 bits or less is correct except for
+    results that close to a boundary.
+    """
+
+    def run(c: Call, x: Any) -> FloatArray:
+        with np.errstate(all="ignore"):
+            numbers = np.asarray(function(c.operand(x).values), np.float64)
+        return c.result(convert(FloatArray(numbers.view(np.uint64), FP64), c.formats.inside))
+
+    return run
+
+
+def _erfinv(x: Any) -> Any:
+    return torch.special.erfinv(torch.from_numpy(np.array(x))).numpy()
+
+
+UNARY = {
+    "exp": f.exp, "exp2": f.exp2, "expm1": f.expm1, "log": f.log, "log2": f.log2, "log10": f.log10, "log1p": f.log1p,
+    "sin": f.sin, "cos": f.cos, "tan": f.tan, "sinh": f.sinh, "cosh": f.cosh, "tanh": f.tanh, "asin": f.asin,
+    "acos": f.acos, "atan": f.atan, "erf": f.erf, "sqrt": a.sqrt, "rsqrt": f.rsqrt, "reciprocal": f.reciprocal,
+    "sigmoid": f.sigmoid, "silu": f.silu, "mish": f.mish,
+}  # fmt: skip
+BINARY = {
+    "mul": a.multiply, "maximum": a.maximum, "minimum": a.minimum, "hypot": f.hypot, "fmod": a.fmod,
+}  # fmt: skip
+EXACT = {
+    "neg": a.negative, "abs": a.absolute, "floor": a.floor, "ceil": a.ceil, "round": a.rint, "trunc": a.trunc,
+}  # fmt: skip
+WITHOUT_ROUNDED_FUNCTION: dict[str, Handler] = {
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erfinv": _erfinv,
+    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
+}  # fmt: skip
+"""Functions that floatsim does not have: float64, then one rounding."""
+
+ELEMENTWISE: dict[str, tuple[str, Handler]] = {
+    **{name: (name, _unary(function)) for name, function in UNARY.items()},
+    **{name: (name, _binary(function)) for name, function in BINARY.items()},
+    **{name: (name, _logit_free(function)) for name, function in WITHOUT_ROUNDED_FUNCTION.items()},
+    **{name: (name, _exact(function)) for name, function in EXACT.items()},
+    "add": ("add", _add),
+    "sub": ("sub", _sub),
+    "rsub": ("sub", _rsub),
+    "div": ("div", _div),
+    "pow": ("pow", _pow),
+    "addcmul": ("addcmul", _addcmul),
+    "addcdiv": ("addcdiv", _addcdiv),
+    "lerp": ("lerp", _lerp),
+    "clamp": ("clamp", _clamp),
+    "clamp_min": ("clamp", _clamp),
+    "clamp_max": ("clamp", lambda c, x, high: _clamp(c, x, None, high)),
+    "relu": ("relu", _relu),
+    "threshold_backward": ("relu", _threshold_backward),
+    "gelu": ("gelu", _gelu),
+    "gelu_backward": ("gelu", _gelu_backward),
+    "silu_backward": ("silu", _of_operator(activations_backward.silu_backward)),
+    "tanh_backward": ("tanh", _of_operator(activations_backward.tanh_backward)),
+    "sigmoid_backward": ("sigmoid", _of_operator(activations_backward.sigmoid_backward)),
+    "softplus": ("softplus", _softplus),
+    "softplus_backward": ("softplus", _softplus_backward),
+}
+"""By the name of the ATen operation: the operation of policies, and the handler."""

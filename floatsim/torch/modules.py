@@ -1,0 +1,89 @@
+"""The path of the module that an operation belongs to, in the forward pass and in the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+__all__ = ["Modules"]
+
+
+def _sequence_number() -> int:
+    """Return the number that autograd gives to its next node, in this thread."""
+    number: int = torch._C._autograd._get_sequence_nr()
+    return number
+
+
+class Modules:
+    """Follows the modules in work, by hooks of PyTorch for all modules.
+
+    In the forward pass, the module is the innermost one whose `forward` runs. Autograd has made the node of an
+    operation when the operation is dispatched, so its sequence number belongs to the operation. In the backward pass,
+    the number of the current node leads back to the forward operation and its module, also when a module is called
+    several times, and in recomputed parts (gradient checkpointing).
+
+    Parameters
+    ----------
+    model : torch.nn.Module, optional
+        The paths are those of its `named_modules()`. Modules outside, and all modules without a model, have paths from
+        the outermost module that is called.
+    """
+
+    def __init__(self, model: torch.nn.Module | None = None) -> None:
+        self._paths: dict[int, str] = {}
+        self._kept: list[torch.nn.Module] = []
+        self._stack: list[str] = []
+        self._forward: dict[int, tuple[str, str]] = {}
+        self._old = 0
+        self._handles: list[Any] = []
+        if model is not None:
+            self.add(model)
+
+    def add(self, root: torch.nn.Module) -> None:
+        """Add the modules of a model, with their paths from it."""
+        self._kept.append(root)
+        for path, module in root.named_modules():
+            self._paths.setdefault(id(module), path)
+
+    def start(self) -> None:
+        """Register the hooks."""
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def stop(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _enter(self, module: torch.nn.Module, _: Any) -> None:
+        if id(module) not in self._paths:
+            self.add(module)
+        self._stack.append(self._paths[id(module)])
+
+    def _leave(self, *_: Any) -> None:
+        self._stack.pop()
+
+    # -- where an operation belongs ------------------------------------------------------------------------------------
+
+    @property
+    def inside(self) -> str:
+        """The path of the module whose forward pass runs; "" outside of modules."""
+        return self._stack[-1] if self._stack else ""
+
+    def note(self, operation: str) -> None:
+        """Note that a forward operation runs, for its backward pass."""
+        self._forward.setdefault(_sequence_number() - 1, (self.inside, operation))
+
+    def of_node(self, node: Any) -> tuple[str, str]:
+        """Return the module and the forward operation of a node of autograd; ("", "") if they are not known."""
+        return self._forward.get(node._sequence_nr(), ("", ""))
+
+    def finish_step(self) -> None:
+        """Forget the operations before the last step."""
+        self._forward = {key: value for key, value in self._forward.items() if key >= self._old}
+        self._old = _sequence_number()

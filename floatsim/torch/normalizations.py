@@ -1,0 +1,303 @@
+"""ATen's softmax, norms and losses, on `floatsim.operators`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from floatsim.arrays.arithmetic import add, divide, multiply
+from floatsim.arrays.float_array import FloatArray
+from floatsim.formats import FP64
+from floatsim.operators.backward import (
+    batch_norm_backward,
+    layer_norm_backward,
+    log_softmax_backward,
+    rms_norm_backward,
+    softmax_backward,
+)
+from floatsim.operators.engine import count
+from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
+from floatsim.operators.probabilities import log_softmax, softmax
+from floatsim.torch.call import Call, Handler
+from floatsim.torch.products import zeros
+from floatsim.torch.tensors import tensor_of
+
+__all__ = ["NORMALIZATIONS"]
+
+
+# -- softmax -----------------------------------------------------------------------------------------------------------
+
+
+def _softmax(c: Call, x: Any, dim: int, half_to_float: bool = False) -> FloatArray:
+    return c.operator(softmax, c.array(x), dim)  # type: ignore[no-any-return]
+
+
+def _log_softmax(c: Call, x: Any, dim: int, half_to_float: bool = False) -> FloatArray:
+    return c.operator(log_softmax, c.array(x), dim)  # type: ignore[no-any-return]
+
+
+def _safe_softmax(c: Call, x: Any, dim: int, dtype: Any = None) -> FloatArray:
+    """Return softmax, and zeros for a row of -infinity, as a mask that removes all keys makes it."""
+    given = c.array(x)
+    found = c.operator(softmax, given, dim)
+    empty = np.isneginf(given.values).all(axis=dim, keepdims=True)
+    return FloatArray(np.where(empty, found.codes.dtype.type(0), found.codes), found.format)
+
+
+def _softmax_backward(c: Call, gradient: Any, y: Any, dim: int, dtype: Any) -> FloatArray:
+    return c.operator(softmax_backward, c.array(gradient), c.array(y), dim)  # type: ignore[no-any-return]
+
+
+def _log_softmax_backward(c: Call, gradient: Any, y: Any, dim: int, dtype: Any) -> FloatArray:
+    return c.operator(log_softmax_backward, c.array(gradient), c.array(y), dim)  # type: ignore[no-any-return]
+
+
+# -- norms -------------------------------------------------------------------------------------------------------------
+
+
+def _flat(c: Call, x: Any, size: int) -> FloatArray | None:
+    return None if x is None else c.array(x).reshape(-1, size)
+
+
+def _parameter(c: Call, x: Any) -> FloatArray | None:
+    return None if x is None else c.array(x).reshape(-1)
+
+
+def _statistics(c: Call, x: Any, rows: FloatArray, shape: Sequence[int], eps: float) -> tuple[Any, Any]:
+    """Return mean and 1 / sqrt(variance + eps) of rows in float64, rounded once to the format of the intermediates.
+
+    PyTorch returns them for its backward pass. The emulated backward pass computes its own again, and reads eps from
+    the storage of the second tensor.
+    """
+    numbers = c.rounded(rows, c.formats.operands).values
+    with np.errstate(all="ignore"):
+        found = numbers.mean(-1), 1 / np.sqrt(numbers.var(-1) + eps)
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    mean, root = (
+        tensor_of(c.rounded(FloatArray(each.reshape(tuple(shape)).view(np.uint64), FP64), c.formats.inside), dtype)
+        for each in found
+    )
+    root.untyped_storage()._floatsim_eps = eps
+    return mean, root
+
+
+def _eps(root: Any) -> float:
+    """Return the eps of the forward pass of a norm, 1e-5 if that was not emulated."""
+    found: float = getattr(root.untyped_storage(), "_floatsim_eps", 1e-5)
+    return found
+
+
+def _layer_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[FloatArray, ...]:
+    size = math.prod(shape)
+    rows = c.array(x).reshape(-1, size)
+    output = c.operator(layer_norm, rows, _parameter(c, weight), _parameter(c, bias), eps=eps)
+    leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
+    return (output.reshape(*x.shape), *_statistics(c, x, rows, leading, eps))
+
+
+def _layer_norm_backward(
+    c: Call, gradient: Any, x: Any, shape: Sequence[int], mean: Any, root: Any, weight: Any, bias: Any,
+    mask: Sequence[bool],
+) -> tuple[FloatArray | None, ...]:  # fmt: skip
+    eps = _eps(root)
+    size = math.prod(shape)
+    rows = _flat(c, gradient, size), _flat(c, x, size)
+    found = c.operator(layer_norm_backward, *rows, _parameter(c, weight), eps=eps, formats=_inner(c))
+    shapes = (x.shape, tuple(shape), tuple(shape))
+    return _gradients(c, [each.reshape(*to) for each, to in zip(found, shapes, strict=True)], mask)
+
+
+def _inner(c: Call) -> dict[str, Any]:
+    """Return formats that leave the rounding of results to `_gradients`."""
+    return {"output": c.formats.inside}
+
+
+def _gradients(c: Call, found: Sequence[Any], mask: Sequence[bool]) -> tuple[FloatArray | None, ...]:
+    """Return the gradient by the input and those by the parameters, in their formats; None for those not wanted."""
+    roundings = [c.result, *[c.weight_result] * (len(found) - 1)]
+    return tuple(
+        rounding(each) if wanted and each is not None else None
+        for rounding, each, wanted in zip(roundings, found, mask, strict=True)
+    )
+
+
+def _rms_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, eps: float | None) -> tuple[FloatArray, FloatArray]:
+    size = math.prod(shape)
+    rows = c.array(x).reshape(-1, size)
+    least = 2.0**-23 if eps is None else eps
+    output = c.operator(rms_norm, rows, _parameter(c, weight), eps=least)
+    leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
+    return output.reshape(*x.shape), _statistics(c, x, rows, leading, least)[1]
+
+
+def _rms_norm_backward(
+    c: Call, gradient: Any, x: Any, shape: Sequence[int], root: Any, weight: Any, mask: Sequence[bool]
+) -> tuple[FloatArray | None, ...]:
+    size = math.prod(shape)
+    rows = _flat(c, gradient, size), _flat(c, x, size)
+    found = c.operator(rms_norm_backward, *rows, _parameter(c, weight), eps=_eps(root), formats=_inner(c))
+    by_weight = None if weight is None else found.weight.reshape(*shape)
+    return _gradients(c, (found.x.reshape(*x.shape), by_weight), mask)
+
+
+def _batch_norm(
+    c: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    """Return the normalized batch and empty statistics. Running statistics are updated in place."""
+    channels = x.shape[1]
+    one = FloatArray(np.full(channels, 1.0).view(np.uint64), count(1).format)
+    running = [one if each is None else c.array(each) for each in (mean, var)]
+    found = c.operator(
+        batch_norm, c.array(x), *running, _parameter(c, weight), _parameter(c, bias), training=training,
+        momentum=momentum, eps=eps,
+    )  # fmt: skip
+    if training:
+        for tensor, updated in ((mean, found.running_mean), (var, found.running_var)):
+            if tensor is not None:
+                tensor.copy_(tensor_of(updated, tensor.dtype))
+    empty = x.new_empty(0)
+    return found.output, empty, empty
+
+
+def _batch_norm_no_stats(
+    c: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    return _batch_norm(c, x, weight, bias, None, None, training, momentum, eps)
+
+
+def _batch_norm_with_update(
+    c: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    return (*_batch_norm(c, x, weight, bias, mean, var, True, momentum, eps), x.new_empty(0))
+
+
+def _batch_norm_inference(
+    c: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    return _batch_norm(c, x, weight, bias, mean, var, False, momentum, eps)
+
+
+def _batch_norm_backward(
+    c: Call, gradient: Any, x: Any, weight: Any, mean: Any, var: Any, save_mean: Any, save_root: Any, train: bool,
+    eps: float, mask: Sequence[bool],
+) -> tuple[FloatArray | None, ...]:  # fmt: skip
+    one = FloatArray(np.full(x.shape[1], 1.0).view(np.uint64), count(1).format)
+    running = [one if each is None else c.array(each) for each in (mean, var)]
+    found = c.operator(
+        batch_norm_backward, c.array(gradient), c.array(x), *running, _parameter(c, weight), training=train, eps=eps,
+        formats=_inner(c),
+    )  # fmt: skip
+    return _gradients(c, found, mask)
+
+
+def _group_norm(
+    c: Call, x: Any, weight: Any, bias: Any, n: int, channels: int, size: int, groups: int, eps: float
+) -> tuple[FloatArray, ...]:
+    """Return each group normalized as a row of layer_norm, then times weight plus bias for each channel."""
+    rows = c.array(x).reshape(n * groups, -1)
+    found = c.operator(layer_norm, rows, eps=eps, formats=_inner(c)).reshape(n, channels, -1)
+    for parameter, function in ((weight, multiply), (bias, add)):
+        if parameter is not None:
+            found = c.value(function, found, c.operand(parameter).reshape(-1, 1))
+    return (c.result(found).reshape(*x.shape), *_statistics(c, x, rows, (n, groups), eps))
+
+
+def _group_norm_backward(
+    c: Call, gradient: Any, x: Any, mean: Any, root: Any, weight: Any, n: int, channels: int, size: int, groups: int,
+    mask: Sequence[bool],
+) -> tuple[FloatArray | None, ...]:  # fmt: skip
+    eps = _eps(root)
+    g, rows = c.gradient(gradient).reshape(n, channels, -1), c.array(x).reshape(n * groups, -1)
+    weighted = g if weight is None else c.value(multiply, g, c.operand(weight).reshape(-1, 1))
+    kept = {"gradient": c.formats.inside, **_inner(c)}
+    by_x = c.operator(layer_norm_backward, weighted.reshape(n * groups, -1), rows, eps=eps, formats=kept).x
+    normalized = c.operator(layer_norm, rows, eps=eps, formats=_inner(c)).reshape(n, channels, -1)
+    by_weight, by_bias = c.sum(c.value(multiply, g, normalized), (0, 2)), c.sum(g, (0, 2))
+    return _gradients(c, (by_x.reshape(*x.shape), by_weight, by_bias), mask)
+
+
+# -- the loss of a classification --------------------------------------------------------------------------------------
+
+_MEAN, _SUM = 1, 2
+
+
+def _classes(target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """Return the class of each row, 0 for rows to ignore, and which rows are kept."""
+    indices = target.numpy()
+    kept = indices != ignore_index
+    return np.where(kept, indices, 0), kept
+
+
+def _nll_loss(
+    c: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return minus the log-probabilities at the targets: their sum in C order, divided by the sum of the weights."""
+    classes, kept = _classes(target, ignore_index)
+    operand = c.operand(x)
+    rows = np.moveaxis(operand.codes, 1, -1) if x.ndim > 1 else operand.codes
+    chosen = np.take_along_axis(rows, classes[..., np.newaxis], -1)[..., 0]
+    losses = FloatArray(chosen ^ operand.format.code_dtype.type(operand.format.sign_mask), operand.format)
+    weights = None if weight is None else _kept(c.operand(weight)[classes], kept)
+    if weights is not None:
+        losses = c.value(multiply, losses, weights)
+    losses = _kept(losses, kept)
+    total_weight = count(int(kept.sum())) if weights is None else c.sum(weights)
+    if reduction not in (_MEAN, _SUM):
+        return c.result(losses), c.rounded(total_weight, c.formats.inside)
+    loss = c.sum(losses)
+    if reduction == _MEAN:
+        loss = c.value(divide, loss, total_weight)
+    return c.result(loss), c.rounded(total_weight, c.formats.inside)
+
+
+def _kept(x: FloatArray, kept: Any) -> FloatArray:
+    return FloatArray(np.where(kept, x.codes, x.codes.dtype.type(0)), x.format)
+
+
+def _nll_loss_backward(
+    c: Call, gradient: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
+) -> FloatArray:
+    """Return minus the gradient at the targets, divided by the sum of the weights, and 0 elsewhere."""
+    classes, kept = _classes(target, ignore_index)
+    share = c.gradient(gradient)
+    if reduction == _MEAN:
+        divisor = count(int(kept.sum())) if weight is None else c.intermediate(total_weight)
+        share = c.value(divide, share, divisor)
+    if weight is not None:
+        share = c.value(multiply, share, c.operand(weight)[classes])
+    share = c.result(share)
+    sign = share.codes.dtype.type(share.format.sign_mask)
+    negative = np.where(kept, np.broadcast_to(share.codes, kept.shape) ^ sign, share.codes.dtype.type(0))
+    axis = 1 if x.ndim > 1 else 0
+    result = np.moveaxis(zeros(tuple(x.shape), share.format).codes, axis, -1)
+    np.put_along_axis(result, classes[..., np.newaxis], negative[..., np.newaxis], -1)
+    return FloatArray(np.moveaxis(result, -1, axis), share.format)
+
+
+NORMALIZATIONS: dict[str, tuple[str, Handler]] = {
+    "_softmax": ("softmax", _softmax),
+    "_safe_softmax": ("softmax", _safe_softmax),
+    "_log_softmax": ("log_softmax", _log_softmax),
+    "_softmax_backward_data": ("softmax", _softmax_backward),
+    "_log_softmax_backward_data": ("log_softmax", _log_softmax_backward),
+    "native_layer_norm": ("layer_norm", _layer_norm),
+    "native_layer_norm_backward": ("layer_norm", _layer_norm_backward),
+    "_fused_rms_norm": ("rms_norm", _rms_norm),
+    "_fused_rms_norm_backward": ("rms_norm", _rms_norm_backward),
+    "native_batch_norm": ("batch_norm", _batch_norm),
+    "_native_batch_norm_legit": ("batch_norm", _batch_norm),
+    "_native_batch_norm_legit_no_training": ("batch_norm", _batch_norm_inference),
+    "_batch_norm_with_update": ("batch_norm", _batch_norm_with_update),
+    "native_batch_norm_backward": ("batch_norm", _batch_norm_backward),
+    "native_group_norm": ("group_norm", _group_norm),
+    "native_group_norm_backward": ("group_norm", _group_norm_backward),
+    "nll_loss_forward": ("nll_loss", _nll_loss),
+    "nll_loss2d_forward": ("nll_loss", _nll_loss),
+    "nll_loss_backward": ("nll_loss", _nll_loss_backward),
+    "nll_loss2d_backward": ("nll_loss", _nll_loss_backward),
+}
+"""By the name of the ATen operation: the operation of policies, and the handler."""

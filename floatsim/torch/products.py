@@ -1,0 +1,141 @@
+"""ATen's matrix products, convolutions, embeddings and attention, on `fs.matmul` and `floatsim.operators`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from floatsim.arrays.arithmetic import add, multiply
+from floatsim.arrays.float_array import FloatArray
+from floatsim.formats import FloatFormat
+from floatsim.operators.backward import attention_backward
+from floatsim.operators.convolution_backward import embedding_backward
+from floatsim.operators.scaled_dot_product import attention
+from floatsim.torch.call import Call, Handler
+from floatsim.torch.tensors import read
+
+__all__ = ["PRODUCTS", "zeros"]
+
+
+def _mm(c: Call, a: Any, b: Any) -> FloatArray:
+    return (c.weight_result if c.is_weight_gradient(a, b) else c.result)(c.product(a, b))
+
+
+def _addmm(c: Call, bias: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> FloatArray:
+    """Return beta * bias + alpha * (a @ b); the product, then the bias, as the variant "bias-last" of linear."""
+    product = c.product(a, b)
+    if alpha != 1:
+        product = c.value(multiply, c.number(alpha), product)
+    if beta == 0:
+        return c.result(product)
+    addend = c.bias(bias)
+    if beta != 1:
+        addend = c.value(multiply, c.number(beta), addend)
+    return c.result(c.value(add, product, addend))
+
+
+def _addbmm(c: Call, bias: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> FloatArray:
+    """Return beta * bias + alpha * the sum of a[i] @ b[i], which is one product with a longer sum."""
+    left = a.transpose(0, 1).reshape(a.shape[1], -1)
+    return _addmm(c, bias, left, b.reshape(-1, b.shape[-1]), beta, alpha)
+
+
+def _mv(c: Call, a: Any, x: Any) -> FloatArray:
+    return c.result(c.product(a, x.unsqueeze(1)))[..., 0]
+
+
+def _addmv(c: Call, bias: Any, a: Any, x: Any, beta: float = 1, alpha: float = 1) -> FloatArray:
+    return _addmm(c, bias.expand(a.shape[0]).unsqueeze(1), a, x.unsqueeze(1), beta, alpha)[..., 0]
+
+
+def _dot(c: Call, a: Any, b: Any) -> FloatArray:
+    return c.result(c.product(a.unsqueeze(0), b.unsqueeze(1))).reshape(())
+
+
+def _linear(c: Call, x: Any, weight: Any, bias: Any = None) -> FloatArray:
+    """Return x @ weight.T + bias, which ATen has undecomposed in inference mode."""
+    rows = x.reshape(-1, x.shape[-1])
+    product = c.biased(c.product(rows, weight.t()), bias)
+    return c.result(product).reshape(*x.shape[:-1], weight.shape[0])
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+
+def _mask(mask: Any) -> Any:
+    """Return the mask of attention: booleans as they are, floats as a FloatArray, which is added unrounded."""
+    if mask is None:
+        return None
+    return mask.numpy() if mask.dtype == torch.bool else read(mask)
+
+
+def _attention(
+    c: Call, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *,
+    attn_mask: Any = None, scale: float | None = None,
+) -> tuple[FloatArray, Any]:  # fmt: skip
+    """Return attention, and an empty tensor for the logarithms of the sums, which the backward pass does not use."""
+    arrays = (c.array(x) for x in (query, key, value))
+    found = c.operator(attention, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale)
+    empty = query.new_empty((*query.shape[:-2], 0), dtype=torch.float32)
+    return found, empty
+
+
+def _attention_backward(
+    c: Call, gradient: Any, query: Any, key: Any, value: Any, output: Any, sums: Any, dropout_p: float,
+    is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
+) -> tuple[FloatArray, ...]:  # fmt: skip
+    arrays = (c.array(x) for x in (gradient, query, key, value))
+    return tuple(c.operator(attention_backward, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale))
+
+
+# -- embedding ---------------------------------------------------------------------------------------------------------
+
+
+def _embedding(c: Call, weight: Any, indices: Any, padding_idx: int = -1, *_: Any) -> FloatArray:
+    """Return rows of the table. Only these rows are converted."""
+    return c.result(c.operand(weight[indices]))
+
+
+def _embedding_backward(c: Call, gradient: Any, indices: Any, rows: int, padding_idx: int, by_frequency: bool) -> Any:
+    """Return the sums of the gradients of each row of the table. A padding row has the gradient 0."""
+    if by_frequency:
+        return NotImplemented
+    flat, positions = gradient.reshape(-1, gradient.shape[-1]), indices.reshape(-1)
+    if padding_idx >= 0:
+        kept = positions != padding_idx
+        flat, positions = flat[kept], positions[kept]
+    if not positions.numel():
+        return c.weight_result(zeros((rows, flat.shape[-1]), c.formats.inside))
+    inner = {"output": c.formats.inside}
+    return c.weight_result(c.operator(embedding_backward, c.array(flat), positions.numpy(), rows, formats=inner))
+
+
+def zeros(shape: tuple[int, ...], fmt: FloatFormat) -> FloatArray:
+    """Return an array of +0.
+
+    >>> import floatsim as fs
+    >>> zeros((2,), fs.BF16)
+    FloatArray([0.0, 0.0], BF16)
+    """
+    return FloatArray(np.zeros(shape, fmt.code_dtype), fmt)
+
+
+PRODUCTS: dict[str, tuple[str, Handler]] = {
+    "mm": ("mm", _mm),
+    "bmm": ("bmm", _mm),
+    "addmm": ("addmm", _addmm),
+    "baddbmm": ("baddbmm", _addmm),
+    "addbmm": ("addbmm", _addbmm),
+    "mv": ("mv", _mv),
+    "addmv": ("addmv", _addmv),
+    "dot": ("dot", _dot),
+    "vdot": ("vdot", _dot),
+    "linear": ("linear", _linear),
+    "_scaled_dot_product_flash_attention_for_cpu": ("attention", _attention),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": ("attention", _attention_backward),
+    "embedding": ("embedding", _embedding),
+    "embedding_dense_backward": ("embedding", _embedding_backward),
+}
+"""By the name of the ATen operation: the operation of policies, and the handler."""

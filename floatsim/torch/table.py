@@ -1,0 +1,133 @@
+"""The table of ATen operations: the operation of policies that each belongs to, and the handler that carries it out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from floatsim.torch.composites import COMPOSITES
+from floatsim.torch.convolutions import CONVOLUTIONS
+from floatsim.torch.elementwise import ELEMENTWISE
+from floatsim.torch.normalizations import NORMALIZATIONS
+from floatsim.torch.optimizers import FUSED
+from floatsim.torch.products import PRODUCTS
+from floatsim.torch.recurrent import RECURRENT
+from floatsim.torch.reductions import REDUCTIONS
+from floatsim.torch.scatter import SCATTER
+from floatsim.torch.unrounded import UNROUNDED, VIEWS
+from floatsim.training.operations import known_names
+
+__all__ = ["TABLE", "Entry", "base_name", "entry_of"]
+
+TABLE: dict[str, tuple[str, Callable[..., Any]]] = {
+    **ELEMENTWISE, **PRODUCTS, **CONVOLUTIONS, **NORMALIZATIONS, **REDUCTIONS, **RECURRENT, **SCATTER,
+}  # fmt: skip
+"""By the name of the ATen operation: the operation of policies, and the handler."""
+
+_NAMES = {name.lower() for name in known_names()}
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """How an ATen operation is carried out.
+
+    Attributes
+    ----------
+    name : str
+        The name of the ATen operation, without the underscore of an operation in place.
+    kind : str
+        "view" or "unrounded" (PyTorch runs it), "handler", "each" (a list of tensors, each by the handler), "fused"
+        (the handler stores its results), "composite" (written out), "decomposition", "implicit" (a decomposition of
+        ATen itself) or "native" (not covered).
+    operation : str
+        The operation of policies.
+    run : callable, optional
+        The handler, the composite or the decomposition.
+    backward : bool
+        Whether it belongs to a backward pass by its name.
+    target : str
+        Where the result is stored: "" (a new tensor), "first" (the first argument, in place), or "out".
+    """
+
+    name: str
+    kind: str
+    operation: str = ""
+    run: Callable[..., Any] | None = None
+    backward: bool = False
+    target: str = ""
+
+
+def base_name(name: str) -> str:
+    """Return the name of an ATen operation without the underscore of an operation in place.
+
+    >>> base_name("add_"), base_name("_foreach_add_"), base_name("__and__")
+    ('add', '_foreach_add', '__and__')
+    """
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Any]:
+    return dict(torch._decomp.decomposition_table)
+
+
+_SYNONYMS = {
+    "_foreach_norm": "linalg_vector_norm", "square": "pow", "subtract": "sub", "multiply": "mul", "divide": "div",
+    "true_divide": "div", "negative": "neg", "absolute": "abs", "clip": "clamp", "swish": "silu",
+}  # fmt: skip
+
+
+def _operation(name: str) -> str:
+    """Return the operation of policies for a decomposed ATen operation; "" if it has none."""
+    short = name.removesuffix("_backward").removesuffix("_forward")
+    return short if short.lower() in _NAMES else ""
+
+
+def entry_of(func: Any) -> Entry:
+    """Return how an ATen operation is carried out.
+
+    Parameters
+    ----------
+    func : torch._ops.OpOverload
+        Such as `torch.ops.aten.add.Tensor`.
+
+    Returns
+    -------
+    Entry
+
+    Examples
+    --------
+    >>> import torch
+    >>> entry_of(torch.ops.aten.add_.Tensor).target, entry_of(torch.ops.aten.view.default).kind
+    ('first', 'view')
+    """
+    space, _, full = func._schema.name.partition("::")
+    if space not in ("aten", "prims"):
+        return Entry(full, "unrounded" if space == "profiler" else "native")
+    name = base_name(full)
+    target = "out" if any(a.is_out for a in func._schema.arguments) else "first" if name != full else ""
+    if full in VIEWS:
+        return Entry(full, "view")
+    if full in FUSED:
+        return Entry(full, "fused", run=FUSED[full])
+    if full in COMPOSITES:
+        return Entry(full, "composite", _operation(full), COMPOSITES[full])
+    if name == "index_put" or (name in TABLE and name not in UNROUNDED):
+        operation, handler = TABLE[name]
+        return Entry(name, "handler", operation, handler, "_backward" in name, target)
+    if full in UNROUNDED or name in UNROUNDED:
+        return Entry(full, "unrounded")
+    if name.startswith("_foreach_"):
+        single = _SYNONYMS.get(name, name.removeprefix("_foreach_"))
+        if single in TABLE:
+            return Entry(single, "each", *TABLE[single], False, target)
+    if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return Entry(name, "implicit", _operation(name))
+    found = _decompositions().get(func)
+    if found is not None and target != "out":
+        return Entry(name, "decomposition", _operation(name), found, "_backward" in name)
+    return Entry(name, "native", _operation(name), None, "_backward" in name, target)

@@ -1,0 +1,470 @@
+"""SGD, RMSProp, Adam and AdamW in PyTorch's order of operations, with every rounding in the format of the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.arrays.arithmetic import add, subtract
+from floatsim.arrays.conversion import convert
+from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.random_stream import RandomStream
+from floatsim.formats import FloatFormat
+from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
+from floatsim.formats.rounding import Rounding, RoundingLike, as_member
+from floatsim.quantization.scheme import SchemeLike
+from floatsim.training.arithmetic import ROUNDINGS, Arithmetic
+from floatsim.training.storage import Storage, as_storage, store, unsigned
+
+__all__ = ["OPTIMIZERS", "SGD", "Adam", "AdamW", "Optimizer", "RMSProp", "as_optimizer"]
+
+Tensors: TypeAlias = Mapping[str, FloatArray]
+
+
+def _share(value: Any, argument: str) -> float:
+    """Return a number from 0 to below 1."""
+    number = as_real(value, argument, 0.0)
+    if number >= 1:
+        raise ValueError(f"{argument} must be below 1, not {value!r}")
+    return number
+
+
+@dataclass
+class Optimizer:
+    """The base of all optimizers: the learning rate, the formats, and how a weight is changed.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate.
+    weight_decay : float
+        The factor of the weights that are added to the gradient, or in AdamW subtracted from the weights.
+    weights : format or scheme, optional
+        How weights are stored. Default: in the format of each weight.
+    state : format or scheme, optional
+        How the moments are stored: a format, or "dynamic8", 8-bit numbers in blocks. Default: in the format of each
+        weight.
+    weight_rounding : Rounding or str
+        The rounding mode of a changed weight. Stochastic rounding draws new numbers in each step.
+    rounding : str
+        Where lines are rounded: "line", "operation" or "step". `floatsim.training.arithmetic.Arithmetic` defines them.
+        With a stochastic `weight_rounding`, the change of a weight is as in "step".
+    kahan : bool
+        Whether each weight has a compensation in its format: y = d - c; t = w + y; c = (t - w) - y; w = t, where d is
+        the change of the weight w. Each operation is rounded.
+    seed : int
+        The seed of stochastic rounding.
+
+    Attributes
+    ----------
+    moments : dict
+        For each weight its moments by name, as FloatArrays.
+    steps : int
+        The number of steps so far. It is never rounded.
+    updates : dict or None
+        A dict is filled in each step: the change of each weight before rounding, float64. Default: None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a learning rate that is NaN, infinite or negative, and for unknown formats and names.
+    """
+
+    lr: float
+    _: KW_ONLY
+    weight_decay: float = 0.0
+    weights: SchemeLike | None = None
+    state: SchemeLike | None = None
+    weight_rounding: RoundingLike = "ties_to_even"
+    rounding: str = "line"
+    kahan: bool = False
+    seed: int = 0
+    moments: dict[str, dict[str, FloatArray]] = field(default_factory=dict, init=False, repr=False)
+    steps: int = field(default=0, init=False, repr=False)
+    updates: dict[str, NDArray[np.float64]] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.lr = as_real(self.lr, "lr", 0.0)
+        self.weight_decay = as_real(self.weight_decay, "weight_decay", 0.0)
+        self._weights, self._state = as_storage(self.weights, "weights"), as_storage(self.state, "state")
+        self._mode = as_member(Rounding, self.weight_rounding, "weight_rounding")
+        if self.rounding not in ROUNDINGS:
+            raise ValueError(f"rounding={self.rounding!r} is not known; {name_hint(self.rounding, ROUNDINGS)}")
+        as_flag(self.kahan, "kahan")
+        if self.kahan and self._mode is Rounding.STOCHASTIC:
+            raise ValueError("kahan=True and stochastic rounding exclude each other")
+        self._stream = RandomStream(as_index(self.seed, "seed", 0, (1 << 64) - 1))
+        self._lines = Arithmetic(self.rounding)
+        self._of_weights = Arithmetic("step") if self._mode is Rounding.STOCHASTIC else self._lines
+
+    def step(self, parameters: Tensors, gradients: Tensors, lr: float | None = None) -> dict[str, FloatArray]:
+        """Return the parameters after one step.
+
+        Parameters
+        ----------
+        parameters : mapping of str to FloatArray
+            The weights. They are not changed.
+        gradients : mapping of str to FloatArray
+            The gradient of each weight. A weight without a gradient stays.
+        lr : float, optional
+            The learning rate of this step. Default: that of the optimizer.
+
+        Returns
+        -------
+        dict of str to FloatArray
+            The new weights, stored in their formats.
+
+        Raises
+        ------
+        ValueError
+            For a gradient without a weight or of another shape.
+        """
+        rate = self.lr if lr is None else as_real(lr, "lr", 0.0)
+        for name, gradient in gradients.items():
+            if name not in parameters:
+                raise ValueError(f"there is no parameter {name!r}; {name_hint(name, parameters)}")
+            if gradient.shape != parameters[name].shape:
+                raise ValueError(
+                    f"the gradient {gradient.shape} of {name!r} does not fit the parameter {parameters[name].shape}"
+                )
+        self.steps += 1
+        return {
+            name: self._changed(name, weight, gradients[name], rate) if name in gradients else weight
+            for name, weight in parameters.items()
+        }
+
+    # -- for the optimizers --------------------------------------------------------------------------------------------
+
+    def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
+        """Return a weight after one step."""
+        raise NotImplementedError
+
+    def _moment(self, name: str, key: str, weight: FloatArray) -> FloatArray:
+        """Return a moment as it was stored, at first zeros in its format."""
+        kept = self.moments.setdefault(name, {})
+        if key not in kept:
+            fmt = self._state if isinstance(self._state, FloatFormat) else weight.format
+            kept[key] = FloatArray(np.zeros(weight.shape, fmt.code_dtype), fmt)
+        return kept[key]
+
+    def _keep(self, name: str, key: str, value: FloatArray, weight: FloatArray, positive: bool = False) -> FloatArray:
+        """Store a moment. Return the numbers that are stored."""
+        storage: Storage = weight.format if self._state is None else self._state
+        kept = store(value, unsigned(storage) if positive else storage)
+        self.moments.setdefault(name, {})[key] = kept
+        return kept if self.rounding != "step" else value
+
+    def _with_decay(self, gradient: FloatArray, weight: FloatArray) -> FloatArray:
+        """Return gradient + weight_decay * weight."""
+        return self._lines.add_scaled(gradient, weight, self.weight_decay) if self.weight_decay else gradient
+
+    def _add_scaled(self, name: str, weight: FloatArray, y: FloatArray, factor: float, base: Any = None) -> FloatArray:
+        """Return the weight that is stored for weight + factor * y."""
+        if self.updates is not None:
+            self._note_update(name, weight, base, factor * y.values)
+        if self.kahan:
+            return self._compensated(name, weight, self._of_weights.product(y, factor, weight.format))
+        return self._stored(self._of_weights.add_scaled(weight if base is None else base, y, factor), weight)
+
+    def _add_quotient(
+        self, name: str, weight: FloatArray, a: FloatArray, b: FloatArray, factor: float, base: Any = None
+    ) -> FloatArray:
+        """Return the weight that is stored for weight + (factor * a) / b."""
+        if self.updates is not None:
+            with np.errstate(all="ignore"):
+                self._note_update(name, weight, base, factor * a.values / b.values)
+        change = self._of_weights.quotient(a, b, factor, weight.format)
+        if self.kahan:
+            return self._compensated(name, weight, change)
+        return self._stored(self._of_weights.added(weight if base is None else base, change), weight)
+
+    def _note_update(self, name: str, weight: FloatArray, base: FloatArray | None, change: Any) -> None:
+        """Add the change of a weight to `updates`, with that of the weight decay if `base` is the weight after it."""
+        assert self.updates is not None
+        self.updates[name] = change if base is None else change + (base.values - weight.values)
+
+    def _stored(self, value: FloatArray, weight: FloatArray) -> FloatArray:
+        storage: Storage = weight.format if self._weights is None else self._weights
+        return store(value, storage, self._mode, self._stream)
+
+    def _compensated(self, name: str, weight: FloatArray, change: FloatArray) -> FloatArray:
+        """Return the weight after a change, by Kahan's compensated addition in the format of the weight."""
+        fmt, kept = weight.format, self.moments.setdefault(name, {})
+        before = kept.get("compensation", FloatArray(np.zeros(weight.shape, fmt.code_dtype), fmt))
+        y = subtract(convert(change, fmt), before, format=fmt)
+        total: FloatArray = add(weight, y, format=fmt)
+        kept["compensation"] = subtract(subtract(total, weight, format=fmt), y, format=fmt)
+        return self._stored(total, weight)
+
+
+@dataclass
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if wanted.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate.
+    momentum : float
+        The factor of the moment in each step. 0: no moment.
+    dampening : float
+        The share of the gradient that does not enter the moment.
+    nesterov : bool
+        Whether the momentum looks ahead.
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+        As in `fs.training.Optimizer`.
+
+    Notes
+    -----
+    The lines of `torch.optim.SGD` 2.13, where g is the gradient and b the moment:
+
+    1. With weight decay: g = g + weight_decay * w.
+    2. With momentum: b = g in the first step, then b = momentum * b; b = b + (1 - dampening) * g. g = b; with nesterov,
+       g = g + momentum * b.
+    3. w = w - lr * g.
+
+    Examples
+    --------
+    In FP16, an update below half an ulp of the weight is absorbed:
+
+    >>> import floatsim as fs
+    >>> weight, gradient = {"w": fs.array([1.0], "fp16")}, {"w": fs.array([1.0], "fp16")}
+    >>> [fs.training.SGD(lr).step(weight, gradient)["w"].item() for lr in (1e-4, 1e-3)]
+    [1.0, 0.9990234375]
+    """
+
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_real(self.momentum, "momentum", 0.0)
+        if as_flag(self.nesterov, "nesterov") and (not self.momentum or self.dampening):
+            raise ValueError("nesterov=True needs a momentum, and no dampening")
+
+    def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
+        g, lines = self._with_decay(gradient, weight), self._lines
+        if self.momentum:
+            first = "momentum" not in self.moments.get(name, {})
+            b = g if first else lines.scaled(self._moment(name, "momentum", weight), self.momentum)
+            b = self._keep(name, "momentum", b if first else lines.add_scaled(b, g, 1 - self.dampening), weight)
+            g = lines.add_scaled(g, b, self.momentum) if self.nesterov else b
+        return self._add_scaled(name, weight, g, -lr)
+
+
+@dataclass
+class RMSProp(Optimizer):
+    """RMSProp: the gradient is divided by the root of the mean of its squares.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate.
+    alpha : float
+        The share of the old mean in each step.
+    eps : float
+        Added to the root.
+    momentum : float
+        The factor of the moment in each step. 0: no moment.
+    centered : bool
+        Whether the square of the mean is subtracted from the mean of the squares.
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+        As in `fs.training.Optimizer`.
+
+    Notes
+    -----
+    The lines of `torch.optim.RMSprop` 2.13: v = alpha * v; v = v + ((1 - alpha) * g) * g; d = sqrt(v); d = d + eps;
+    w = w + (-lr * g) / d. Centered: m = m + (1 - alpha) * (g - m), and d = sqrt(v - m * m). With momentum:
+    b = momentum * b; b = b + g / d; w = w - lr * b.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> weight, gradient = {"w": fs.array([1.0], "fp32")}, {"w": fs.array([0.5], "fp32")}
+    >>> fs.training.RMSProp(0.01).step(weight, gradient)["w"]
+    FloatArray([0.900000036], FP32)
+    """
+
+    alpha: float = 0.99
+    eps: float = 1e-8
+    momentum: float = 0.0
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _share(self.alpha, "alpha")
+        as_real(self.eps, "eps", 0.0)
+        as_real(self.momentum, "momentum", 0.0)
+        as_flag(self.centered, "centered")
+
+    def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
+        g, lines = self._with_decay(gradient, weight), self._lines
+        v = lines.scaled(self._moment(name, "squares", weight), self.alpha)
+        v = self._keep(name, "squares", lines.add_product(v, g, g, 1 - self.alpha), weight, positive=True)
+        variance = v
+        if self.centered:
+            m = lines.lerp(self._moment(name, "mean", weight), g, 1 - self.alpha)
+            m = self._keep(name, "mean", m, weight)
+            variance = lines.add_product(v, m, m, -1.0)
+        d = lines.raised(lines.root(variance), self.eps)
+        if not self.momentum:
+            return self._add_quotient(name, weight, g, d, -lr)
+        b = lines.scaled(self._moment(name, "momentum", weight), self.momentum)
+        quotient = lines.quotient(g, d, 1.0, b.format)
+        b = self._keep(name, "momentum", lines.added(b, quotient), weight)
+        return self._add_scaled(name, weight, b, -lr)
+
+
+@dataclass
+class Adam(Optimizer):
+    """Adam: the mean of the gradients divided by the root of the mean of their squares.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate.
+    betas : tuple of float
+        The shares of the old means in each step.
+    eps : float
+        Added to the root. With `rounding="operation"`, it is rounded to the format of the state: 1e-8 is 0 in FP16.
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+        As in `fs.training.Optimizer`. Weight decay is added to the gradient.
+
+    Notes
+    -----
+    The lines of `torch.optim.Adam` 2.13, where t is the number of the step, and the numbers of line 4 are float64:
+
+    1. With weight decay: g = g + weight_decay * w; in AdamW w = (1 - lr * weight_decay) * w.
+    2. m = m + (1 - beta1) * (g - m).
+    3. v = beta2 * v; v = v + ((1 - beta2) * g) * g.
+    4. s = lr / (1 - beta1**t); r = sqrt(1 - beta2**t).
+    5. d = sqrt(v); d = d / r; d = d + eps.
+    6. w = w + (-s * m) / d.
+
+    Examples
+    --------
+    The first step of Adam has the size of the learning rate, 0.001. In FP16, small gradients have squares of zero:
+
+    >>> import floatsim as fs
+    >>> for fmt in ("fp32", "bf16", "fp16"):
+    ...     weight, gradient = {"w": fs.array([0.0], fmt)}, {"w": fs.array([1e-4], fmt)}
+    ...     print(fs.training.Adam(1e-3).step(weight, gradient)["w"])
+    FloatArray([-0.00099989993], FP32)
+    FloatArray([-0.0009995], BF16)
+    FloatArray([-inf], FP16)
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    decoupled = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for number, beta in enumerate(self.betas, 1):
+            _share(beta, f"beta{number}")
+        as_real(self.eps, "eps", 0.0)
+
+    def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
+        lines, (beta1, beta2) = self._lines, self.betas
+        weight, base, g = self._decayed(name, weight, gradient, lr)
+        m = lines.lerp(self._moment(name, "mean", weight), g, 1 - beta1)
+        m = self._keep(name, "mean", m, weight)
+        v = lines.scaled(self._moment(name, "squares", weight), beta2)
+        v = self._keep(name, "squares", lines.add_product(v, g, g, 1 - beta2), weight, positive=True)
+        size, root = lr / (1 - beta1**self.steps), (1 - beta2**self.steps) ** 0.5
+        d = lines.raised(lines.divided(lines.root(v), root), self.eps)
+        return self._add_quotient(name, weight, m, d, -size, base)
+
+    def _decayed(
+        self, name: str, weight: FloatArray, gradient: FloatArray, lr: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the weight, the weight after the decay, and the gradient."""
+        if not self.decoupled:
+            return weight, weight, self._with_decay(gradient, weight)
+        if not self.weight_decay:
+            return weight, weight, gradient
+        if self.kahan:
+            weight = self._compensated(
+                name, weight, self._lines.product(weight, -lr * self.weight_decay, weight.format)
+            )
+            return weight, weight, gradient
+        return weight, self._of_weights.scaled(weight, 1 - lr * self.weight_decay), gradient
+
+
+@dataclass
+class AdamW(Adam):
+    """Adam with decoupled weight decay: each step multiplies the weights by 1 - lr * weight_decay.
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate.
+    betas : tuple of float
+        The shares of the old means in each step.
+    eps : float
+        Added to the root.
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+        As in `fs.training.Optimizer`. The default of weight_decay is 0.01.
+
+    Notes
+    -----
+    The lines are in `fs.training.Adam`.
+
+    Examples
+    --------
+    In BF16, a decay of less than 2**-9 of the weight is absorbed:
+
+    >>> import floatsim as fs
+    >>> weight, gradient = {"w": fs.array([1.5], "bf16")}, {"w": fs.array([0.0], "bf16")}
+    >>> [fs.training.AdamW(lr, weight_decay=0.1).step(weight, gradient)["w"].item() for lr in (1e-2, 1e-1)]
+    [1.5, 1.484375]
+    """
+
+    weight_decay: float = field(default=1e-2, kw_only=True)
+    decoupled = True
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "rmsprop": RMSProp, "adam": Adam, "adamw": AdamW}
+"""The optimizers by name."""
+
+
+def as_optimizer(optimizer: str | Optimizer, lr: float = 1e-3, **options: Any) -> Optimizer:
+    """Return an optimizer by its name, or the optimizer itself.
+
+    Parameters
+    ----------
+    optimizer : str or Optimizer
+        "sgd", "momentum" (SGD with momentum 0.9), "rmsprop", "adam" or "adamw".
+    lr : float
+        The learning rate of a named optimizer.
+    **options
+        Keywords of the optimizer.
+
+    Returns
+    -------
+    Optimizer
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, with the nearest match, and for a learning rate that is NaN, infinite or negative.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.training.as_optimizer("momentum", 0.1).momentum
+    0.9
+    """
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    name = str(optimizer).strip().lower()
+    if name == "momentum":
+        name, options = "sgd", {"momentum": 0.9, **options}
+    if name not in OPTIMIZERS:
+        raise ValueError(f"optimizer {optimizer!r} is not known; {name_hint(name, [*OPTIMIZERS, 'momentum'])}")
+    return OPTIMIZERS[name](lr, **options)

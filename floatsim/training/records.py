@@ -1,0 +1,239 @@
+"""The records of a policy, `Op` and `Gemm`, and the protocol of scaling methods.
+
+The protocol of scaling methods: `Gemm(scaling=...)` is a name of `SCALINGS`, or an object with the method of `Scaling`,
+`start(seed)`. It returns a `Scaler`, the state of one run, with two methods:
+
+- `matmul(a, b, ...)` returns the product of two matrices. It scales and rounds both operands, adds the products with
+  the given accumulation, and undoes the scaling.
+- `finish_step()` ends a training step. Histories of amax advance here.
+
+The path of the module, the product ("forward", "input_gradient" or "weight_gradient") and the roles of the operands
+("input", "weight" or "gradient") tell the scaler which state belongs to an operand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from floatsim.accumulation import AccumulationLike, as_accumulation, parse
+from floatsim.arrays.float_array import FloatArray
+from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import name_hint
+
+__all__ = [
+    "SAME", "SCALINGS", "WIDEST", "Gemm", "Op", "Product", "Record", "RecordLike", "Role", "Scaler", "Scaling",
+    "ScalingLike", "as_record", "checked_accumulation", "checked_format", "set_fields",
+]  # fmt: skip
+
+
+SAME = "same"
+"""The format of an operand as it is given; for a result, the format of the first operand."""
+WIDEST = "widest"
+"""The format that contains those of all operands: FP32 for FP16 and BF16."""
+
+SCALINGS = ("current", "delayed", "te_block", "deepseek", "deepgemm", "mx", "te_mx", "nvfp4")
+"""The names of scaling methods. `floatsim.training.scaling` defines them."""
+
+Role: TypeAlias = Literal["input", "weight", "gradient"]
+Product: TypeAlias = Literal["forward", "input_gradient", "weight_gradient"]
+
+
+class Scaler(Protocol):
+    """The state of a scaling method in one run."""
+
+    def matmul(
+        self, a: FloatArray, b: FloatArray, *, formats: tuple[FloatFormat, FloatFormat], roles: tuple[Role, Role],
+        product: Product, module: str, step: int, accumulate: AccumulationLike | None,
+    ) -> FloatArray:  # fmt: skip
+        """Return a @ b in FP32, of a (M, K) rounded to formats[0] and b (K, N) rounded to formats[1], both scaled.
+
+        `roles` name the tensors behind a and b, transposed or not. `module` is the path of the layer, `step` the number
+        of the training step from 0.
+        """
+
+    def finish_step(self) -> None:
+        """End a training step: histories of amax advance."""
+
+
+@runtime_checkable
+class Scaling(Protocol):
+    """A scaling method, immutable."""
+
+    def start(self, seed: int) -> Scaler:
+        """Return the state of a new run. `seed` is for random signs and stochastic rounding."""
+
+
+ScalingLike: TypeAlias = "str | Scaling"
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def checked_format(fmt: FormatLike, argument: str, *words: str) -> FloatFormat | str:
+    """Return a format of arithmetic, or one of the words "same" and "widest"."""
+    if isinstance(fmt, str) and fmt.strip().lower() in words:
+        return fmt.strip().lower()
+    try:
+        found = as_format(fmt)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{argument}: {error}") from None
+    if found.is_scale:
+        raise TypeError(f"{argument}: {found.name} is a scale format, which has no arithmetic")
+    return found
+
+
+def checked_accumulation(accumulate: AccumulationLike, argument: str) -> AccumulationLike:
+    """Return an accumulation after a check. A text stays a text, because it may contain "same"."""
+    try:
+        if isinstance(accumulate, str):
+            parse(accumulate, FP32)
+            return accumulate
+        return as_accumulation(accumulate)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{argument}: {error}") from None
+
+
+def set_fields(record: Any, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
+@dataclass(frozen=True)
+class Op:
+    """The formats of an operation.
+
+    Parameters
+    ----------
+    compute : format
+        The operands are rounded to it. "same": they stay as given. "widest": the format that contains those of all
+        operands.
+    out : format, optional
+        The format of the result. Default: the policy's `activations`, else `compute`. "same" is the format of the first
+        operand as given.
+    inside : format, optional
+        The format of every intermediate. Default: `compute`; in matrix products that of the accumulator.
+    accumulate : description, optional
+        The accumulation of every sum. Default: the policy's. In a text, "same" stands for the format of the
+        intermediates.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For unknown formats and accumulations. The message has the nearest match.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.training.Op("fp32", out="bf16")
+    Op(FP32, out=BF16)
+    """
+
+    compute: FormatLike
+    out: FormatLike | None = None
+    inside: FormatLike | None = None
+    accumulate: AccumulationLike | None = None
+
+    def __post_init__(self) -> None:
+        out, inside = self.out, self.inside
+        set_fields(
+            self,
+            compute=checked_format(self.compute, "compute", SAME, WIDEST),
+            out=None if out is None else checked_format(out, "out", SAME, WIDEST),
+            inside=None if inside is None else checked_format(inside, "inside"),
+            accumulate=None if self.accumulate is None else checked_accumulation(self.accumulate, "accumulate"),
+        )
+
+    def __repr__(self) -> str:
+        return _text(self, self.compute, "out inside accumulate")
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """The formats of a matrix product, forward and backward.
+
+    Parameters
+    ----------
+    format : format
+        The format of the operands in the forward product, and of the kept operand in the backward products.
+    backward : format, optional
+        The format of the gradient operand in the backward products. Default: `format`.
+    accumulate : description, optional
+        The accumulation of the forward product, such as "fp32" or "blocked(hopper, 128, fp32)". Default: the policy's.
+        The bias is added in the accumulator's format.
+    scaling : str or Scaling, optional
+        How the operands are scaled: a name of `fs.training.SCALINGS`, or an object with its method. Default: not at
+        all.
+    out : format, optional
+        The format of the result. Default: the policy's `activations`, else that of operations without a rule.
+    weight : format, optional
+        The format of the second operand, the weights. Default: `format`.
+    backward_accumulate : description, optional
+        The accumulation of the backward products. Default: `accumulate`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For unknown formats, accumulations and scaling methods. The message has the nearest match.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.training.Gemm("e4m3", backward="e5m2", accumulate="blocked(hopper, 128, fp32)", scaling="delayed")
+    Gemm(E4M3, backward=E5M2, accumulate=blocked(hopper, 128, fp32), scaling=delayed)
+    """
+
+    format: FormatLike
+    backward: FormatLike | None = None
+    accumulate: AccumulationLike | None = None
+    scaling: ScalingLike | None = None
+    out: FormatLike | None = None
+    weight: FormatLike | None = None
+    backward_accumulate: AccumulationLike | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, format=checked_format(self.format, "format", SAME, WIDEST), scaling=_scaling(self.scaling))
+        for name in ("backward", "weight"):
+            if (given := getattr(self, name)) is not None:
+                set_fields(self, **{name: checked_format(given, name)})
+        if self.out is not None:
+            set_fields(self, out=checked_format(self.out, "out", SAME, WIDEST))
+        for name in ("accumulate", "backward_accumulate"):
+            if (given := getattr(self, name)) is not None:
+                set_fields(self, **{name: checked_accumulation(given, name)})
+        if self.scaling is not None and not isinstance(self.format, FloatFormat):
+            raise ValueError(f"scaling={self.scaling!r} needs a format of the operands, not {self.format!r}")
+
+    def __repr__(self) -> str:
+        return _text(self, self.format, "backward weight accumulate backward_accumulate scaling out")
+
+
+def _scaling(scaling: ScalingLike | None) -> ScalingLike | None:
+    """Return the name of a scaling method in lower case, or the method."""
+    if scaling is None or (isinstance(scaling, Scaling) and not isinstance(scaling, str)):
+        return scaling
+    if not isinstance(scaling, str):
+        raise TypeError(f"scaling must be one of {', '.join(SCALINGS)}, or have a method start, not {scaling!r}")
+    name = scaling.strip().lower().replace("-", "_")
+    if name not in SCALINGS:
+        raise ValueError(f"scaling={scaling!r} is not known; {name_hint(name, SCALINGS)}")
+    return name
+
+
+def _text(record: Any, first: Any, names: str) -> str:
+    given = [f"{name}={getattr(record, name)}" for name in names.split() if getattr(record, name) is not None]
+    return f"{type(record).__name__}({', '.join([f'{first}', *given])})"
+
+
+Record: TypeAlias = Op | Gemm
+RecordLike: TypeAlias = "Op | Gemm | FormatLike"
+
+
+def as_record(value: RecordLike, argument: str) -> Record:
+    """Return an `Op` or `Gemm`. A format stands for an `Op`."""
+    if isinstance(value, Op | Gemm):
+        return value
+    try:
+        return Op(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{argument}: {str(error).removeprefix('compute: ')}") from None

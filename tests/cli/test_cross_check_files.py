@@ -1,0 +1,279 @@
+"""`floatsim check`, `identify` and `strength` on files, their errors, and the file readers on damaged files."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import floatsim as fs
+from floatsim.cli.console import BadInputError
+from floatsim.cli.matrix_files import read_arrays
+
+PRODUCT = ("--a", "a.npy", "--b", "b.npy", "--accumulate", "fp32")
+
+
+@pytest.fixture(autouse=True)
+def files(empty_folder):
+    """Operands of FP32, and the product in FP32."""
+    a, b = fs.testing.hard_inputs((4, 16, 4), "fp32", "integers")
+    np.save("a.npy", np.asarray(a))
+    np.save("b.npy", np.asarray(b))
+    np.save("out.npy", np.asarray(fs.matmul(a, b, accumulate="fp32")))
+
+
+def rejected(result, text):
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert text in err.splitlines()[-1]
+    assert err.splitlines()[-1].startswith("floatsim: ")
+    assert "Traceback" not in err
+
+
+def test_equal_bits(run):
+    code, out, err = run("check", *PRODUCT, "--out", "out.npy")
+    assert (code, err) == (0, "")
+    assert out.startswith("all 16 elements of FP32 pass: every bit is equal, against fp32")
+
+
+@pytest.mark.full
+def test_a_mismatch_is_located(run):
+    wrong = np.load("out.npy")
+    wrong[2, 3] += 1
+    np.save("wrong.npy", wrong)
+    code, out, _ = run("check", *PRODUCT, "--out", "wrong.npy", "--json", "--picture", "map.png")
+    report = json.loads(out)
+    assert code == 1
+    assert (report["mismatches"], report["first"][0]["index"]) == (1, [2, 3])
+    assert Path("map.png").read_bytes().startswith(b"\x89PNG")
+    assert run("check", "--out", "wrong.npy", "--desired", "out.npy")[0] == 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["bf16", "fp16", "e4m3", "e5m2", "e3m2", "fp32"])
+def test_every_result_format_from_codes(run, name):
+    """The dtype of ml_dtypes, codes as unsigned integers, and files of fs.save give one result."""
+    fmt = fs.as_format(name)
+    a, b = np.load("a.npy"), np.load("b.npy")
+    product = fs.array(np.asarray(fs.matmul(a, b, accumulate="fp32")), fmt)
+    np.save("codes.npy", product.codes)
+    fs.save("saved.npz", product)
+    saved = {"codes.npy", "saved.npz"}
+    if fmt.dtype is not None:
+        np.save("dtype.npy", product.codes.view(fmt.dtype))
+        saved.add("dtype.npy")
+    for file in saved:
+        code, _, err = run("check", *PRODUCT, "--out", file, "--format", name)
+        assert code == 0
+        assert (f"holds codes of {fmt.name}" in err) == (
+            file == "codes.npy" or (file == "dtype.npy" and fmt.dtype.isbuiltin != 1)
+        )
+
+
+@pytest.mark.parametrize(("x", "options", "text"), [
+    (np.ones((4, 4), np.uint8), (), "it holds codes, not numbers; name their format, as in --codes out=bf16"),
+    (np.ones((4, 4), ml_dtypes.bfloat16), (), "name their format, as in --codes out=bf16"),
+    (np.ones((4, 4), np.uint8), ("--codes", "out=bf16"), "codes of BF16 have 16 bits"),
+    (np.ones((4, 4), np.uint8), ("--format", "bf16"), "codes of BF16 have 16 bits"),
+    (np.ones((4, 4), np.int8), (), "save codes as x.view('uint8')"),
+    (np.full((4, 4), 255, np.uint8), ("--codes", "out=e3m2"), "E3M2"),
+    (np.ones((4, 4)), ("--codes", "d=bf16"), "--codes: 'd' is no file of this command"),
+    (np.ones((4, 4), bool), (), "has dtype bool"),
+    (np.ones((4, 4), complex), (), "has dtype complex128"),
+    (np.ones((4, 4), "U2"), (), "has dtype <U2"),
+    (np.ones((4, 5), np.float32), (), "the shape (4, 5)"),
+    (np.full((4, 4), 0.1), ("--format", "fp32"), "is no number of FP32"),
+    (np.ones((4, 4), np.float32), ("--format", "fp61"), "--format: unknown format 'fp61'"),
+])  # fmt: skip
+def test_bad_results(run, x, options, text):
+    np.save("x.npy", x)
+    rejected(run("check", *PRODUCT, "--out", "x.npy", *options), text)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    (["--out", "out.npy"], "check needs --a, --b and --accumulate"),
+    (["--out", "no.npy", "--desired", "out.npy"], "--out: there is no file no.npy"),
+    (["--out", "out.npy", "--desired", "out.npy", "--a", "a.npy"], "--desired excludes"),
+    ([*PRODUCT[:4], "--accumulate", "hoper", "--out", "out.npy"], "hopper"),
+    (["--a", "a.npy"], "--out"),
+])  # fmt: skip
+def test_bad_usage(run, arguments, text):
+    rejected(run("check", *arguments), text)
+
+
+def test_errors_in_json(run):
+    for arguments in (("check", *PRODUCT, "--out", "no.npy"), ("formats", "fp61"), ("check", "--nonsense")):
+        code, out, err = run(*arguments, "--json")
+        error = json.loads(out)["error"]
+        assert (code, error["exit_code"]) == (2, 2)
+        assert err == f"floatsim: {error['message']}\n"
+
+
+def test_rounded_operands_are_reported(run):
+    np.save("a.npy", np.full((4, 16), 0.1))
+    np.save("b.npy", np.ones((16, 4)))
+    product = fs.matmul(fs.array(np.full((4, 16), 0.1), "fp32"), np.ones((16, 4), np.float32), accumulate="fp32")
+    np.save("out.npy", np.asarray(product))
+    code, _, err = run("check", *PRODUCT, "--out", "out.npy", "--operands", "fp32")
+    assert (code, err) == (0, "floatsim: --a: 64 of 64 values were rounded to FP32\n")
+
+
+@pytest.mark.parametrize(("command", "former", "new"), [
+    (("compare", "a.npy", "b.npy", "-a", "fp32", "--against", "out.npy"), "--format", "--operands"),
+    (("operators", "nonsense"), "--format", "--operands"), (("warmup", "nonsense"), "--formats", "--operands"),
+    (("survey", "no.npy"), "--format", "--operands"),
+])  # fmt: skip
+def test_former_options_warn(run, command, former, new):
+    code, _, err = run(*command, former, "fp16")
+    assert f"floatsim: {former} is deprecated here; write {new}\n" in err
+    assert run(*command, new, "fp16")[0] == code
+    assert f"give only {new}" in run(*command, former, "fp16", new, "fp16")[2]
+
+
+def test_numbers_from_unsigned_integers_are_reported(run):
+    np.save("x.npy", np.ones((4, 4), np.uint8))
+    _, _, err = run("survey", "x.npy", "--operands", "fp61")
+    assert err.startswith("floatsim: x.npy: x has dtype uint8, which is read as numbers, not as codes; save codes with")
+
+
+@pytest.mark.full
+def test_identify(run):
+    code, out, _ = run("identify", "--a", "a.npy", "--b", "b.npy", "--out", "out.npy", "--json")
+    assert code == 0
+    assert "fp32" in json.loads(out)["names"]
+    np.save("out.npy", np.load("out.npy") + 1e9)
+    assert run("identify", "--a", "a.npy", "--b", "b.npy", "--out", "out.npy")[0] == 1
+
+
+@pytest.mark.full
+def test_strength(run):
+    a, b = fs.testing.hard_inputs((32, 96, 32), "bf16", "normal")
+    np.save("a.npy", np.asarray(a))
+    np.save("b.npy", np.asarray(b))
+    same = (*PRODUCT, "--codes", "bf16", "--format", "bf16")
+    code, out, _ = run("strength", *same, "--rtol", "0.5", "--atol", "5", "--json")
+    assert code == 1
+    assert "the accumulator is FP16" in json.loads(out)["missed"]
+    assert run("strength", *same, "--maxulp", "0")[0] == 0
+
+
+def test_strength_needs_one_check(run):
+    rejected(run("strength", *PRODUCT), "strength needs one check")
+    rejected(run("strength", *PRODUCT, "--maxulp", "1", "--calc-diff", "0.1"), "strength needs one check")
+
+
+# -- damaged files -----------------------------------------------------------------------------------------------------
+
+
+def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    size = len(header).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    return b"\x93NUMPY" + version + size + header.encode("latin1") + data
+
+
+def described(descr: str, shape: str, data: bytes = b"") -> bytes:
+    return npy(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n", data)
+
+
+class Trap:
+    """An object whose pickle creates a folder when it is read."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("trapped",))
+
+
+def archive(**members: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, content in members.items():
+            target.writestr(f"{name}.npy", content)
+    return file.getvalue()
+
+
+DAMAGED = {
+    "empty.npy": b"",
+    "short.npy": b"\x93NUM",
+    "text.npy": b"1,2\n3,4\n",
+    "header.npy": npy("{'descr': '<f4'"),
+    "brackets.npy": npy("(" * 9000),
+    "long.npy": npy(" " * 60000),
+    "code.npy": npy("__import__('os').mkdir('trapped')"),
+    "huge.npy": described("'<f8'", "(1000000000000,)"),
+    "beyond.npy": described("'<f8'", f"({10**30}, {10**30})"),
+    "negative.npy": described("'<f8'", "(-1,)"),
+    "shape.npy": described("'<f8'", "('x',)"),
+    "bool.npy": described("'<f8'", "(True,)", bytes(8)),
+    "truncated.npy": described("'<f8'", "(3, 3)", bytes(71)),
+    "longer.npy": described("'<f8'", "(3, 3)", bytes(73)),
+    "dtype.npy": described("'q9'", "(3, 3)"),
+    "none.npy": described("'V0'", "(3, 3)"),
+    "fields.npy": described("[('x', '<f4')]", "(2, 2)", bytes(16)),
+    "nested.npy": described("('<f4', (2,))", "(2,)", bytes(16)),
+    "pickle.npy": described("'|O'", "(1,)", pickle.dumps([Trap()])),
+    "version.npy": npy("{}", version=b"\x03\x00"),
+    "plain.npy": pickle.dumps(Trap()),
+    "pickle.npz": archive(x=described("'|O'", "(1,)", pickle.dumps([Trap()]))),
+    "huge.npz": archive(x=described("'<f8'", "(1000000000000,)")),
+    "saved.npz": archive(codes=described("'|u1'", "(2,)", b"12"), format=described("'<U1'", "()", b"x\0\0\0")),
+    "junk.npz": b"PK\x03\x04 junk",
+    "junk.csv": bytes(range(256)),
+    "other.txt": b"1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files(run, name):
+    Path(name).write_bytes(DAMAGED[name])
+    result = run("check", "--out", name, "--desired", "out.npy")
+    rejected(result, name)
+    assert "\n" not in result[2].rstrip("\n").removeprefix("floatsim: ")
+    assert not Path("trapped").exists()
+
+
+def test_files_that_are_no_files(run):
+    Path("folder.npy").mkdir()
+    rejected(run("check", "--out", "folder.npy", "--desired", "out.npy"), "it is not a regular file")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo("pipe.npy")
+        rejected(run("check", "--out", "pipe.npy", "--desired", "out.npy"), "it is not a regular file")
+
+
+@pytest.mark.full
+def test_an_archive_that_grows(run):
+    zeros = described("'|u1'", f"({1 << 29},)")
+    with zipfile.ZipFile("bomb.npz", "w", zipfile.ZIP_DEFLATED) as target, target.open("x.npy", "w") as file:
+        file.write(zeros)
+        for _ in range(512):
+            file.write(bytes(1 << 20))
+    rejected(run("check", "--out", "bomb.npz", "--desired", "out.npy"), "unpacks from")
+
+
+VALID = {".npy": described("'<f4'", "(2, 2)", bytes(16)), ".npz": archive(x=described("'<f4'", "(2, 2)", bytes(16))),
+         ".csv": b"1,2\n3,4\n"}  # fmt: skip
+
+
+@pytest.mark.full
+@given(st.sampled_from(sorted(VALID)), st.data())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_fuzzed_files(tmp_path, suffix, data):
+    """A file with other bytes is read, or raises one clear error."""
+    content = bytearray(VALID[suffix])
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(content)
+    try:
+        _, arrays = read_arrays(str(path), "--a")
+        assert arrays
+    except BadInputError as error:
+        assert str(error).startswith("--a: ")
+        assert len(str(error)) < 1000

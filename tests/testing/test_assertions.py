@@ -1,0 +1,214 @@
+"""Assertions, places and explanations: seeded faults are located, and correct results raise no alarm."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import floatsim as fs
+from floatsim.testing.location import locate
+
+FORMATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2", "e2m1", "fp64", "e4m3fnuz")
+
+
+def with_code(x, index, change):
+    """A copy whose code at an index is changed."""
+    codes = x.codes.copy()
+    codes[index] ^= codes.dtype.type(change)
+    return fs.from_codes(codes, x.format)
+
+
+# -- statistics --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 3000), spread=st.sampled_from([1, 3, 12, 60]))
+@settings(max_examples=20, deadline=None)
+def test_statistics_equal_those_of_the_distances(name, seed, n, spread):
+    """Against sorted distances: random codes, NaNs included, and codes of which few differ a little."""
+    fmt, rng = fs.as_format(name), np.random.default_rng(seed)
+    a = rng.integers(0, 1 << min(fmt.bits, 63), n, dtype=np.uint64).astype(fmt.code_dtype)
+    steps = rng.integers(0, 1 << min(spread, fmt.bits), n, dtype=np.uint64).astype(fmt.code_dtype)
+    b = np.where(rng.random(n) < 0.5, a, a ^ steps)
+    x, y = fs.from_codes(a, fmt), fs.from_codes(b, fmt)
+    found = fs.testing.ulp_stats(x, y)
+    apart = np.sort(np.where(a == b, 0, fs.ulp_distance(x, y, equal_nan=True)))
+    assert found.equal == (a == b).sum()
+    assert found.max == apart[-1]
+    assert found.p99 == apart[math.ceil(0.99 * n) - 1]
+    assert sum(found.histogram.values()) == found.count == n
+    assert found.histogram.get("NaN", 0) == (apart == 2**64 - 1).sum()
+    assert found.histogram.get("2", 0) == (apart == 2).sum()
+    assert found.histogram.get("3-4", 0) == ((apart == 3) | (apart == 4)).sum()
+
+
+def test_large_distances_have_an_exact_percentile():
+    a = np.zeros(5000, np.float64)
+    b = np.ldexp(1.0, np.arange(5000) % 1000) * (1 + np.arange(5000) / 7)
+    apart = np.sort(fs.ulp_distance(a, b))
+    assert fs.testing.ulp_stats(a, b).p99 == apart[math.ceil(0.99 * 5000) - 1]
+
+
+# -- inputs of other libraries -----------------------------------------------------------------------------------------
+
+
+def test_codes_need_a_format():
+    codes = fs.encode([1.0, 2.0], "bf16")
+    with pytest.raises(TypeError, match=r"actual has dtype uint16: it holds codes.*format='bf16'"):
+        fs.testing.assert_bit_equal(codes, codes)
+    with pytest.raises(TypeError, match=r"codes of FP32 have uint32"):
+        fs.testing.assert_bit_equal(codes, codes, "fp32")
+    assert fs.testing.assert_bit_equal(codes, np.array([1.0, 2.0], ml_dtypes.bfloat16), "bf16").passed
+    assert fs.testing.assert_bit_equal(codes.view("V2"), codes, "bf16").passed  # what np.load returns for BF16
+
+
+def test_an_ml_dtypes_array_is_not_copied():
+    from floatsim.testing.operands import as_float_array
+
+    x = np.ones(4, ml_dtypes.bfloat16)
+    assert np.shares_memory(as_float_array(x, "x").codes, x)
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(4, dtype=torch.bfloat16, requires_grad=True)
+    assert fs.testing.assert_bit_equal(x, np.ones(4, ml_dtypes.bfloat16)).passed
+
+
+def test_values_of_another_format():
+    assert fs.testing.assert_max_ulp(fs.array([1.0], "bf16"), np.float32([1.0078125])).passed
+    with pytest.raises(TypeError, match=r"desired is FP32, and .*1\.00.* is no number of BF16; round it first"):
+        fs.testing.assert_max_ulp(fs.array([1.0], "bf16"), np.float32([1.001]))
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def test_nan_and_zeros():
+    nan = fs.from_codes([0x7FC0, 0x7FC1], "bf16")
+    quiet = fs.from_codes([0x7FC0, 0x7FC0], "bf16")
+    fs.testing.assert_bit_equal(nan, quiet, equal_nan=True)
+    fs.testing.assert_max_ulp(nan, quiet)
+    with pytest.raises(AssertionError, match=r"both are NaN, with other bits"):
+        fs.testing.assert_bit_equal(nan, quiet)
+    with pytest.raises(AssertionError, match=r": NaN"):
+        fs.testing.assert_max_ulp(nan, fs.array([1.0, math.nan], "bf16"), 2**60)
+    fs.testing.assert_max_ulp(np.float32([0.0]), np.float32([-0.0]), 1)
+    with pytest.raises(AssertionError, match="signs of zeros"):
+        fs.testing.assert_bit_equal(np.float32([0.0]), np.float32([-0.0]))
+
+
+@pytest.mark.parametrize("apart", [1, 2, 5])
+def test_max_ulp_is_the_largest_accepted_distance(apart):
+    x, y = fs.from_codes([0x3C00], "fp16"), fs.from_codes([0x3C00 + apart], "fp16")
+    fs.testing.assert_max_ulp(x, y, apart)
+    with pytest.raises(AssertionError, match=f": {apart} ulp"):
+        fs.testing.assert_max_ulp(x, y, apart - 1)
+
+
+def test_shapes_must_be_equal():
+    with pytest.raises(AssertionError, match=r"shapes differ: actual \(2,\), desired \(1,\)"):
+        fs.testing.assert_bit_equal(np.float32([1, 2]), np.float32([1]))
+
+
+def test_measures():
+    x, y = np.float32([1.0, 2.0]), np.float32([1.0, 2.5])
+    assert fs.testing.calc_diff(x, x) == 0
+    assert fs.testing.calc_diff(x, y) == pytest.approx(1 - 2 * 6.0 / (5 + 7.25))
+    assert fs.testing.error_ratio(x, x, y) == 0
+    assert fs.testing.error_ratio(y, x, x) == math.inf
+    assert math.isnan(fs.testing.error_ratio(np.float32([math.nan, 1]), x, x))
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def mask(*index, shape=(256, 320)):
+    x = np.zeros(shape, bool)
+    x[index] = True
+    return x
+
+
+PLACES = {
+    "row 17": mask(17, np.s_[::5]),
+    "column 300": mask(np.s_[::7], 300),
+    "tile 16x16 at (32, 48)": mask(np.s_[32:48], np.s_[48:64]),
+    "tile 128x128 at (128, 128)": mask(np.s_[130:256], np.s_[128:250]),
+    "rows with row % 8 == 3": mask(np.s_[3::8], np.s_[:]),
+    "columns with column % 32 in {5, 6}": mask(np.s_[:], (np.arange(320) % 32 == 5) | (np.arange(320) % 32 == 6)),
+    "rows 192 to 255": mask(np.s_[192:], np.s_[::3]),
+    "above the diagonal": np.triu(np.ones((200, 200), bool), 1),
+    "columns 320 to 324, the incomplete last tile of 8": mask(np.s_[:], np.s_[320:], shape=(40, 325)),
+    "matrix 3 of the stack": mask(3, np.s_[::3], np.s_[::5], shape=(9, 64, 64)),
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_places_are_named(text):
+    assert [place.text for place in locate(PLACES[text])] == [text]
+
+
+def test_noise_has_no_place():
+    rng = np.random.default_rng(1)
+    named = sum(bool(locate(rng.random((100, 100)) < share)) for share in (0.001, 0.01, 0.1, 0.5) for _ in range(50))
+    assert named <= 6  # chance: below 1 % for each of two axes
+
+
+# -- seeded faults -----------------------------------------------------------------------------------------------------
+
+
+def test_one_bit_of_one_element_of_512_squared():
+    rng = np.random.default_rng(2)
+    x = fs.array(rng.standard_normal((512, 512)), "bf16")
+    report = fs.testing.compare_arrays(with_code(x, (377, 41), 1 << 9), x)
+    assert report.mismatches == 1
+    assert report.first[0].index == (377, 41)
+    assert report.explanation == "bit 9 of the code is flipped (exponent): a memory or transfer error"
+    assert "[377, 41]" in str(report)
+    assert json.loads(report.to_json())["first"][0]["index"] == [377, 41]
+
+
+def patterns():
+    rng = np.random.default_rng(5)
+    x = fs.array(rng.standard_normal((64, 64)), "fp16")
+    tiny = fs.array(rng.standard_normal((64, 64)) * 6e-5, "fp16")
+    huge = fs.array(np.where(rng.random((64, 64)) < 0.1, np.inf, 1.0), "fp16")
+    wide = rng.standard_normal((64, 64))
+    return {
+        "flushed to zero": (fs.array(np.where(np.abs(tiny.values) < 2**-14, 0, tiny.values), "fp16"), tiny),
+        "saturates": (fs.array(np.minimum(huge.values, 65504.0), "fp16"), huge),
+        "transposed": (x.T, x),
+        "row with an index 8 lower": (fs.from_codes(np.roll(x.codes, 8, 0), "fp16"), x),
+        "0.5 times desired: a scale": (fs.array(x.values / 2, "fp16"), x),
+        "opposite sign": (fs.from_codes(x.codes ^ np.uint16(0x8000), "fp16"), x),
+        "toward zero: a truncation": (fs.array(wide, "fp16", rounding="toward_zero"), fs.array(wide, "fp16")),
+        "actual is 0 there": (fs.array(np.where(np.arange(64) < 60, x.values, 0), "fp16"), x),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("words", patterns())
+def test_patterns_are_explained(words):
+    assert words in fs.testing.compare_arrays(*patterns()[words]).explanation
+
+
+def test_the_map_has_the_mismatches():
+    x = fs.array(np.ones((700, 30)), "fp16")
+    ax = fs.testing.compare_arrays(with_code(x, (600, 7), 1 << 4), x).plot()
+    drawn = ax.images[0].get_array()
+    assert drawn.shape == (350, 30)
+    assert np.argwhere(drawn.filled(0)).tolist() == [[300, 7]]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: fs.testing.assert_max_ulp(1.0, 1.0, -1), ValueError, "maxulp must be at least 0"),
+    (lambda: fs.testing.assert_bit_equal(np.ones(2, int), np.ones(2, int)), TypeError, "int64"),
+])  # fmt: skip
+def test_bad_input_is_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,225 @@
+"""`fs.identify`: trees, accumulators, roundings and units of kernels, and no wrong name."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+
+import floatsim as fs
+from floatsim.testing.order_trees import meeting_sizes, tree_of
+from floatsim.testing.tree_search import find_meetings, probe_for
+from floatsim.testing.vocabulary import brief, vocabulary
+
+TREES = (
+    "fp32", "pairwise(fp32)", "pairwise(fp32, halving)", "pairwise(fp32, numpy)", "strided(fp32, 4)",
+    "blocked(pairwise(fp32), 8, fp32)", "splitk(3, fp32, fp32)", "strided(blocked(fp32, 3, fp32), 5, fp32)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [3, 19, 64])
+@pytest.mark.parametrize("description", TREES)
+def test_trees_have_the_fingerprint_of_reveal_order(description, k):
+    i, j = np.triu_indices(k, 1)
+    sizes = meeting_sizes(tree_of(fs.as_accumulation(description), k), i, j)
+    assert np.array_equal(k - sizes, fs.reveal_order(description, k)[i, j])
+
+
+def reference_kernel(description, format, seen=None):
+    def kernel(a, b):
+        if seen is not None:
+            seen.append(a.shape)
+        return fs.matmul(a, b, accumulate=description, format=format)
+
+    return kernel
+
+
+def found(description, fmt="bf16", result=None, shape=(16, 40, 16), **options):
+    a, b = fs.testing.hard_inputs(shape, fmt)
+    return fs.identify(reference_kernel(description, result), a, b, **options)
+
+
+NAMED = [
+    ("fp32", "bf16", "bf16", (16, 40, 16)), ("pairwise(fp32)", "fp16", "fp32", (20, 50, 12)),
+    ("strided(fp32, 6)", "bf16", "bf16", (24, 40, 24)), ("blocked(fp32, 10, fp32)", "fp32", "fp32", (8, 40, 8)),
+    ("splitk(3, fp32, fp32)", "bf16", "fp32", (16, 47, 16)), ("fp16", "fp16", "fp16", (16, 40, 16)),
+    ("sequential(fp32, fused)", "fp32", "fp32", (16, 40, 16)), ("fp64", "fp32", "fp32", (16, 40, 16)),
+    ("sequential(fp32, rounding=toward_zero)", "bf16", "fp32", (16, 40, 16)),
+    ("blocked(pairwise(fp32), 7, pairwise(fp32))", "bf16", "bf16", (16, 45, 16)),
+    ("fp32", "bf16", "bf16", (64, 700, 64)),
+    ("sequential(fp32, ftz, daz)", "bf16", "fp32", (16, 40, 16)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("description", "fmt", "result", "shape"), NAMED)
+def test_a_kernel_is_named(description, fmt, result, shape):
+    assert same(found(description, fmt, result, shape).name, description, fmt, shape[1])
+
+
+def same(name, description, fmt, k):
+    """Return whether two descriptions have the same parts, or agree on hard dot products."""
+    if name is None or fs.as_accumulation(name) == fs.as_accumulation(description):
+        return name is not None
+    for kind in ("cancelling", "subnormal", "normal", "overflow"):
+        for seed in range(3):
+            a, b = fs.testing.hard_inputs((32, k, 32), fmt, kind, seed=100 + seed)
+            results = [fs.matmul(a, b, accumulate=text, format="fp64") for text in (name, description)]
+            if not np.array_equal(*(x.view(np.uint64) for x in results)):
+                return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("unit", "fmt"), [("hopper", "e4m3"), ("blocked(hopper, 32, fp32)", "e4m3"), ("cdna3", "bf16")]
+)
+def test_units_are_among_the_names(unit, fmt):
+    names = found(unit, fmt, "fp32", (16, 96, 16)).names
+    assert brief(unit) in names
+    assert all(same(name, unit, fmt, 96) for name in names)
+
+
+def test_a_result_alone():
+    a, b = fs.testing.hard_inputs((24, 64, 24), "bf16")
+    identified = fs.identify(fs.matmul(a, b, accumulate="pairwise(fp32)"), a, b)
+    assert identified.name == "pairwise(fp32)"
+    weak = fs.testing.hard_inputs((24, 64, 24), "bf16", "integers")
+    ambiguous = fs.identify(fs.matmul(*weak, accumulate="pairwise(fp32)"), *weak)
+    assert {"fp32", "pairwise(fp32)"} <= set(ambiguous.names)
+    results = {fs.matmul(*ambiguous.separating, accumulate=name).tobytes() for name in ambiguous.names}
+    assert len(results) > 1
+    assert "ambiguous" in str(ambiguous)
+
+
+def test_no_name_is_better_than_a_wrong_one():
+    a, b = fs.testing.hard_inputs((16, 64, 16), "bf16", "normal")
+    wrong = fs.matmul(a, b, accumulate="fp32").copy()
+    wrong[:, ::2] += 1
+    identified = fs.identify(wrong, a, b)
+    assert identified.names == () and identified.name is None
+    name, share = identified.near[0]
+    assert name == "fp32" and 0.3 < share < 0.7
+    assert "near: fp32 (" in str(identified)
+
+
+def test_the_order_depends_on_the_place():
+    def kernel(a, b):
+        left = fs.matmul(a, b[:, :16], accumulate="fp32")
+        return np.concatenate([left, fs.matmul(a, b[:, 16:], accumulate="pairwise(fp32)")], 1)
+
+    a, b = fs.testing.hard_inputs((16, 64, 24), "bf16")
+    regions = fs.identify(kernel, a, b).regions
+    in_order = ("fp32", "arm-bfmlal", "apple-amx", "riscv-zvfbfwma")  # one fused multiply-add for each k
+    assert {region.text: region.names for region in regions} == {
+        "columns 0 to 15": in_order, "columns 16 to 23, the incomplete last tile of 16": ("pairwise(fp32)",),
+    }  # fmt: skip
+
+
+def test_a_tree_of_its_own():
+    """An order without a name is the tree itself."""
+    rng = np.random.default_rng(3)
+    tree = list(range(24))
+    while len(tree) > 1:  # two at random
+        one, other = (tree.pop(int(rng.integers(len(tree)))) for _ in range(2))
+        tree.append((one, other))
+    description = fs.Tree("fp32", tree[0])
+    a, b = fs.testing.hard_inputs((24, 24, 24), "bf16")
+    found = fs.identify(lambda x, y: fs.matmul(x, y, accumulate=description), a, b)
+    assert fs.as_accumulation(found.name) == description
+
+
+def stored_in_bf16(a, b, rounded_twice):
+    """Partial sums of 64 terms, added to a sum in BF16. With `rounded_twice`, the partial sums are rounded, too."""
+    bf16 = fs.BF16.dtype
+    total = np.zeros((len(a), b.shape[1]), bf16)
+    with np.errstate(all="ignore"):
+        for start in range(0, a.shape[1], 64):
+            part = np.zeros(total.shape, np.float32)
+            for k in range(start, min(start + 64, a.shape[1])):
+                part += a[:, k, None].astype(np.float32) * b[k].astype(np.float32)
+            total = (total + part.astype(bf16)) if rounded_twice else (total.astype(np.float32) + part).astype(bf16)
+    return total
+
+
+def test_the_running_sum_is_stored():
+    a, b = fs.testing.hard_inputs((96, 256, 64), "bf16", "normal")
+    found = fs.identify(lambda x, y: stored_in_bf16(x, y, rounded_twice=False), a, b)
+    assert found.name == "splitk(4, fp32, fp32, through=bf16)"
+
+
+def test_a_name_is_confirmed_on_many_elements():
+    """Exact sums in BF16 differ from twice rounded ones in one of 2,000 elements."""
+    a, b = fs.testing.hard_inputs((96, 256, 64), "bf16", "normal")
+    found = fs.identify(lambda x, y: stored_in_bf16(x, y, rounded_twice=True), a, b)
+    name, share = found.near[0]
+    assert found.names == () and name == "blocked(exact(bf16), 64, bf16)" and 0.99 < share < 1
+
+
+def test_a_kernel_that_is_not_deterministic():
+    rng = np.random.default_rng(0)
+
+    def kernel(a, b):
+        order = rng.permutation(a.shape[1])
+        return fs.matmul(a[:, order], b[order], accumulate="fp32")
+
+    with pytest.raises(ValueError, match="not deterministic"):
+        fs.identify(kernel, *fs.testing.hard_inputs((16, 64, 16), "bf16"))
+
+
+def test_a_numpy_product():
+    """OpenBLAS, MKL or another library: whatever is named has its bits on other inputs."""
+    a, b = fs.testing.hard_inputs((64, 128, 64), "fp32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        identified = fs.identify(np.matmul, a, b)
+    if identified.name is not None:
+        x, y = fs.testing.hard_inputs((64, 128, 64), "fp32", "normal", seed=9)
+        assert np.array_equal(fs.matmul(x, y, accumulate=identified.name), x @ y)
+
+
+@pytest.mark.parametrize(("k", "result"), [(600, "bf16"), (1500, "fp32")])
+@pytest.mark.parametrize("description", ["strided(fp32, 8)", "blocked(fp32, 64, fp32)", "pairwise(fp32)"])
+def test_long_sums_are_searched_in_batches(k, result, description):
+    """Beyond 512 terms the search is adaptive. BF16 results count in chunks."""
+
+    def kernel(a, b):
+        left, right = fs.array(a, "bf16"), fs.array(b, "bf16")
+        return np.asarray(fs.matmul(left, right, accumulate=description, format=result).values)
+
+    probe = probe_for(fs.BF16, fs.BF16, fs.FP32, fs.as_format(result), k)
+    assert (probe.chunk < k) == (result == "bf16")
+    meetings = find_meetings(kernel, probe, (128, k, 128))
+    tree = tree_of(fs.as_accumulation(description), k)
+    assert np.array_equal(meeting_sizes(tree, meetings.i, meetings.j), meetings.sizes)
+    assert len(meetings.i) < k * (k - 1) // 20
+
+
+def test_random_descriptions():
+    """No wrong unique name; the truth is in the list in at least 95 % of the cases. Each commit has its own seed."""
+    rng = np.random.default_rng(oracles.test_seed())
+    wrong, hits, cases = [], 0, 40
+    for _ in range(cases):
+        fmt = str(rng.choice(["bf16", "fp16", "fp32", "e4m3"]))
+        k = int(rng.integers(20, 90))
+        known = vocabulary(fs.as_format(fmt), fs.as_format(fmt), k)
+        truth = known[int(rng.integers(len(known)))]
+        result = str(rng.choice(["fp32", "bf16", "fp16"]))
+        identified = found(truth, fmt, result, (24, k, 24))
+        if identified.name is not None and not same(identified.name, truth, fmt, k):
+            wrong.append((str(truth), fmt, result, k, identified.name))
+        hits += any(same(name, truth, fmt, k) for name in identified.names)
+    assert not wrong
+    assert hits >= 0.95 * cases
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda a, b: fs.identify(np.ones((3, 3), np.float32), a, b), ValueError, r"kernel has the shape \(3, 3\)"),
+    (lambda a, b: fs.identify(np.matmul, a, b, np.ones((2, 2))), TypeError, "c cannot be given with a callable"),
+    (lambda a, b: fs.identify(lambda x, y: np.ones((1, 1), np.float32), a, b), ValueError, "returned the shape"),
+    (lambda a, b: fs.identify(np.matmul, a, b, more=["fp33"]), ValueError, "fp33"),
+])  # fmt: skip
+def test_bad_input_is_named(call, error, words):
+    a, b = np.ones((2, 5), np.float32), np.ones((5, 2), np.float32)
+    with pytest.raises(error, match=words):
+        call(a, b)

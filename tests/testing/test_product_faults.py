@@ -1,0 +1,95 @@
+"""Products under test: seeded faults are found, weak inputs are reported, and correct results raise no alarm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import floatsim as fs
+
+
+def operands(m=96, k=160, n=80, fmt="bf16", seed=0, kind="cancelling"):
+    return fs.testing.hard_inputs((m, k, n), fmt, kind, seed=seed)
+
+
+@pytest.mark.parametrize("k", [0, 71, 159])
+def test_one_dropped_product(k):
+    a, b = operands()
+    cut = np.array(a)
+    cut[:, k] = 0
+    report = fs.testing.compare_product(fs.matmul(cut, b, accumulate="fp32"), a, b, accumulate="fp32")
+    assert report.explanation == {
+        0: "the product of k = 0 is missing", 71: "the product of k = 71 is missing",
+        159: "the product of k = 159 is missing",
+    }[k]  # fmt: skip
+
+
+def test_a_dropped_tile_in_one_block_of_the_result():
+    a, b = operands(kind="normal")
+    cut = np.array(a)
+    cut[32:48, 128:] = 0
+    report = fs.testing.compare_product(fs.matmul(cut, b, accumulate="fp32", format="bf16"), a, b, accumulate="fp32")
+    assert report.explanation == "the products from k = 128 on are missing: the last 32 of 160"
+    assert report.places[0].text == "rows 32 to 47"
+
+
+def test_a_swizzle():
+    a, b = operands()
+    moved = np.array(b)
+    moved[40] = b[41]
+    report = fs.testing.compare_product(fs.matmul(a, moved, accumulate="fp32"), a, b, accumulate="fp32")
+    assert report.explanation == "k = 40 of b is read from k = 41"
+
+
+@pytest.mark.parametrize("order", ["pairwise(fp32)", "blocked(fp32, 32, fp32)", "splitk(2, fp32, fp32)", "ampere"])
+def test_a_wrong_order(order):
+    a, b = operands()
+    report = fs.testing.compare_product(fs.matmul(a, b, accumulate=order), a, b, accumulate="fp32")
+    assert report.explanation.startswith(f"actual has the bits of {order}")
+
+
+@pytest.mark.full
+def test_no_false_alarm_in_a_thousand_correct_runs():
+    rng = np.random.default_rng(3)
+    orders = ("fp32", "pairwise(fp32)", "blocked(fp32, 8, fp32)", "exact(fp32)", "sequential(fp16)", "ampere")
+    kinds = ("normal", "cancelling", "integers", "one_k", "subnormal", "special", "overflow")
+    for run in range(1000):
+        order = orders[run % len(orders)]
+        shape = tuple(int(n) for n in rng.integers(40, 60, 3))
+        a, b = fs.testing.hard_inputs(shape, "fp16", kinds[run % len(kinds)], result="fp16", seed=run)
+        kernel = fs.matmul(a, b, accumulate=order, format="fp16")
+        assert fs.testing.assert_product(kernel, a, b, accumulate=order).passed
+        assert fs.testing.assert_bit_equal(kernel, kernel.copy(), equal_nan=True).passed
+
+
+# -- strength of inputs ------------------------------------------------------------------------------------------------
+
+
+def test_weak_inputs_are_reported():
+    a, b = fs.testing.hard_inputs((32, 128, 32), "e4m3", "normal")
+    kernel = fs.matmul(a, b, accumulate="fp32", format="bf16")
+    report = fs.testing.assert_product(kernel, a, b, accumulate="fp32")
+    assert {"pairwise(fp32)", "exact(fp32)", "blackwell"} <= set(report.strength.same)
+    assert "cannot tell fp32 from" in str(report)
+    with pytest.raises(AssertionError, match=r"too weak: .* from exact\(fp32\) \(unlike=\)"):
+        fs.testing.assert_product(kernel, a, b, accumulate="fp32", unlike=["exact(fp32)"])
+
+
+def test_cancelling_inputs_are_strong():
+    a, b = fs.testing.hard_inputs((32, 128, 32), "e4m3", "cancelling", result="bf16")
+    kernel = fs.matmul(a, b, accumulate="fp32", format="bf16")
+    report = fs.testing.assert_product(
+        kernel, a, b, accumulate="fp32", unlike=["exact(fp32)", "pairwise(fp32)", "hopper", "blackwell"]
+    )
+    assert report.strength.same == ()
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: fs.testing.compare_product(1.0, [1.0], [1.0], accumulate="fp32"), ValueError, "a must be a matrix"),
+    (lambda: fs.testing.compare_product([[1.0]], [[1.0]], [[1.0], [2.0]], accumulate="fp32"), ValueError, "a has 1"),
+    (lambda: fs.testing.compare_product(np.ones((2, 2), np.float32), np.ones((1, 2)), np.ones((2, 2)),
+                                        accumulate="fp32"), AssertionError, r"shape \(2, 2\), the product \(1, 2\)"),
+])  # fmt: skip
+def test_bad_input_is_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,366 @@
+"""Every ATen operation of the table against its operation of floatsim, bit for bit, with one format everywhere."""
+
+# ruff: noqa: E501  # one line for each case
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: the extra `torch`")
+
+import floatsim as fs  # noqa: E402
+import floatsim.torch as ft  # noqa: E402
+from floatsim import operators as ops  # noqa: E402
+from floatsim.torch.table import TABLE  # noqa: E402
+from tests.torch_emulation.by_hand import assert_equal, rounded, tensor  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.full]
+aten = torch.ops.aten
+FORMATS = ("bf16", "fp16", "e5m2")
+
+
+def recipe(fmt):
+    return ops.Recipe("one format", format=fmt, accumulate=f"sequential({fmt})")
+
+
+class Hand:
+    """Operations of floatsim in one format."""
+
+    def __init__(self, fmt):
+        self.fmt, self.recipe = fmt, recipe(fmt)
+
+    def __call__(self, x):
+        return rounded(x, self.fmt)
+
+    def do(self, name, *operands):
+        return getattr(fs, name)(*operands, format=self.fmt)
+
+    def number(self, value):
+        return fs.array(value, self.fmt)
+
+    def op(self, name, *operands, **keywords):
+        return getattr(ops, name)(*operands, recipe=self.recipe, **keywords)
+
+    def sum(self, x, axis=None, keepdims=False):
+        return fs.sum(x, axis, keepdims=keepdims, accumulate=self.fmt, format=self.fmt)
+
+    def matmul(self, a, b):
+        return fs.matmul(a, b, accumulate=self.fmt, format=self.fmt)
+
+
+X, Y, Z, P = tensor(3, 5), tensor(3, 5, seed=1), tensor(3, 5, seed=2), tensor(3, 5, seed=3, positive=True)
+UNIT = torch.tanh(X)
+M, N, B = tensor(4, 6), tensor(6, 5), tensor(5)
+S, T = tensor(2, 3, 4), tensor(2, 4, 5)
+IMAGES, FILTERS, TIMES = tensor(2, 4, 6, 5), tensor(6, 2, 3, 2), tensor(2, 4, 7)
+ROWS, CLASSES = tensor(4, 5), torch.tensor([1, 0, 4, 2])
+
+
+def unary(name, x=X, hand=None):
+    return name, lambda: getattr(torch, name)(x), lambda h: h.do(hand or name, h(x))
+
+
+def binary(name, hand, x=X, y=Y):
+    return name, lambda: getattr(torch, name)(x, y), lambda h: h.do(hand, h(x), h(y))
+
+
+def exact(name, hand, x=X):
+    return name, lambda: getattr(torch, name)(x), lambda h: getattr(fs, hand)(h(x))
+
+
+def through_float64(name, function, x):
+    return name, lambda: getattr(torch, name)(x), lambda h: fs.convert(fs.array(function(h(x).values)), h.fmt)
+
+
+def lerp(h, weight):
+    x, y = h(X), h(Y)
+    difference = h.do("subtract", y, x)
+    w = h.number(weight)
+    if abs(w.item()) < 0.5:
+        return h.do("fma", w, difference, x)
+    return h.do("fma", h.do("subtract", w, h.number(1.0)), difference, y)
+
+
+def linear_with_bias(h, a, b, bias):
+    return h.do("add", h.matmul(h(a), h(b)), h(bias))
+
+
+def grouped_convolution(h):
+    x, w = h(IMAGES), h(FILTERS)
+    parts = [h.op("conv2d", x[:, 2 * g : 2 * g + 2], w[3 * g : 3 * g + 3], stride=2, padding=1) for g in (0, 1)]
+    return np.concatenate(parts, 1)
+
+
+def nll_loss(h):
+    chosen = h(ROWS)[np.arange(4), CLASSES.numpy()]
+    return h.do("divide", h.sum(fs.negative(chosen)), fs.array(4.0, "fp64"))
+
+
+def nll_loss_backward(h):
+    share = fs.negative(h.do("divide", h.number(1.0), fs.array(4.0, "fp64")))
+    result = np.zeros((4, 5))
+    result[np.arange(4), CLASSES.numpy()] = share.item()
+    return fs.array(result, h.fmt)
+
+
+def variance(h, x=X):
+    n = fs.array(5.0, "fp64")
+    mean = h.do("divide", h.sum(h(x), 1, True), n)
+    centred = h.do("subtract", h(x), mean)
+    return h.do("divide", h.sum(h.do("multiply", centred, centred), 1), h.number(4.0))
+
+
+def group_norm(h):
+    x, w, b = h(IMAGES).reshape(4, -1), h(tensor(4)).reshape(4, 1), h(tensor(4, seed=1)).reshape(4, 1)
+    found = h.op("layer_norm", x, eps=1e-3).reshape(2, 4, -1)
+    return h.do("add", h.do("multiply", found, w), b).reshape(2, 4, 6, 5)
+
+
+def group_norm_backward(h):
+    x, w, g = h(IMAGES).reshape(4, -1), h(tensor(4)).reshape(4, 1), h(tensor(2, 4, 6, 5, seed=5)).reshape(2, 4, -1)
+    weighted = h.do("multiply", g, w).reshape(4, -1)
+    return h.op("layer_norm_backward", weighted, x, eps=1e-3).x.reshape(2, 4, 6, 5)
+
+
+def run_group_norm_backward():
+    _, mean, root = aten.native_group_norm(IMAGES, tensor(4), None, 2, 4, 30, 2, 1e-3)
+    g = tensor(2, 4, 6, 5, seed=5)
+    return aten.native_group_norm_backward(g, IMAGES, mean, root, tensor(4), 2, 4, 30, 2, [True, True, True])[0]
+
+
+def run_layer_norm_backward():
+    _, mean, root = aten.native_layer_norm(X, [5], B, B, 1e-3)
+    return aten.native_layer_norm_backward(Y, X, [5], mean, root, B, B, [True, True, True])
+
+
+def run_rms_norm_backward():
+    _, root = aten._fused_rms_norm(X, [5], B, 1e-3)
+    return aten._fused_rms_norm_backward(Y, X, [5], root, B, [True, True])
+
+
+def batch_norm_operands():
+    return IMAGES, tensor(4), tensor(4, seed=1), tensor(4, seed=2), tensor(4, seed=3, positive=True)
+
+
+def run_batch_norm(function, training):
+    x, w, b, mean, var = batch_norm_operands()
+    middle = () if training is None else (training,)
+    return function(x, w, b, mean.clone(), var.clone(), *middle, 0.1, 1e-3)[0]
+
+
+def batch_norm(h, training):
+    x, w, b, mean, var = batch_norm_operands()
+    formats = {"running_mean": "same", "running_var": "same"}
+    running = fs.array(mean.numpy()), fs.array(var.numpy())
+    return h.op("batch_norm", h(x), *running, h(w), h(b), training=training, eps=1e-3, formats=formats).output
+
+
+def batch_norm_backward(h):
+    x, w, _, mean, var = batch_norm_operands()
+    return h.op("batch_norm_backward", h(tensor(2, 4, 6, 5, seed=5)), h(x), h(mean), h(var), h(w), training=True,
+                eps=1e-3).x  # fmt: skip
+
+
+def run_batch_norm_backward():
+    x, w, _, mean, var = batch_norm_operands()
+    empty = torch.empty(0)
+    g = tensor(2, 4, 6, 5, seed=5)
+    return aten.native_batch_norm_backward(g, x, w, mean, var, empty, empty, True, 1e-3, [True, True, True])[0]
+
+
+def lstm_operands():
+    weights = tensor(12, 4), tensor(12, 3), tensor(12), tensor(12, seed=1)
+    return tensor(2, 3, 4, seed=8), weights, tensor(1, 3, 3), tensor(1, 3, 3, seed=1)
+
+
+def run_lstm():
+    x, weights, h, c = lstm_operands()
+    return aten.mkldnn_rnn_layer(x, *weights, h, c, False, [], 2, 3, 1, True, False, False, True)
+
+
+def lstm(hand):
+    x, weights, h, c = lstm_operands()
+    state, found = (hand(h)[0], hand(c)[0]), []
+    for t in range(2):
+        state = hand.op("lstm_cell", hand(x)[t], *state, *map(hand, weights))
+        found.append(state[0])
+    return np.stack(found)
+
+
+def run_lstm_backward():
+    x, weights, h, c = lstm_operands()
+    y, hy, cy, space = run_lstm()
+    g = tensor(2, 3, 3, seed=9)
+    return aten.mkldnn_rnn_layer_backward(x, *weights, h, c, y, hy, cy, g, None, None, False, 2, 3, 1, True, True,
+                                          False, [], False, space)  # fmt: skip
+
+
+def lstm_backward(hand):
+    x, weights, h, c = lstm_operands()
+    w, g = [hand(each) for each in weights], hand(tensor(2, 3, 3, seed=9))
+    first = hand.op("lstm_cell", hand(x)[0], hand(h)[0], hand(c)[0], *w)
+    last = hand.op("lstm_cell_backward", g[1], None, hand(x)[1], *first, *w)
+    total = hand.do("add", last.hidden, g[0])
+    return hand.op("lstm_cell_backward", total, last.cell, hand(x)[0], hand(h)[0], hand(c)[0], *w).hidden[np.newaxis]
+
+
+def scattered(h, places, terms, rows=15):
+    """X plus sums of terms at flat places."""
+    total = h.op("embedding_backward", terms.reshape(-1, 1), np.asarray(places).reshape(-1), rows).reshape(3, 5)
+    found, x = h.do("add", h(X), total), h(X)
+    touched = np.isin(np.arange(rows), places).reshape(3, 5)
+    return fs.from_codes(np.where(touched, found.codes, x.codes), h.fmt)
+
+
+INDEX = torch.tensor([2, 0, 2])
+PLACES = (INDEX[:, None] * 5 + torch.arange(5)).numpy()
+COLUMNS = torch.tensor([[0, 1, 1], [4, 4, 4], [2, 0, 2]])
+
+CASES = [
+    *(unary(name) for name in ["exp", "exp2", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "sigmoid"]),
+    *(unary(name, P) for name in ["log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"]),
+    unary("asin", UNIT), unary("acos", UNIT), exact("round", "rint", X * 4), exact("floor", "floor"),
+    exact("ceil", "ceil"), exact("trunc", "trunc"), exact("neg", "negative"), exact("abs", "absolute"),
+    binary("mul", "multiply"), binary("maximum", "maximum"), binary("minimum", "minimum"), binary("hypot", "hypot"),
+    binary("fmod", "fmod"), binary("add", "add"), binary("sub", "subtract"), binary("div", "divide"),
+    binary("pow", "power", P, Y),
+    through_float64("asinh", np.arcsinh, X), through_float64("acosh", np.arccosh, P + 1.5),
+    through_float64("atanh", np.arctanh, UNIT * 0.5),
+    ("erfc", lambda: torch.erfc(X), lambda h: fs.array([[math.erfc(v) for v in row] for row in h(X).values], h.fmt)),
+    ("erfinv", lambda: torch.erfinv(UNIT * 0.5), lambda h: fs.convert(fs.array(torch.special.erfinv(torch.from_numpy(h(UNIT * 0.5).values)).numpy()), h.fmt)),
+    ("silu", lambda: torch.nn.functional.silu(X), lambda h: h.do("silu", h(X))),
+    ("mish", lambda: torch.nn.functional.mish(X), lambda h: h.do("mish", h(X))),
+    ("add", lambda: torch.add(X, Y, alpha=0.3), lambda h: h.do("fma", h.number(0.3), h(Y), h(X))),
+    ("sub", lambda: torch.sub(X, Y, alpha=3), lambda h: h.do("fma", h.number(-3.0), h(Y), h(X))),
+    ("rsub", lambda: torch.rsub(X, 1.7), lambda h: h.do("subtract", h.number(1.7), h(X))),
+    ("div", lambda: torch.div(X, Y, rounding_mode="floor"), lambda h: fs.floor(h.do("divide", h(X), h(Y)))),
+    ("pow", lambda: X.pow(3), lambda h: h.do("multiply", h.do("multiply", h(X), h(X)), h(X))),
+    ("pow", lambda: P.pow(0.5), lambda h: h.do("sqrt", h(P))),
+    ("pow", lambda: P.pow(-2), lambda h: h.do("reciprocal", h.do("multiply", h(P), h(P)))),
+    ("pow", lambda: P.pow(1.7), lambda h: h.do("power", h(P), h.number(1.7))),
+    ("addcmul", lambda: torch.addcmul(X, Y, Z, value=0.3),
+     lambda h: h.do("fma", h.do("multiply", h.number(0.3), h(Y)), h(Z), h(X))),
+    ("addcdiv", lambda: torch.addcdiv(X, Y, P, value=0.3),
+     lambda h: h.do("add", h(X), h.do("divide", h.do("multiply", h.number(0.3), h(Y)), h(P)))),
+    ("lerp", lambda: torch.lerp(X, Y, 0.3), lambda h: lerp(h, 0.3)),
+    ("lerp", lambda: torch.lerp(X, Y, 0.7), lambda h: lerp(h, 0.7)),
+    ("clamp", lambda: X.clamp(-0.3, 0.4), lambda h: h.do("minimum", h.do("maximum", h(X), h.number(-0.3)), h.number(0.4))),
+    ("clamp_min", lambda: X.clamp_min(0.1), lambda h: h.do("maximum", h(X), h.number(0.1))),
+    ("clamp_max", lambda: X.clamp_max(0.1), lambda h: h.do("minimum", h(X), h.number(0.1))),
+    ("relu", lambda: torch.relu(X), lambda h: h.op("relu", h(X))),
+    ("threshold_backward", lambda: aten.threshold_backward(Y, X, 0), lambda h: h.op("relu_backward", h(Y), h(X))),
+    ("gelu", lambda: torch.nn.functional.gelu(X), lambda h: h.do("gelu", h(X))),
+    ("gelu", lambda: aten.gelu(X, approximate="tanh"), lambda h: h.op("gelu", h(X), variant="tanh")),
+    ("gelu_backward", lambda: aten.gelu_backward(Y, X), lambda h: h.op("gelu_backward", h(Y), h(X))),
+    ("silu_backward", lambda: aten.silu_backward(Y, X), lambda h: h.op("silu_backward", h(Y), h(X))),
+    ("tanh_backward", lambda: aten.tanh_backward(Y, UNIT), lambda h: h.op("tanh_backward", h(Y), h(UNIT))),
+    ("sigmoid_backward", lambda: aten.sigmoid_backward(Y, UNIT), lambda h: h.op("sigmoid_backward", h(Y), h(UNIT))),
+    ("softplus", lambda: torch.nn.functional.softplus(X), lambda h: h.do("softplus", h(X))),
+    ("softplus_backward", lambda: aten.softplus_backward(Y, X, 1, 20), lambda h: h.op("softplus_backward", h(Y), h(X))),
+    ("mm", lambda: M @ N, lambda h: h.matmul(h(M), h(N))),
+    ("bmm", lambda: S @ T, lambda h: h.matmul(h(S), h(T))),
+    ("addmm", lambda: torch.addmm(B, M, N), lambda h: linear_with_bias(h, M, N, B)),
+    ("baddbmm", lambda: torch.baddbmm(B, S, T), lambda h: linear_with_bias(h, S, T, B)),
+    ("addbmm", lambda: torch.addbmm(B, S, T, beta=0),
+     lambda h: h.matmul(np.swapaxes(h(S), 0, 1).reshape(3, -1), h(T).reshape(-1, 5))),
+    ("mv", lambda: M @ N[:, 0], lambda h: h.matmul(h(M), h(N)[:, :1])[:, 0]),
+    ("addmv", lambda: torch.addmv(B[:4], M, N[:, 0]), lambda h: h.do("add", h.matmul(h(M), h(N)[:, :1])[:, 0], h(B[:4]))),
+    ("dot", lambda: torch.dot(B, B), lambda h: h.matmul(h(B)[np.newaxis], h(B)[:, np.newaxis]).reshape(())),
+    ("vdot", lambda: aten.vdot(B, B), lambda h: h.matmul(h(B)[np.newaxis], h(B)[:, np.newaxis]).reshape(())),
+    ("linear", lambda: aten.linear(S, M[:, :4], B[:4]), lambda h: h.op("linear", h(S), h(M[:, :4]), h(B[:4]))),
+    ("_scaled_dot_product_flash_attention_for_cpu",
+     lambda: aten._scaled_dot_product_flash_attention_for_cpu(*[tensor(1, 2, 3, 4, seed=i) for i in range(3)])[0],
+     lambda h: h.op("attention", *[h(tensor(1, 2, 3, 4, seed=i)) for i in range(3)])),
+    ("embedding", lambda: torch.nn.functional.embedding(CLASSES, ROWS.repeat(2, 1)), lambda h: h(ROWS.repeat(2, 1))[CLASSES.numpy()]),
+    ("embedding_dense_backward", lambda: aten.embedding_dense_backward(X, INDEX, 4, -1, False),
+     lambda h: h.op("embedding_backward", h(X), INDEX.numpy(), 4)),
+    ("convolution", lambda: torch.conv2d(IMAGES, FILTERS, stride=2, padding=1, groups=2), grouped_convolution),
+    ("convolution", lambda: torch.conv1d(TIMES, tensor(3, 4, 2)),
+     lambda h: h.op("conv2d", h(TIMES)[:, :, np.newaxis], h(tensor(3, 4, 2))[:, :, np.newaxis])[:, :, 0]),
+    ("convolution", lambda: torch.conv_transpose2d(IMAGES, tensor(4, 3, 2, 2), stride=2),
+     lambda h: h.op("conv2d_backward", h(IMAGES), fs.array(np.zeros((2, 3, 12, 10)), h.fmt), h(tensor(4, 3, 2, 2)),
+                    stride=2).x),
+    ("convolution_backward",
+     lambda: aten.convolution_backward(tensor(2, 3, 4, 4), IMAGES, tensor(3, 4, 3, 2), [3], [1, 1], [0, 0], [1, 1], False,
+                                       [0, 0], 1, [True] * 3),
+     lambda h: h.op("conv2d_backward", h(tensor(2, 3, 4, 4)), h(IMAGES), h(tensor(3, 4, 3, 2)))),
+    ("max_pool2d_with_indices", lambda: torch.max_pool2d(IMAGES, 2), lambda h: h.op("max_pool", h(IMAGES), 2)),
+    ("max_pool2d_with_indices_backward",
+     lambda: aten.max_pool2d_with_indices_backward(tensor(2, 4, 4, 3), IMAGES, [3, 3], [1, 1], [0, 0], [1, 1], False,
+                                                   torch.empty(0, dtype=torch.int64)),
+     lambda h: h.op("max_pool_backward", h(tensor(2, 4, 4, 3)), h(IMAGES), 3, stride=1)),
+    ("avg_pool2d", lambda: aten.avg_pool2d(IMAGES, [2, 2], [1, 1]), lambda h: h.op("avg_pool", h(IMAGES), 2, stride=1)),
+    ("avg_pool2d_backward",
+     lambda: aten.avg_pool2d_backward(tensor(2, 4, 5, 4), IMAGES, [2, 2], [1, 1], [0, 0], False, True, None),
+     lambda h: h.op("avg_pool_backward", h(tensor(2, 4, 5, 4)), (6, 5), 2, stride=1)),
+    ("_adaptive_avg_pool2d", lambda: aten._adaptive_avg_pool2d(IMAGES, [3, 5]), lambda h: h.op("avg_pool", h(IMAGES), (2, 1))),
+    ("_adaptive_avg_pool2d_backward", lambda: aten._adaptive_avg_pool2d_backward(tensor(2, 4, 3, 5), IMAGES),
+     lambda h: h.op("avg_pool_backward", h(tensor(2, 4, 3, 5)), (6, 5), (2, 1))),
+    ("_softmax", lambda: torch.softmax(X, 0), lambda h: h.op("softmax", h(X), 0)),
+    ("_safe_softmax", lambda: aten._safe_softmax(X, 1), lambda h: h.op("softmax", h(X), 1)),
+    ("_log_softmax", lambda: torch.log_softmax(X, 1), lambda h: h.op("log_softmax", h(X), 1)),
+    ("_softmax_backward_data", lambda: aten._softmax_backward_data(Y, P, 1, torch.float32),
+     lambda h: h.op("softmax_backward", h(Y), h(P), 1)),
+    ("_log_softmax_backward_data", lambda: aten._log_softmax_backward_data(Y, -P, 1, torch.float32),
+     lambda h: h.op("log_softmax_backward", h(Y), h(-P), 1)),
+    ("native_layer_norm", lambda: aten.native_layer_norm(X, [5], B, B, 1e-3)[0], lambda h: h.op("layer_norm", h(X), h(B), h(B), eps=1e-3)),
+    ("native_layer_norm_backward", run_layer_norm_backward, lambda h: h.op("layer_norm_backward", h(Y), h(X), h(B), eps=1e-3)),
+    ("_fused_rms_norm", lambda: aten._fused_rms_norm(X, [5], B, 1e-3)[0], lambda h: h.op("rms_norm", h(X), h(B), eps=1e-3)),
+    ("_fused_rms_norm_backward", run_rms_norm_backward, lambda h: h.op("rms_norm_backward", h(Y), h(X), h(B), eps=1e-3)[:2]),
+    ("native_batch_norm", lambda: run_batch_norm(aten.native_batch_norm, True), lambda h: batch_norm(h, True)),
+    ("_native_batch_norm_legit", lambda: run_batch_norm(aten._native_batch_norm_legit, True), lambda h: batch_norm(h, True)),
+    ("_native_batch_norm_legit_no_training", lambda: run_batch_norm(aten._native_batch_norm_legit_no_training, None),
+     lambda h: batch_norm(h, False)),
+    ("_batch_norm_with_update", lambda: run_batch_norm(aten._batch_norm_with_update, None), lambda h: batch_norm(h, True)),
+    ("native_batch_norm_backward", run_batch_norm_backward, batch_norm_backward),
+    ("native_group_norm", lambda: aten.native_group_norm(IMAGES, tensor(4), tensor(4, seed=1), 2, 4, 30, 2, 1e-3)[0], group_norm),
+    ("native_group_norm_backward", run_group_norm_backward, group_norm_backward),
+    ("nll_loss_forward", lambda: torch.nn.functional.nll_loss(ROWS, CLASSES), nll_loss),
+    ("nll_loss_backward",
+     lambda: aten.nll_loss_backward(torch.tensor(1.0), ROWS, CLASSES, None, 1, -100, torch.tensor(4.0)), nll_loss_backward),
+    ("sum", lambda: X.sum(1), lambda h: h.sum(h(X), 1)),
+    ("mean", lambda: X.mean(0), lambda h: h.do("divide", h.sum(h(X), 0), fs.array(3.0, "fp64"))),
+    ("var", lambda: X.var(1), variance),
+    ("std", lambda: X.std(1), lambda h: h.do("sqrt", variance(h))),
+    ("var_mean", lambda: torch.var_mean(X, 1)[0], variance),
+    ("linalg_vector_norm", lambda: torch.linalg.vector_norm(X, dim=1),
+     lambda h: h.do("sqrt", h.sum(h.do("multiply", h(X), h(X)), 1))),
+    ("logsumexp", lambda: torch.logsumexp(X, 1), lambda h: h.do(
+        "add", h.do("log", h.sum(h.do("exp", h.do("subtract", h(X), h(X).max(1, keepdims=True))), 1)), h(X).max(1))),
+    ("prod", lambda: X.prod(1), lambda h: fs.prod(h(X), 1, accumulate=h.fmt, format=h.fmt)),
+    ("cumsum", lambda: X.cumsum(1), lambda h: fs.cumsum(h(X), 1, accumulate=h.fmt, format=h.fmt)),
+    ("mkldnn_rnn_layer", lambda: run_lstm()[0], lstm),
+    ("mkldnn_rnn_layer_backward", lambda: run_lstm_backward()[5], lstm_backward),
+    ("index_put", lambda: aten.index_put(X, [INDEX], Y, True), lambda h: scattered(h, PLACES, h(Y))),
+    ("_unsafe_index_put", lambda: aten._unsafe_index_put(X, [INDEX], Y, True), lambda h: scattered(h, PLACES, h(Y))),
+    ("index_add", lambda: X.index_add(0, INDEX, Y), lambda h: scattered(h, PLACES, h(Y))),
+    ("scatter_add", lambda: X.scatter_add(1, COLUMNS, Y),
+     lambda h: scattered(h, (torch.arange(3)[:, None] * 5 + COLUMNS).numpy(), h(Y)[:, :3])),
+]  # fmt: skip
+ELSEWHERE = {
+    "_scaled_dot_product_flash_attention_for_cpu_backward",  # test_torch_attention
+    "nll_loss2d_forward", "nll_loss2d_backward",  # test_torch_models: the loss of images
+    "_index_put_impl",  # the same handler as index_put
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("case", CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)])
+def test_operation(case, fmt):
+    name, emulated, by_hand = case
+    with ft.emulate(ft.Policy(fmt), strict=True, count=0) as run, torch.inference_mode():
+        found = emulated()
+    assert run.operations[name] >= 1
+    with np.errstate(all="ignore"):
+        wanted = by_hand(Hand(fmt))
+    pairs = [(found, wanted)] if isinstance(found, torch.Tensor) else list(zip(found, wanted, strict=False))
+    assert pairs
+    for one, other in pairs:
+        assert_equal(one, other)
+
+
+def test_each_operation_of_the_table_has_a_case():
+    assert {case[0] for case in CASES} | ELSEWHERE == set(TABLE)

@@ -1,0 +1,190 @@
+"""Optimizers: the outcomes of low precision that the literature describes, and the formats of every line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import floatsim as fs
+from floatsim.training import DYNAMIC8, DYNAMIC8_UNSIGNED, SGD, Adam, AdamW, Arithmetic, RMSProp, as_optimizer
+
+
+def weights(number, fmt):
+    return {"w": fs.array([number], fmt)}
+
+
+def moment(optimizer, key):
+    return optimizer.moments["w"][key].item()
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_small_updates_in_fp32():
+    """10000 updates of -1e-4 on a weight of 1."""
+    optimizer, found, gradient = SGD(1e-4), weights(1.0, "fp32"), weights(1.0, "fp32")
+    for _ in range(10_000):
+        found = optimizer.step(found, gradient)
+    assert found["w"].item() == pytest.approx(-5.36e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("fmt", ["fp16", "bf16"])
+def test_small_updates_are_absorbed(fmt):
+    """A weight of 1 that does not change in one step never changes."""
+    assert SGD(1e-4).step(weights(1.0, fmt), weights(1.0, fmt))["w"].item() == 1.0
+
+
+def test_stochastic_rounding_keeps_small_updates():
+    """1000 weights, 100 updates of -1e-4: the mean is 0.99, and each step draws new numbers."""
+    optimizer = SGD(1e-4, weight_rounding="stochastic", seed=1)
+    found, gradient = {"w": fs.array(np.ones(1000), "bf16")}, {"w": fs.array(np.ones(1000), "bf16")}
+    first = optimizer.step(found, gradient)
+    second = optimizer.step(found, gradient)
+    assert first["w"].codes.tolist() != second["w"].codes.tolist()
+    for _ in range(100):
+        found = optimizer.step(found, gradient)
+    assert found["w"].format == fs.BF16
+    assert np.mean(found["w"].values) == pytest.approx(0.99, abs=5e-4)
+
+
+def test_kahan_keeps_small_updates():
+    optimizer, found = SGD(1e-4, kahan=True), weights(1.0, "bf16")
+    for _ in range(100):
+        found = optimizer.step(found, weights(1.0, "bf16"))
+    assert found["w"].item() == pytest.approx(0.99, abs=2.0**-8)
+    assert moment(optimizer, "compensation") != 0
+
+
+def test_masters_in_fp32():
+    optimizer = SGD(1e-4, weights="fp32", state="fp32", momentum=0.9)
+    found = optimizer.step(weights(1.0, "fp32"), weights(1.0, "fp16"))
+    assert found["w"].format == fs.FP32
+    assert found["w"].item() == float(np.float32(1) - np.float32(1e-4))
+
+
+def test_weight_decay_is_absorbed_in_bf16():
+    """The decay of a weight of 1.5 is absorbed up to lr * weight_decay = 2**-8 / 1.5 = 0.0026."""
+    for lr, absorbed in ((1e-2, True), (2.6e-2, True), (2.7e-2, False), (1e-1, False)):
+        found = AdamW(lr, weight_decay=0.1).step(weights(1.5, "bf16"), weights(0.0, "bf16"))
+        assert (found["w"].item() == 1.5) == absorbed
+
+
+# -- Adam in low precision ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_first_step_of_adam_in_fp16(number):
+    """The square of the gradient and eps are zero in FP16."""
+    found = Adam(1e-3, rounding="operation").step(weights(0.0, "fp16"), weights(number, "fp16"))
+    assert not np.isfinite(found["w"].item())
+
+
+@pytest.mark.parametrize("number", [1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 100.0, 1000.0])
+def test_first_step_of_adam_in_bf16(number):
+    found = Adam(1e-3).step(weights(0.0, "bf16"), weights(number, "bf16"))
+    assert 9.99e-4 <= -found["w"].item() <= 1.0075e-3
+
+
+@pytest.mark.parametrize(("beta2", "stalled", "decayed"), [
+    (0.9, 0.984375, False), (0.99, 0.8046875, False), (0.999, 0.25, True), (0.9999, 0.03125, True),
+])  # fmt: skip
+def test_second_moment_in_bf16(beta2, stalled, decayed):
+    """Gradients of 1: the mean of the squares should become 1. Then gradients of 0: it should decay."""
+    state = {"w": {"squares": fs.array([stalled], "bf16")}}
+    optimizer = Adam(0.0, betas=(0.9, beta2), rounding="step", state="bf16")
+    below = fs.next_down(fs.array([stalled], "bf16"))
+    optimizer.moments = {"w": {"squares": below}}
+    optimizer.step(weights(0.0, "bf16"), weights(1.0, "bf16"))
+    assert moment(optimizer, "squares") == stalled  # it still grows to this number
+    optimizer.moments = state
+    optimizer.step(weights(0.0, "bf16"), weights(1.0, "bf16"))
+    assert moment(optimizer, "squares") == stalled  # and stays there
+    optimizer.moments = {"w": {"squares": fs.array([1.0], "bf16")}}
+    optimizer.step(weights(0.0, "bf16"), weights(0.0, "bf16"))
+    assert (moment(optimizer, "squares") == 1.0) == decayed
+
+
+def test_numbers_as_the_format_represents_them():
+    lines = Arithmetic("operation")
+    zero = fs.array([0.0], "fp16")
+    assert [lines.raised(zero, eps).item() for eps in (1e-8, 1e-7)] == [0.0, 2.0**-23]
+    assert lines.raised(fs.array([0.0], "bf16"), 1e-8).item() == pytest.approx(1.001e-8, rel=1e-3)
+    assert lines.scaled(fs.array([1.0], "bf16"), 0.9999).item() == 1.0
+    assert lines.scaled(fs.array([1.0], "fp16"), 0.9999).item() == 1.0
+    assert lines.scaled(fs.array([1.0], "fp16"), 0.999).item() == 0.9990234375
+
+
+def test_rmsprop_and_momentum():
+    optimizer = RMSProp(0.1, alpha=0.5, eps=0.0, momentum=0.5, centered=True)
+    found = optimizer.step(weights(0.0, "fp32"), weights(2.0, "fp32"))
+    # v = 2, m = 1, d = 1, b = 2
+    assert found["w"].item() == float(np.float32(0.1) * np.float32(-2))
+    nesterov = SGD(1.0, momentum=0.5, nesterov=True)
+    assert nesterov.step(weights(0.0, "fp32"), weights(1.0, "fp32"))["w"].item() == -1.5
+
+
+# -- moments in blocks -------------------------------------------------------------------------------------------------
+
+
+def test_dynamic_map():
+    """The largest numbers, the smallest ones and their count, of bitsandbytes' create_dynamic_map."""
+    signed, unsigned = DYNAMIC8.format.values, DYNAMIC8_UNSIGNED.format.values
+    assert len(signed) == len(unsigned) == 256
+    assert (signed[-1], unsigned[-1]) == (1.0, 1.0)
+    assert signed[-2] == pytest.approx(1 - 0.9 / 128, rel=1e-6)
+    assert min(x for x in signed if x > 0) == pytest.approx(0.55e-6)
+    assert min(x for x in unsigned if x > 0) == pytest.approx(0.325e-6)
+    assert sum(x < 0 for x in signed) == 127
+    assert min(unsigned) == 0
+
+
+@pytest.mark.full
+def test_moments_in_8_bits():
+    rng = np.random.default_rng(0)
+    gradients = [{"w": fs.array(rng.normal(size=600), "fp32")} for _ in range(5)]
+    found = {}
+    for state in ("fp32", "bf16", "dynamic8"):
+        optimizer = Adam(1e-2, state=state)
+        parameters = {"w": fs.array(np.zeros(600), "fp32")}
+        for gradient in gradients:
+            parameters = optimizer.step(parameters, gradient)
+        found[state] = parameters["w"].values
+    size = np.linalg.norm(found["fp32"])
+    errors = {state: np.linalg.norm(x - found["fp32"]) / size for state, x in found.items()}
+    assert 0 < errors["bf16"] < 0.01 < errors["dynamic8"] < 0.2
+
+
+def test_state_is_stored_in_its_format():
+    optimizer = Adam(1e-2, state="bf16")
+    optimizer.step(weights(1.0, "fp32"), weights(0.3, "fp32"))
+    assert {each.format for each in optimizer.moments["w"].values()} == {fs.BF16}
+
+
+# -- names and bad values ----------------------------------------------------------------------------------------------
+
+
+def test_names():
+    assert isinstance(as_optimizer("AdamW", 0.1), AdamW)
+    assert as_optimizer("momentum", 0.1) == SGD(0.1, momentum=0.9)
+    optimizer = Adam(0.1)
+    assert as_optimizer(optimizer) is optimizer
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: SGD(float("nan")), "lr must be a finite number of at least 0, not nan"),
+    (lambda: SGD(-1.0), "lr must be a finite number of at least 0"),
+    (lambda: SGD(0.1).step(weights(1.0, "fp32"), weights(1.0, "fp32"), lr=float("nan")), "lr must be a finite number"),
+    (lambda: Adam(0.1, betas=(0.9, 1.0)), "beta2 must be below 1"),
+    (lambda: SGD(0.1, nesterov=True), "nesterov=True needs a momentum"),
+    (lambda: SGD(0.1, rounding="lines"), "did you mean 'line'"),
+    (lambda: SGD(0.1, state="bf17"), "state: .*bf17"),
+    (lambda: SGD(0.1, state="dynamic9"), "did you mean 'dynamic8'"),
+    (lambda: SGD(0.1, kahan=True, weight_rounding="stochastic"), "exclude each other"),
+    (lambda: as_optimizer("adamm"), "did you mean 'adam"),
+    (lambda: SGD(0.1).step(weights(1.0, "fp32"), {"v": fs.array([1.0], "fp32")}), "there is no parameter 'v'"),
+    (lambda: SGD(0.1).step(weights(1.0, "fp32"), {"w": fs.array(1.0, "fp32")}), "does not fit the parameter"),
+])  # fmt: skip
+def test_bad_values(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
