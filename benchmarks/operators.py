@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import floatsim as fs
 from floatsim import operators as ops
 
-
-class Row(NamedTuple):
-    """A call, its number of elements, and the target in elements per second or in seconds."""
-
-    name: str
-    call: Callable[[], Any]
-    elements: int
-    rate: float | None = None
-    seconds: float | None = None
+from .targets import Row, program
 
 
 def rows(size: int) -> list[Row]:
@@ -49,47 +33,5 @@ def rows(size: int) -> list[Row]:
     return found
 
 
-def measure(size: int, rounds: int) -> list[dict[str, Any]]:
-    """Return the worst and best time of each call, in rounds over all calls."""
-    fs.set_num_threads(1)
-    chosen = rows(size)
-    times: list[list[float]] = [[] for _ in chosen]
-    for number in range(rounds + 1):
-        for row, found in zip(chosen, times, strict=True):
-            start = time.perf_counter()
-            row.call()
-            if number:  # the first round compiles, and builds tables
-                found.append(time.perf_counter() - start)
-    results = []
-    for row, found in zip(chosen, times, strict=True):
-        limit = row.seconds or (row.elements / row.rate if row.rate else None)
-        results.append(
-            {
-                "call": row.name, "worst_seconds": max(found), "best_seconds": min(found), "target_seconds": limit,
-                "worst_elements_per_second": row.elements / max(found),
-            }
-        )  # fmt: skip
-    return results
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.operators", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small arrays: tests the harness, not the speed")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    arguments = parser.parse_args()
-    results = measure(16, 1) if arguments.quick else measure(512, 7)
-    if arguments.json:
-        print(json.dumps(results, indent=2))
-        return
-    table = Table("call", "worst, M elements/s", "worst, s", "target, s", box=None)
-    for row in results:
-        limit = row["target_seconds"]
-        table.add_row(
-            row["call"], f"{row['worst_elements_per_second'] / 1e6:.0f}", f"{row['worst_seconds']:.3f}",
-            "" if limit is None else f"{limit:.3f}",
-        )  # fmt: skip
-    Console(highlight=False).print(table)
-
-
 if __name__ == "__main__":
-    main()
+    program("operators", __doc__, rows, quick=16, full=512)

@@ -28,6 +28,8 @@ IMPORTS = {
     "import floatsim": "import floatsim",
     "import floatsim, and look up quantize": "import floatsim; floatsim.quantize",
     "import numba": "import numba",
+    "import pytest": "import pytest",
+    "import pytest, and the plugin": "import pytest, floatsim.testing.pytest_plugin",
 }
 FIRST_CALLS = {
     "first quantize": _SETUP + "fs.quantize(x, 'fp16')",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, functions, operators, peers, races, report, running, startup, sums
+from benchmarks import cases, functions, operators, peers, practice, races, report, running, startup, sums, targets
 
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
@@ -267,8 +267,15 @@ def test_functions(monkeypatch):
 
 
 def test_operators():
-    found = operators.measure(2, 1)
+    found = targets.measure(operators.rows(2), 1)
     assert {row["call"].partition(",")[0] for row in found} >= {"softmax", "layer_norm", "rms_norm"}
     assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
     (softmax,) = (row for row in found if row["call"] == "softmax, all-fp16")
     assert softmax["target_seconds"] == 16 * 1024 / 50e6
+
+
+def test_practice():
+    found = targets.measure(practice.rows(1), 1)
+    assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
+    assert {row["call"]: row["target_seconds"] for row in found}["floatsim testfloat f32_mul, lines"] == 1e-3
+    assert json.loads(json.dumps(found)) == found

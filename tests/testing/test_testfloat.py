@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -172,28 +170,3 @@ def test_every_function_checks_its_own_lines(name):
     text = format_lines([*columns, *results])
     read = parse_lines(text, [*operation.operands, operation.result, 8])
     assert not mismatches(operation, results, (read[-2], read[-1]), True).size
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("name", "operands"), [("f32_mul", 2), ("f64_add", 2), ("f16_sqrt", 1)])
-def test_a_million_lines_per_second(tmp_path, name, operands):
-    """CPU time of the whole pipe on one thread, without the start of Python and the compilation."""
-    resource = pytest.importorskip("resource")
-    bits, count = TESTFLOAT[name].operands[0], 1 << 21
-    random = [np.random.default_rng(i).bytes(count * bits // 8) for i in range(operands)]
-    columns = [np.frombuffer(each, f"u{bits // 8}") for each in random]
-    (tmp_path / "lines.txt").write_bytes(format_lines(columns))
-    (tmp_path / "few.txt").write_bytes(format_lines([x[:10_000] for x in columns]))
-    env = os.environ | {"FLOATSIM_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "kernels")])}
-
-    def seconds(file):
-        times = []
-        for _ in range(3):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            command = [sys.executable, "-m", "floatsim", "testfloat", name, "--input", str(tmp_path / file)]
-            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=env)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        return min(times)
-
-    assert count / (seconds("lines.txt") - seconds("few.txt")) > 1e6

@@ -395,15 +395,3 @@ def test_fp8_messages():
     assert np.abs(clipped.values).max() <= np.abs(x).max() * 1.0001  # the sum saturates at the largest number
     assert fs.training.fp8_all_reduce(np.zeros((3, 4), np.float32)).values.tolist() == [0.0] * 4
     assert np.all(np.isfinite(fs.training.fp8_all_reduce(np.full((3, 4), 1e-44, np.float32)).values))
-
-
-@pytest.mark.full
-def test_a_ring_of_64_ranks_is_fast():
-    """The target is 0.5 s for 64 ranks of 1 M elements. The bound is loose, because other processes may run."""
-    import time
-
-    x = fs.array(np.random.default_rng(0).normal(size=(64, 1_000_000)).astype(np.float32), "fp16")
-    all_reduce(x)
-    start = time.perf_counter()
-    all_reduce(x)
-    assert time.perf_counter() - start < 2.5
