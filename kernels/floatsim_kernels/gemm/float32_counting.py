@@ -185,6 +185,13 @@ def step_products(bfloat, x, bs, words, g, wanted):
 
 
 @inline
+def copy_row(source, target):
+    """Copy a row. Numba needs seconds to compile `target[:] = source`: it can raise an error that names the shapes."""
+    for j in range(target.size):
+        target[j] = source[j]
+
+
+@inline
 def has_negative_zero(row):
     """Whether a row contains -0."""
     for x in row:
@@ -225,7 +232,8 @@ def counting(bfloat, products):
                 takes_general_step = not has_fast_path or has_negative_zero(row)
                 for j in range(row.size):
                     row[j] *= scale
-                places[:] = first[:, i]
+                for event in range(first.shape[0]):
+                    copy_row(first[event, i], places[event])
                 latest = np.int32(-1)
                 for k in range(ranges[part, 0], ranges[part, 1], ranges[part, 2]):
                     latest = max(latest, np.int32(where[k]))
@@ -241,14 +249,15 @@ def counting(bfloat, products):
                                     counts[event] += tally[n]
                             continue
                     else:
-                        before[:] = row
+                        copy_row(row, before)
                     seen = general_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
                     if seen:
                         count(words, seen, counts)
                         locate(words, seen, latest, places)
                 for j in range(row.size):
                     row[j] *= unscale
-                first[:, i] = places
+                for event in range(first.shape[0]):
+                    copy_row(places[event], first[event, i])
 
     return kernel
 
@@ -274,7 +283,8 @@ def tiny_products(bfloat):
         places = np.empty((first.shape[0], b.shape[1]), np.int32)
         for part in range(ranges.shape[0]):
             for i in range(a.shape[0]):
-                places[:] = first[:, i]
+                for event in range(first.shape[0]):
+                    copy_row(first[event, i], places[event])
                 for k in range(ranges[part, 0], ranges[part, 1], ranges[part, 2]):
                     x = a[i, k]
                     if x != 0 and np.float64(abs(x)) * smallest[k] < tiny:
@@ -282,6 +292,7 @@ def tiny_products(bfloat):
                         if seen:
                             count(words, seen, counts)
                             locate(words, seen, np.int32(where[k]), places)
-                first[:, i] = places
+                for event in range(first.shape[0]):
+                    copy_row(places[event], first[event, i])
 
     return kernel
