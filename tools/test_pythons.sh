@@ -53,7 +53,7 @@ run() {
     fi
     rm "$venv.log"
     log=$(mktemp)
-    NUMBA_CACHE_DIR="$PWD/$venv/numba" "$venv/bin/python" -m pytest -n 2 "$@" </dev/null 2>&1 | tee "$log"
+    NUMBA_CACHE_DIR="$PWD/$venv/numba" "$venv/bin/python" -m pytest -n 2 --dist loadfile "$@" </dev/null 2>&1 | tee "$log"
     result=${PIPESTATUS[0]}
     results+=("$name: $("$venv/bin/python" -V), exit code $result, $(tail -n 1 "$log" | tr -d '=')")
     rm "$log"

@@ -254,8 +254,10 @@ LONG_CALLS = {
 
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-@pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("expression", LONG_CALLS.values(), ids=LONG_CALLS)
+@pytest.mark.parametrize(
+    ("threads", "expression"), [("1", LONG_CALLS["product"]), *(("2", x) for x in LONG_CALLS.values())],
+    ids=["product, one thread", *LONG_CALLS],
+)  # fmt: skip
 def test_control_c_stops_promptly(expression, threads):
     environment = os.environ | {"FLOATSIM_NUM_THREADS": threads, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(

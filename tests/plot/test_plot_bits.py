@@ -60,8 +60,9 @@ def test_anatomy_of_hard_cases(value, fmt, title, fields):
 
 @pytest.mark.parametrize("fmt", SMALL, ids=str)
 def test_anatomy_multiplies_to_the_value(fmt):
+    """Every code of formats of at most 6 bits, every fifth of others."""
     _, ax = plt.subplots()
-    for value in fs.decode(fmt.codes(), fmt).tolist():
+    for value in fs.decode(fmt.codes()[:: 5 if fmt.bits > 6 else 1], fmt).tolist():
         if math.isfinite(value) and math.copysign(1, value) > 0:
             ax.clear()
             equation = plot.anatomy(value, fmt, ax=ax).get_title().partition(": ")[2]
