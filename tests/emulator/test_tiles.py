@@ -267,8 +267,6 @@ def test_control_c_stops_promptly(expression, threads):
     assert process.stdout.readline().strip() == "started"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    start = time.perf_counter()
-    _, error = process.communicate(timeout=60)
-    assert time.perf_counter() - start < 10  # a piece is some tens of milliseconds, on an idle machine
+    _, error = process.communicate(timeout=50)  # a piece takes some tens of milliseconds, on an idle machine
     assert "KeyboardInterrupt" in error
     assert process.returncode != 0
