@@ -416,6 +416,13 @@ def _float32_function(name: str, chunk: int) -> Outcome:
     return _outcome(fs.FP32, functions.float32_by_numpy(name, _FLOAT32_CHUNK, chunk)[0])
 
 
+def _float32_ends(name: str, chunk: int) -> Outcome:
+    """All float32 codes of a chunk: the ends of the kernel, and the results to nearest."""
+    found, missed, _ = functions.float32_ends(name, _FLOAT32_CHUNK, chunk)
+    cases, mismatches, examples = _outcome(fs.FP32, found)
+    return cases, mismatches + missed, [*examples, *([f"{missed} values outside the ends"] if missed else [])]
+
+
 _CHECKED_CHUNKS = 200
 _PATH_CHUNKS = 300  # of about 5,000 elements each (vector_blocks: 3,000)
 
@@ -480,6 +487,8 @@ def jobs() -> dict[str, Job]:
     for name in functions.FLOAT32_FUNCTIONS:
         add(f"functions-fp32-{name}", f"all float32 values, {name}, by float64 functions and MPFR",
             (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_function, name))  # fmt: skip
+        add(f"ends-fp32-{name}", f"all float32 values, the ends of {name} and its results to nearest",
+            (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_ends, name))  # fmt: skip
     for group in checked.GROUPS:
         add(f"checked-{group}", f"{checked.CALLS} random calls a chunk, {group}, with every access to memory checked",
             _CHECKED_CHUNKS, functools.partial(checked.in_checked_process, group))  # fmt: skip
