@@ -96,7 +96,8 @@ class Blocked(Composite):
         - "equal": the fewest blocks of at most `every` terms, of equal length: ceil(n / blocks) terms, rounded up to a
           multiple of `tile`. The last may be short.
         - "halve": `every` terms while at least 2 * `every` remain. If more than `every` remain, half of them, rounded
-          down and then up to a multiple of `tile`. Then the others. This is the K loop of OpenBLAS's GEMM
+          down and then up to a multiple of `tile`, but at most all of them. Then the others, if there are some. This is
+          the K loop of OpenBLAS's GEMM
           (driver/level3/level3.c, `min_l`).
     tile : int
         See `rule`.
@@ -161,8 +162,8 @@ class Blocked(Composite):
         rest = n - whole * self.every
         last = [rest]
         if rest > self.every:
-            half = _up(rest // 2, self.tile)
-            last = [half, rest - half]
+            half = min(_up(rest // 2, self.tile), rest)
+            last = [half, rest - half] if half < rest else [rest]
         return _compact([(self.every, whole), *((length, 1) for length in last)])
 
     def _texts(self, show: Any) -> list[str]:
@@ -196,7 +197,8 @@ class SplitK(Composite):
           is 160, 160, 160, 120 with a tile of 32, and 152, 152, 152, 144 with a tile of 8.
         - "parallel": floor(K / (tile * parts)) * tile; the last part has all other terms: 128, 128, 128, 216.
     through : format, optional
-        The format of D in memory: the running sum is rounded to it, with outer's rounding, after each part. In
+        The format of D in memory: the running sum is rounded to it, with outer's rounding, FTZ and DAZ, after each
+        part, also if it is outer's own format. In
         CUTLASS's serial mode each thread block reads D, adds its part, and writes D. outer must be a `Sequential` in
         a format that has all numbers of `through`. Default: outer's format, without another rounding.
 

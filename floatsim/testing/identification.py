@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from floatsim.testing.operands import as_float_array
 from floatsim.testing.order_trees import same_sum
 from floatsim.testing.products import Product, product_of
 from floatsim.testing.tree_search import Meetings, find_meetings, probe_for
-from floatsim.testing.vocabulary import brief, vocabulary
+from floatsim.testing.vocabulary import brief, stepping_units, vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,16 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["Identification", "Region", "identify"]
 
 _ELEMENTS = 48  # elements of each experiment that all candidates are compared with
-_KINDS = ("cancelling", "normal", "subnormal")
+_KINDS = ("cancelling", "normal", "subnormal", "flushed")
+_LIMITS = {"overflow": "sums that overflow", "special": "infinities and NaNs", "zeros": "products that are all -0"}
 _CONFIRMED = 4096  # elements of each trial that a candidate is compared with before it is named
 _TRIALS = 4  # calls of the kernel for each kind of trial, if its results are small
 _SEPARATING: tuple[tuple[str, FloatFormat], ...] = (
     ("cancelling", FP32), ("cancelling", FP64), ("double_rounding", FP32), ("double_rounding", FP64),
-    ("subnormal", FP32), ("overflow", FP32), ("special", FP32), ("cancelling", FP16), ("normal", FP32),
+    ("subnormal", FP32), ("flushed", FP32), ("flushed", FP16), ("flushed", BF16), ("flushed", FP64), ("overflow", FP32),
+    ("special", FP32), ("cancelling", FP16), ("normal", FP32),
 )  # fmt: skip
 _ROUNDS = 8  # experiments that separate the names of an ambiguous result
+_REGIONS = 8  # parts of a result that are identified
 _SHOWN = 6  # names of an ambiguous result that the text lists
 _NEAR = 3  # near misses that are named
+_SIDE = 24  # rows and columns of products that tell descriptions apart
 _LONG = 160  # characters of a name that the text shows whole
 
 
@@ -135,12 +139,22 @@ class _Experiment:
     result: FloatArray
 
     def share(self, description: Accumulation) -> float:
-        """Return the share of the elements that a description reproduces; 0 if it cannot be evaluated."""
+        """Return the share of the elements that a description reproduces; 0 if it cannot be evaluated.
+
+        All NaNs are alike.
+        """
         try:
             found = self.product.result(description, self.result.format)
         except (TypeError, ValueError):
             return 0.0
-        return float(np.mean(found.codes.ravel() == self.result.codes))
+        return float(np.mean(_equal(found, self.result)))
+
+
+def _equal(found: FloatArray, given: FloatArray) -> NDArray[np.bool_]:
+    """Return which elements have equal bits. All NaNs are alike."""
+    found = found.reshape(given.shape)
+    equal: NDArray[np.bool_] = (found.codes == given.codes) | (np.isnan(found.values) & np.isnan(given.values))
+    return equal
 
 
 def identify(
@@ -207,7 +221,7 @@ def _candidates(product: Product, more: Sequence[AccumulationLike]) -> list[Accu
 
 
 def _whole(product: Product, result: FloatArray, name: str) -> bool:
-    return bool(np.array_equal(product.result(name, result.format).codes, result.codes))
+    return bool(_equal(product.result(name, result.format), result).all())
 
 
 def _sampled(product: Product, result: FloatArray, where: Any = None, elements: int = _ELEMENTS) -> _Experiment:
@@ -289,7 +303,9 @@ class _Kernel:
     def __call__(self, a: Any, b: Any) -> FloatArray:
         """Return the kernel's result for arrays of floats, which are numbers of the formats."""
         sides = [as_float_array(convert(x, fmt), "an operand") for x, fmt in ((a, self.a), (b, self.b))]
-        result = as_float_array(self.function(*(self._given(x) for x in sides)), "the result of the kernel")
+        with np.errstate(all="ignore"):  # the inputs are extreme, and NumPy would warn of overflow
+            given = self.function(*(self._given(x) for x in sides))
+        result = as_float_array(given, "the result of the kernel")
         if result.shape != (self.shape[0], self.shape[2]):
             raise ValueError(f"the kernel returned the shape {result.shape}, not {(self.shape[0], self.shape[2])}")
         return result
@@ -319,40 +335,112 @@ def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: 
     pairs = list(zip(products, results, strict=True))
     trials = [*pairs, *_trials(kernel, first.format, seed)]
     places = _orders_by_place(kernel, seed)
+    limits = _at_limits(kernel, seed)
     if len(places) > 1:
-        return _by_region(places, pairs, trials, more)
+        return _by_region(places, pairs, trials, limits, more)
     meetings = _meetings(kernel, results[0].format)
     every, whole = _sampled_all(pairs, _ELEMENTS), _sampled_all(trials, _CONFIRMED)
-    candidates = _with_tree(meetings, kernel, [*every, *whole]) if meetings is not None else []
+    candidates: list[Accumulation] = []
+    if meetings is not None:
+        candidates = _with_tree(meetings, kernel, [*every, *whole], seed)
     found = _named([*more, *candidates], every, whole, first.format)
     if not found.names:
         rest = [each for each in _candidates(given, ()) if each not in candidates]
         wider = _named(rest, every, whole, first.format)
         near = tuple(sorted({*found.near, *wider.near}, key=lambda pair: -pair[1])[:_NEAR])
         found = wider if wider.names else replace(wider, near=near)
-    notes = () if found.names else _notes(meetings, k)
-    found = _separated(found, given, seed)
-    for step in range(_ROUNDS):  # the kernel itself decides between the names
+    if not found.names:
+        return replace(found, notes=_notes(meetings, k))
+    found = _decided(_separated(found, given, seed), kernel, given, seed)
+    names, notes = _to_the_limits(found.names, limits)
+    separating = found.separating if len(names) > 1 else None
+    return replace(found, names=names, notes=(*found.notes, *notes), separating=separating)
+
+
+def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int) -> Identification:
+    """Return the identification after the kernel itself has decided between its names, as far as inputs were found."""
+    for step in range(_ROUNDS):
         if found.separating is None:
             break
         x, y = found.separating
         trial = product_of(x, y, None, "fp32")
         result = kernel(trial.a, trial.b)
-        kept = tuple(name for name in found.names if _whole(trial, result, name))
+        shares = {name: _Experiment(trial, result).share(as_accumulation(name)) for name in found.names}
+        kept = tuple(name for name, share in shares.items() if share == 1)
         if not kept:
-            break
+            nearest = sorted(shares.items(), key=lambda pair: -pair[1])[:_NEAR]
+            note = "several descriptions reproduced all trials; none of them reproduces the inputs that separate them"
+            return replace(found, names=(), near=tuple(nearest), notes=(note,), separating=None)
         found = _separated(replace(found, names=kept, separating=None), given, seed + step)
-    return replace(found, notes=notes)
+    return found
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """Products at a limit of the range with the kernel's results, or the error that the kernel raised."""
+
+    words: str
+    pairs: list[tuple[Product, FloatArray]]
+    error: str = ""
+
+
+def _at_limits(kernel: _Kernel, seed: int) -> list[_Limit]:
+    """Return products of `_LIMITS`, which a description may miss and still be the kernel's order."""
+    found = []
+    for kind, words in _LIMITS.items():
+        try:
+            found.append(_Limit(words, list(_limit(kernel, kind, seed))))
+        except Exception as error:
+            found.append(_Limit(words, [], f"{type(error).__name__}: {error}"))
+    return found
+
+
+def _limit(kernel: _Kernel, kind: str, seed: int) -> Iterator[tuple[Product, FloatArray]]:
+    m, k, n = kernel.shape
+    for step in range(_calls(kernel)):
+        if kind != "zeros":
+            a, b = hard_inputs(kernel.shape, (kernel.a, kernel.b), kind, seed=seed + step)
+        elif step == 0 and kernel.a.has_signed_zero:
+            a, b = np.full((m, k), -0.0), np.ones((k, n))
+        else:
+            return
+        product = product_of(convert(a, kernel.a), convert(b, kernel.b), None, "fp32")
+        yield product, kernel(product.a, product.b)
+
+
+def _to_the_limits(
+    names: tuple[str, ...], limits: Sequence[_Limit], where: Any = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names that reproduce the limits, too, and a note for each limit that no name reproduces."""
+    notes = []
+    for limit in limits:
+        if not (names and (limit.pairs or limit.error)):
+            continue
+        if limit.error:
+            notes.append(f"{limit.words}: the kernel raised {limit.error}")
+            continue
+        experiments = _sampled_all(limit.pairs, _CONFIRMED, where)
+        shares = {name: np.mean([each.share(as_accumulation(name)) for each in experiments]) for name in names}
+        best = max(shares.values())
+        if best < 1:
+            which = "the description" if len(names) == 1 else "each of the descriptions"
+            notes.append(f"{limit.words}: the kernel differs from {which} in {100 * (1 - best):.3g} % of the elements")
+        else:
+            names = tuple(name for name, share in shares.items() if share == 1)
+    return names, tuple(notes)
+
+
+def _calls(kernel: _Kernel) -> int:
+    """Return how often a kernel is called for a kind of trial: more often if its results are small."""
+    return min(_TRIALS, -(-_CONFIRMED // (kernel.shape[0] * kernel.shape[2])))
 
 
 def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Product, FloatArray]]:
-    """Return further products and the kernel's results for them. A kernel with small results is called more often."""
-    elements = kernel.shape[0] * kernel.shape[2]
-    calls = min(_TRIALS, -(-_CONFIRMED // elements))
+    """Return further products and the kernel's results for them."""
     found = []
     for kind, accumulator in (("double_rounding", FP32), ("cancelling", FP64)):
         wanted: dict[str, Any] = {"kind": kind, "accumulator": accumulator, "result": result}
-        for step in range(calls):
+        for step in range(_calls(kernel)):
             try:
                 inputs = hard_inputs(kernel.shape, (kernel.a, kernel.b), **wanted, seed=seed + step + 1)
             except ValueError:  # the formats have no such products
@@ -383,16 +471,49 @@ def _meetings(kernel: _Kernel, result: FloatFormat) -> Meetings | None:
     return None
 
 
-def _with_tree(meetings: Meetings, kernel: _Kernel, experiments: Sequence[_Experiment]) -> list[Accumulation]:
-    """Return the descriptions with this tree. Of one order and accumulator, the first that reproduces all bits."""
+def _reproduces(description: Accumulation, experiments: Sequence[_Experiment]) -> bool:
+    return all(experiment.share(description) == 1 for experiment in experiments)
+
+
+def _with_tree(
+    meetings: Meetings, kernel: _Kernel, experiments: Sequence[_Experiment], seed: int
+) -> list[Accumulation]:
+    """Return the descriptions with this tree that reproduce all bits, and for other orders and accumulators the first.
+
+    Descriptions that no hard inputs tell from a simpler one are left out: FTZ, where no sum can be subnormal, is one.
+    """
     found: list[Accumulation] = []
-    for order in orders_with_tree(meetings, kernel.shape[1]):
+    others: list[Accumulation] = []
+    k = kernel.shape[1]
+    for order in orders_with_tree(meetings, k):
         for accumulator in (FP32, FP64, FP16, BF16):
             exact = kernel.a.precision + kernel.b.precision <= accumulator.precision
             tried = variants(order, accumulator, exact)
-            equal = (each for each in tried if all(experiment.share(each) == 1 for experiment in experiments))
-            found.append(next(equal, tried[0]))
-    return found
+            equal = [each for each in tried if _reproduces(each, experiments)]
+            found += equal
+            others += tried[: not equal]
+    found += [each for each in stepping_units(kernel.a, kernel.b, k) if _reproduces(each, experiments)]
+    return [*_distinct(found, kernel, experiments[0].result.format, seed), *others]
+
+
+def _distinct(
+    descriptions: Sequence[Accumulation], kernel: _Kernel, result: FloatFormat, seed: int
+) -> list[Accumulation]:
+    """Return the first of the descriptions that have the same results for all inputs of `_SEPARATING`."""
+    if len(descriptions) < 2:
+        return list(descriptions)
+    bits: dict[Accumulation, bytes] = dict.fromkeys(descriptions, b"")
+    shape = min(kernel.shape[0], _SIDE), kernel.shape[1], min(kernel.shape[2], _SIDE)
+    for kind, accumulator in _SEPARATING:
+        try:
+            inputs = hard_inputs(shape, (kernel.a, kernel.b), kind, accumulator=accumulator, result=result, seed=seed)
+        except ValueError:  # the formats have no such products
+            continue
+        product = product_of(inputs.a, inputs.b, None, "fp32")
+        for each in descriptions:
+            bits[each] += product.result(each, result).codes.tobytes()
+    first = {seen: each for each, seen in reversed(bits.items())}
+    return [each for each in descriptions if first[bits[each]] == each]
 
 
 def _orders_by_place(kernel: _Kernel, seed: int) -> list[NDArray[np.bool_]]:
@@ -410,16 +531,20 @@ def _orders_by_place(kernel: _Kernel, seed: int) -> list[NDArray[np.bool_]]:
 
 def _by_region(
     places: list[NDArray[np.bool_]], pairs: list[tuple[Product, FloatArray]],
-    trials: list[tuple[Product, FloatArray]], more: list[Accumulation],
+    trials: list[tuple[Product, FloatArray]], limits: Sequence[_Limit], more: list[Accumulation],
 ) -> Identification:  # fmt: skip
     """Return the identification of each part of the result."""
     regions, fmt = [], pairs[0][1].format
-    for where in places[:8]:
+    notes = [f"the order depends on the place: {len(places)} orders, for equal rows and equal columns"]
+    if len(places) > _REGIONS:
+        notes.append(f"the first {_REGIONS} of the {len(places)} parts are listed")
+    for where in places[:_REGIONS]:
         every, whole = _sampled_all(pairs, _ELEMENTS, where), _sampled_all(trials, _CONFIRMED, where)
         found = _named([*more, *_candidates(pairs[0][0], ())], every, whole, fmt)
-        named = locate(where)
+        located = locate(where)
         others = f"{'the other ' if len(places) == 2 else ''}{np.count_nonzero(where)} elements"
-        text = named[0].text if named else others
-        regions.append(Region(text, found.names))
-    note = f"the order depends on the place: {len(places)} orders, for equal rows and equal columns"
-    return Identification((), fmt, (), tuple(regions), (note,))
+        text = located[0].text if located else others
+        names, at_limits = _to_the_limits(found.names, limits, where)
+        regions.append(Region(text, names))
+        notes += [f"{text}: {note}" for note in at_limits]
+    return Identification((), fmt, (), tuple(regions), tuple(notes))

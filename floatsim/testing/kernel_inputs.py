@@ -135,6 +135,18 @@ def _subnormal(case: _Case) -> tuple[Numbers, Numbers]:
     return a, b
 
 
+def _flushed(case: _Case) -> tuple[Numbers, Numbers]:
+    """Rows and columns in turn: subnormal a times large b; cancelling products at the accumulator's smallest normal."""
+    left, right = case.factors(np.array([max(case.accumulator.emin + 1, case.lowest)]))
+    a = np.ldexp(case.significands(case.a, case.m, case.k) * left, -case.rng.integers(0, 4, (case.m, case.k)))
+    b = case.significands(case.b, case.k, case.n) * right
+    steps = case.rng.integers(1, 1 << max(case.a.trailing_bits, 1), a[1::2].shape)
+    a[1::2] = steps * case.a.smallest_subnormal * case.signs(*a[1::2].shape)
+    large = max(case.b.emin, min(case.b.emax - 1, -case.a.emin))
+    b[:, 1::2] = np.ldexp(case.significands(case.b, *b[:, 1::2].shape), large)
+    return a, b
+
+
 def _overflow(case: _Case) -> tuple[Numbers, Numbers]:
     """Sums around the largest number; in odd rows, large products of both signs whose order decides the overflow."""
     end = min(case.accumulator.emax, case.result.emax)
@@ -231,7 +243,7 @@ def _saturation(case: _Case) -> tuple[Numbers, Numbers]:
 KINDS: dict[str, Callable[[_Case], tuple[Numbers, Numbers]]] = {
     "normal": _normal, "cancelling": _cancelling, "integers": _integers, "one_k": _one_k, "subnormal": _subnormal,
     "overflow": _overflow, "saturation": _saturation, "special": _special, "double_rounding": _double_rounding,
-    "ties": _ties,
+    "ties": _ties, "flushed": _flushed,
 }  # fmt: skip
 """The kinds of inputs, by name."""
 
@@ -260,6 +272,8 @@ def hard_inputs(
         - "special": infinities, NaNs, zeros and extreme numbers among normal ones.
         - "double_rounding": sums beside midpoints, which a rounding to an intermediate width moves to the midpoint.
         - "ties": sums at midpoints of the result.
+        - "flushed": partial sums that are subnormal in the accumulator, and subnormal operands times large ones. They
+          show FTZ and DAZ.
     accumulator : format
         The accumulator that the inputs aim at.
     result : format, optional

@@ -21,8 +21,19 @@ from floatsim.accumulation import (
 )
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.tensorcore.architectures import ARCHITECTURES
+from floatsim.tensorcore.instructions import RoundedSteps
 
-__all__ = ["ACCUMULATORS", "MATRIX_UNITS", "ORDERS", "PROMOTED", "STORED", "brief", "neighbours", "vocabulary"]
+__all__ = [
+    "ACCUMULATORS",
+    "MATRIX_UNITS",
+    "ORDERS",
+    "PROMOTED",
+    "STORED",
+    "brief",
+    "neighbours",
+    "stepping_units",
+    "vocabulary",
+]
 
 ACCUMULATORS = (FP32, FP16, BF16, FP64)
 """The accumulators that are tried, the most frequent first."""
@@ -47,6 +58,7 @@ ORDERS = (
     *(f"strided(sequential(same, fused), {n}, same)" for n in _LANES),
     *(f"strided(same, {n}, pairwise(same, halving))" for n in _LANES),
     *(f"strided(sequential(same, fused), {n}, pairwise(same, halving))" for n in _LANES),
+    *(f"permuted({order}, same)" for order in ("swapped", "reversed")),
     *(f"permuted({order}, sequential(same, fused))" for order in ("swapped", "reversed")),
     *(f"blocked(sequential(same, fused), {n}, same, halve, tile=16)" for n in (320, 384, 448)),
     *(f"splitk({n}, same, same, tile={tile})" for n in (2, 4) for tile in (32, 64)),
@@ -144,6 +156,19 @@ def vocabulary(a: FloatFormat, b: FloatFormat, k: int) -> tuple[Accumulation, ..
     texts += [(text, fmt) for fmt in narrow for text in PROMOTED]
     texts += [(text.format(stored=fmt.name.lower()), None) for fmt in narrow for text in STORED]
     return tuple(_fitting(texts, a, b, k))
+
+
+def stepping_units(a: FloatFormat, b: FloatFormat, k: int) -> list[Accumulation]:
+    """Return the descriptions of the vocabulary with units that add term by term, as instructions of CPUs do.
+
+    >>> import floatsim as fs
+    >>> [brief(each) for each in stepping_units(fs.BF16, fs.BF16, 64)[:2]]
+    ['avx512-bf16', 'amx-bf16']
+    """
+    return [
+        each for each in vocabulary(a, b, k)
+        if any(isinstance(unit.row(a, b).model, RoundedSteps) for unit in tensor_cores(each))
+    ]  # fmt: skip
 
 
 def neighbours(

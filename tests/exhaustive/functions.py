@@ -4,8 +4,8 @@ For FP32, NumPy's float64 functions decide. Each value is split into a base of f
 so that a relative error of the rest is far below the base's last bit. NumPy states errors of at most 4 ulp: both ends
 of the rest, widened by 2**-46, must round alike. MPFR decides the others, and their number is part of the result.
 
-That takes four microseconds for each value and mode. `float32_ends` takes a twentieth of a microsecond for all modes. It
-compares what all modes have in common, the two ends of the kernels, between which the value lies.
+That takes four microseconds for each value. `float32_ends` takes a twentieth of a microsecond. It compares what all modes
+have in common: the two ends of the kernels, between which the value lies.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 import oracles as o
+from floatsim_kernels.functions.loops import ends as ends_kernel
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
-from floatsim_kernels.functions.loops import ends as ends_kernel
 
 __all__ = ["FLOAT32_FUNCTIONS", "codes_by_mpfr", "float32_by_numpy", "float32_ends", "pairs_by_mpfr"]
 
