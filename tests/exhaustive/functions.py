@@ -4,8 +4,8 @@ For FP32, NumPy's float64 functions decide. Each value is split into a base of f
 so that a relative error of the rest is far below the base's last bit. NumPy states errors of at most 4 ulp: both ends
 of the rest, widened by 2**-46, must round alike. MPFR decides the others, and their number is part of the result.
 
-That takes four microseconds for each value. `float32_ends` takes a twentieth of a microsecond. It compares what all modes
-have in common: the two ends of the kernels, between which the value lies.
+That takes four microseconds for each value. `float32_ends` takes a twentieth of a microsecond. It compares what all
+modes have in common: the two ends of the kernels, between which the value lies.
 """
 
 from __future__ import annotations
