@@ -16,6 +16,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2, help="how many at a time (default 2)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th chunk: a sample")
     parser.add_argument("--minutes", type=float, default=None, help="stop after that time; a later run goes on")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="run on the workers of a dask scheduler, not here")
     arguments = parser.parse_args()
     names = select(arguments.jobs)
     if not names:
@@ -24,7 +25,7 @@ def main() -> int:
     if arguments.list:
         print("\n".join(names))
         return 0
-    results = run(names, arguments.processes, arguments.fresh, arguments.every, arguments.minutes)
+    results = run(names, arguments.processes, arguments.fresh, arguments.every, arguments.minutes, arguments.scheduler)
     print(report(results))
     return int(any(r.mismatches for r in results))
 

@@ -1,31 +1,34 @@
-"""Runs jobs in a few processes and remembers in .exhaustive/ which chunks are done for these sources of the package."""
+"""Runs jobs by `fs.sweep`, which keeps in .exhaustive/ the chunks that are done for these sources of the package."""
 
 from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tqdm import tqdm
+import floatsim as fs
 
-from .jobs import EXAMPLES, Outcome, jobs
+from .jobs import EXAMPLES, jobs
 
 ROOT = Path(__file__).parents[2]
 STATE = ROOT / ".exhaustive"
+_CHUNKS_OF_A_SWEEP = 256
 
 
 @dataclass
 class Result:
-    """How far a job has come; `seconds` is wall time, the waiting of stopped runs left out."""
+    """How far a job has come; `seconds` is the time of all its chunks, one after the other."""
 
     name: str
     chunks: int
-    done: list[int] = field(default_factory=list)
+    done: int = 0
     cases: int = 0
     mismatches: int = 0
     seconds: float = 0.0
@@ -59,64 +62,68 @@ def select(patterns: Iterable[str]) -> list[str]:
     return [name for name in jobs() if any(fnmatch.fnmatch(name, pattern) for pattern in wanted)]
 
 
-def _load(path: Path) -> dict[str, Result]:
-    if not path.exists():
-        return {}
-    return {name: Result(**fields) for name, fields in json.loads(path.read_text(encoding="utf-8")).items()}
-
-
-def _save(path: Path, results: dict[str, Result]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps({name: asdict(r) for name, r in results.items()}), encoding="utf-8")
-    partial.replace(path)
-
-
-def _work(task: tuple[str, int]) -> tuple[int, Outcome]:
-    name, chunk = task
-    return chunk, jobs()[name].run(chunk)
+def evaluate(job: str, chunk: int) -> dict[str, Any]:
+    """Run one chunk of a job."""
+    start = time.monotonic()
+    cases, mismatches, examples = jobs()[job].run(chunk)
+    seconds = round(time.monotonic() - start, 3)
+    return {"cases": cases, "mismatches": mismatches, "examples": examples[:EXAMPLES], "seconds": seconds}
 
 
 def run(
-    names: list[str], processes: int = 2, fresh: bool = False, every: int = 1, minutes: float | None = None
-) -> list[Result]:
-    """Run the jobs' chunks that are not done yet; what is done is kept after every few seconds."""
-    path = STATE / f"{source_hash()}.json"
-    results = {} if fresh else _load(path)
+    names: list[str], processes: int = 2, fresh: bool = False, every: int = 1, minutes: float | None = None,
+    scheduler: str | None = None,
+) -> list[Result]:  # fmt: skip
+    """Run the jobs' chunks that are not done yet, on processes of this machine or on a dask scheduler's workers.
+
+    Each finished chunk is a line of a file of the job. Without a time limit a job is one sweep, with one it is a few.
+    """
+    folder = STATE / source_hash()
+    folder.mkdir(parents=True, exist_ok=True)
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(processes) as pool:
+    results = []
+    with _executor(processes, scheduler) as executor:
         for name in names:
-            job = jobs()[name]
-            result = results.setdefault(name, Result(name, job.chunks))
-            done = set(result.done)
-            todo = [chunk for chunk in range(0, job.chunks, every) if chunk not in done]
-            if end is not None and time.monotonic() > end:
-                break
-            if not todo:
-                continue
-            start = saved = time.monotonic()
-            before = result.seconds
-            with tqdm(total=job.chunks, initial=len(done), desc=name, unit="chunk", smoothing=0.05) as bar:
-                for chunk, (cases, mismatches, examples) in pool.imap_unordered(_work, [(name, c) for c in todo]):
-                    result.done.append(chunk)
-                    result.cases += cases
-                    result.mismatches += mismatches
-                    result.examples = (result.examples + examples)[:EXAMPLES]
-                    now = time.monotonic()
-                    result.seconds = before + now - start
-                    if mismatches:
-                        bar.set_postfix(mismatches=result.mismatches)
-                    bar.update()
-                    if now - saved > 5:
-                        _save(path, results)
-                        saved = now
-                    if end is not None and now > end:
-                        pool.terminate()
-                        break
-            _save(path, results)
-    _save(path, results)
-    return [results[name] for name in names if name in results and results[name].done]
+            file = folder / f"{name}.jsonl"
+            if fresh:
+                file.unlink(missing_ok=True)
+            chunks = range(0, jobs()[name].chunks, every)
+            step = len(chunks) if end is None else _CHUNKS_OF_A_SWEEP
+            rows: list[dict[str, Any]] = []
+            for first in range(0, len(chunks), step):
+                if end is not None and time.monotonic() > end:
+                    break
+                grid = {"job": [name], "chunk": list(chunks[first : first + step])}
+                print(f"{name}: chunks {first + 1} to {first + len(grid['chunk'])} of {len(chunks)}", file=sys.stderr)
+                rows += fs.sweep(evaluate, grid, executor=executor, file=file, retry_errors=True)
+            if rows:
+                results.append(_summed(name, rows))
+    return results
+
+
+def _executor(processes: int, scheduler: str | None) -> Any:
+    if scheduler is None:
+        return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+    from distributed import Client
+
+    return Client(scheduler)
+
+
+def _summed(name: str, rows: list[dict[str, Any]]) -> Result:
+    """Return the sums of the chunks of a job. A chunk that raised an error counts as a mismatch, not as done."""
+    result = Result(name, jobs()[name].chunks)
+    for row in rows:
+        if row["error"] is not None:
+            result.mismatches += 1
+            result.examples.append(f"chunk {row['chunk']} raised {row['error']}")
+            continue
+        result.done += 1
+        result.cases += row["cases"]
+        result.mismatches += row["mismatches"]
+        result.seconds += row["seconds"]
+        result.examples += row["examples"]
+    result.examples = result.examples[:EXAMPLES]
+    return result
 
 
 def report(results: list[Result]) -> str:
@@ -124,7 +131,7 @@ def report(results: list[Result]) -> str:
     width = max((len(r.name) for r in results), default=3)
     lines = [f"{'job':<{width}}  {'part':>6}  {'cases':>14}  {'mismatches':>10}  {'seconds':>8}"]
     for r in results:
-        part = f"{100 * len(r.done) / r.chunks:.0f} %"
+        part = f"{100 * r.done / r.chunks:.0f} %"
         lines.append(f"{r.name:<{width}}  {part:>6}  {r.cases:>14,}  {r.mismatches:>10,}  {r.seconds:>8.1f}")
     whole = sum(r.cases for r in results), sum(r.mismatches for r in results), sum(r.seconds for r in results)
     lines.append(f"{'all':<{width}}  {'':>6}  {whole[0]:>14,}  {whole[1]:>10,}  {whole[2]:>8.1f}")
