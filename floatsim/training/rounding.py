@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,7 +11,7 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import Context, context
 from floatsim.formats import FloatFormat
 
-__all__ = ["NEAREST", "as_float_array", "nearest", "plain", "to_format"]
+__all__ = ["NEAREST", "as_float_array", "check_tensors", "nearest", "plain", "to_format"]
 
 NEAREST: dict[str, Any] = {
     "rounding": "ties_to_even", "overflow": "infinity", "daz": False, "ftz": False, "tininess": "after",
@@ -33,6 +34,16 @@ def as_float_array(x: Any, argument: str) -> FloatArray:
     """Return a FloatArray of an operand, whose dtype is a format or which is a FloatArray."""
     codes, fmt, _ = read_floats(x, argument)
     return FloatArray(codes, fmt)
+
+
+def check_tensors(tensors: Any, argument: str) -> None:
+    """Raise a TypeError unless the argument is a mapping of names to FloatArrays."""
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"{argument} must be a mapping of names to FloatArrays, not {type(tensors).__name__}")
+    for name, x in tensors.items():
+        if not isinstance(x, FloatArray):
+            kind = type(x).__name__
+            raise TypeError(f"{argument}[{name!r}] must be a FloatArray, not {kind}; use fs.array(x, format)")
 
 
 def to_format(x: FloatArray, fmt: FloatFormat, **options: Any) -> FloatArray:

@@ -30,6 +30,7 @@ def exact_roots(monkeypatch):
         return torch.from_numpy(np.sqrt(x.numpy())) if x.dtype == torch.float32 else original(x)
 
     monkeypatch.setattr(torch.Tensor, "sqrt", root)
+    monkeypatch.setattr(torch.Tensor, "sqrt_", lambda x: x.copy_(root(x)))
 
 
 def trajectory(own, theirs, parameters, steps, dtype, seed=3):
@@ -69,7 +70,10 @@ def test_torch_sgd(options, dtype):
 @pytest.mark.usefixtures("exact_roots")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("own", ["adam", "adamw"])
-@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "betas": (0.8, 0.99), "eps": 1e-4}], ids=str)
+@pytest.mark.parametrize("options", [
+    {}, {"weight_decay": 0.1, "betas": (0.8, 0.99), "eps": 1e-4}, {"betas": (0.4, 0.99)}, {"betas": (0.1, 0.99)},
+    {"betas": (0.5000000001, 0.99)},
+], ids=str)  # fmt: skip
 def test_torch_adam(own, options, dtype):
     parameters = parameters_of(dtype)
     options = {"weight_decay": 0.0, **options}
@@ -79,8 +83,29 @@ def test_torch_adam(own, options, dtype):
 
 
 @pytest.mark.usefixtures("exact_roots")
+@pytest.mark.parametrize("own", ["adam", "adamw", "rmsprop"])
+def test_torch_parameter_without_a_gradient(own):
+    """A parameter counts the steps in which it had a gradient."""
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}[own]
+    rng = np.random.default_rng(4)
+    parameters = {name: torch.nn.Parameter(torch.ones(8)) for name in "ab"}
+    theirs, optimizer = kind(list(parameters.values()), lr=0.1, foreach=False), training.as_optimizer(own, 0.1)
+    kept = {name: fs.array(np.ones(8), "fp32") for name in "ab"}
+    for present in ("a", "a", "ab", "b", "ab"):
+        gradients = {name: rng.normal(size=8).astype(np.float32) for name in present}
+        for name, parameter in parameters.items():
+            parameter.grad = torch.from_numpy(gradients[name].copy()) if name in present else None
+        theirs.step()
+        kept = optimizer.step(kept, {name: fs.array(each) for name, each in gradients.items()})
+        for name, parameter in parameters.items():
+            assert np.array_equal(np.asarray(kept[name]), parameter.detach().numpy()), (present, name)
+
+
+@pytest.mark.usefixtures("exact_roots")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"weight_decay": 0.01, "alpha": 0.9}], ids=str)
+@pytest.mark.parametrize("options", [
+    {}, {"momentum": 0.9}, {"weight_decay": 0.01, "alpha": 0.9}, {"alpha": 0.4, "centered": True},
+], ids=str)  # fmt: skip
 def test_torch_rmsprop(options, dtype):
     parameters = parameters_of(dtype)
     theirs = torch.optim.RMSprop(list(parameters.values()), lr=0.01, foreach=False, **options)
