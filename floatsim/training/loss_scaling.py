@@ -19,14 +19,15 @@ from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
 
 __all__ = [
     "ApexLossScaler", "DeepSpeedLossScaler", "GradScaler", "Gradients", "KerasLossScaler", "LossScaleStep",
-    "LossScaler", "StaticLossScaler", "as_loss_scaler", "overflowed", "replay",
+    "LossScaler", "StaticLossScaler", "as_loss_scaler", "as_positive", "overflowed", "replay",
 ]  # fmt: skip
 
 Gradients: TypeAlias = Mapping[str, FloatArray]
 """Gradients by the name of the parameter."""
 
 
-def _positive(value: Any, argument: str) -> float:
+def as_positive(value: Any, argument: str) -> float:
+    """Return a finite number above 0, or raise an error that names the argument."""
     number = as_real(value, argument, 0.0)
     if number == 0:
         raise ValueError(f"{argument} must be above 0, not {value!r}")
@@ -69,7 +70,7 @@ class LossScaler:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        self.scale = _positive(self.scale, "scale")
+        self.scale = as_positive(self.scale, "scale")
         self._found: dict[str, bool] = {}
 
     def overflowed(self, gradients: Gradients) -> bool:
@@ -286,7 +287,7 @@ class ApexLossScaler(LossScaler):
         super().__post_init__()
         self.unskipped = 0
         as_index(self.window, "window", 1, 1 << 31)
-        _positive(self.largest, "largest")
+        as_positive(self.largest, "largest")
 
     def overflowed(self, gradients: Gradients) -> bool:
         sums = (sum_of(gradient, accumulate=FP32) for gradient in gradients.values())
