@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from floatsim.arrays.arithmetic import add, divide, fma, multiply, sqrt, subtract
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.elementwise import convert as convert_codes
-from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import RoundingAttributes
+from floatsim.formats import FloatFormat
+from floatsim.training.rounding import inside_format, nearest_number
 
 __all__ = ["ROUNDINGS", "Arithmetic"]
 
@@ -25,12 +21,8 @@ ROUNDINGS = ("line", "operation", "step")
 
 @lru_cache(maxsize=4096)
 def _rounded(value: float, sign: float, fmt: FloatFormat) -> FloatArray:
-    """Return a number in a format, rounded to nearest whatever the context. The sign keeps 0.0 and -0.0 apart.
-
-    It is not recorded by `fs.record`, which would count only the first use of a number.
-    """
-    codes = np.asarray(value, np.float64).view(np.uint64)
-    return FloatArray(convert_codes(codes, FP64, fmt, CallOptions(RoundingAttributes()), False)[0], fmt)
+    """Return a number in a format, whatever the context. The sign keeps 0.0 and -0.0 apart."""
+    return nearest_number(value, fmt)
 
 
 @dataclass(frozen=True)
@@ -63,9 +55,7 @@ class Arithmetic:
 
     def inside(self, fmt: FloatFormat) -> FloatFormat:
         """Return the format of operations on a tensor of this format."""
-        if self.every == "operation":
-            return fmt
-        return FP64 if fmt == FP64 else FP32
+        return fmt if self.every == "operation" else inside_format(fmt)
 
     def _line(self, value: Any, fmt: FloatFormat) -> FloatArray:
         """Return the result of a line that assigns a tensor of this format."""

@@ -114,10 +114,11 @@ def test_torch_rmsprop(options, dtype):
 
 @pytest.mark.parametrize("max_norm", [0.5, 3.0, 1e6])
 def test_torch_clip_grad_norm(max_norm):
-    """Lengths that are a multiple of the 8 lanes of PyTorch's sum of squares."""
+    """Also lengths that are no multiple of the 8 lanes of PyTorch's sum of squares."""
     rng = np.random.default_rng(5)
     for _ in range(30):
-        numbers = {n: rng.normal(0, 10.0 ** rng.uniform(-3, 2), n).astype(np.float32) for n in (8, 64, 1000, 4096)}
+        sizes = (*range(1, 25), 31, 33, 64, 100, 257, 1000, 4096)
+        numbers = {n: rng.normal(0, 10.0 ** rng.uniform(-3, 2), n).astype(np.float32) for n in sizes}
         parameters = [torch.nn.Parameter(torch.zeros(n)) for n in numbers]
         for parameter, gradient in zip(parameters, numbers.values(), strict=True):
             parameter.grad = torch.from_numpy(gradient.copy())
@@ -126,3 +127,38 @@ def test_torch_clip_grad_norm(max_norm):
         assert float(found.norm) == norm.item()
         for parameter, name in zip(parameters, numbers, strict=True):
             assert np.array_equal(np.asarray(found.gradients[str(name)]), parameter.grad.numpy())
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+def test_torch_norm_of_one_tensor(dtype):
+    """In 16 bits, random numbers rarely tell orders apart: the norms near the middle of two numbers are compared."""
+    rng = np.random.default_rng(6)
+    for n in (1, 2, 3, 4, 7, 9, 15, 23, 31, 33, 40, 100):
+        drawn = rng.normal(size=(20 if dtype.itemsize > 2 else 20_000, n))
+        tensors = torch.from_numpy(drawn).to(dtype)
+        if dtype.itemsize == 2:
+            exact = tensors.double().square().sum(dim=1).sqrt()
+            near = (exact * (1 + 1e-6)).to(dtype) != (exact * (1 - 1e-6)).to(dtype)
+            tensors = tensors[near][:20]
+        for x in tensors:
+            assert training.global_norm({"w": fs.array(x)}).item() == torch.linalg.vector_norm(x).item(), n
+
+
+def test_torch_norm_of_several_formats():
+    """PyTorch stacks FP16 and BF16 norms in FP32, in any order."""
+    tensors = [torch.tensor([0.1, 0.3], dtype=dtype) for dtype in DTYPES[1:]]
+    for order in (tensors, tensors[::-1]):
+        wanted = torch.nn.utils.get_total_norm(order, foreach=False)
+        found = training.global_norm({str(i): fs.array(x) for i, x in enumerate(order)})
+        assert (found.format, found.item()) == (fs.FP32, wanted.item())
+
+
+def test_torch_clip_in_fp64():
+    """max_norm and the sums are in FP64."""
+    for numbers in (np.random.default_rng(7).normal(size=11), np.array([1e30, 1e29])):
+        parameter = torch.nn.Parameter(torch.zeros(numbers.size, dtype=torch.float64))
+        parameter.grad = torch.from_numpy(numbers.copy())
+        norm = torch.nn.utils.clip_grad_norm_([parameter], 0.3, foreach=False)
+        found = training.clip_by_global_norm({"w": fs.array(numbers, "fp64")}, 0.3)
+        assert found.norm.item() == norm.item()
+        assert np.array_equal(found.gradients["w"].values, parameter.grad.numpy())
