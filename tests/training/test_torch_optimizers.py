@@ -13,6 +13,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import training
+from floatsim.training.storage import _linspace
 
 torch = pytest.importorskip("torch", reason="needs torch: the extra `torch`")
 
@@ -110,6 +111,24 @@ def test_torch_rmsprop(options, dtype):
     parameters = parameters_of(dtype)
     theirs = torch.optim.RMSprop(list(parameters.values()), lr=0.01, foreach=False, **options)
     trajectory(training.RMSProp(0.01, **options), theirs, parameters, 20, dtype)
+
+
+def dynamic_map(signed):
+    """The map of bitsandbytes, functional.py, create_dynamic_map, for 8 bits."""
+    numbers = [0.0, 1.0]
+    for i in range(7):
+        ends = torch.linspace(0.1, 1, 2 ** (i if signed else i + 1) + 1, dtype=torch.float32)
+        means = (ends[:-1] + ends[1:]) / 2.0
+        numbers += (10 ** (i - 6) * means).tolist()
+        numbers += (-(10 ** (i - 6)) * means).tolist() if signed else []
+    return tuple(torch.tensor(sorted(numbers), dtype=torch.float32).tolist())
+
+
+def test_torch_dynamic_map():
+    assert training.DYNAMIC8.format.values == dynamic_map(signed=True)
+    assert training.DYNAMIC8_UNSIGNED.format.values == dynamic_map(signed=False)
+    for n in range(2, 258):
+        assert _linspace(n).tolist() == torch.linspace(0.1, 1, n).tolist()
 
 
 @pytest.mark.parametrize("max_norm", [0.5, 3.0, 1e6])
