@@ -86,7 +86,8 @@ class Optimizer:
     `weight_rounding`. The other options of the context apply, such as `ftz`.
 
     `weights` and `state` are formats of storage. A line is rounded to the format of the tensor that it is given: with
-    weights="fp32", BF16 weights are in FP32 after the first step, and the lines of that step are rounded to BF16.
+    weights="fp32", BF16 weights are in FP32 after the first step, and the lines and the moments of that step are
+    rounded to BF16. Weights that are given in their format of storage avoid that.
     """
 
     lr: float
