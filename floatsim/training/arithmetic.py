@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from floatsim.arrays.arithmetic import add, divide, fma, multiply, sqrt, subtract
-from floatsim.arrays.conversion import array, convert
+from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context
-from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.formats import FloatFormat
+from floatsim.training.rounding import inside_format, nearest_number
 
 __all__ = ["ROUNDINGS", "Arithmetic"]
 
@@ -19,11 +20,9 @@ ROUNDINGS = ("line", "operation", "step")
 
 
 @lru_cache(maxsize=4096)
-def _rounded(value: float, fmt: FloatFormat) -> FloatArray:
-    """Return a number in a format, rounded to nearest. 0.0 and -0.0 are one key: no line adds a zero."""
-    with context(rounding="ties_to_even"):
-        number: FloatArray = array(value, fmt)
-    return number
+def _rounded(value: float, sign: float, fmt: FloatFormat) -> FloatArray:
+    """Return a number in a format, whatever the context. The sign keeps 0.0 and -0.0 apart."""
+    return nearest_number(value, fmt)
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,9 @@ class Arithmetic:
 
     every: str = "line"
 
-    def _inside(self, fmt: FloatFormat) -> FloatFormat:
+    def inside(self, fmt: FloatFormat) -> FloatFormat:
         """Return the format of operations on a tensor of this format."""
-        if self.every == "operation":
-            return fmt
-        return FP64 if fmt == FP64 else FP32
+        return fmt if self.every == "operation" else inside_format(fmt)
 
     def _line(self, value: Any, fmt: FloatFormat) -> FloatArray:
         """Return the result of a line that assigns a tensor of this format."""
@@ -66,63 +63,64 @@ class Arithmetic:
         return rounded
 
     def _number(self, value: float, fmt: FloatFormat) -> FloatArray:
-        return _rounded(value, fmt)
+        return _rounded(value, math.copysign(1.0, value), fmt)
 
     def _addend(self, value: float, fmt: FloatFormat) -> FloatArray:
         """Return the number of a sum: in lines, it is rounded to the format of the tensor."""
-        return self._number(value, fmt if self.every == "line" else self._inside(fmt))
+        return self._number(value, fmt if self.every == "line" else self.inside(fmt))
 
     def scaled(self, x: FloatArray, factor: float) -> FloatArray:
         """Return x * factor."""
-        inside = self._inside(x.format)
+        inside = self.inside(x.format)
         return self._line(multiply(x, self._number(factor, inside), format=inside), x.format)
 
     def divided(self, x: FloatArray, divisor: float) -> FloatArray:
         """Return x / divisor."""
-        inside = self._inside(x.format)
+        inside = self.inside(x.format)
         return self._line(divide(x, self._number(divisor, inside), format=inside), x.format)
 
     def raised(self, x: FloatArray, number: float) -> FloatArray:
         """Return x + number."""
-        inside = self._inside(x.format)
+        inside = self.inside(x.format)
         return self._line(add(x, self._addend(number, x.format), format=inside), x.format)
 
     def root(self, x: FloatArray) -> FloatArray:
         """Return the square root of x."""
-        return self._line(sqrt(x, format=self._inside(x.format)), x.format)
+        return self._line(sqrt(x, format=self.inside(x.format)), x.format)
 
     def add_scaled(self, x: FloatArray, y: FloatArray, factor: float) -> FloatArray:
         """Return x + factor * y."""
-        inside = self._inside(x.format)
+        inside = self.inside(x.format)
         return self._line(self._fma(self._addend(factor, x.format), y, x, inside), x.format)
 
     def lerp(self, x: FloatArray, end: FloatArray, weight: float) -> FloatArray:
-        """Return x + weight * (end - x); for a weight from 0.5 up, end + (weight - 1) * (end - x)."""
-        inside = self._inside(x.format)
+        """Return x + weight * (end - x); for a rounded weight from 0.5 up, end + (weight - 1) * (end - x)."""
+        inside = self.inside(x.format)
         difference = subtract(end, x, format=inside)
-        small = weight < 0.5
-        factor = self._number(weight if small else weight - 1.0, inside)
+        share = self._number(weight, inside)
+        small = abs(share.item()) < 0.5
+        factor = share if small else subtract(share, self._number(1.0, inside), format=inside)
         return self._line(self._fma(factor, difference, x if small else end, inside), x.format)
 
     def add_product(self, x: FloatArray, a: FloatArray, b: FloatArray, factor: float) -> FloatArray:
         """Return x + (factor * a) * b."""
-        inside = self._inside(x.format)
+        inside = self.inside(x.format)
         scaled = multiply(self._number(factor, inside), a, format=inside)
         return self._line(self._fma(scaled, b, x, inside), x.format)
 
     def quotient(self, a: FloatArray, b: FloatArray, factor: float, fmt: FloatFormat) -> FloatArray:
         """Return (factor * a) / b, in the format of operations on a tensor of format `fmt`."""
-        inside = self._inside(fmt)
+        inside = self.inside(fmt)
         return divide(multiply(self._number(factor, inside), a, format=inside), b, format=inside)  # type: ignore[no-any-return]
 
     def product(self, x: FloatArray, factor: float, fmt: FloatFormat) -> FloatArray:
         """Return factor * x, in the format of operations on a tensor of format `fmt`."""
-        inside = self._inside(fmt)
+        inside = self.inside(fmt)
         return multiply(self._number(factor, inside), x, format=inside)  # type: ignore[no-any-return]
 
     def added(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return x + y."""
-        inside = self._inside(x.format)
+        inside = self.inside(x.format)
         return self._line(add(x, y, format=inside), x.format)
 
     def _fma(self, a: FloatArray, b: FloatArray, c: FloatArray, inside: FloatFormat) -> Any:

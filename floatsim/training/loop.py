@@ -14,16 +14,17 @@ import numpy as np
 from floatsim._lazy import plot_function
 from floatsim.arrays.conversion import array, convert
 from floatsim.arrays.float_array import FloatArray
-from floatsim.formats import FP32
+from floatsim.formats import FP32, FP64
 from floatsim.formats._validation import as_index, as_real
 from floatsim.training.data import Data, digits_data
 from floatsim.training.execution import BadValue, Execution, has_special_values
 from floatsim.training.gradients import accumulate_gradients, clip_by_global_norm
-from floatsim.training.loss_scaling import LossScaler, StaticLossScaler, as_loss_scaler
+from floatsim.training.loss_scaling import LossScaler, StaticLossScaler, as_loss_scaler, as_positive
 from floatsim.training.monitor import Monitor, MonitoredStep
 from floatsim.training.networks import Network, as_network
 from floatsim.training.optimizers import Optimizer, as_optimizer
 from floatsim.training.policies import PolicyLike, as_policy
+from floatsim.training.rounding import nearest
 from floatsim.training.storage import store
 
 __all__ = ["Comparison", "Epoch", "Event", "Trainer", "TrainingRun", "compare_policies", "train"]
@@ -181,7 +182,8 @@ class Trainer:
     clip : float, optional
         The largest global norm of the gradients. Default: no clipping.
     micro_batches : int
-        The parts of a batch whose gradients are added.
+        The parts of a batch whose gradients are added. The loss of each part is divided by their number, as users of
+        PyTorch do.
     seed : int
         The seed of the first weights.
     monitor : Monitor, optional
@@ -227,11 +229,14 @@ class Trainer:
         scaler = as_loss_scaler(chosen.loss_scale if loss_scale is None else loss_scale)
         self.scaler = None if scaler == StaticLossScaler(1.0) else scaler
         self.loss_factor = as_real(loss_factor, "loss_factor")
-        self.clip, self.micro_batches = clip, as_index(micro_batches, "micro_batches", 1, 1 << 20)
+        self.clip = None if clip is None else as_positive(clip, "clip")
+        self.micro_batches = as_index(micro_batches, "micro_batches", 1, 1 << 20)
         stored: Any = chosen.weights
         self.weights = {name: store(w, stored) for name, w in self.network.initial(seed).items()}
         self.steps, self.skipped, self.spike = 0, False, False
         self.gradients: dict[str, FloatArray] = {}
+        if not isinstance(monitor, Monitor | None):
+            raise TypeError(f"monitor must be an fs.training.Monitor, not {monitor!r}")
         self._monitored = None if monitor is None else MonitoredStep(
             monitor, self.network, self.execution, self.optimizer
         )  # fmt: skip
@@ -258,25 +263,46 @@ class Trainer:
         return self.weights if at_use is None else {name: store(w, at_use) for name, w in self.weights.items()}
 
     def step(self, x: FloatArray, target: Any) -> FloatArray:
-        """Run one batch, and change the weights unless the gradients overflow. Return the loss."""
+        """Run one batch, and change the weights unless the gradients overflow. Return the loss.
+
+        Parameters
+        ----------
+        x : FloatArray, (batch, inputs)
+            The images, as `inputs` returns them.
+        target : array of int, (batch,)
+            The classes.
+
+        Returns
+        -------
+        FloatArray
+            Of several micro-batches the mean of their losses, in float64 and rounded once to the format of the loss.
+
+        Raises
+        ------
+        ValueError
+            For a batch with fewer images than micro-batches.
+        """
+        if len(target) < self.micro_batches:
+            raise ValueError(f"micro_batches={self.micro_batches} needs a batch of as many images, not {len(target)}")
         run = self.execution
         run.start_step(self.steps)
         self.steps += 1
         used, parts, scale = self.used_weights(), [], self.scale
         if self._monitored is not None:
             self._monitored.start(run.step, self.weights, used, x)
-        loss: FloatArray = array(0.0, FP32)
+        factor, losses = scale * self.loss_factor, list[FloatArray]()
         for rows in np.array_split(np.arange(len(target)), self.micro_batches):
             some = slice(rows[0], rows[-1] + 1)
-            found = self.network.run(run, used, x[some], target[some], scale * self.loss_factor)
-            loss = found.loss
+            found = self.network.run(run, used, x[some], target[some], factor / self.micro_batches)
+            losses.append(found.loss)
             parts.append(self._kept(found.gradients))
         self.gradients = parts[0] if len(parts) == 1 else accumulate_gradients(parts)
+        loss = losses[0] if len(losses) == 1 else _mean(losses)
         self._update()
         run.finish_step()
         if self._monitored is not None:
             self._monitored.finish(
-                run.step, self.weights, self.gradients, x, target, factor=scale * self.loss_factor * len(parts),
+                run.step, self.weights, self.gradients, x, target, factor=factor,
                 loss=float(loss.values), loss_scale=scale, learning_rate=self.optimizer.lr, skipped=self.skipped,
             )  # fmt: skip
         return loss
@@ -308,6 +334,13 @@ class Trainer:
         silent.start_step(self.steps)
         logits, _ = self.network.forward(silent, self.used_weights(), x)
         return float(np.mean(np.argmax(logits.values, axis=1) == target))
+
+
+def _mean(losses: list[FloatArray]) -> FloatArray:
+    """Return the mean of losses, in float64 and rounded once to their format."""
+    with np.errstate(all="ignore"):
+        mean = np.mean([float(loss) for loss in losses])
+    return nearest(FloatArray(np.asarray(mean).view(np.uint64), FP64), losses[0].format)
 
 
 def _zeros(gradients: dict[str, FloatArray]) -> float:
@@ -368,6 +401,12 @@ def train(
     as_index(epochs, "epochs", 1, 1 << 31)
     as_index(batch, "batch", 1, 1 << 31)
     digits = digits_data(seed) if data is None else data
+    images = len(digits.y)
+    if (images % batch or batch) < micro_batches or images < micro_batches:
+        raise ValueError(
+            f"micro_batches={micro_batches} is more than the images of the smallest batch: "
+            f"{images} images in batches of {batch}"
+        )
     x, test_x = trainer.inputs(digits.x), trainer.inputs(digits.test_x)
     kind = type(trainer.optimizer).__name__.lower()
     run = TrainingRun(name or trainer.policy.name or "policy", trainer.network.name, kind, monitor=monitor)

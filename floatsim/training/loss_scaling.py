@@ -16,17 +16,19 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.reductions import sum as sum_of
 from floatsim.formats import FP16, FP32
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
+from floatsim.training.rounding import check_tensors, inside_format
 
 __all__ = [
     "ApexLossScaler", "DeepSpeedLossScaler", "GradScaler", "Gradients", "KerasLossScaler", "LossScaleStep",
-    "LossScaler", "StaticLossScaler", "as_loss_scaler", "overflowed", "replay",
+    "LossScaler", "StaticLossScaler", "as_loss_scaler", "as_positive", "overflowed", "replay",
 ]  # fmt: skip
 
 Gradients: TypeAlias = Mapping[str, FloatArray]
 """Gradients by the name of the parameter."""
 
 
-def _positive(value: Any, argument: str) -> float:
+def as_positive(value: Any, argument: str) -> float:
+    """Return a finite number above 0, or raise an error that names the argument."""
     number = as_real(value, argument, 0.0)
     if number == 0:
         raise ValueError(f"{argument} must be above 0, not {value!r}")
@@ -45,12 +47,18 @@ def overflowed(gradients: Gradients) -> bool:
     -------
     bool
 
+    Raises
+    ------
+    TypeError
+        For gradients that are not FloatArrays.
+
     Examples
     --------
     >>> import floatsim as fs
     >>> fs.training.overflowed({"weight": fs.array([1.0, float("inf")], "fp16")})
     True
     """
+    check_tensors(gradients, "gradients")
     return not all(bool(np.all(isfinite(gradient))) for gradient in gradients.values())
 
 
@@ -69,7 +77,11 @@ class LossScaler:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        self.scale = _positive(self.scale, "scale")
+        self.scale = as_positive(self.scale, "scale")
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(self.scale))
+        if not 0 < rounded < math.inf:
+            raise ValueError(f"scale must be above 0 and finite in FP32, such as 65536.0, not {self.scale!r}")
         self._found: dict[str, bool] = {}
 
     def overflowed(self, gradients: Gradients) -> bool:
@@ -90,15 +102,19 @@ class LossScaler:
         -------
         dict of str to FloatArray
             Each gradient in its format: the product in FP32 with the inverse of the scale, which is rounded to FP32,
-            and one rounding to the format. All gradients are unscaled even if one is not finite.
+            and one rounding to the format. The product with an FP64 gradient is in FP64, as in PyTorch. All gradients
+            are unscaled even if one is not finite.
 
         Raises
         ------
+        TypeError
+            For gradients that are not FloatArrays.
         RuntimeError
             If the gradients of this optimizer have been unscaled since the last `update`.
         """
         if optimizer in self._found:
             raise RuntimeError("unscale has been called for this optimizer since the last update")
+        check_tensors(gradients, "gradients")
         self._found[optimizer] = self.overflowed(gradients)
         return {name: self._unscaled(gradient) for name, gradient in gradients.items()}
 
@@ -109,8 +125,9 @@ class LossScaler:
         if factor == 1:
             return gradient
         operation = divide if self.by_division else multiply
-        inside: FloatArray = operation(gradient, array(float(factor), FP32), format=FP32)
-        return inside.astype(gradient.format)
+        inside = inside_format(gradient.format)
+        unscaled: FloatArray = operation(gradient, array(float(factor), FP32), format=inside)
+        return unscaled.astype(gradient.format)
 
     @property
     def found(self) -> bool:
@@ -227,6 +244,7 @@ class GradScaler(LossScaler):
 
     def unscale(self, gradients: Gradients, optimizer: str = "") -> dict[str, FloatArray]:
         """Return the gradients without the scale, as `LossScaler.unscale`. FP16 gradients are an error."""
+        check_tensors(gradients, "gradients")
         refused = [name for name, gradient in gradients.items() if gradient.format == FP16]
         if refused and not self.allow_fp16:
             raise ValueError(
@@ -286,7 +304,9 @@ class ApexLossScaler(LossScaler):
         super().__post_init__()
         self.unskipped = 0
         as_index(self.window, "window", 1, 1 << 31)
-        _positive(self.largest, "largest")
+        as_positive(self.largest, "largest")
+        if self.least is not None and as_positive(self.least, "least") > self.largest:
+            raise ValueError(f"least must be at most largest={self.largest!r}, not {self.least!r}")
 
     def overflowed(self, gradients: Gradients) -> bool:
         sums = (sum_of(gradient, accumulate=FP32) for gradient in gradients.values())
@@ -355,6 +375,7 @@ class DeepSpeedLossScaler(LossScaler):
         super().__post_init__()
         as_index(self.window, "window", 1, 1 << 31)
         as_index(self.hysteresis, "hysteresis", 1, 1 << 31)
+        as_real(self.least, "least", 0.0)
         if not as_real(self.factor, "factor") > 1:
             raise ValueError(f"factor must be above 1, not {self.factor!r}")
         self.iteration, self.last_overflow, self.left = 0, -1, self.hysteresis

@@ -210,7 +210,7 @@ def memory_table(
         "fsdp": as "zero3", FULL_SHARD. A shard has ceil(parameters / ranks) parameters. With "fsdp", the shards that
         the optimizer updates are `masters`, and `weights` exist in the gathered unit only.
     gathered_parameters : int or float
-        The parameters of the largest unit that is gathered at a time, with "zero3" and "fsdp".
+        The parameters of the largest unit that is gathered at a time, with "zero3" and "fsdp". At most `parameters`.
     fp8_tensors : int
         The number of tensors with delayed scaling: each has a history, a scale and its inverse, in FP32.
     history_length : int
@@ -258,6 +258,9 @@ def memory_table(
     gathered = int(as_real(gathered_parameters, "gathered_parameters", 0))
     if gathered and "weights" not in _SHARDED[kind]:
         raise ValueError(f"gathered_parameters is for sharding='zero3' and 'fsdp', not {kind!r}")
+    if gathered > count:
+        raise ValueError(f"gathered_parameters must be at most parameters={count}, not {gathered}")
+    kept_activations = as_name(checkpointing, CHECKPOINTING, "checkpointing")
     if isinstance(moments, str):
         raise TypeError(f"moments must be a sequence of formats, such as ('fp32', 'fp32'), not {moments!r}")
     states: dict[str, list[SchemeLike]] = {
@@ -278,6 +281,6 @@ def memory_table(
         length = as_index(history_length, "history_length", 1, 1 << 31)
         rows.append(MemoryRow("amax histories", 4.0 * tensors * (length + 2), "fp32"))
     if shape is not None:
-        kept = shape.activation_bytes(activations, checkpointing)
-        rows.append(MemoryRow("activations", kept, f"{as_format(activations).name}, checkpointing {checkpointing}"))
+        kept = shape.activation_bytes(activations, kept_activations)
+        rows.append(MemoryRow("activations", kept, f"{as_format(activations).name}, checkpointing {kept_activations}"))
     return MemoryTable(count, n, kind, tuple(rows))

@@ -267,7 +267,7 @@ class MonitoredStep:
         x, target : FloatArray, ndarray of int
             The batch.
         factor : float
-            The factor of the gradients: the loss scale times the number of micro-batches.
+            The factor of the gradients: the loss scale times the factor of the loss.
         **numbers : float
             Numbers of the step.
         """

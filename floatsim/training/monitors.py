@@ -206,18 +206,21 @@ def update_statistics(
     if before.shape != change.shape:
         raise ValueError(f"weights {before.shape} and updates {change.shape} must have one shape")
     after = as_float_array(add(before, change, format=before.format, **options) if stored is None else stored, "stored")
+    if after.shape != before.shape:
+        raise ValueError(f"stored {after.shape} must have the shape of weights, {before.shape}")
     size, weight = np.abs(change.values), np.abs(before.values)
     moved = np.isfinite(size) & (size > 0) & np.isfinite(weight)
     if not moved.any():
         return UpdateStatistics(name, 0.0, 0.0, float("nan"), np.zeros(0, np.int64), np.zeros(0, np.int64), step)
-    half = np.asarray(ulp(before)).astype(np.float64)[moved] / 2
+    spacing = np.asarray(ulp(before)).astype(np.float64)[moved]  # a power of two
     absorbed = float(np.mean(after.values[moved] == before.values[moved]))
     both = moved & (weight > 0)
-    ratio = float(np.median(size[both] / weight[both])) if both.any() else float("nan")
-    exponents = np.floor(np.log2(size[moved] / half)).astype(np.int64)
+    with np.errstate(over="ignore", under="ignore"):
+        ratio = float(np.median(size[both] / weight[both])) if both.any() else float("nan")
+    exponents = np.frexp(size[moved])[1].astype(np.int64) - np.frexp(spacing)[1] + 1
     low = int(exponents.min())
     numbers = np.bincount(exponents - low).astype(np.int64)
-    below = float(np.mean(size[moved] < half))
+    below = float(np.mean(exponents < 0))
     return UpdateStatistics(name, absorbed, below, ratio, low + np.arange(len(numbers)), numbers, step)
 
 
@@ -250,6 +253,11 @@ class GradientAgreement:
     zeroed: float
     relative_error: float
     step: int = 0
+
+
+def _exponent(x: NDArray[np.float64]) -> int:
+    """Return the exponent of the largest finite magnitude, as frexp; 0 without one."""
+    return int(np.frexp(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))[1])
 
 
 def gradient_agreement(gradients: Any, reference: Any, *, name: str = "", step: int = 0) -> GradientAgreement:
@@ -286,10 +294,12 @@ relative_error=1.1547005383792517, step=0)
         raise ValueError(f"gradients {given.shape} and reference {wanted.shape} must have one shape")
     counted = wanted != 0
     number = max(int(counted.sum()), 1)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        norms = np.linalg.norm(given), np.linalg.norm(wanted)
-        cosine = np.vdot(given, wanted) / (norms[0] * norms[1])
-        error = np.linalg.norm(given - wanted) / norms[1]
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
+        a, b = (np.ldexp(x, -_exponent(x)) for x in (given, wanted))  # squares neither overflow nor underflow
+        cosine = np.vdot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b))
+        together = -max(_exponent(given), _exponent(wanted))
+        a, b = np.ldexp(given, together), np.ldexp(wanted, together)
+        error = np.linalg.norm(a - b) / np.linalg.norm(b)
     flipped = int((np.sign(given) * np.sign(wanted) < 0).sum()) / number
     zeroed = int((counted & (given == 0)).sum()) / number
     return GradientAgreement(name, float(cosine), flipped, zeroed, float(error), step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,12 +13,14 @@ from numpy.typing import NDArray
 from floatsim.arrays.arithmetic import add, subtract
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.options import context
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
 from floatsim.training.arithmetic import ROUNDINGS, Arithmetic
+from floatsim.training.rounding import check_tensors
 from floatsim.training.storage import Storage, as_storage, store, unsigned
 
 __all__ = ["OPTIMIZERS", "SGD", "Adam", "AdamW", "Optimizer", "RMSProp", "as_optimizer"]
@@ -52,10 +55,12 @@ class Optimizer:
         The rounding mode of a changed weight. Stochastic rounding draws new numbers in each step.
     rounding : str
         Where lines are rounded: "line", "operation" or "step". `floatsim.training.arithmetic.Arithmetic` defines them.
-        With a stochastic `weight_rounding`, the change of a weight is as in "step".
+        With a `weight_rounding` other than "ties_to_even", the change of a weight is as in "step": it is computed in
+        FP32, and the weight is rounded when it is stored. If the weight is stored in the format of the computation, the
+        last operation has the mode.
     kahan : bool
         Whether each weight has a compensation in its format: y = d - c; t = w + y; c = (t - w) - y; w = t, where d is
-        the change of the weight w. Each operation is rounded.
+        the change of the weight w, rounded to its format. Each operation is rounded, ties to even.
     seed : int
         The seed of stochastic rounding.
 
@@ -65,6 +70,8 @@ class Optimizer:
         For each weight its moments by name, as FloatArrays.
     steps : int
         The number of steps so far. It is never rounded.
+    weight_steps : dict
+        For each weight the number of steps in which it had a gradient: t of Adam's lines.
     updates : dict or None
         A dict is filled in each step: the change of each weight before rounding, float64. Default: None.
 
@@ -72,6 +79,15 @@ class Optimizer:
     ------
     TypeError, ValueError
         For a learning rate that is NaN, infinite or negative, and for unknown formats and names.
+
+    Notes
+    -----
+    The rounding mode of `fs.context` does not apply: lines are rounded to nearest, ties to even, and weights by
+    `weight_rounding`. The other options of the context apply, such as `ftz`.
+
+    `weights` and `state` are formats of storage. A line is rounded to the format of the tensor that it is given: with
+    weights="fp32", BF16 weights are in FP32 after the first step, and the lines and the moments of that step are
+    rounded to BF16. Weights that are given in their format of storage avoid that.
     """
 
     lr: float
@@ -85,6 +101,7 @@ class Optimizer:
     seed: int = 0
     moments: dict[str, dict[str, FloatArray]] = field(default_factory=dict, init=False, repr=False)
     steps: int = field(default=0, init=False, repr=False)
+    weight_steps: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     updates: dict[str, NDArray[np.float64]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -95,11 +112,12 @@ class Optimizer:
         if self.rounding not in ROUNDINGS:
             raise ValueError(f"rounding={self.rounding!r} is not known; {name_hint(self.rounding, ROUNDINGS)}")
         as_flag(self.kahan, "kahan")
-        if self.kahan and self._mode is Rounding.STOCHASTIC:
-            raise ValueError("kahan=True and stochastic rounding exclude each other")
+        if self.kahan and self._mode is not Rounding.TIES_TO_EVEN:
+            mode = self._mode.name.lower()
+            raise ValueError(f"kahan=True and weight_rounding={mode!r} exclude each other; use 'ties_to_even'")
         self._stream = RandomStream(as_index(self.seed, "seed", 0, (1 << 64) - 1))
         self._lines = Arithmetic(self.rounding)
-        self._of_weights = Arithmetic("step") if self._mode is Rounding.STOCHASTIC else self._lines
+        self._of_weights = self._lines if self._mode is Rounding.TIES_TO_EVEN else Arithmetic("step")
 
     def step(self, parameters: Tensors, gradients: Tensors, lr: float | None = None) -> dict[str, FloatArray]:
         """Return the parameters after one step.
@@ -120,10 +138,13 @@ class Optimizer:
 
         Raises
         ------
-        ValueError
-            For a gradient without a weight or of another shape.
+        TypeError, ValueError
+            For a gradient without a weight or of another shape, for moments of another shape, and for tensors that are
+            not FloatArrays. The optimizer is then as before the step.
         """
         rate = self.lr if lr is None else as_real(lr, "lr", 0.0)
+        check_tensors(parameters, "parameters")
+        check_tensors(gradients, "gradients")
         for name, gradient in gradients.items():
             if name not in parameters:
                 raise ValueError(f"there is no parameter {name!r}; {name_hint(name, parameters)}")
@@ -131,11 +152,19 @@ class Optimizer:
                 raise ValueError(
                     f"the gradient {gradient.shape} of {name!r} does not fit the parameter {parameters[name].shape}"
                 )
+        moments = {name: dict(kept) for name, kept in self.moments.items()}
+        before = moments, self.weight_steps, self.steps, self._stream.calls
         self.steps += 1
-        return {
-            name: self._changed(name, weight, gradients[name], rate) if name in gradients else weight
-            for name, weight in parameters.items()
-        }
+        self.weight_steps = self.weight_steps | {name: self.weight_steps.get(name, 0) + 1 for name in gradients}
+        try:
+            with context(rounding="ties_to_even"):
+                return {
+                    name: self._changed(name, weight, gradients[name], rate) if name in gradients else weight
+                    for name, weight in parameters.items()
+                }
+        except BaseException:
+            self.moments, self.weight_steps, self.steps, self._stream.calls = before
+            raise
 
     # -- for the optimizers --------------------------------------------------------------------------------------------
 
@@ -145,10 +174,19 @@ class Optimizer:
 
     def _moment(self, name: str, key: str, weight: FloatArray) -> FloatArray:
         """Return a moment as it was stored, at first zeros in its format."""
+        fmt = self._state if isinstance(self._state, FloatFormat) else weight.format
+        return self._kept_or_zeros(name, key, weight, fmt)
+
+    def _kept_or_zeros(self, name: str, key: str, weight: FloatArray, fmt: FloatFormat) -> FloatArray:
+        """Return what is kept for a weight, at first zeros in a format."""
         kept = self.moments.setdefault(name, {})
         if key not in kept:
-            fmt = self._state if isinstance(self._state, FloatFormat) else weight.format
             kept[key] = FloatArray(np.zeros(weight.shape, fmt.code_dtype), fmt)
+        if kept[key].shape != weight.shape:
+            raise ValueError(
+                f"moments[{name!r}][{key!r}] {kept[key].shape} does not fit the parameter {weight.shape}; "
+                "use a new optimizer"
+            )
         return kept[key]
 
     def _keep(self, name: str, key: str, value: FloatArray, weight: FloatArray, positive: bool = False) -> FloatArray:
@@ -162,42 +200,49 @@ class Optimizer:
         """Return gradient + weight_decay * weight."""
         return self._lines.add_scaled(gradient, weight, self.weight_decay) if self.weight_decay else gradient
 
-    def _add_scaled(self, name: str, weight: FloatArray, y: FloatArray, factor: float, base: Any = None) -> FloatArray:
+    def _add_scaled(self, name: str, weight: FloatArray, y: FloatArray, factor: float) -> FloatArray:
         """Return the weight that is stored for weight + factor * y."""
         if self.updates is not None:
-            self._note_update(name, weight, base, factor * y.values)
+            self.updates[name] = factor * y.values
         if self.kahan:
             return self._compensated(name, weight, self._of_weights.product(y, factor, weight.format))
-        return self._stored(self._of_weights.add_scaled(weight if base is None else base, y, factor), weight)
+        with self._last_operation(weight):
+            changed = self._of_weights.add_scaled(weight, y, factor)
+        return self._stored(changed, weight)
 
     def _add_quotient(
-        self, name: str, weight: FloatArray, a: FloatArray, b: FloatArray, factor: float, base: Any = None
+        self, name: str, weight: FloatArray, a: FloatArray, b: FloatArray, factor: float, base: FloatArray | None = None
     ) -> FloatArray:
-        """Return the weight that is stored for weight + (factor * a) / b."""
+        """Return the weight that is stored for weight + (factor * a) / b. `base` is the weight after its decay."""
+        start = weight if base is None else base
         if self.updates is not None:
             with np.errstate(all="ignore"):
-                self._note_update(name, weight, base, factor * a.values / b.values)
+                self.updates[name] = factor * a.values / b.values + (start.values - weight.values)
         change = self._of_weights.quotient(a, b, factor, weight.format)
         if self.kahan:
-            return self._compensated(name, weight, change)
-        return self._stored(self._of_weights.added(weight if base is None else base, change), weight)
+            return self._compensated(name, start, change)
+        with self._last_operation(weight):
+            changed = self._of_weights.added(start, change)
+        return self._stored(changed, weight)
 
-    def _note_update(self, name: str, weight: FloatArray, base: FloatArray | None, change: Any) -> None:
-        """Add the change of a weight to `updates`, with that of the weight decay if `base` is the weight after it."""
-        assert self.updates is not None
-        self.updates[name] = change if base is None else change + (base.values - weight.values)
+    def _last_operation(self, weight: FloatArray) -> AbstractContextManager[Any]:
+        """Return the context of the operation that changes a weight: its result may have the format of storage."""
+        if self._mode is Rounding.TIES_TO_EVEN or self._storage(weight) != self._of_weights.inside(weight.format):
+            return nullcontext()
+        return context(rounding=self._mode, seed=self._stream)
+
+    def _storage(self, weight: FloatArray) -> Storage:
+        return weight.format if self._weights is None else self._weights
 
     def _stored(self, value: FloatArray, weight: FloatArray) -> FloatArray:
-        storage: Storage = weight.format if self._weights is None else self._weights
-        return store(value, storage, self._mode, self._stream)
+        return store(value, self._storage(weight), self._mode, self._stream)
 
     def _compensated(self, name: str, weight: FloatArray, change: FloatArray) -> FloatArray:
         """Return the weight after a change, by Kahan's compensated addition in the format of the weight."""
-        fmt, kept = weight.format, self.moments.setdefault(name, {})
-        before = kept.get("compensation", FloatArray(np.zeros(weight.shape, fmt.code_dtype), fmt))
-        y = subtract(convert(change, fmt), before, format=fmt)
+        fmt = weight.format
+        y = subtract(convert(change, fmt), self._kept_or_zeros(name, "compensation", weight, fmt), format=fmt)
         total: FloatArray = add(weight, y, format=fmt)
-        kept["compensation"] = subtract(subtract(total, weight, format=fmt), y, format=fmt)
+        self.moments[name]["compensation"] = subtract(subtract(total, weight, format=fmt), y, format=fmt)
         return self._stored(total, weight)
 
 
@@ -337,9 +382,11 @@ class Adam(Optimizer):
 
     Notes
     -----
-    The lines of `torch.optim.Adam` 2.13, where t is the number of the step, and the numbers of line 4 are float64:
+    The lines of `torch.optim.Adam` 2.13, where t is the number of steps in which the weight had a gradient, and the
+    numbers of line 4 are float64:
 
-    1. With weight decay: g = g + weight_decay * w; in AdamW w = (1 - lr * weight_decay) * w.
+    1. With weight decay: g = g + weight_decay * w; in AdamW w = (1 - lr * weight_decay) * w. AdamW with kahan=True has
+       two compensated additions, of d = (-lr * weight_decay) * w and of line 6.
     2. m = m + (1 - beta1) * (g - m).
     3. v = beta2 * v; v = v + ((1 - beta2) * g) * g.
     4. s = lr / (1 - beta1**t); r = sqrt(1 - beta2**t).
@@ -365,20 +412,26 @@ class Adam(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
+            raise ValueError(f"betas must be two numbers, such as (0.9, 0.999), not {self.betas!r}")
         for number, beta in enumerate(self.betas, 1):
             _share(beta, f"beta{number}")
         as_real(self.eps, "eps", 0.0)
 
     def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
-        lines, (beta1, beta2) = self._lines, self.betas
-        weight, base, g = self._decayed(name, weight, gradient, lr)
+        lines, (beta1, beta2), given = self._lines, self.betas, weight
+        weight, base, g = self._decayed(name, given, gradient, lr)
         m = lines.lerp(self._moment(name, "mean", weight), g, 1 - beta1)
         m = self._keep(name, "mean", m, weight)
         v = lines.scaled(self._moment(name, "squares", weight), beta2)
         v = self._keep(name, "squares", lines.add_product(v, g, g, 1 - beta2), weight, positive=True)
-        size, root = lr / (1 - beta1**self.steps), (1 - beta2**self.steps) ** 0.5
+        t = self.weight_steps[name]
+        size, root = lr / (1 - beta1**t), (1 - beta2**t) ** 0.5
         d = lines.raised(lines.divided(lines.root(v), root), self.eps)
-        return self._add_quotient(name, weight, m, d, -size, base)
+        stored = self._add_quotient(name, weight, m, d, -size, base)
+        if self.updates is not None and weight is not given:  # the decay by a compensated addition
+            self.updates[name] = self.updates[name] - lr * self.weight_decay * given.values
+        return stored
 
     def _decayed(
         self, name: str, weight: FloatArray, gradient: FloatArray, lr: float

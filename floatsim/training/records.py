@@ -14,7 +14,7 @@ The path of the module, the product ("forward", "input_gradient" or "weight_grad
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
 from floatsim.arrays.float_array import FloatArray
@@ -23,7 +23,7 @@ from floatsim.formats._validation import name_hint
 
 __all__ = [
     "SAME", "SCALINGS", "WIDEST", "Gemm", "Op", "Product", "Record", "RecordLike", "Role", "Scaler", "Scaling",
-    "ScalingLike", "as_record", "checked_accumulation", "checked_format", "set_fields",
+    "ScalingLike", "as_record", "check_product", "checked_accumulation", "checked_format", "set_fields",
 ]  # fmt: skip
 
 
@@ -65,6 +65,14 @@ class Scaling(Protocol):
 
 
 ScalingLike: TypeAlias = "str | Scaling"
+
+
+def check_product(roles: tuple[str, str], product: str) -> None:
+    """Raise a ValueError unless the roles of the operands and the product have the names of the protocol."""
+    if product not in get_args(Product):
+        raise ValueError(f"product={product!r} is not known; {name_hint(product, get_args(Product))}")
+    if len(roles) != 2 or any(role not in get_args(Role) for role in roles):
+        raise ValueError(f"roles={roles!r} must be two of {', '.join(get_args(Role))}")
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

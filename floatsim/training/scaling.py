@@ -26,7 +26,7 @@ from floatsim.quantization.products import ORDERS, scaled_matmul
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_name, as_scheme
-from floatsim.training.records import Scaling, ScalingLike
+from floatsim.training.records import Scaling, ScalingLike, check_product
 from floatsim.training.rounding import as_float_array, nearest, plain
 from floatsim.training.tensor_scaling import CurrentScaling, DelayedScaling
 
@@ -113,6 +113,7 @@ class BlockScaler:
         step: int = 0, accumulate: AccumulationLike | None = None,
     ) -> FloatArray:  # fmt: skip
         """Return a @ b in FP32. The keywords are those of the protocol `Scaler`."""
+        check_product(roles, product)
         method = self.method
         left = method.quantize(a, formats[0], role=roles[0], axis=1)
         right = method.quantize(b, formats[1], role=roles[1], axis=0)
@@ -198,6 +199,7 @@ class MXScaler:
         step: int = 0, accumulate: AccumulationLike | None = None,
     ) -> FloatArray:  # fmt: skip
         """Return a @ b in FP32. The keywords are those of the protocol `Scaler`."""
+        check_product(roles, product)
         left, right = self.method.quantize(a, formats[0], axis=1), self.method.quantize(b, formats[1], axis=0)
         inner = self.method.accumulate if accumulate is None else accumulate
         return _product_of_blocks(left, right, inner)
@@ -274,6 +276,7 @@ class NVFP4Scaler:
         step: int = 0, accumulate: AccumulationLike | None = None,
     ) -> FloatArray:  # fmt: skip
         """Return a @ b in FP32. The keywords are those of the protocol `Scaler`."""
+        check_product(roles, product)
         if formats != (E2M1, E2M1):
             names = " and ".join(fmt.name for fmt in formats)
             raise ValueError(f"formats: NVFP4 is for operands in E2M1, not {names}; use another scaling method")

@@ -44,7 +44,8 @@ class SpikePolicy:
     window : int
         The number of norms in the median.
     limit : int
-        The largest number of finite batches skipped in a row.
+        The number of batches skipped in a row after which a finite norm is accepted. Batches with a norm that is NaN or
+        infinite count, too.
 
     Notes
     -----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import Scheme, as_name
+from floatsim.training.records import check_product, checked_format
 from floatsim.training.rounding import as_float_array, nearest, plain
 
 __all__ = [
@@ -46,6 +48,15 @@ def _quotient(limit: np.float32, amax: np.float32) -> np.float32:
         return np.float32(np.float32(limit) / np.float32(amax))
 
 
+def _magnitude(amax: Any) -> float:
+    """Return a number of at least 0, infinity or NaN, or raise an error."""
+    if isinstance(amax, str) or not isinstance(amax, SupportsFloat):
+        raise TypeError(f"amax must be a number, not {amax!r}")
+    if float(amax) < 0:
+        raise ValueError(f"amax must be at least 0, because it is a magnitude, not {amax!r}")
+    return float(amax)
+
+
 def current_scale(
     amax: float,
     format: FormatLike,
@@ -59,7 +70,7 @@ def current_scale(
     Parameters
     ----------
     amax : float
-        The largest magnitude of the tensor, rounded to FP32.
+        The largest magnitude of the tensor, rounded to FP32. NaN for a tensor with NaN, if it shall count.
     format : format
         The format of the elements; max is its largest number.
     epsilon : float
@@ -77,7 +88,7 @@ def current_scale(
     Raises
     ------
     TypeError, ValueError
-        For an epsilon that is negative or not finite, and for unknown formats.
+        For a negative amax, an epsilon that is negative or not finite, and for formats that are unknown or of scales.
 
     Notes
     -----
@@ -92,13 +103,15 @@ def current_scale(
     >>> fs.training.current_scale(10.0, "e4m3"), fs.training.current_scale(10.0, "e4m3", power_of_two=True)
     (44.79999923706055, 32.0)
     """
-    fmt, least = as_format(format), np.float32(as_real(epsilon, "epsilon", 0.0))
-    largest = max(np.float32(amax), least)  # NaN stays
+    fmt: Any = checked_format(format, "format")
+    given: Any = checked_format(input_format, "input_format")
+    least = np.float32(as_real(epsilon, "epsilon", 0.0))
+    largest = max(np.float32(_magnitude(amax)), least)  # NaN stays
     if np.isinf(largest) or largest == 0 or np.isnan(largest):
         return 1.0
     scale = _quotient(np.float32(fmt.max), largest)
     if np.isinf(scale):
-        scale = np.float32(as_format(input_format).max)
+        scale = np.float32(given.max)
     if as_flag(power_of_two, "power_of_two"):
         scale = (scale.view(np.uint32) & np.uint32(0xFF800000)).view(np.float32)
     return float(scale)
@@ -131,6 +144,9 @@ def _scaled_product(a: Quantized, b: Quantized, accumulate: AccumulationLike | N
 @dataclass(frozen=True)
 class CurrentScaling:
     """Per-tensor scaling by the tensor's own amax, as TransformerEngine's Float8CurrentScaling.
+
+    amax is the largest magnitude without NaNs, as fmaxf computes it; the factor is that of `current_scale`. NaNs stay
+    NaNs. A tensor of NaNs has an amax of 0, and the factor 1, as a tensor with an infinity.
 
     Parameters
     ----------
@@ -177,6 +193,7 @@ class CurrentScaler:
         product: str, module: str = "", step: int = 0, accumulate: AccumulationLike | None = None,
     ) -> FloatArray:  # fmt: skip
         """Return a @ b in FP32. The keywords are those of the protocol `Scaler`."""
+        check_product(roles, product)
         left, right = (self.method.quantize(x, fmt) for x, fmt in zip((a, b), formats, strict=True))
         return _scaled_product(left, right, accumulate)
 
@@ -305,6 +322,7 @@ class DelayedScaler:
         product: str, module: str = "", step: int = 0, accumulate: AccumulationLike | None = None,
     ) -> FloatArray:  # fmt: skip
         """Return a @ b in FP32. The keywords are those of the protocol `Scaler`."""
+        check_product(roles, product)
         left, right = (
             self.quantize(x, fmt, role=role, module=module) for x, fmt, role in zip((a, b), formats, roles, strict=True)
         )

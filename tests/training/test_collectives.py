@@ -142,12 +142,31 @@ def test_eight_bits_are_added_in_fp16_and_saturate():
 
 
 @pytest.mark.full
-def test_double_rounding_of_eight_bits():
-    a, b = 2.0**-9, 20.0  # the exact sum is above 20; through FP16 it is 20
-    x = fs.array([[a], [b]], "e4m3")
-    up = {"rounding": "toward_positive"}
-    assert all_reduce(x, accumulate="e4m3", **up).item() == 22.0
-    assert all_reduce(x, **up).item() == 20.0
+@pytest.mark.parametrize("mode", ["toward_zero", "toward_positive", "toward_negative", "ties_to_away", "to_odd"])
+@pytest.mark.parametrize("fmt", ["e4m3", "e4m3fnuz", "e5m2", "e2m1"])
+def test_other_modes_round_eight_bits_once(fmt, mode):
+    """NCCL's additions in FP16 are for ties to even. In other modes, a hop is `fs.add`."""
+    x = messages(2, 400, fmt)
+    for op in ("sum", "average"):
+        scaled = fs.multiply(x, fs.array(0.5, fmt), rounding=mode, overflow="saturate_finite") if op == "average" else x
+        expected = fs.add(scaled[0], scaled[1], rounding=mode, overflow="saturate_finite")
+        assert all_reduce(x, op, rounding=mode).codes.tolist() == expected.codes.tolist()
+
+
+def test_directed_rounding_of_eight_bits():
+    x = fs.array([[240.0], [-0.046875]], "e4m3fnuz")
+    assert all_reduce(x, rounding="toward_zero").item() == 224.0
+    assert all_reduce(x).item() == 240.0
+    with fs.context(rounding="toward_zero"):
+        assert all_reduce(x).item() == 224.0
+
+
+@pytest.mark.parametrize("fmt", [fs.FloatFormat.ieee(6, 1)], ids=str)
+def test_eight_bits_beyond_fp16(fmt):
+    """FP16 does not hold 2**16: the numbers are added in their format."""
+    x = fs.array([[65536.0], [0.0]], fmt)
+    assert all_reduce(x).item() == 65536.0
+    assert all_reduce(x, "average").item() == 32768.0
 
 
 def test_overflow_of_fp16_by_summation():
@@ -175,6 +194,31 @@ def test_stochastic_hops_draw_new_numbers():
     assert total.mean() == pytest.approx(1 + 256 * 2.0**-11, abs=0.02)
 
 
+@pytest.mark.parametrize("seed", [1, np.int64(1), np.uint8(1)], ids=repr)
+def test_integer_seeds_are_streams(seed):
+    """Eight additions of half an ulp to 256: the hops draw new numbers, and the sums are binomial."""
+    x = np.ones((9, 400), np.float32)
+    x[1] = 256.0  # the first operand of chunk 0
+    x = fs.array(x, "bf16")
+    total = all_reduce(x, chunk=1 << 20, rounding="SR", seed=seed)
+    assert len(set(total.values.tolist())) > 4
+    assert total.codes.tolist() == all_reduce(x, chunk=1 << 20, rounding="SR", seed=1).codes.tolist()
+    with fs.context(rounding="SR", seed=1):
+        assert total.codes.tolist() == all_reduce(x, chunk=1 << 20).codes.tolist()
+
+
+def test_lists_of_float_arrays_keep_their_format():
+    ranks = [fs.array([2048.0], "fp16"), fs.array([1.0], "fp16")]
+    total = all_reduce(ranks)
+    assert (total.format, total.item()) == (fs.FP16, 2048.0)
+    assert reduce_scatter(ranks)[0].item() == 2048.0
+    assert fs.training.reduce_gradients(ranks, "deepspeed").item() == 1024.0
+    with pytest.raises(ValueError, match=r"x: the ranks must be .* not \('FP16', \(1,\)\) and \('BF16', \(1,\)\)"):
+        all_reduce([ranks[0], fs.array([1.0], "bf16")])
+    with pytest.raises(ValueError, match="one format and one shape"):
+        all_reduce([ranks[0], [1.0]])
+
+
 def test_nan_and_infinity_spread():
     x = fs.array([[np.inf, 1.0, np.nan], [-np.inf, np.inf, 1.0]], "fp16")
     assert np.isnan(all_reduce(x).values[[0, 2]]).all()
@@ -195,6 +239,7 @@ def test_nan_and_infinity_spread():
     (lambda: fs.training.reduce_gradients(np.empty((0, 4), np.float32)), ValueError, "no rank"),
     (lambda: fs.training.reduce_gradients(np.ones((2, 4), np.float32), "fsdp3"), ValueError, "did you mean 'fsdp2'"),
     (lambda: fs.training.reduce_gradients(np.ones((2, 4), np.float32), predivide=0), ValueError, "predivide"),
+    (lambda: fs.training.compressed_all_reduce(np.ones((2, 4), np.float32), "topk"), TypeError, "compressor must be a"),
 ])  # fmt: skip
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):

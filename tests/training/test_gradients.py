@@ -57,6 +57,38 @@ def test_clipping_with_infinity_and_nan():
     assert np.isnan(clip_by_global_norm({"a": fs.array([np.nan, 1.0], "fp32")}, 1.0).gradients["a"].values).all()
 
 
+def test_fp64_is_not_narrowed():
+    assert global_norm({"w": fs.array([1e30], "fp64")}).item() == 1e30
+    clipped = clip_by_global_norm({"w": fs.array([1e30], "fp64")}, 0.1, eps=0.0)
+    assert clipped.gradients["w"].item() == 1e30 * (1 / 1e30 * 0.1)
+    assert shrink_gradient(fs.array([1.0], "fp64"), 0.1).item() == 0.1
+    assert shrink_embedding(fs.array([1.0], "fp64"), 0.1).item() == 0.1 + 0.9
+
+
+def test_norm_of_several_formats():
+    """The narrowest format that holds all numbers, in any order of the gradients."""
+    for names, expected in (("fp16 bf16", fs.FP32), ("bf16 fp16", fs.FP32), ("e4m3 fp16", fs.FP16)):
+        gradients = {name: fs.array([1.0], name) for name in names.split()}
+        assert global_norm(gradients).format == expected
+
+
+@pytest.mark.parametrize("call", [
+    lambda: global_norm({"w": [1.0]}), lambda: clip_by_global_norm({"w": [1.0]}, 1.0),
+    lambda: accumulate_gradients([{"w": [1.0]}]), lambda: shrink_gradient([1.0], 0.5),
+    lambda: shrink_embedding([1.0], 0.5), lambda: fs.training.StaticLossScaler(2.0).unscale({"w": [1.0]}),
+    lambda: fs.training.GradScaler().unscale({"w": [1.0]}), lambda: fs.training.overflowed({"w": [1.0]}),
+])  # fmt: skip
+def test_gradients_that_are_no_float_arrays(call):
+    with pytest.raises(TypeError, match=r"(gradients\['w'\]|batches\['w'\]|gradient|weight) must be a FloatArray"):
+        call()
+
+
+@pytest.mark.parametrize("other", [[1.0], [1.0, 2.0, 3.0]])
+def test_accumulation_of_other_shapes(other):
+    with pytest.raises(ValueError, match=r"differ in the shape of 'w': \(2,\) and"):
+        accumulate_gradients([{"w": fs.array([1.0, 2.0], "fp32")}, {"w": fs.array(other, "fp32")}])
+
+
 def test_shrinking():
     """GLM-130B: the ratio of gradients is the share, and the weights change in the last bit."""
     assert shrink_gradient(fs.array([8.0, 3.0], "fp32"), 0.125).tolist() == [1.0, 0.375]
@@ -68,6 +100,8 @@ def test_shrinking():
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda g: clip_by_global_norm(g, 0.0), "max_norm must be above 0"),
+    (lambda g: clip_by_global_norm(g, 1.0, eps=float("nan")), "eps must be a finite number of at least 0, not nan"),
+    (lambda g: clip_by_global_norm(g, 1.0, eps=-1), "eps must be a finite number of at least 0, not -1"),
     (lambda g: clip_by_global_norm(g, 1.0, apart="embeding"), "apart='embeding' fits no gradient; did you mean"),
     (lambda g: clip_by_global_norm(g, 1.0, apart="*"), "there are no gradients"),
     (lambda g: shrink_gradient(g["embedding"], 1.5), "alpha must be from 0 to 1"),

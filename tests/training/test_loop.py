@@ -60,6 +60,30 @@ def test_micro_batches_clipping_and_weights_at_use():
     assert {w.format for w in trainer.weights.values()} == {fs.FP32}
 
 
+def test_micro_batches_have_the_update_of_the_batch():
+    """Each loss is divided by the number of parts. In FP64, up to roundings, also with a loss scale and a factor."""
+    data, found = small_data(), {}
+    policy = Policy("fp64", accumulate="fp64", weights="fp64", activations="fp64")
+    for parts in (1, 2, 4):
+        trainer = Trainer(policy, lr=0.5, micro_batches=parts, loss_scale=8.0, loss_factor=0.5)
+        loss = trainer.step(trainer.inputs(data.x[:8]), data.y[:8])
+        found[parts] = loss.item(), trainer.weights["head.weight"].values
+    for loss, weight in found.values():
+        assert loss == pytest.approx(found[1][0], rel=1e-6)
+        assert np.allclose(weight, found[1][1], rtol=1e-6, atol=1e-9)
+
+
+def test_too_few_images_for_the_micro_batches():
+    data = small_data()
+    trainer = Trainer("fp32", micro_batches=4)
+    for n in (0, 3):
+        with pytest.raises(ValueError, match=f"micro_batches=4 needs a batch of as many images, not {n}"):
+            trainer.step(trainer.inputs(data.x[:n]), data.y[:n])
+    assert trainer.steps == 0
+    with pytest.raises(ValueError, match="micro_batches=5 is more than the images of the smallest batch: 24 images"):
+        train("fp32", data=data, batch=10, micro_batches=5)
+
+
 def test_dynamic_scaling_skips_a_step():
     run = train("fp16+scaling", data=small_data(), epochs=1, batch=24)
     assert run.skipped == 1
@@ -105,11 +129,18 @@ def test_comparison():
     (lambda: train("fp16", loss_scale=0), "scale must be above 0"),
     (lambda: train("fp16", epochs=0), "epochs must be at least 1"),
     (lambda: Trainer(Policy(modules={"haed": "fp16"})), "no module fits 'haed'; did you mean 'head'"),
+    (lambda: Trainer("fp16", clip=-1), "clip must be a finite number of at least 0, not -1"),
+    (lambda: Trainer("fp16", clip=0), "clip must be above 0, not 0"),
     (lambda: compare_policies([]), "at least one policy"),
 ])  # fmt: skip
 def test_bad_values(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_bad_monitor():
+    with pytest.raises(TypeError, match=r"monitor must be an fs\.training\.Monitor, not 3"):
+        Trainer("fp16", monitor=3)
 
 
 # -- the outcomes of the literature, on this data ----------------------------------------------------------------------

@@ -191,6 +191,11 @@ def test_share_of_zeros_among_log_normal_gradients(scale, share):
     assert zeros == pytest.approx(share, rel=0.05)
 
 
+def test_fp64_gradients_are_unscaled_in_fp64():
+    for scaler in (StaticLossScaler(2.0), KerasLossScaler(2.0)):
+        assert scaler.unscale({"w": fs.array([1e300], "fp64")})["w"].item() == 5e299
+
+
 # -- names and bad values ----------------------------------------------------------------------------------------------
 
 
@@ -209,6 +214,11 @@ def test_names():
     (lambda: as_loss_scaler(-1.0), "scale must be a finite number of at least 0"),
     (lambda: as_loss_scaler(float("nan")), "scale must be a finite number"),
     (lambda: as_loss_scaler("dynamik"), "did you mean 'dynamic'"),
+    (lambda: GradScaler(1e300), "scale must be above 0 and finite in FP32, such as 65536.0, not 1e[+]300"),
+    (lambda: KerasLossScaler(1e300), "scale must be above 0 and finite in FP32"),
+    (lambda: GradScaler(1e-300), "scale must be above 0 and finite in FP32"),
+    (lambda: DeepSpeedLossScaler(least=-1), "least must be a finite number of at least 0, not -1"),
+    (lambda: ApexLossScaler(least=2.0**25), "least must be at most largest"),
     (lambda: GradScaler(growth_factor=1.0), "growth_factor must be above 1"),
     (lambda: GradScaler(backoff_factor=1.0), "backoff_factor must be between 0 and 1"),
     (lambda: GradScaler(growth_interval=0), "growth_interval must be at least 1"),

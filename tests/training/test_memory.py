@@ -90,6 +90,8 @@ def test_the_table_says_what_it_leaves_out():
     (lambda: memory_table(10, sharding="zero4"), ValueError, "did you mean 'zero"),
     (lambda: memory_table(10, weights="bf61"), ValueError, "weights: unknown"),
     (lambda: memory_table(10, weights="llm_int8"), ValueError, "a whole axis"),
+    (lambda: memory_table(10, checkpointing="half"), ValueError, "checkpointing='half' is not known"),
+    (lambda: memory_table(10, sharding="zero3", gathered_parameters=11), ValueError, "at most parameters=10, not 11"),
     (lambda: memory_table(10, moments="fp32"), TypeError, "sequence of formats"),
     (lambda: memory_table(10)["wieghts"], ValueError, "did you mean 'weights'"),
     (lambda: TransformerShape(1, 1, 1, 0, 1), ValueError, "sequence must be at least 1"),

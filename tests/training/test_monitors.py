@@ -72,6 +72,24 @@ def test_no_update():
     assert t.update_statistics(np.float32([0]), np.float32([1])).absorbed == 0
     with pytest.raises(ValueError, match="one shape"):
         t.update_statistics(np.float32([1]), np.float32([1, 2]))
+    with pytest.raises(ValueError, match=r"stored \(2,\) must have the shape of weights, \(1,\)"):
+        t.update_statistics(np.float32([1]), np.float32([1]), stored=np.float32([1, 2]))
+
+
+def test_exponents_of_updates_are_exact():
+    below = np.nextafter(8.0, 0.0) * 2.0**-24  # half an ulp of 1 is 2**-24
+    assert t.update_statistics(np.float32([1]), np.array([below])).exponents.tolist() == [2]
+    wide = t.update_statistics(np.float32([3e38, 1]), np.array([5e-324, 2.0**-24]))
+    assert (wide.exponents[0], wide.exponents[-1], wide.numbers.sum()) == (-1074 - 103, 0, 2)
+    least = t.update_statistics(np.array([0.0]), np.array([5e-324]))  # half an ulp is no FP64 number
+    assert (least.exponents.tolist(), least.below_half_ulp) == ([1], 0.0)
+
+
+def test_agreement_beyond_the_range_of_squares():
+    for size in (1e300, 1e-200, 5e-324):
+        found = t.gradient_agreement([size, 0.0], [size, size])
+        assert found.cosine == pytest.approx(0.5**0.5)
+        assert found.relative_error == pytest.approx(0.5**0.5)
 
 
 # -- agreement ---------------------------------------------------------------------------------------------------------

@@ -70,6 +70,86 @@ def test_weight_decay_is_absorbed_in_bf16():
         assert (found["w"].item() == 1.5) == absorbed
 
 
+@pytest.mark.parametrize("rounding", ["line", "operation", "step"])
+@pytest.mark.parametrize(("mode", "expected"), [
+    ("toward_zero", 0.99609375), ("toward_negative", 0.99609375), ("toward_positive", 1.0), ("ties_to_away", 1.0),
+    ("to_odd", 0.99609375),
+])  # fmt: skip
+def test_directed_weight_rounding(rounding, mode, expected):
+    """The weight has its format already: 1 - 1e-3 in BF16."""
+    optimizer = SGD(1.0, weight_rounding=mode, rounding=rounding)
+    assert optimizer.step(weights(1.0, "bf16"), weights(1e-3, "bf16"))["w"].item() == expected
+
+
+@pytest.mark.parametrize(("fmt", "below"), [("fp32", 1 - 2.0**-24), ("fp64", 1 - 2.0**-53)])
+def test_weight_rounding_in_the_format_of_the_computation(fmt, below):
+    """The last operation has the mode. 1e-17 is below half an ulp."""
+    for optimizer in (SGD, RMSProp, Adam):
+        found = optimizer(1e-17, weight_rounding="toward_zero").step(weights(1.0, fmt), weights(1.0, fmt))
+        assert found["w"].item() == below
+    drawn = SGD(2.0**-26, weight_rounding="stochastic").step({"w": fs.array(np.ones(200), "fp32")},
+                                                             {"w": fs.array(np.ones(200), "fp32")})  # fmt: skip
+    assert set(drawn["w"].values.tolist()) == {1.0, 1 - 2.0**-24}
+
+
+@pytest.mark.parametrize("rounding", ["line", "operation", "step"])
+def test_the_rounding_mode_of_the_context_does_not_apply(rounding):
+    expected = Adam(1e-3, rounding=rounding).step(weights(1.0, "bf16"), weights(0.3, "bf16"))
+    with fs.context(rounding="toward_zero"):
+        found = Adam(1e-3, rounding=rounding).step(weights(1.0, "bf16"), weights(0.3, "bf16"))
+    assert found["w"].item() == expected["w"].item()
+
+
+def test_updates_have_the_decay():
+    """Also with Kahan's compensation: -0.1 by the decay, -0.1 by the step."""
+    for kahan in (False, True):
+        optimizer = AdamW(0.1, weight_decay=1.0, kahan=kahan)
+        optimizer.updates = {}
+        found = optimizer.step(weights(1.0, "fp32"), weights(1.0, "fp32"))
+        assert optimizer.updates["w"].item() == pytest.approx(-0.2, rel=1e-6)
+        assert found["w"].item() == pytest.approx(0.8, rel=1e-6)
+
+
+def test_each_weight_has_its_own_number_of_steps():
+    """As in PyTorch: the first gradient of `b` is in step 3."""
+    optimizer = Adam(0.1)
+    parameters = {name: fs.array([0.0], "fp32") for name in "ab"}
+    for step in range(3):
+        parameters = optimizer.step(parameters, {name: fs.array([1.0], "fp32") for name in "ab"[: 1 + (step == 2)]})
+    assert parameters["b"].item() == pytest.approx(-0.1, rel=1e-6)
+    assert (optimizer.steps, optimizer.weight_steps) == (3, {"a": 3, "b": 1})
+
+
+def test_a_failed_step_changes_nothing():
+    optimizer = Adam(0.1, weight_rounding="stochastic")
+    parameters = {"a": fs.array([1.0], "bf16"), "b": fs.array([1.0], "bf16")}
+    optimizer.step(parameters, parameters)
+    before, other = optimizer.moments["a"]["mean"], {**parameters, "b": fs.array([1.0, 2.0], "bf16")}
+    with pytest.raises(ValueError, match=r"moments\['b'\]\['mean'\] \(1,\) does not fit the parameter \(2,\)"):
+        optimizer.step(other, other)
+    assert (optimizer.steps, optimizer.weight_steps, optimizer._stream.calls) == (1, {"a": 1, "b": 1}, 2)
+    assert optimizer.moments["a"]["mean"] is before
+
+
+@pytest.mark.parametrize("make", [lambda: SGD(0.1, momentum=0.9), lambda: Adam(0.1), lambda: SGD(0.1, kahan=True)])
+def test_moments_of_another_shape(make):
+    optimizer = make()
+    optimizer.step({"w": fs.array(np.ones((2, 2)), "fp32")}, {"w": fs.array(np.ones((2, 2)), "fp32")})
+    with pytest.raises(ValueError, match=r"moments\['w'\].* \(2, 2\) does not fit the parameter \(2,\)"):
+        optimizer.step({"w": fs.array(np.ones(2), "fp32")}, {"w": fs.array(np.ones(2), "fp32")})
+
+
+@pytest.mark.parametrize(("parameters", "gradients", "message"), [
+    ({"w": np.ones(1, np.float32)}, weights(1.0, "fp32"), r"parameters\['w'\] must be a FloatArray, not ndarray"),
+    ({"w": [1.0]}, weights(1.0, "fp32"), r"parameters\['w'\] must be a FloatArray, not list"),
+    (weights(1.0, "fp32"), {"w": None}, r"gradients\['w'\] must be a FloatArray, not NoneType"),
+    (weights(1.0, "fp32"), [1.0], "gradients must be a mapping of names to FloatArrays, not list"),
+])  # fmt: skip
+def test_tensors_that_are_no_float_arrays(parameters, gradients, message):
+    with pytest.raises(TypeError, match=message):
+        SGD(0.1).step(parameters, gradients)
+
+
 # -- Adam in low precision ---------------------------------------------------------------------------------------------
 
 
@@ -122,6 +202,35 @@ def test_rmsprop_and_momentum():
     assert found["w"].item() == float(np.float32(0.1) * np.float32(-2))
     nesterov = SGD(1.0, momentum=0.5, nesterov=True)
     assert nesterov.step(weights(0.0, "fp32"), weights(1.0, "fp32"))["w"].item() == -1.5
+
+
+# -- numbers do not depend on earlier calls, nor on the context -----------------------------------------------------
+
+
+def test_zero_keeps_its_sign():
+    """A learning rate of 0 makes the factor -0.0, after any step that rounded 0.0."""
+    Adam(1e-3, eps=0.0).step(weights(1.0, "fp32"), weights(1.0, "fp32"))
+    found = SGD(0.0).step(weights(-0.0, "fp32"), weights(1.0, "fp32"))["w"]
+    assert np.signbit(found.item())
+
+
+@pytest.mark.parametrize(("make", "context", "weight", "gradient", "expected"), [
+    (lambda: Adam(1e-3, betas=(0, 0), eps=3e-7, rounding="operation"), {"ftz": True}, 1.0, 0.0, 1.0),
+    (lambda: SGD(1.1e6), {"overflow": "saturate_finite"}, 1.0, 1e-3, -np.inf),
+])  # fmt: skip
+def test_numbers_do_not_depend_on_an_earlier_context(make, context, weight, gradient, expected):
+    with fs.context(**context):
+        make().step(weights(weight, "fp16"), weights(gradient, "fp16"))
+    assert make().step(weights(weight, "fp16"), weights(gradient, "fp16"))["w"].item() == expected
+
+
+def test_a_record_does_not_depend_on_earlier_steps():
+    totals = []
+    for _ in range(2):
+        with fs.record() as log:
+            SGD(0.123).step(weights(1.0, "fp16"), weights(1.0, "fp16"))
+        totals.append([row["operation"] for row in log.records()])
+    assert totals[0] == totals[1]
 
 
 # -- moments in blocks -------------------------------------------------------------------------------------------------
@@ -181,6 +290,9 @@ def test_names():
     (lambda: SGD(0.1, state="bf17"), "state: .*bf17"),
     (lambda: SGD(0.1, state="dynamic9"), "did you mean 'dynamic8'"),
     (lambda: SGD(0.1, kahan=True, weight_rounding="stochastic"), "exclude each other"),
+    (lambda: SGD(0.1, kahan=True, weight_rounding="toward_zero"), "weight_rounding='toward_zero' exclude each other"),
+    (lambda: Adam(0.1, betas=(0.9, 0.99, 0.999)), "betas must be two numbers"),
+    (lambda: Adam(0.1, betas=0.9), r"betas must be two numbers, such as \(0.9, 0.999\), not 0.9"),
     (lambda: as_optimizer("adamm"), "did you mean 'adam"),
     (lambda: SGD(0.1).step(weights(1.0, "fp32"), {"v": fs.array([1.0], "fp32")}), "there is no parameter 'v'"),
     (lambda: SGD(0.1).step(weights(1.0, "fp32"), {"w": fs.array(1.0, "fp32")}), "does not fit the parameter"),

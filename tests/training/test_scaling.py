@@ -442,3 +442,23 @@ def test_nvfp4_refuses_other_formats():
     x, w = operands((2, 16), (16, 2))
     with pytest.raises(ValueError, match="E2M1, not E4M3"):
         as_scaling("nvfp4").start().matmul(x, w, formats=E4M3, **FORWARD)
+
+
+@pytest.mark.parametrize("name", ["current", "delayed", "deepseek", "mx", "nvfp4"])
+def test_unknown_roles_and_products(name):
+    x, w = operands((4, 16), (16, 4))
+    formats = (fs.E2M1, fs.E2M1) if name == "nvfp4" else E4M3
+    for options, message in (({"roles": ("input", "wieght")}, "roles="), ({"product": "foward"}, "mean 'forward'")):
+        with pytest.raises(ValueError, match=message):
+            as_scaling(name).start(0).matmul(x, w, formats=formats, **{**FORWARD, **options})
+
+
+@pytest.mark.parametrize(("call", "error", "message"), [
+    (lambda: fs.training.current_scale(-1, "e4m3"), ValueError, "amax must be at least 0"),
+    (lambda: fs.training.current_scale("1", "e4m3"), TypeError, "amax must be a number"),
+    (lambda: fs.training.current_scale(1, "e8m0"), TypeError, "format: E8M0 is a scale format"),
+    (lambda: fs.training.current_scale(1, "e4m3", input_format="x"), ValueError, "input_format: unknown format"),
+])  # fmt: skip
+def test_bad_amax_and_formats(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

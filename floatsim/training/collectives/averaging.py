@@ -16,7 +16,7 @@ from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import as_name
 from floatsim.training.collectives.ring import all_reduce
-from floatsim.training.collectives.wire import read_ranks
+from floatsim.training.collectives.wire import as_messages, read_ranks
 from floatsim.training.rounding import as_float_array, nearest, plain
 
 __all__ = [
@@ -213,7 +213,7 @@ def reduce_gradients(
     """
     order = as_reduction(reduction)
     how = as_name(division, DIVISIONS, "division")
-    given = as_float_array(x, "x")
+    given = as_messages(x)
     fmt = as_format(wire) if wire is not None else order.wire or given.format
     messages, shape = read_ranks(given, fmt)
     ranks = messages.shape[0]
@@ -295,7 +295,7 @@ class MixedPrecision:
         """
         name = {1: "fsdp1", 2: "fsdp2"}[as_index(version, "version", 1, 2)]
         wire = self.reduce if self.reduce is not None else self.param
-        fmt = as_format(wire) if wire is not None else as_float_array(x, "x").format
+        fmt = as_format(wire) if wire is not None else as_messages(x).format
         messages, shape = read_ranks(x, fmt)
         result = reduce_gradients(messages, name).reshape(shape)
         return result if self.keep_low_precision_grads else nearest(result, as_format(shards))

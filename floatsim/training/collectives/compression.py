@@ -19,7 +19,7 @@ from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.quantization.scales import number
 from floatsim.reference.random import split_seeds
 from floatsim.training.collectives.ring import Chunk, all_reduce, ring_chunks
-from floatsim.training.collectives.wire import read_ranks
+from floatsim.training.collectives.wire import as_messages, read_ranks
 from floatsim.training.rounding import as_float_array, nearest
 from floatsim.training.tensor_scaling import current_scale
 
@@ -289,7 +289,9 @@ def compressed_all_reduce(
     >>> total, state.error
     (array([15.,  8.,  6.]), FloatArray([[3.0, 4.0, 0.0]], FP32))
     """
-    given = as_float_array(x, "x")
+    if not hasattr(compressor, "reduce"):
+        raise TypeError(f"compressor must be a compression, such as fs.training.TopK(0.1), not {compressor!r}")
+    given = as_messages(x)
     read_ranks(given, None)  # raises the error for no rank
     feedback = as_flag(compressor.feedback, "feedback")
     state = state if state is not None else CompressionState()

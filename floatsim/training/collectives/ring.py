@@ -15,8 +15,7 @@ from floatsim.formats import FormatLike
 from floatsim.formats._validation import as_index
 from floatsim.formats.rounding import OverflowLike, RoundingLike
 from floatsim.quantization.scheme import as_name
-from floatsim.training.collectives.wire import Wire, read_ranks
-from floatsim.training.rounding import as_float_array
+from floatsim.training.collectives.wire import Wire, as_messages, read_ranks
 
 __all__ = ["ALGORITHMS", "OPERATIONS", "all_reduce", "reduce_scatter", "ring_chunks"]
 
@@ -133,10 +132,11 @@ def all_reduce(
     Parameters
     ----------
     x : array_like of floats, (N, ...)
-        The arrays of the ranks. The first axis is the rank.
+        The arrays of the ranks. The first axis is the rank. A list of FloatArrays must have one format.
     op : str
-        "sum". Or "average", NCCL's ncclAvg: every rank multiplies its numbers by 1/N, with 1/N rounded to the format of
-        the partial sums and one rounding of the product, before the sum. N = 3 in BF16: the factor is 0.333984375.
+        "sum". Or "average", NCCL's ncclAvg: every rank multiplies its numbers by 1/N before the sum, with one rounding
+        of the product. 1/N is rounded to FP32, then to the format of the partial sums, both to nearest; in FP64 it is
+        rounded once. N = 3 in BF16: the factor is 0.333984375.
     algorithm : str
         "ring", as NCCL: with the chunks of `ring_chunks`, chunk d is ((x[d+1] + x[d+2]) + ...) + x[d], with N - 1
         additions. Or "tree", our definition: the children of rank r are 2r + 1 and 2r + 2. From the leaves to rank 0,
@@ -144,17 +144,21 @@ def all_reduce(
     wire : format, optional
         The format of the messages: x is rounded to it first. Default: the format of x.
     accumulate : format, optional
-        The format of the partial sums: each addition is rounded to it, and the last sum once more to the wire.
-        Default: as NCCL's classic kernels. That is the format of the wire. Formats of at most 8 bits are added and
-        multiplied in FP16, and each result is rounded a second time, to the format of the wire, where it saturates.
+        The format of the partial sums: each addition is rounded to it, and the last sum once more to the wire. A format
+        that does not hold the numbers of the wire rounds the messages of a sum first, also of a single rank; of an
+        average, it rounds the products with 1/N. Default: as NCCL's classic kernels. That is the format of the wire.
+        With ties to even, formats of at most 8 bits whose numbers FP16 holds are added and multiplied in FP16, and each
+        result is rounded a second time, to the format of the wire. In other modes and formats, each operation is
+        rounded once, to the format of the wire.
     chunk : int, optional
         The elements of a chunk of the ring, as in `ring_chunks`.
     rounding : Rounding or str, optional
-        The rounding mode of every operation. Default: the context's.
+        The rounding mode of every operation but the reciprocal 1/N. Default: the context's.
     overflow : Overflow or str, optional
-        The overflow policy. Default: "saturate_finite" for formats of at most 8 bits, otherwise the context's.
+        The overflow policy. Default: "saturate_finite" for formats of at most 8 bits, otherwise the context's. It is
+        that of the operations: infinities of x stay if x has the format of the wire, and saturate if it is rounded.
     seed : int or RandomStream, optional
-        The seed of stochastic rounding. Every hop draws new numbers.
+        The seed of stochastic rounding. Every hop draws new numbers, also with an integer. Default: the context's.
 
     Returns
     -------
@@ -166,7 +170,7 @@ def all_reduce(
     TypeError
         If x has no float format.
     ValueError
-        For no rank, unknown names, and scale formats.
+        For no rank, unknown names, scale formats, and a list of FloatArrays of several formats.
 
     Notes
     -----
@@ -227,7 +231,7 @@ def reduce_scatter(x: Floats, op: str = "sum", **options: Any) -> tuple[FloatArr
     >>> fs.training.reduce_scatter(x)
     (FloatArray([5.0, 7.0, 9.0], FP32), FloatArray([11.0, 13.0], FP32))
     """
-    messages = as_float_array(x, "x")
+    messages = as_messages(x)
     total, ranks = all_reduce(messages, op, **options).ravel(), len(messages.codes)
     owned: list[list[np.ndarray[Any, Any]]] = [[total.codes[:0]] for _ in range(ranks)]
     for owner, start, stop in ring_chunks(total.size, ranks, options.get("chunk")):

@@ -9,16 +9,29 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, multiply
 from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.options import get_context
 from floatsim.arrays.random_stream import RandomStream, SeedLike
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats.rounding import OverflowLike, RoundingLike
+from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, as_member
+from floatsim.formats.value_sets import contains
 from floatsim.quantization.scales import number
 from floatsim.training.rounding import NEAREST, as_float_array, nearest, to_format
 
-__all__ = ["NARROW_BITS", "Wire", "read_ranks"]
+__all__ = ["NARROW_BITS", "Wire", "as_messages", "read_ranks"]
 
 NARROW_BITS = 8
 """Formats of at most this width are added and multiplied through FP16 in NCCL (`src/device/reduce_kernel.h`)."""
+
+
+def as_messages(x: Any) -> FloatArray:
+    """Return the arrays of the ranks as one FloatArray. A list of FloatArrays is stacked in their format."""
+    if not (isinstance(x, list | tuple) and any(isinstance(rank, FloatArray) for rank in x)):
+        return as_float_array(x, "x")
+    kinds = [(rank.format.name, rank.shape) if isinstance(rank, FloatArray) else type(rank).__name__ for rank in x]
+    if len(set(kinds)) > 1:
+        raise ValueError(f"x: the ranks must be FloatArrays of one format and one shape, not {kinds[0]} and "
+                         f"{next(kind for kind in kinds if kind != kinds[0])}")  # fmt: skip
+    return FloatArray(np.stack([rank.codes for rank in x]), x[0].format)
 
 
 def read_ranks(x: Any, wire: FormatLike | None, **options: Any) -> tuple[FloatArray, tuple[int, ...]]:
@@ -26,7 +39,7 @@ def read_ranks(x: Any, wire: FormatLike | None, **options: Any) -> tuple[FloatAr
 
     Raises a ValueError for arrays without a first axis of at least one rank.
     """
-    messages = as_float_array(x, "x")
+    messages = as_messages(x)
     if not messages.ndim or not messages.shape[0]:
         raise ValueError(f"x {messages.shape} has no rank: the first axis is the ranks, at least 1")
     fmt = messages.format if wire is None else as_format(wire)
@@ -65,15 +78,22 @@ class Wire:
         cls, fmt: FloatFormat, accumulate: FormatLike | None, rounding: RoundingLike | None,
         overflow: OverflowLike | None, seed: SeedLike | None,
     ) -> Wire:  # fmt: skip
-        """Return the wire of a call. An integer seed becomes a stream: every hop draws its own random numbers."""
+        """Return the wire of a call. An integer seed becomes a stream: every hop draws its own random numbers.
+
+        NCCL's additions in FP16 are to nearest. In other modes, each operation is rounded once, to the partial sums.
+        """
+        mode = get_context().rounding if rounding is None else as_member(Rounding, rounding, "rounding")
+        if seed is None and mode is Rounding.STOCHASTIC:
+            seed = get_context().seed
+        stream = seed if seed is None or isinstance(seed, RandomStream) else RandomStream(seed)
         narrow = fmt.bits <= NARROW_BITS
         partial = fmt if accumulate is None else as_format(accumulate)
         if partial.is_scale:
             raise ValueError(f"accumulate={partial.name} is a scale format, which has no arithmetic")
-        stream = RandomStream(seed) if isinstance(seed, int) else seed
         policy = "saturate_finite" if narrow and overflow is None else overflow
-        options = {"rounding": rounding, "overflow": policy, "seed": stream}
-        return cls(fmt, partial, FP16 if narrow and accumulate is None else None, options)
+        options = {"rounding": mode, "overflow": policy, "seed": stream}
+        by_nccl = narrow and accumulate is None and mode is Rounding.TIES_TO_EVEN and contains(FP16, fmt, False)
+        return cls(fmt, partial, FP16 if by_nccl else None, options)
 
     def _round(self, x: FloatArray, y: FloatArray, function: Any) -> FloatArray:
         if self.through is None:
