@@ -100,11 +100,10 @@ _BLOCK = "tensorcore(hopper, wgmma.k16, output=fp16)"
     ("splitk(40, fp32, sequential(fp32, rounding=toward_zero), through=fp16)", [1] + [1.99 * 2.0**-10] * 39,
      [1] * 40, "fp32", {}),
     ("splitk(1, fp32, sequential(fp32, ftz=true), through=fp16)", [2.0**-15], [1], "fp32", {}),
-    ("tensorcore(arm-fp8, fmlal, output=fp16)", [1.875, 2.0**-6], [1.875, 1.875], "e4m3", {}),  # results in FP16
+    ("tensorcore(arm-fp8, fmlal, output=fp16)", [1.875, 2.0**-9], [1.875, 0.25], "e4m3", {}),  # results in FP16
     ("apple-amx", [2048] + [1] * 39, [1] * 40, "fp16", {"format": "fp16"}),
     ("volta", [2.0**-24] * 2, [1, 2.0**-14], "fp16", {}),  # subnormal operands are aligned as normal ones
     ("sequential(e5m2, rounding=toward_positive)", [2.0**-100] * 32, [1] * 32, "fp32", {"format": "fp32"}),
-    ("splitk(2, pairwise(fp16, numpy), fp16)", [1] + [2.0**-12] * 256, [1] * 257, "fp16", {"format": "fp32"}),
 ])  # fmt: skip
 def test_worst_cases_are_within_the_bound(description, a, b, fmt, options):
     a, b = fs.array([a], fmt), fs.array(np.array(b, float)[:, np.newaxis], fmt)

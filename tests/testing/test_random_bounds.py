@@ -17,7 +17,7 @@ from floatsim.tensorcore.instructions import FlushedTree, RoundedSteps
 
 SCALE = 1 << 1074  # every float64 is a multiple of 1 / SCALE
 
-MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
+MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd", "stochastic")
 FORMATS = ("fp32", "fp32", "fp16", "bf16", "tf32", "e5m2", "e4m3", "ieee(6,3)", "fp64")
 OPERANDS = ("fp16", "bf16", "fp32", "e4m3", "e5m2")
 UNITS = [
@@ -47,6 +47,14 @@ def random_leaf(rng, fmt=None):
         tree = rng.choice(["adjacent", "halving", "numpy"])
         return fs.Pairwise(str(fmt), str(tree), product, **options)
     return fs.Sequential(str(fmt), product=product, **options)
+
+
+def random_tree(rng, terms):
+    nodes = list(range(terms))
+    while len(nodes) > 1:
+        left, right = (nodes.pop(rng.integers(len(nodes))) for _ in range(2))
+        nodes.append((left, right))
+    return nodes[0]
 
 
 def random_description(rng, inner=None, depth=0):
@@ -127,7 +135,7 @@ def integers(x):
 
 def check(accumulation, a, b, c, format, rounding):
     """Compare each element with its bound. Return the number of elements, and that of finite bounds."""
-    result = fs.matmul(a, b, c, accumulate=accumulation, format=format, rounding=rounding)
+    result = fs.matmul(a, b, c, accumulate=accumulation, format=format, rounding=rounding, seed=1)
     values = np.asarray(fs.array(result).values)
     found = fs.testing.error_bound(a, b, c, accumulate=accumulation, format=format, rounding=rounding)
     left, right = as_read(accumulation, a, b)
@@ -165,6 +173,10 @@ def random_case(rng, number, size):
         left, right = (str(x) for x in rng.choice(OPERANDS, 2))
     a, b = fs.as_format(left), fs.as_format(right)
     k = int(rng.integers(*((0, 4), (1, 10), (1, 40), (1, 140))[rng.integers(4)]))
+    if k > 1 and isinstance(accumulation, fs.Pairwise):
+        leaf, product = accumulation, accumulation.product
+        options = {name: getattr(leaf, name) for name in ("product_rounding", "rounding", "ftz", "daz", "overflow")}
+        accumulation = rng.choice([leaf, fs.Tree(leaf.format, random_tree(rng, k), product, **options)])
     of_a, of_b = random_exponents(rng, formats_of(accumulation, a, b), a, b, k)
     noise = rng.integers(0, rng.choice([1, 3]), (size, k))
     x = random_numbers(rng, a, np.broadcast_to(of_a, (size, k)) - noise)
