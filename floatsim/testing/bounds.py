@@ -173,7 +173,8 @@ def path_of(
 ) -> Path:  # fmt: skip
     """Return the longest path of a sum of n terms: products of two formats, or values of one format."""
     if isinstance(accumulation, TensorCore):
-        assert terms.b is not None
+        if terms.b is None:
+            raise ValueError(f"{accumulation} multiplies matrices; it cannot add the exponentials of a softmax")
         return _unit_path(accumulation.row(terms.a, terms.b), n, with_c)
     if isinstance(accumulation, Permuted):
         return path_of(accumulation.inner, n, terms, with_c=with_c, rounding=rounding)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as_accumulation
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, as_real
 from floatsim.formats.value_sets import TermRange
@@ -38,10 +38,6 @@ def _weights(scores: Any, errors: Any, mask: Any, accumulation: Accumulation, ul
 
     s - max, exp, the sum and the division are each rounded to the format of the sum; exp has an error of `ulps` ulps.
     """
-    if isinstance(accumulation, TensorCore):
-        raise ValueError(
-            f"accumulate={accumulation} multiplies matrices; it does not add the exponentials of a softmax"
-        )
     fmt, n = accumulation.result_format, scores.shape[-1]
     u, tiny = step(fmt), fmt.smallest_subnormal
     highest = scores.max(axis=-1, keepdims=True, where=mask, initial=-math.inf)

@@ -195,6 +195,7 @@ def test_attention():
     (lambda x: fs.testing.attention_bound(x, x, x, mask=np.tri(2, k=-1, dtype=bool)), "query 0 reads none"),
     (lambda x: fs.testing.softmax_bound(np.ones((2, 0), np.float32)), "x must have rows of at least one score"),
     (lambda x: fs.testing.softmax_bound(x, accumulate="fma3"), "multiplies matrices"),
+    (lambda x: fs.testing.attention_bound(x, x, x, accumulate="blocked(fma3, 8, fp32)"), "multiplies matrices"),
 ])  # fmt: skip
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
