@@ -5,12 +5,12 @@ Every assertion returns its report, and raises an AssertionError with the text o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from floatsim.accumulation import AccumulationLike, as_accumulation
+from floatsim.accumulation import Accumulation, AccumulationLike
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.ulps import ulp_distance
 from floatsim.formats import FormatLike, as_format
@@ -18,7 +18,7 @@ from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import RoundingLike
 from floatsim.testing.bound_report import BoundReport, check_bound
 from floatsim.testing.bounds import error_bound
-from floatsim.testing.discrimination import Strength, input_strength, matching
+from floatsim.testing.discrimination import Strength, described, input_strength, matching
 from floatsim.testing.faults import explain_product
 from floatsim.testing.operands import as_float_array, in_format, read_pair
 from floatsim.testing.products import Product, product_of
@@ -191,7 +191,8 @@ def assert_max_ulp(
 
 def compare_product(
     actual: Any, a: Any, b: Any, c: Any = None, *, accumulate: AccumulationLike, format: FormatLike | None = None,
-    maxulp: int = 0, equal_nan: bool = False, unlike: Sequence[AccumulationLike] = (), **options: Any,
+    maxulp: int = 0, equal_nan: bool = False, unlike: AccumulationLike | Iterable[AccumulationLike] = (),
+    **options: Any,
 ) -> Report:  # fmt: skip
     """Return the report of a comparison of a matrix product with its emulation.
 
@@ -215,7 +216,7 @@ def compare_product(
         The largest accepted distance in ulps.
     equal_nan : bool
         Whether a NaN equals every NaN.
-    unlike : sequence of accumulations or texts
+    unlike : accumulation or text, or several
         Descriptions that the inputs must exclude.
     **options
         Other keywords of `fs.matmul`, such as `rounding`, `overflow`, `result_rounding`, `scale_a`, `scale_b`.
@@ -241,7 +242,7 @@ def compare_product(
     >>> report.explanation
     'actual has the bits of pairwise(fp32)'
     """
-    product = product_of(a, b, c, accumulate, None, options)
+    product, excluded = product_of(a, b, c, accumulate, None, options), described(unlike, "unlike")
     got = as_float_array(actual, "actual", format)
     if format is not None:
         got = in_format(got, as_format(format), "actual")
@@ -252,12 +253,12 @@ def compare_product(
     rule = f"{rule}, against {brief(product.accumulate)}"
     if differs.any():
         return report_of(rule, got, desired, differs, _explained(product, got, differs))
-    strength = input_strength(product, desired, unlike)
-    return report_of(rule, got, desired, differs, strength=strength, unlike=_excluded(strength, unlike))
+    strength = input_strength(product, desired, excluded)
+    return report_of(rule, got, desired, differs, strength=strength, unlike=_excluded(strength, excluded))
 
 
-def _excluded(strength: Strength, unlike: Sequence[AccumulationLike]) -> tuple[str, ...]:
-    wanted = [brief(as_accumulation(each, "unlike")) for each in unlike]
+def _excluded(strength: Strength, unlike: list[Accumulation]) -> tuple[str, ...]:
+    wanted = [brief(each) for each in unlike]
     return tuple(each for each in wanted if each in strength.same or each == strength.description)
 
 
@@ -272,7 +273,8 @@ def _explained(product: Product, actual: FloatArray, differs: Any) -> str | None
 
 def assert_product(
     actual: Any, a: Any, b: Any, c: Any = None, *, accumulate: AccumulationLike, format: FormatLike | None = None,
-    maxulp: int = 0, equal_nan: bool = False, unlike: Sequence[AccumulationLike] = (), **options: Any,
+    maxulp: int = 0, equal_nan: bool = False, unlike: AccumulationLike | Iterable[AccumulationLike] = (),
+    **options: Any,
 ) -> Report:  # fmt: skip
     """Assert that a matrix product has the bits of its emulation, on inputs that exclude other descriptions.
 
@@ -292,7 +294,7 @@ def assert_product(
         The largest accepted distance in ulps.
     equal_nan : bool
         Whether a NaN equals every NaN.
-    unlike : sequence of accumulations or texts
+    unlike : accumulation or text, or several
         Descriptions that the inputs must exclude. The assertion fails if one of them gives the same bits.
     **options
         Other keywords of `fs.matmul`, such as `rounding`, `overflow`, `result_rounding`, `scale_a`, `scale_b`.

@@ -112,6 +112,8 @@ def check_bound(actual: Any, bound: ErrorBound) -> BoundReport:
     ------
     AssertionError
         If the shapes differ.
+    TypeError
+        If `bound` is no ErrorBound.
 
     Examples
     --------
@@ -121,6 +123,8 @@ def check_bound(actual: Any, bound: ErrorBound) -> BoundReport:
     >>> check_bound(np.full((2, 4), 0.25, np.float32), fs.testing.softmax_bound(x)).passed
     True
     """
+    if not isinstance(bound, ErrorBound):
+        raise TypeError(f"bound must be an ErrorBound, such as error_bound(a, b), not {bound!r}")
     got = as_float_array(actual, "actual")
     if got.shape != np.shape(bound.exact):
         raise AssertionError(f"actual has the shape {got.shape}, the bound {np.shape(bound.exact)}")

@@ -1,9 +1,12 @@
 """A priori bounds of rounding errors: how far a correct kernel can be from the exact result.
 
-Deterministic bounds hold for every input. With roundings r of unit roundoff u_r on the longest path from a product to
-the result, the error of a sum is at most (prod(1 + u_r) - 1) * sum |a_k * b_k|; with n equal roundings this is below
-n*u / (1 - n*u) (N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, 2002, Lemma 3.1, section
-3.1 and section 4.2 for trees).
+Deterministic bounds hold for every input. A rounding r to a format has a unit roundoff u_r, and where it can underflow
+an absolute error t_r: the format's quantum, or its smallest normal number if tiny values are flushed to zero. With the
+roundings on the longest path from a product to the result, and T the sum of all t_r, the error of a sum is at most
+(prod(1 + u_r) - 1) * (sum |a_k * b_k| + T) + T. With n equal roundings and T = 0 the factor is below n*u / (1 - n*u)
+(N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, 2002, Lemma 3.1, section 3.1 and section 4.2
+for trees). All intermediate results are below prod(1 + u_r) * (sum |a_k * b_k| + T). Where this is beyond the largest
+number of one of the formats, a correct kernel may overflow.
 
 Probabilistic bounds replace the sum of the u_r by lambda * sqrt(sum of u_r^2). They hold with a given probability, if
 the rounding errors have mean 0 and are independent (N. Higham and T. Mary, "A new approach to probabilistic rounding
@@ -13,6 +16,7 @@ error analysis", SIAM J. Sci. Comput. 41(5), 2019, Theorems 2.4 and 3.1).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -30,23 +34,36 @@ from floatsim.accumulation import (
     Permuted,
     ProductLeaf,
     SplitK,
+    Strided,
     TensorCore,
     TreeLeaf,
-    as_accumulation,
     fitted,
-    leaves,
-    tensor_cores,
+    settled,
 )
 from floatsim.accumulation.partition import count, partition
 from floatsim.accumulation.trees import program
 from floatsim.arrays.comparison import issubnormal
 from floatsim.arrays.float_array import FloatArray
-from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats.rounding import Rounding, RoundingLike, as_member
-from floatsim.tensorcore.instructions import ExactBlocks, FlushedTree, FmaChain, FusedBlocks, LateAccumulator, TwoHalves
+from floatsim.formats import FP32, FP64, TF32, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import as_real
+from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike, as_member
+from floatsim.formats.value_sets import TermRange, contains
+from floatsim.tensorcore.instructions import (
+    EvenAndOdd,
+    ExactBlocks,
+    FlushedTree,
+    FmaChain,
+    FusedBlocks,
+    Instruction,
+    LateAccumulator,
+    RoundedSteps,
+    TwoHalves,
+)
 from floatsim.testing.products import Product, product_of
 
-__all__ = ["DETERMINISTIC", "PROBABILISTIC", "ErrorBound", "Path", "error_bound", "growth", "path_of", "step", "total"]
+__all__ = [
+    "DETERMINISTIC", "PROBABILISTIC", "ErrorBound", "Path", "error_bound", "growth", "path_of", "spread", "step",
+]  # fmt: skip
 
 DETERMINISTIC = "Higham 2002, Lemma 3.1 and section 4.2"
 PROBABILISTIC = "Higham and Mary 2019, Theorems 2.4 and 3.1"
@@ -62,18 +79,34 @@ class Path(NamedTuple):
     roundings : tuple of (float, int)
         Unit roundoffs, and the number of roundings with each.
     underflow : float
-        The largest absolute error of all underflows together.
+        The largest absolute error of all underflows together, those beside the path included.
     centred : bool
         Whether the rounding errors can have mean 0: all roundings are to nearest.
+    largest : float
+        The largest number of the narrowest format.
     """
 
     roundings: tuple[tuple[float, int], ...] = ()
     underflow: float = 0.0
     centred: bool = True
+    largest: float = math.inf
 
     def then(self, other: Path) -> Path:
         """Return the path that goes on with another one."""
-        return Path(self.roundings + other.roundings, self.underflow + other.underflow, self.centred and other.centred)
+        return Path(
+            self.roundings + other.roundings, self.underflow + other.underflow, self.centred and other.centred,
+            min(self.largest, other.largest),
+        )  # fmt: skip
+
+    def beside(self, other: Path) -> Path:
+        """Return a path that is not shorter than either of two parallel ones."""
+        return self.then(other)._replace(roundings=tuple((self._counted() | other._counted()).items()))
+
+    def _counted(self) -> Counter[float]:
+        counts: Counter[float] = Counter()
+        for u, n in self.roundings:
+            counts[u] += n
+        return counts
 
     @property
     def steps(self) -> int:
@@ -94,7 +127,7 @@ class ErrorBound:
     roundings : int
         The number of roundings on the longest path, the rounding of the result included.
     factor : float
-        The relative part: bound = factor * magnitude + underflow, before the rounding of the result.
+        The relative part: bound = factor * (magnitude + underflow) + underflow, before the rounding of the result.
     theorem : str
         The source of the bound.
     probability : float or None
@@ -126,100 +159,175 @@ def step(fmt: FloatFormat, rounding: Rounding | None = None) -> float:
     return fmt.unit_roundoff if rounding is None or rounding in _NEAREST else fmt.eps
 
 
+def _rounded(
+    fmt: FloatFormat, times: int, underflows: int, mode: Rounding = Rounding.TIES_TO_EVEN, ftz: bool = False
+) -> Path:
+    """Return the path of `times` roundings to a format. In all, this number of roundings can underflow."""
+    tiny = fmt.smallest_normal if ftz else fmt.smallest_subnormal
+    return Path(((step(fmt, mode), times),), underflows * tiny, mode in _NEAREST, fmt.max)
+
+
 def path_of(
-    accumulation: Accumulation, n: int, a: FloatFormat, b: FloatFormat, *, with_c: bool = False,
-    rounding: Rounding = Rounding.TIES_TO_EVEN, products: bool = True,
+    accumulation: Accumulation, n: int, terms: TermRange, *, with_c: bool = False,
+    rounding: Rounding = Rounding.TIES_TO_EVEN,
 ) -> Path:  # fmt: skip
-    """Return the longest path of a sum of n terms. `products`: the terms are products, which are rounded first."""
+    """Return the longest path of a sum of n terms: products of two formats, or values of one format."""
     if isinstance(accumulation, TensorCore):
-        return _unit_path(accumulation, n, a, b)
+        if terms.b is None:
+            raise ValueError(f"{accumulation} multiplies matrices; it cannot add the exponentials of a softmax")
+        return _unit_path(accumulation.row(terms.a, terms.b), n, with_c)
     if isinstance(accumulation, Permuted):
-        return path_of(accumulation.inner, n, a, b, with_c=with_c, rounding=rounding, products=products)
+        return path_of(accumulation.inner, n, terms, with_c=with_c, rounding=rounding)
     if isinstance(accumulation, Parts):
         raise ValueError(f"{accumulation} has no bound here: its parts have accumulations of their own")
     if isinstance(accumulation, Composite):
-        parts, length = _parts(accumulation, n)
-        inner = path_of(accumulation.inner, length, a, b, rounding=rounding, products=products)
-        outer = path_of(accumulation.outer, parts, a, b, with_c=with_c, rounding=rounding, products=False)
-        between = _through(accumulation, parts, rounding)
-        return inner._replace(underflow=inner.underflow * parts).then(between).then(outer)
+        return _composite_path(accumulation, n, terms, with_c, rounding)
     assert isinstance(accumulation, Leaf)
-    return _leaf_path(accumulation, n, with_c, accumulation.rounding or rounding, products)
+    return _leaf_path(accumulation, n, terms, with_c, RoundingAttributes(rounding))
 
 
-def _leaf_path(leaf: Leaf, n: int, with_c: bool, mode: Rounding, products: bool) -> Path:
+def _composite_path(
+    accumulation: Composite, n: int, terms: TermRange, with_c: bool, rounding: Rounding
+) -> Path:  # fmt: skip
+    """Return the path through a part and through the sum of the parts' results."""
+    lengths = count(partition(accumulation, np.array([[0, n, 1]]).tobytes()).parts).tolist()
+    inner = Path()
+    for length, parts in Counter(lengths).items():  # a shorter tree can be higher
+        each = path_of(accumulation.inner, length, terms, rounding=rounding)
+        inner = inner.beside(each._replace(underflow=parts * each.underflow))
+    results, parts = TermRange(_result_format(accumulation.inner, terms)), len(lengths)
+    last = with_c and isinstance(accumulation, Strided)
+    outer = path_of(accumulation.outer, parts, results, with_c=with_c and not last, rounding=rounding)
+    path = inner.then(outer)
+    through = accumulation.through if isinstance(accumulation, SplitK) else None
+    if through is None and not last:
+        return path
+    leaf = _outermost(accumulation)
+    assert isinstance(leaf, Leaf)
+    own = settled(leaf, RoundingAttributes(rounding))[0]
+    if through is not None:  # the running sum is rounded after each part
+        path = path.then(_rounded(through, parts, parts, own.rounding, own.ftz))
+    if last:
+        path = path.then(_rounded(leaf.format, 1, 1, own.rounding, own.ftz))
+    reads = (parts if through is not None else 0) + last
+    return path._replace(underflow=path.underflow + own.daz * reads * leaf.format.smallest_normal)
+
+
+def _result_format(accumulation: Accumulation, terms: TermRange) -> FloatFormat:
+    """Return the format of the results of a description, for operands of these formats."""
+    if terms.b is not None:
+        accumulation = fitted(accumulation, terms.a, terms.b)
+    return accumulation.result_format
+
+
+def _outermost(accumulation: Accumulation) -> Accumulation:
+    """Return the leaf or the unit whose result is the description's. It reads c."""
+    return _outermost(accumulation.children[-1]) if accumulation.children else accumulation
+
+
+def _innermost(accumulation: Accumulation) -> Accumulation:
+    """Return the leaf or the unit that reads the operands of a description without `Parts`."""
+    return _innermost(accumulation.children[0]) if accumulation.children else accumulation
+
+
+def _leaf_path(leaf: Leaf, n: int, terms: TermRange, with_c: bool, call: RoundingAttributes) -> Path:
+    """Return the path of a leaf.
+
+    An addition of two numbers of the leaf's format underflows only with FTZ. With DAZ, every operand of an addition can
+    be read as zero: each term, unless it is an exact product, and each sum.
+    """
     if isinstance(leaf, Kahan | Neumaier):
         raise ValueError(f"{leaf} has no bound here: the published bounds of compensated sums hide constants")
-    tiny = leaf.format.smallest_normal if leaf.ftz else leaf.format.smallest_subnormal
-    u, centred = step(leaf.format, mode), mode in _NEAREST
+    own, of_products = settled(leaf, call)
+    product = leaf.product if isinstance(leaf, ProductLeaf) else None
+    term = terms.a if terms.b is None else product
+    daz = own.daz * n * (term.smallest_normal if term is not None else 0.0)
     if isinstance(leaf, Exact):
-        return Path(((u, 1),), tiny, centred)
+        path = _rounded(leaf.format, 1, 1, own.rounding, own.ftz)
+        return path._replace(underflow=path.underflow + daz)
     assert isinstance(leaf, ProductLeaf)
-    depth, additions = _depth(leaf, n + with_c, with_c), n if leaf.ftz else 0  # only FTZ makes an addition underflow
-    if not products:
-        return Path(((u, depth),), additions * tiny, centred)
-    if leaf.product is None:  # one more rounding than additions: the first product is rounded, too
-        return Path(((u, depth + 1),), n * tiny, centred)
-    own = leaf.product_rounding or mode
-    rounded = Path(((step(leaf.product, own), 1),), n * leaf.product.smallest_subnormal, own in _NEAREST)
-    return rounded.then(Path(((u, depth),), additions * tiny, centred))
+    fits = term is not None and contains(leaf.format, term, specials=False)
+    path = Path()
+    if terms.b is not None and product is not None:
+        path = _rounded(product, 1, n, of_products.rounding, own.ftz)
+    if with_c and not isinstance(leaf, TreeLeaf):  # c is rounded at the start
+        path = path.beside(_rounded(leaf.format, 1, 1, own.rounding, own.ftz))
+    underflows = with_c if fits and not own.ftz else n + with_c
+    additions = _rounded(leaf.format, _depth(leaf, n, with_c, fits), underflows, own.rounding, own.ftz)
+    daz += own.daz * (n + with_c) * leaf.format.smallest_normal
+    return path.then(additions)._replace(underflow=path.underflow + additions.underflow + daz)
 
 
-def _depth(leaf: ProductLeaf, terms: int, with_c: bool) -> int:
-    """Return the number of additions on the longest path. The first addition to 0 is exact."""
+def _depth(leaf: ProductLeaf, n: int, with_c: bool, fits: bool) -> int:
+    """Return the number of additions on the longest path. `fits`: the leaf's format has all terms.
+
+    The first addition of a `Sequential`, to 0, is then exact.
+    """
     if not isinstance(leaf, TreeLeaf):
-        return max(terms, 1) - 1
-    n = terms - with_c
+        return n if with_c or not fits else max(n, 1) - 1
     heights: list[int] = []
     for merges in program(leaf.tree, n).merges.tolist():
         heights.append(0)
         for _ in range(merges):
             top = heights.pop()
             heights[-1] = max(heights[-1], top) + 1
-    return (heights[0] if heights else 0) + with_c
+    height = heights[0] if heights else 0
+    return max(height, int(not fits)) + with_c  # a single term is rounded
 
 
-def _parts(accumulation: Composite, n: int) -> tuple[int, int]:
-    """Return the number of parts and the length of the longest one."""
-    lengths = count(partition(accumulation, np.array([[0, n, 1]]).tobytes()).parts)
-    return max(len(lengths), 1), int(lengths.max(initial=0))
+# -- matrix units ------------------------------------------------------------------------------------------------------
 
 
-def _through(accumulation: Composite, parts: int, rounding: Rounding) -> Path:
-    """Return the path of the roundings to the format that partial results pass through, at most one for each part."""
-    fmt = accumulation.through if isinstance(accumulation, SplitK) else None
-    if fmt is None:
-        return Path()
-    return Path(((step(fmt, rounding), parts),), parts * fmt.smallest_subnormal, rounding in _NEAREST)
+def _unit_path(row: Instruction, n: int, with_c: bool) -> Path:
+    """Return the path of a matrix unit. c is rounded to the format of D, and then each block adds to it."""
+    model, output = row.model, row.output
+    start = _rounded(output, 1, 1) if with_c else Path()
+    if isinstance(model, TwoHalves):
+        instructions = -(-n // row.k)
+        halves = _aligned(model.block, row, 2)
+        added = _rounded(output, instructions, 0)
+        return start.beside(halves._replace(underflow=instructions * halves.underflow)).then(added)
+    blocks = -(-n // row.block)
+    if isinstance(model, FusedBlocks | LateAccumulator):
+        return start.then(_aligned(model, row, blocks))
+    if isinstance(model, FmaChain):
+        return start.then(_rounded(output, n, n))
+    if isinstance(model, ExactBlocks):
+        return start.then(_rounded(output, blocks, blocks))
+    if isinstance(model, FlushedTree):
+        height = (row.block - 1).bit_length()
+        flushes = 2 * row.block * blocks + with_c  # c can be read as zero
+        return start.beside(_rounded(output, 1 + height, 0)).then(_rounded(output, blocks, flushes, ftz=True))
+    return start.then(_steps_path(model, row, blocks, with_c))
 
 
-def _unit_path(unit: TensorCore, n: int, a: FloatFormat, b: FloatFormat) -> Path:
-    """Return the path of a matrix unit: one entry for each block.
+def _steps_path(model: RoundedSteps, row: Instruction, blocks: int, with_c: bool) -> Path:
+    """Return the path of operations that round one after the other."""
+    groups = row.block // model.group
+    times = 0 if model.group == 1 else 1 if model.fused else 2  # the sum of a group
+    times += -(-groups // model.lanes) + model.lanes - 1 + blocks if model.late else groups * blocks
+    operations = 2 * (row.block + model.lanes) * blocks + with_c  # at most; c can be read as zero
+    return _rounded(row.output, times, operations, model.rounding, model.flushes is not None)
 
-    A block of L terms that are truncated F bits below the largest exponent e has an error below (L + 1) * 2**(e - F).
-    The largest magnitude among the terms is at least 2**e, and at most the sum of all magnitudes. So a block acts as a
-    rounding with u = (L + 1) * 2**-F, and then the rounding of the sum.
+
+def _aligned(model: FusedBlocks | LateAccumulator, row: Instruction, blocks: int) -> Path:
+    """Return the path of blocks of terms that are aligned to the largest exponent e and cut below it.
+
+    With F fraction bits, each cut has an error below 2**(e - F). The largest magnitude among the terms is at least
+    2**e, unless they are subnormal (see `_magnitude`), or e is the least exponent or that of a subnormal c. So the cuts
+    of a block act as a rounding with u = cuts * 2**-F. Then the sum is rounded.
     """
-    settled = fitted(unit, a, b)
-    assert isinstance(settled, TensorCore)
-    row = settled.row(a, b)
-    model = row.model
-    block = model.block if isinstance(model, TwoHalves) else model
-    blocks = -(-n // max(1, row.block)) + isinstance(model, TwoHalves) * -(-n // row.k)
-    if isinstance(block, FmaChain):
-        return Path(((step(row.output), n),), n * row.output.smallest_subnormal)
-    if isinstance(block, ExactBlocks):
-        return Path(((step(FP32), blocks),), blocks * FP32.smallest_subnormal)
-    if isinstance(block, FlushedTree):
-        depth = (row.block - 1).bit_length() + 1
-        return Path(((step(FP32), 1 + depth * blocks),), 2 * n * FP32.smallest_normal)
-    assert isinstance(block, FusedBlocks | LateAccumulator)
-    if isinstance(block, FusedBlocks):
-        cut, last, floor = (row.block + 1) * 2.0**-block.fraction_bits, step(block.grid, block.rounding), block.floor
-    else:
-        cut, last, floor = (row.block + 2) * 2.0**-block.fraction_bits, 2.0**-block.sum_bits + step(FP32), FP32.emin
-    least = (row.block + 1) * 2.0 ** max(floor - block.fraction_bits, -1000) + row.output.smallest_subnormal
-    return Path(((cut, blocks), (last, blocks)), blocks * least, centred=False)
+    output = row.output
+    if isinstance(model, FusedBlocks):
+        cuts, floor, more, lost = row.block + 1, max(model.floor, output.emin), 0.0, 0.0
+        last = _rounded(model.grid, blocks, blocks, model.rounding)
+    else:  # both sums of `EvenAndOdd` are cut once more; the sum of the products is cut below all other bits
+        cuts, floor = row.block + (4 if isinstance(model, EvenAndOdd) else 2), output.emin
+        more, lost = 2.0**-model.sum_bits, 2.0 ** (floor - model.sum_bits)
+        last = _rounded(output, blocks, blocks)
+    cut = cuts * 2.0**-model.fraction_bits
+    least = cuts * 2.0 ** (floor - model.fraction_bits) + lost
+    return Path(((cut, blocks), (more, blocks)) if more else ((cut, blocks),), blocks * least, False).then(last)
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
@@ -228,7 +336,7 @@ def _unit_path(unit: TensorCore, n: int, a: FloatFormat, b: FloatFormat) -> Path
 def growth(path: Path, elements: int, probability: float | None) -> float:
     """Return the factor prod(1 + u) - 1 of a path, or its probabilistic counterpart for this many elements at once."""
     if probability is None:
-        return math.expm1(sum(n * math.log1p(u) for u, n in path.roundings))
+        return _expm1(sum(n * math.log1p(u) for u, n in path.roundings))
     if not path.centred:
         raise ValueError(
             "probability= needs rounding errors with mean 0: these sums truncate, and their errors add up; "
@@ -238,32 +346,30 @@ def growth(path: Path, elements: int, probability: float | None) -> float:
     failures = (1 - probability) / max(1, elements * path.steps)
     scale = math.sqrt(2 * math.log(2 / failures)) / (1 - largest)
     squares = sum(n * u * u for u, n in path.roundings)
-    return math.expm1(scale * math.sqrt(squares) + squares / (1 - largest))
+    return _expm1(scale * math.sqrt(squares) + squares / (1 - largest))
+
+
+def _expm1(x: float) -> float:
+    return math.expm1(x) if x < 700 else math.inf  # exp(710) is beyond FP64
+
+
+def spread(path: Path, magnitude: Any, probability: float | None = None, elements: int = 1) -> Any:
+    """Return the largest errors of sums with these sums of magnitudes; infinity where a sum may overflow."""
+    factor = growth(path, elements, probability)
+    with np.errstate(invalid="ignore", over="ignore"):
+        together = magnitude + path.underflow
+        errors = factor * together + path.underflow
+        return np.where(together + errors <= path.largest, errors, math.inf)
 
 
 def as_probability(probability: float | None) -> float | None:
-    """Return a probability between 0 and 1, or None, or raise a ValueError."""
-    if probability is not None and not 0 < probability < 1:
+    """Return a probability between 0 and 1, or None, or raise an error that names the argument."""
+    if probability is None:
+        return None
+    chance = as_real(probability, "probability")
+    if not 0 < chance < 1:
         raise ValueError(f"probability must be between 0 and 1, as in 0.999, not {probability!r}")
-    return probability
-
-
-def total(
-    exact: Any, magnitude: Any, path: Path, fmt: FloatFormat, rounding: Rounding, probability: float | None,
-    largest: float = math.inf,
-) -> ErrorBound:  # fmt: skip
-    """Return the bound of results with these exact values, after one more rounding to `fmt`.
-
-    `largest` is the largest number of the narrowest accumulator: beyond it a correct kernel overflows.
-    """
-    factor = growth(path, np.size(exact), probability)
-    inner = factor * magnitude + path.underflow
-    last = step(fmt, rounding) * (np.abs(exact) + inner) + fmt.smallest_subnormal
-    bound = (inner + last) * (1 + 1e-9)  # the bound itself is computed in FP64
-    bound = np.where(np.abs(exact) + bound > min(fmt.max, largest), math.inf, bound)
-    bound = np.where(magnitude + path.underflow > min(fmt.max, largest), math.inf, bound)
-    theorem = DETERMINISTIC if probability is None else PROBABILISTIC
-    return ErrorBound(bound, exact, path.steps + 1, factor, theorem, probability)
+    return chance
 
 
 def error_bound(
@@ -291,15 +397,16 @@ def error_bound(
     Returns
     -------
     ErrorBound
-        `bound` and `exact` have the shape of the product. Subnormal operands count as zeros where the sums read them
-        so (DAZ). The bound is infinite where magnitudes reach the end of the
-        accumulator's range.
+        `bound` and `exact` have the shape of the product. `exact` is the sum of the operands as the sums read them:
+        subnormal ones count as zeros with DAZ, and FP32 operands of an instruction for TF32 are cut. The bound is
+        infinite where a sum may reach the end of a format's range, in the result or on the way to it. The
+        description alone sets DAZ and FTZ.
 
     Raises
     ------
     ValueError
-        For compensated sums, whose bounds are published without constants; for a probability outside (0, 1), or with
-        sums that truncate.
+        For compensated sums, whose bounds are published without constants; for `Parts`; for a scale format; for a
+        probability outside (0, 1), or with sums that truncate.
 
     Examples
     --------
@@ -311,34 +418,77 @@ def error_bound(
     >>> error_bound(a, b, accumulate="fp32", probability=0.999).factor < 2e-5
     True
     """
-    product = _as_read(product_of(a, b, c, accumulate))
+    product = product_of(a, b, c, accumulate)
     mode, chance = as_member(Rounding, rounding, "rounding"), as_probability(probability)
-    accumulation = as_accumulation(accumulate)
-    fmt = accumulation.result_format if format is None else as_format(format)
-    path = path_of(
-        accumulation, product.k, product.a.format, product.b.format, with_c=product.c is not None, rounding=mode
-    )
-    exact = np.asarray(product.result("exact(fp64)", FP64).values)
+    wanted = None if format is None else as_format(format)
+    if wanted is not None and wanted.is_scale:
+        raise ValueError(f"format={wanted.name} is a scale format, without a sign; name the format of a result")
+    terms = TermRange(product.a.format, product.b.format)
+    accumulation = fitted(product.accumulate, product.a.format, product.b.format, wanted)
+    fmt = accumulation.result_format if wanted is None else wanted
+    path = path_of(accumulation, product.k, terms, with_c=product.c is not None, rounding=mode)
+    product = _as_read(replace(product, accumulate=accumulation))
+    exact = np.asarray(product.result(_EXACT, FP64).values)
+    factor = growth(path, exact.size, chance)
     with np.errstate(all="ignore"):
-        sides = [np.abs(np.asarray(x.values)) for x in (product.a, product.b)]
-        magnitude = sides[0] @ sides[1]
-        if product.c is not None:
-            magnitude = magnitude + np.abs(np.asarray(product.c.values))
-        return total(exact, magnitude, path, fmt, mode, chance, _narrowest(accumulation))
+        inner = spread(path, _magnitude(product), chance, exact.size)
+        last = step(fmt, mode) * (np.abs(exact) + inner) + fmt.smallest_subnormal
+        last += step(FP64) * np.abs(exact) + FP64.smallest_subnormal  # `exact` is rounded
+        bound = (inner + last) * (1 + 1e-9)  # the bound itself is computed in FP64
+        bound = np.where(np.abs(exact) + bound <= fmt.max, bound, math.inf)
+    theorem = DETERMINISTIC if chance is None else PROBABILISTIC
+    return ErrorBound(bound, exact, path.steps + 1, factor, theorem, chance)
+
+
+_EXACT = Exact(FP64, rounding=Rounding.TIES_TO_EVEN, ftz=False, daz=False)  # the context has no effect
+
+
+def _magnitude(product: Product) -> Any:
+    """Return the sums of the magnitudes of all terms.
+
+    A unit that aligns its terms does not normalise subnormal numbers: their exponent is that of the smallest normal
+    number, which is their magnitude here.
+    """
+    reader = _innermost(product.accumulate)
+    model = reader.row(product.a.format, product.b.format).model if isinstance(reader, TensorCore) else None
+    aligned = isinstance(model, FusedBlocks | TwoHalves | LateAccumulator)
+    sides = []
+    for x in (product.a, product.b):
+        sizes = np.abs(np.asarray(x.values))
+        sides.append(np.where(sizes > 0, np.maximum(sizes, x.format.smallest_normal), sizes) if aligned else sizes)
+    magnitude = sides[0] @ sides[1]
+    return magnitude if product.c is None else magnitude + np.abs(np.asarray(product.c.values))
 
 
 def _as_read(product: Product) -> Product:
-    """Return the product with the operands that the sums read: without subnormals, where they are read as zeros."""
-    flushes = any(leaf.daz for leaf in leaves(product.accumulate))
-    for unit in tensor_cores(fitted(product.accumulate, product.a.format, product.b.format)):
-        flushes |= isinstance(unit.row(product.a.format, product.b.format).model, FlushedTree)
-    if not flushes:
-        return product
-    sides = [
-        FloatArray(np.where(issubnormal(x), x.codes.dtype.type(0), x.codes), x.format) for x in (product.a, product.b)
-    ]
-    return replace(product, a=sides[0], b=sides[1])
+    """Return the product with the operands and the c that the sums read: subnormals flushed, or bits cut off."""
+    reader, last = _innermost(product.accumulate), _outermost(product.accumulate)
+    a, b, c = product.a, product.b, product.c
+    if isinstance(reader, TensorCore):
+        row = reader.row(a.format, b.format)
+        a, b = _read_by(row, a), _read_by(row, b)
+    elif isinstance(reader, Leaf) and reader.daz:
+        a, b = _flushed(a), _flushed(b)
+    if c is not None and isinstance(last, Leaf) and last.daz:
+        c = _flushed(c)
+    return replace(product, a=a, b=b, c=c)
 
 
-def _narrowest(accumulation: Accumulation) -> float:
-    return min([leaf.format.max for leaf in leaves(accumulation)] + [accumulation.result_format.max])
+def _read_by(row: Instruction, x: FloatArray) -> FloatArray:
+    """Return an operand as an instruction reads it."""
+    if row.truncates and x.format == FP32:
+        cut = FP32.trailing_bits - TF32.trailing_bits
+        return FloatArray(x.codes >> np.uint32(cut) << np.uint32(cut), FP32)
+    if isinstance(row.model, FlushedTree):
+        return _flushed(x)
+    if isinstance(row.model, RoundedSteps) and row.model.flushes is not None:  # operands are widened first
+        return _without(x, np.abs(np.asarray(x.values)) < row.output.smallest_normal)
+    return x
+
+
+def _flushed(x: FloatArray) -> FloatArray:
+    return _without(x, np.asarray(issubnormal(x)))
+
+
+def _without(x: FloatArray, where: Any) -> FloatArray:
+    return FloatArray(np.where(where, x.codes.dtype.type(0), x.codes), x.format)

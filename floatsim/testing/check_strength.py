@@ -112,6 +112,8 @@ def strength(
     >>> "the accumulator is FP16" in found.missed, "the output is zero" in found.caught
     (True, True)
     """
+    if not callable(check):
+        raise TypeError(f"check must be a function of the result and the reference, not {check!r}")
     product = product_of(a, b, c, accumulate, format, options)
     correct = product.result()
     desired: Any = correct if reference is None else reference

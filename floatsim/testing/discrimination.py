@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from floatsim.testing.vocabulary import brief, neighbours
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Strength", "input_strength", "matching"]
+__all__ = ["Strength", "described", "input_strength", "matching"]
 
 _SAMPLE = 48  # rows and columns: other descriptions differ there, or are evaluated on the whole product
 
@@ -76,7 +76,20 @@ def _sample_of(result: FloatArray, product: Product) -> NDArray[np.unsignedinteg
     return sampled
 
 
-def input_strength(product: Product, result: FloatArray, unlike: Sequence[AccumulationLike] = ()) -> Strength:
+def described(descriptions: AccumulationLike | Iterable[AccumulationLike], argument: str) -> list[Accumulation]:
+    """Return one description or several as a list.
+
+    >>> described("pairwise(fp32)", "unlike")
+    [Pairwise(FP32)]
+    """
+    several = isinstance(descriptions, Iterable) and not isinstance(descriptions, str)
+    given: list[Any] = list(descriptions) if several else [descriptions]  # type: ignore[arg-type]
+    return [as_accumulation(each, argument) for each in given]
+
+
+def input_strength(
+    product: Product, result: FloatArray, unlike: AccumulationLike | Iterable[AccumulationLike] = ()
+) -> Strength:
     """Return which other descriptions give the bits of `result`, the emulated product.
 
     >>> import numpy as np
@@ -86,7 +99,7 @@ def input_strength(product: Product, result: FloatArray, unlike: Sequence[Accumu
     >>> "pairwise(fp32)" in input_strength(product, product.result()).same
     True
     """
-    given = [as_accumulation(each, "unlike") for each in unlike]
+    given = described(unlike, "unlike")
     others = neighbours(product.accumulate, product.a.format, product.b.format, product.k, given)
     same = set(matching(product, result, others))
     return Strength(

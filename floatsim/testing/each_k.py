@@ -10,9 +10,8 @@ import numpy as np
 
 from floatsim.arrays.conversion import encode
 from floatsim.arrays.float_array import wrap
-from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import as_index
-from floatsim.testing.operands import as_float_array
+from floatsim.formats import FloatFormat, FormatLike
+from floatsim.testing.operands import as_float_array, as_operand_formats, as_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,7 +116,9 @@ def check_each_k(
     Raises
     ------
     ValueError
-        If the shape is not that of a product, or the kernel returns another shape.
+        If the shape is not that of a product, a format is a scale format, or the kernel returns another shape.
+    TypeError
+        If `kernel` is no function.
 
     Examples
     --------
@@ -135,10 +136,10 @@ def check_each_k(
       k = 41: b is read from k = 40
       k = 56 to 63: the product is missing
     """
-    m, k, n = (as_index(length, "shape", 1, 1 << 30) for length in shape)
-    several = isinstance(formats, list | tuple)
-    sides: list[Any] = list(formats) if several else [formats, formats]  # type: ignore[arg-type]
-    left, right = map(as_format, sides)
+    if not callable(kernel):
+        raise TypeError(f"kernel must be a function of a and b, not {kernel!r}")
+    m, k, n = as_shape(shape)
+    left, right = as_operand_formats(formats)
     zero = kernel(_array(np.zeros((m, k)), left), _array(np.zeros((k, n)), right))
     result = as_float_array(zero, "the result of the kernel")
     if result.shape != (m, n):

@@ -182,6 +182,7 @@ def explain_arrays(actual: FloatArray, desired: FloatArray, differs: NDArray[np.
     >>> explain_arrays(x, y, x.codes != y.codes)
     'subnormal results are flushed to zero (FTZ)'
     """
-    mismatches = Mismatches(actual, desired, differs)
+    got, expected = (FloatArray(np.atleast_1d(x.codes), x.format) for x in (actual, desired))
+    mismatches = Mismatches(got, expected, np.atleast_1d(differs))
     found: Any = (pattern(mismatches) for pattern in PATTERNS)
     return next((text for text in found if text is not None), None)

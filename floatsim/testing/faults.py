@@ -1,7 +1,8 @@
 """Faults of matrix products: products of some k that are missing, repeated or read from a neighbour.
 
 The error of each mismatch is compared with the products of its row and column in float64. A candidate is reported only
-if the emulated product with this fault has the bits of `actual` in all examined mismatches.
+if the emulated product with this fault has the bits of `actual` in all rows that have a mismatch and, within these, in
+all columns that have one: also in the elements there that are no mismatches.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ _BEST = 3  # candidates of a kind that are emulated
 
 @dataclass(frozen=True)
 class _Fault:
-    """A fault in words, and the rows of a and the columns of b, as codes, that a kernel with it would read."""
+    """A fault in words, and for each k the one that is read from a and from b; -1 where the product is missing."""
 
     text: str
-    a: NDArray[Any]
-    b: NDArray[Any]
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+
+    def applied(self, product: Product) -> Product:
+        """Return the product that a kernel with this fault computes."""
+        a, b = (np.ascontiguousarray(x) for x in (product.a.codes[..., self.a], product.b.codes[..., self.b, :]))
+        a[..., self.a < 0] = 0
+        return replace(product, a=FloatArray(a, product.a.format), b=FloatArray(b, product.b.format))
 
 
 def explain_product(product: Product, actual: FloatArray, differs: NDArray[np.bool_]) -> str | None:
@@ -66,35 +73,34 @@ def explain_product(product: Product, actual: FloatArray, differs: NDArray[np.bo
     if not np.isfinite(errors).all() or not np.isfinite(terms).all():
         return None
     for fault in _faults(elements, terms, errors):
-        faulty = replace(
-            elements, a=FloatArray(fault.a[:, np.newaxis, :], elements.a.format),
-            b=FloatArray(fault.b[:, :, np.newaxis], elements.b.format),
-        )  # fmt: skip
-        if np.array_equal(faulty.result(format=fmt).codes.ravel(), got.codes):
+        if not np.array_equal(fault.applied(elements).result(format=fmt).codes.ravel(), got.codes):
+            continue
+        region = np.flatnonzero(stack[0].any(axis=1)), np.flatnonzero(stack[0].any(axis=0))
+        whole = fault.applied(product.part(*region)).result(format=fmt)
+        if np.array_equal(whole.codes, actual.codes.reshape(stack.shape)[0][np.ix_(*region)]):
             return fault.text
     return None
 
 
 def _faults(elements: Product, terms: NDArray[np.float64], errors: NDArray[np.float64]) -> Iterator[_Fault]:
     """Yield the faults whose errors are nearest to the errors, kind by kind."""
-    a, b = elements.a.codes[:, 0, :], elements.b.codes[:, :, 0]
-    k = a.shape[1]
+    k = elements.k
 
     def nearest(expected: NDArray[np.float64]) -> list[int]:
         distances = np.abs(expected - errors[:, np.newaxis]).max(axis=0)
         return [int(n) for n in np.argsort(distances, kind="stable")[:_BEST]]
 
-    def without(first: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        cut = a.copy()
-        cut[:, first:stop] = 0
-        return cut, b
+    def without(first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        read = np.arange(k)
+        cut = np.where((read >= first) & (read < stop), -1, read)
+        return cut, read
 
     for n in nearest(-terms):
         yield _Fault(f"the product of k = {n} is missing", *without(n, n + 1))
     sums = np.cumsum(np.concatenate([np.zeros((len(terms), 1)), terms], axis=1), axis=1)
-    for n in nearest(sums[:, :k] - sums[:, -1:]):
+    for n in (n for n in nearest(sums[:, :k] - sums[:, -1:]) if n):  # without all products the result is not written
         yield _Fault(f"the products from k = {n} on are missing: the last {k - n} of {k}", *without(n, k))
-    for n in nearest(-sums[:, 1:]):
+    for n in (n for n in nearest(-sums[:, 1:]) if n + 1 < k):
         yield _Fault(f"the first {n + 1} of {k} products are missing", *without(0, n + 1))
     for t in (t for t in _TILES if t < k):
         starts = np.arange(0, k, t)
@@ -109,18 +115,17 @@ def _misread(
     elements: Product, terms: NDArray[np.float64], errors: NDArray[np.float64], nearest: Any
 ) -> Iterator[_Fault]:
     """Yield the faults in which one k of an operand is read from its neighbour."""
-    a, b = elements.a.codes[:, 0, :], elements.b.codes[:, :, 0]
     left, right = np.asarray(elements.a.values)[:, 0, :], np.asarray(elements.b.values)[:, :, 0]
-    k = a.shape[1]
+    k = elements.k
     for step in (1, -1):
         inside = np.arange(max(0, -step), k - max(0, step))
         if not inside.size:
             continue
         for n in nearest(left[:, inside + step] * right[:, inside] - terms[:, inside])[:1]:
-            at, moved = int(inside[n]), a.copy()
-            moved[:, at] = a[:, at + step]
-            yield _Fault(f"k = {at} of a is read from k = {at + step}", moved, b)
+            at, moved = int(inside[n]), np.arange(k)
+            moved[at] = at + step
+            yield _Fault(f"k = {at} of a is read from k = {at + step}", moved, np.arange(k))
         for n in nearest(left[:, inside] * right[:, inside + step] - terms[:, inside])[:1]:
-            at, moved = int(inside[n]), b.copy()
-            moved[:, at] = b[:, at + step]
-            yield _Fault(f"k = {at} of b is read from k = {at + step}", a, moved)
+            at, moved = int(inside[n]), np.arange(k)
+            moved[at] = at + step
+            yield _Fault(f"k = {at} of b is read from k = {at + step}", np.arange(k), moved)

@@ -15,9 +15,10 @@ import numpy as np
 
 from floatsim.arrays.conversion import encode
 from floatsim.arrays.float_array import wrap
-from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats._validation import as_index, name_hint
 from floatsim.formats.rounding import OverflowLike
+from floatsim.testing.operands import as_operand_formats, as_shape, operand_format
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -289,7 +290,7 @@ def hard_inputs(
     Raises
     ------
     ValueError
-        For an unknown kind, and if the formats or K have no such products.
+        For an unknown kind, for a scale format, and if the formats or K have no such products.
 
     Examples
     --------
@@ -303,19 +304,13 @@ def hard_inputs(
     normal False
     cancelling True
     """
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not known; {name_hint(kind, KINDS)}")
-    try:
-        m, k, n = (as_index(length, "shape", 1, 1 << 30) for length in shape)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"shape must be three lengths (M, K, N) of at least 1, not {shape!r}: {error}") from None
-    several = isinstance(formats, list | tuple)
-    sides: list[Any] = list(formats) if several else [formats, formats]  # type: ignore[arg-type]
-    if len(sides) != 2:
-        raise ValueError(f"formats must be one format, or those of a and of b, not {formats!r}")
-    left, right, acc = as_format(sides[0]), as_format(sides[1]), as_format(accumulator)
-    fmt = acc if result is None else as_format(result)
-    rng = np.random.default_rng([seed, list(KINDS).index(kind)])
+    m, k, n = as_shape(shape)
+    left, right = as_operand_formats(formats)
+    acc = operand_format(accumulator, "accumulator")
+    fmt = acc if result is None else operand_format(result, "result")
+    rng = np.random.default_rng([as_index(seed, "seed", 0, 1 << 64), list(KINDS).index(kind)])
     case = _Case(m, k, n, left, right, acc, fmt, rng)
     overflow: OverflowLike = "infinity" if kind == "special" else "saturate_finite"
     operands = zip(KINDS[kind](case), (left, right), strict=True)

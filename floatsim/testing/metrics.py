@@ -51,6 +51,9 @@ def calc_diff(actual: Any, desired: Any) -> float:
     """
     x, y = _values(actual=actual, desired=desired)
     with np.errstate(all="ignore"):
+        most = max(float(np.max(np.abs(side), initial=0.0)) for side in (x, y))
+        if 0 < most < math.inf:  # a power of two, so that no square overflows, and the largest does not underflow
+            x, y = (np.ldexp(side, -math.frexp(most)[1]) for side in (x, y))
         squares = float((x * x + y * y).sum())
         return 0.0 if squares == 0 else float(1 - 2 * (x * y).sum() / squares)
 

@@ -9,6 +9,7 @@ import numpy as np
 from floatsim.arrays.conversion import convert, read, read_floats
 from floatsim.arrays.float_array import FloatArray, from_codes
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import as_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Operands: TypeAlias = Sequence[Floats]
 
-__all__ = ["as_float_array", "in_format", "read_pair"]
+__all__ = ["as_float_array", "as_operand_formats", "as_shape", "in_format", "operand_format", "read_pair"]
 
 
 def as_float_array(x: Any, argument: str, format: FormatLike | None = None) -> FloatArray:
@@ -64,6 +65,31 @@ def _from_codes(x: Any, argument: str, format: FormatLike | None) -> FloatArray:
     if x.dtype.itemsize != fmt.code_dtype.itemsize:
         raise TypeError(f"{argument} has dtype {x.dtype}; codes of {fmt.name} have {fmt.code_dtype}")
     return from_codes(x.view(fmt.code_dtype), fmt)
+
+
+def as_shape(shape: Any) -> tuple[int, int, int]:
+    """Return the lengths M, K and N of a matrix product, or raise a ValueError."""
+    try:
+        m, k, n = (as_index(length, "shape", 1, 1 << 30) for length in shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"shape must be three lengths (M, K, N) of at least 1, not {shape!r}: {error}") from None
+    return m, k, n
+
+
+def operand_format(fmt: FormatLike, argument: str) -> FloatFormat:
+    """Return a format that has a sign, or raise a ValueError."""
+    named = as_format(fmt)
+    if named.is_scale:
+        raise ValueError(f"{argument}={named.name} is a scale format: it has no negative numbers")
+    return named
+
+
+def as_operand_formats(formats: Any) -> tuple[FloatFormat, FloatFormat]:
+    """Return the formats of a and of b, from one format or two, or raise an error that names `formats`."""
+    sides = list(formats) if isinstance(formats, list | tuple) else [formats, formats]
+    if len(sides) != 2:
+        raise ValueError(f"formats must be one format, or those of a and of b, not {formats!r}")
+    return operand_format(sides[0], "formats"), operand_format(sides[1], "formats")
 
 
 def in_format(x: FloatArray, fmt: FloatFormat, argument: str) -> FloatArray:

@@ -9,15 +9,15 @@ J. Numer. Anal. 41(4), 2021, analyse the same algorithm with first-order terms.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from floatsim.accumulation import AccumulationLike, as_accumulation
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, as_real
-from floatsim.formats.rounding import Rounding
-from floatsim.testing.bounds import ErrorBound, Path, growth, path_of, step
+from floatsim.formats.value_sets import TermRange
+from floatsim.testing.bounds import ErrorBound, Path, path_of, spread, step
 from floatsim.testing.operands import as_float_array
 
 __all__ = ["attention_bound", "softmax_bound"]
@@ -25,27 +25,35 @@ __all__ = ["attention_bound", "softmax_bound"]
 _STEPS = "Higham 2002, section 2.2, step by step; see Blanchard, Higham and Higham 2021"
 
 
-def _sum_path(accumulate: AccumulationLike, n: int, fmt: FloatFormat) -> Path:
-    """Return the path of a sum of n terms of a format, which enter exactly."""
-    return path_of(as_accumulation(accumulate), n, fmt, fmt, products=False)
+class _Weights(NamedTuple):
+    """The exact softmax of scores in FP64, the bounds of its errors, and the path of the sum of the exponentials."""
+
+    exact: Any
+    errors: Any
+    path: Path
 
 
-def _weights(scores: Any, errors: Any, accumulate: AccumulationLike, fmt: FloatFormat, ulps: float) -> tuple[Any, Any]:
-    """Return the exact softmax of scores in FP64, and bounds of its relative errors, given those of the scores.
+def _weights(scores: Any, errors: Any, mask: Any, accumulation: Accumulation, ulps: float) -> _Weights:
+    """Return the softmax of the scores where the mask is True, given the bounds of their errors.
 
-    s - max, exp, the sum and the division are each rounded to `fmt`; exp has an error of `ulps` ulps.
+    s - max, exp, the sum and the division are each rounded to the format of the sum; exp has an error of `ulps` ulps.
     """
-    u, n = step(fmt), scores.shape[-1]
-    shifted = scores - scores.max(axis=-1, keepdims=True)
-    spread = np.abs(shifted) * (1 + u) * u + errors + errors.max(axis=-1, keepdims=True)
-    terms = np.exp(shifted)
-    each = np.expm1(spread) + ulps * fmt.eps * np.exp(spread)
-    lowest = fmt.smallest_subnormal / np.maximum(terms, 1e-300)
-    exact = terms / terms.sum(axis=-1, keepdims=True)
-    together = (exact * np.minimum(each + lowest, 1e6)).sum(axis=-1, keepdims=True)
-    path = growth(_sum_path(accumulate, n, fmt), 1, None)
-    denominator = np.minimum((1 + together) * (1 + path) - 1, 0.5)
-    return exact, ((1 + each + lowest) / (1 - denominator)) * (1 + u) - 1
+    fmt, n = accumulation.result_format, scores.shape[-1]
+    u, tiny = step(fmt), fmt.smallest_subnormal
+    highest = scores.max(axis=-1, keepdims=True, where=mask, initial=-math.inf)
+    shifted = np.where(mask, scores - highest, -math.inf)
+    errors = errors + errors.max(axis=-1, keepdims=True, where=mask, initial=0.0)
+    errors = errors + u * (np.abs(shifted) + errors)
+    terms, most = np.exp(shifted), np.exp(np.where(mask, shifted + errors, -math.inf))
+    of_terms = np.where(errors < 1, terms * np.expm1(errors), most) + ulps * fmt.eps * most + max(1.0, ulps) * tiny
+    of_terms = np.where(mask, of_terms, 0.0)
+    total, together = terms.sum(axis=-1, keepdims=True), of_terms.sum(axis=-1, keepdims=True)
+    path = path_of(accumulation, n, TermRange(fmt))
+    below = (together + spread(path, total + together)) / total  # the relative error of the sum
+    exact = terms / total
+    found = np.where(below < 1, (of_terms / total + exact * below) / (1 - below), math.inf)
+    found = found + u * (exact + found) + tiny
+    return _Weights(exact, np.where(mask, found, 0.0), path)
 
 
 def softmax_bound(
@@ -70,6 +78,11 @@ def softmax_bound(
     ErrorBound
         `factor` is the largest relative bound.
 
+    Raises
+    ------
+    ValueError
+        If a row has no score, or `accumulate` is a matrix unit or a compensated sum.
+
     Examples
     --------
     >>> import numpy as np
@@ -79,21 +92,39 @@ def softmax_bound(
     True
     """
     scores = np.asarray(as_float_array(x, "x").values)
-    fmt = as_accumulation(accumulate).result_format
+    if scores.ndim == 0 or scores.shape[-1] == 0:
+        raise ValueError(f"x must have rows of at least one score, but its shape is {scores.shape}")
+    accumulation = as_accumulation(accumulate)
+    fmt = accumulation.result_format if format is None else as_format(format)
     with np.errstate(all="ignore"):
-        exact, relative = _weights(scores, np.zeros_like(scores), accumulate, fmt, as_real(exp_ulps, "exp_ulps", 0.0))
-        bound = exact * relative + fmt.smallest_subnormal
-        return _rounded(
-            exact, bound, fmt if format is None else as_format(format), _sum_path(accumulate, scores.shape[-1], fmt)
-        )
+        found = _weights(scores, np.zeros_like(scores), True, accumulation, as_real(exp_ulps, "exp_ulps", 0.0))
+        return _result(found.exact, found.errors, found.exact, fmt, found.path)
 
 
-def _rounded(exact: Any, bound: Any, fmt: FloatFormat, path: Path) -> ErrorBound:
+def _result(exact: Any, errors: Any, magnitude: Any, fmt: FloatFormat, path: Path) -> ErrorBound:
     """Return the bound with the rounding of the result. FP64 reference values have errors of their own."""
-    bound = bound + step(fmt, Rounding.TIES_TO_EVEN) * (np.abs(exact) + bound) + fmt.smallest_subnormal
-    bound = bound * (1 + 1e-9) + 1e-13 * np.abs(exact)
+    bound = errors + step(fmt) * (np.abs(exact) + errors) + fmt.smallest_subnormal
+    bound = bound * (1 + 1e-9) + 1e-13 * magnitude
+    bound = np.where(np.abs(exact) + bound <= fmt.max, bound, math.inf)
     factor = float(np.max(bound / np.maximum(np.abs(exact), 1e-300), initial=0.0))
     return ErrorBound(bound, exact, path.steps + 1, factor, _STEPS)
+
+
+def _as_mask(mask: Any, shape: tuple[int, ...]) -> Any:
+    """Return a mask in the shape of the scores, or raise an error that names it."""
+    given = np.asarray(mask)
+    if given.dtype != np.bool_:
+        raise TypeError(f"mask must be an array of bool, True where a query reads a key, not of {given.dtype}")
+    try:
+        wide = np.broadcast_to(given, shape)
+    except ValueError:
+        raise ValueError(f"mask has the shape {given.shape}, which does not broadcast to the scores {shape}") from None
+    if not (reads := wide.any(axis=-1)).all():
+        first = tuple(np.argwhere(~reads)[0].tolist())
+        raise ValueError(
+            f"mask: each query must read a key, but query {first if len(first) > 1 else first[0]} reads none"
+        )
+    return wide
 
 
 def attention_bound(
@@ -129,7 +160,9 @@ def attention_bound(
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not fit, or a query reads no key.
+    TypeError
+        If `mask` is no array of bool.
 
     Examples
     --------
@@ -141,34 +174,39 @@ def attention_bound(
     """
     arrays = {name: as_float_array(x, name) for name, x in (("q", q), ("k", k), ("v", v))}
     left, right, values = (np.asarray(x.values) for x in arrays.values())
-    if left.shape[-1] != right.shape[-1] or right.shape[-2] != values.shape[-2]:
+    if (
+        min(left.ndim, right.ndim, values.ndim) < 2 or left.shape[-1] != right.shape[-1]
+        or right.shape[-2] != values.shape[-2] or 0 in (left.shape[-1], right.shape[-2])
+    ):  # fmt: skip
         raise ValueError(
             f"q, k and v must be (M, D), (N, D) and (N, E), not {left.shape}, {right.shape}, {values.shape}"
         )
+    try:
+        leading = np.broadcast_shapes(left.shape[:-2], right.shape[:-2], values.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"the leading axes of q, k and v do not fit: {left.shape}, {right.shape}, {values.shape}"
+        ) from None
+    read = True if mask is None else _as_mask(mask, (*leading, left.shape[-2], right.shape[-2]))
     accumulation = as_accumulation(accumulate)
     fmt = accumulation.result_format
     factor = 1 / math.sqrt(left.shape[-1]) if scale is None else as_real(scale, "scale")
-    path = path_of(accumulation, left.shape[-1], arrays["q"].format, arrays["k"].format)
+    ulps, count = as_real(exp_ulps, "exp_ulps", 0.0), as_index(blocks, "blocks", 1, 1 << 30)
+    path = path_of(accumulation, left.shape[-1], TermRange(arrays["q"].format, arrays["k"].format))
+    rounded = arrays["v"].format if weights is None else as_format(weights)
     with np.errstate(all="ignore"):
         keys = np.swapaxes(right, -1, -2)
-        scores, magnitude = factor * (left @ keys), abs(factor) * (np.abs(left) @ np.abs(keys))
-        errors = growth(path, 1, None) * magnitude + abs(factor) * path.underflow
-        errors = errors + 2 * step(fmt) * (np.abs(scores) + errors)  # the factor is rounded, and the multiplication
-        if mask is not None:
-            scores = np.where(np.asarray(mask), scores, -1e30)
-            errors = np.where(np.asarray(mask), errors, 0.0)
-        exact, relative = _weights(scores, errors, accumulation, fmt, as_real(exp_ulps, "exp_ulps", 0.0))
-        if mask is not None:
-            exact, relative = np.where(np.asarray(mask), exact, 0.0), np.where(np.asarray(mask), relative, 0.0)
-        count = as_index(blocks, "blocks", 1, 1 << 30)
-        rounded = arrays["v"].format if weights is None else as_format(weights)
-        second = path_of(accumulation, right.shape[-2], rounded, arrays["v"].format)
-        chain = second.then(Path(((step(rounded), 1), (step(fmt) * (2 + exp_ulps), 2 * count))))
-        relative = (1 + relative) * (1 + growth(chain, 1, None)) - 1
+        scores, errors = factor * (left @ keys), abs(factor) * spread(path, np.abs(left) @ np.abs(keys))
+        # the factor is rounded, and the multiplication
+        errors = errors + 2 * step(fmt) * (np.abs(scores) + errors) + fmt.smallest_subnormal
+        found = _weights(scores, errors, read, accumulation, ulps)
+        stored = found.errors + step(rounded) * (found.exact + found.errors) + rounded.smallest_subnormal
+        stored = np.where(read, stored, 0.0)
         sizes = np.abs(values)
-        bound = (
-            (exact * relative) @ sizes
-            + rounded.smallest_subnormal * sizes.sum(axis=-2, keepdims=True)
-            + second.underflow
-        )
-        return _rounded(exact @ values, bound, fmt if format is None else as_format(format), chain)
+        second = path_of(accumulation, right.shape[-2], TermRange(rounded, arrays["v"].format))
+        factors = Path(((step(fmt) * (2 + ulps), 2 * count),), 2 * count * fmt.smallest_subnormal)
+        chain = second.then(factors)
+        magnitude = (found.exact + stored) @ sizes
+        bound = stored @ sizes + spread(chain, magnitude)
+        result = fmt if format is None else as_format(format)
+        return _result(found.exact @ values, bound, magnitude, result, chain)

@@ -205,6 +205,23 @@ def test_the_map_has_the_mismatches():
     assert np.argwhere(drawn.filled(0)).tolist() == [[300, 7]]
 
 
+def test_numbers_without_an_axis():
+    with pytest.raises(AssertionError, match="1 of 1 elements") as caught:
+        fs.testing.assert_bit_equal(np.float32(1), np.float32(2))
+    assert "actual 1 = 0x3F800000, desired 2 = 0x40000000" in str(caught.value)
+    assert fs.testing.assert_max_ulp(np.float32(1), np.nextafter(np.float32(1), np.float32(2))).passed
+    assert fs.testing.compare_arrays(np.float32(1), np.float32(2)).to_dict()["mismatches"] == 1
+
+
+@pytest.mark.parametrize(("x", "y", "expected"), [
+    ([1e300, 1], [1e300, 1], 0), ([1e-300], [-1e-300], 2), ([5e-324], [5e-324], 0), ([1.7e308, 0], [0, 1.7e308], 1),
+    ([0.0], [0.0], 0), ([], [], 0), ([math.inf], [1.0], math.nan),
+])  # fmt: skip
+def test_calc_diff_at_the_ends_of_the_range(x, y, expected):
+    found = fs.testing.calc_diff(np.array(x, np.float64), np.array(y, np.float64))
+    assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
 @pytest.mark.parametrize(("call", "error", "words"), [
     (lambda: fs.testing.assert_max_ulp(1.0, 1.0, -1), ValueError, "maxulp must be at least 0"),
     (lambda: fs.testing.assert_bit_equal(np.ones(2, int), np.ones(2, int)), TypeError, "int64"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from floatsim.formats.value_sets import TermRange
 from floatsim.testing.bounds import path_of
 
 DESCRIPTIONS = (
@@ -57,10 +58,8 @@ def test_the_bound_holds_for_exact_fractions():
 
 
 def test_paths_have_the_published_lengths():
-    fp16 = fs.FP16
-
-    def steps(text, n, **options):
-        return path_of(fs.as_accumulation(text), n, fp16, fp16, **options).steps
+    def steps(text, n, terms=TermRange(fs.FP16, fs.FP16), **options):
+        return path_of(fs.as_accumulation(text), n, terms, **options).steps
 
     assert steps("fp32", 100) == 100  # a product and 99 additions: gamma_n of an inner product
     assert steps("fp32", 100, with_c=True) == 101
@@ -69,7 +68,73 @@ def test_paths_have_the_published_lengths():
     assert steps("blocked(fp32, 10, fp32)", 100) == 1 + 9 + 9
     assert steps("strided(fp32, 4)", 100) == 1 + 24 + 2
     assert steps("exact(fp32)", 100) == 1
-    assert steps("fp32", 100, products=False) == 99
+    assert steps("fp32", 100, TermRange(fs.FP32)) == 99
+    assert steps("fp16", 100, TermRange(fs.FP32)) == 100  # the first addition rounds its term
+    assert steps("pairwise(fp32, numpy)", 128) == 1 + 18
+    assert steps("splitk(2, pairwise(fp32, numpy), fp32)", 257) == 1 + 18 + 1  # the higher tree has fewer terms
+    assert steps("blocked(fp32, 10, fp16)", 100) == 1 + 9 + 10
+    assert steps("avx512-bf16", 100, TermRange(fs.BF16, fs.BF16)) == 100
+    assert steps("amx-bf16", 100, TermRange(fs.BF16, fs.BF16)) == 16 + 1 + 4
+    assert steps("ace", 4, TermRange(fs.BF16, fs.BF16)) == 2 + 2  # the sum of two rounded products, and two additions
+    assert steps("tensorcore(arm-bfdot, bfdot.ebf)", 4, TermRange(fs.BF16, fs.BF16)) == 1 + 2
+    assert steps("cdna2", 16) == 1 + 2 + 4
+    assert steps("tensorcore(hopper, mma.m16n8k32)", 64, TermRange(fs.E4M3, fs.E4M3)) == 2 * 2 + 2
+    assert path_of(fs.as_accumulation("arm-bfdot"), 2, TermRange(fs.BF16, fs.BF16)).roundings == ((2.0**-23, 3),)
+    assert path_of(fs.as_accumulation("volta"), 4, TermRange(fs.FP16, fs.FP16)).roundings[0] == (5 * 2.0**-23, 1)
+
+
+_EIGHT = ([1, 2.0**-7], [1, 0.5])
+_BLOCK = "tensorcore(hopper, wgmma.k16, output=fp16)"
+
+
+@pytest.mark.parametrize(("description", "a", "b", "fmt", "options"), [
+    ("blocked(fp32, 8, bf16)", *_EIGHT, "fp32", {"format": "fp32"}),  # the first addition rounds its term
+    ("pairwise(bf16, product=fp32)", [1 + 2.0**-8], [1], "fp32", {"format": "fp32"}),
+    ("sequential(fp16, product=fp32)", [1 + 2.0**-11], [1], "fp32", {"format": "fp32"}),
+    ("sequential(fp32, daz=true)", [2.0**-70], [2.0**-60], "fp32", {}),  # subnormal terms and sums are read as 0
+    ("sequential(fp32, fused, daz=true)", [1.5 * 2.0**-126, -(2.0**-126), 0], [1, 1, 1], "fp32", {}),
+    ("blocked(fp32, 1, sequential(fp32, daz=true))", [2.0**-130], [1], "fp32", {}),
+    ("splitk(1, fp32, fp32, through=fp16)", [300], [300], "fp16", {}),  # formats between overflow
+    ("sequential(fp32, product=fp16)", [300], [300], "fp16", {}),
+    (f"blocked({_BLOCK}, 16, fp32)", [300], [300], "fp16", {}),
+    ("splitk(40, fp32, sequential(fp32, rounding=toward_zero), through=fp16)", [1] + [1.99 * 2.0**-10] * 39,
+     [1] * 40, "fp32", {}),
+    ("splitk(1, fp32, sequential(fp32, ftz=true), through=fp16)", [2.0**-15], [1], "fp32", {}),
+    ("tensorcore(arm-fp8, fmlal, output=fp16)", [1.875, 2.0**-9], [1.875, 0.25], "e4m3", {}),  # results in FP16
+    ("apple-amx", [2048] + [1] * 39, [1] * 40, "fp16", {"format": "fp16"}),
+    ("volta", [2.0**-24] * 2, [1, 2.0**-14], "fp16", {}),  # subnormal operands are aligned as normal ones
+    ("sequential(e5m2, rounding=toward_positive)", [2.0**-100] * 32, [1] * 32, "fp32", {"format": "fp32"}),
+])  # fmt: skip
+def test_worst_cases_are_within_the_bound(description, a, b, fmt, options):
+    a, b = fs.array([a], fmt), fs.array(np.array(b, float)[:, np.newaxis], fmt)
+    found = fs.testing.error_bound(a, b, accumulate=description, **options)
+    result = float(np.asarray(fs.array(fs.matmul(a, b, accumulate=description, **options)).values)[0, 0])
+    exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a.values[0], b.values[:, 0], strict=True))
+    bound = float(found.bound[0, 0])
+    assert math.isinf(bound) or abs(Fraction(result) - exact) <= Fraction(bound)
+    assert math.isinf(result) == math.isinf(bound)
+
+
+def test_operands_are_read_as_the_sums_read_them():
+    """A subnormal c with DAZ, and FP32 operands of an instruction for TF32."""
+    zero, c = fs.array([[0.0]], "fp32"), fs.array([[2.0**-130]], "fp32")
+    assert fs.testing.error_bound(zero, zero, c, accumulate="sequential(fp32, daz=true)").exact == 0
+    x, one = fs.array([[1 + 2.0**-11]], "fp32"), fs.array([[1.0]], "fp32")
+    assert fs.testing.error_bound(x, one, accumulate="tensorcore(ampere, mma.m16n8k8.tf32)").exact == 1
+    with fs.context(rounding="toward_zero", daz=True):
+        assert fs.testing.error_bound(c, one).exact == 2.0**-130
+
+
+@pytest.mark.parametrize("unit", [
+    "avx512-bf16", "ace", "amx-bf16", "amx-fp16", "amx-fp8", "fma3", "avx512-fp16", "avx10.2", "arm-bfdot",
+    "arm-bfmmla", "arm-fp16", "arm-fp8", "arm-fmmla",
+])  # fmt: skip
+def test_cpu_units_have_bounds(unit):
+    row = fs.tensorcore.ARCHITECTURES[unit].instructions[0]
+    fmt = row.inputs[0]
+    a, b = fs.testing.hard_inputs((8, 40, 8), fmt, "normal")
+    report = fs.testing.assert_within_bound(fs.matmul(a, b, accumulate=unit), a, b, accumulate=unit)
+    assert report.bound.factor < 50 * row.output.eps
 
 
 def test_probabilistic_bounds_grow_with_the_root():
@@ -122,8 +187,34 @@ def test_attention():
     (lambda x: fs.testing.error_bound(x, x, accumulate="kahan(fp32)"), "published bounds of compensated sums"),
     (lambda x: fs.testing.error_bound(x, x, probability=1.0), "probability must be between 0 and 1"),
     (lambda x: fs.testing.error_bound(x, x, accumulate="sequential(fp32, rounding=rtz)", probability=0.9), "truncate"),
+    (lambda x: fs.testing.error_bound(x, x, format="e8m0"), "format=E8M0 is a scale format"),
     (lambda x: fs.testing.attention_bound(x, x[:, :1], x), r"q, k and v must be"),
+    (lambda x: fs.testing.attention_bound(x, x[0], x), r"q, k and v must be"),
+    (lambda x: fs.testing.attention_bound(np.ones((2, 2, 2)), np.ones((3, 2, 2)), x), "leading axes of q, k and v"),
+    (lambda x: fs.testing.attention_bound(x, x, x, mask=np.ones((3, 3), bool)), r"mask has the shape \(3, 3\)"),
+    (lambda x: fs.testing.attention_bound(x, x, x, mask=np.tri(2, k=-1, dtype=bool)), "query 0 reads none"),
+    (lambda x: fs.testing.softmax_bound(np.ones((2, 0), np.float32)), "x must have rows of at least one score"),
+    (lambda x: fs.testing.softmax_bound(x, accumulate="fma3"), "multiplies matrices"),
+    (lambda x: fs.testing.attention_bound(x, x, x, accumulate="blocked(fma3, 8, fp32)"), "multiplies matrices"),
 ])  # fmt: skip
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call(np.ones((2, 2), np.float32))
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda x: fs.testing.error_bound(x, x, probability="x"), "probability must be a number"),
+    (lambda x: fs.testing.attention_bound(x, x, x, mask=np.zeros((2, 2))), "mask must be an array of bool"),
+    (lambda x: fs.testing.check_bound(x, 3), "bound must be an ErrorBound, .*not 3"),
+])  # fmt: skip
+def test_wrong_types_are_named(call, words):
+    with pytest.raises(TypeError, match=words):
+        call(np.ones((2, 2), np.float32))
+
+
+def test_softmax_of_a_narrow_accumulator_is_not_below_its_error():
+    """The sum in E4M3 can be wrong by more than half: the bound grows with it, or is infinite."""
+    x = np.zeros((1, 200), np.float32)
+    assert np.isinf(fs.testing.softmax_bound(x, accumulate="e4m3").bound).all()
+    bound = fs.testing.softmax_bound(x[:, :40], accumulate="fp16")
+    assert bound.bound.max() < 0.1 * bound.exact.max()

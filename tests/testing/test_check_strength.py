@@ -59,3 +59,8 @@ def test_scales_are_swapped():
 def test_an_unknown_reference():
     with pytest.raises(ValueError, match="reference must be 'exact' or an array"):
         fs.testing.strength(lambda x, y: None, np.ones((2, 2), np.float32), np.ones((2, 2), np.float32), reference="e")
+
+
+def test_a_check_is_a_function():
+    with pytest.raises(TypeError, match="check must be a function of the result and the reference, not 3"):
+        fs.testing.strength(3, np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))

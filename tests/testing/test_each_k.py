@@ -66,3 +66,14 @@ def test_a_fault_in_one_row():
 def test_a_wrong_shape():
     with pytest.raises(ValueError, match=r"returned the shape \(2, 2\), not \(4, 4\)"):
         fs.testing.check_each_k(lambda a, b: np.ones((2, 2), np.float32), (4, 4, 4), "bf16")
+
+
+@pytest.mark.parametrize(("arguments", "error", "words"), [
+    ((np.matmul, (4, 4), "bf16"), ValueError, r"shape must be three lengths \(M, K, N\)"),
+    ((3, (4, 4, 4), "bf16"), TypeError, "kernel must be a function of a and b, not 3"),
+    ((np.matmul, (4, 4, 4), ["bf16"] * 3), ValueError, "formats must be one format, or those of a and of b"),
+    ((np.matmul, (4, 4, 4), "e8m0"), ValueError, "formats=E8M0 is a scale format"),
+])  # fmt: skip
+def test_bad_input_is_named(arguments, error, words):
+    with pytest.raises(error, match=words):
+        fs.testing.check_each_k(*arguments)

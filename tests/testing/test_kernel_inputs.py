@@ -112,7 +112,17 @@ def test_cancelling_products_tell_orders_apart(fmt):
     (lambda: fs.testing.hard_inputs(SHAPE, ["bf16"] * 3), "formats must be one format, or those of a and of b"),
     (lambda: fs.testing.hard_inputs((4, 4, 4), "bf16", "ties"), "K = 4 is too short"),
     (lambda: fs.testing.hard_inputs(SHAPE, "e2m1", "ties", result="fp32"), "formats=E2M1.* need products"),
+    (lambda: fs.testing.hard_inputs(SHAPE, "e8m0"), "formats=E8M0 is a scale format"),
+    (lambda: fs.testing.hard_inputs(SHAPE, "bf16", result="e8m0"), "result=E8M0 is a scale format"),
+    (lambda: fs.testing.hard_inputs(SHAPE, "bf16", accumulator="e8m0"), "accumulator=E8M0 is a scale format"),
+    (lambda: fs.testing.hard_inputs(SHAPE, "bf16", ["ties"]), r"kind=\['ties'\] is not known"),
+    (lambda: fs.testing.hard_inputs(SHAPE, "bf16", seed=-1), "seed must be at least 0"),
 ])  # fmt: skip
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_a_seed_is_an_integer():
+    with pytest.raises(TypeError, match="seed must be an integer, not 'a'"):
+        fs.testing.hard_inputs(SHAPE, "bf16", seed="a")

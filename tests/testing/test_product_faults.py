@@ -41,6 +41,27 @@ def test_a_swizzle():
     assert report.explanation == "k = 40 of b is read from k = 41"
 
 
+def test_columns_that_are_not_written_have_no_fault_in_k():
+    a, b = operands(kind="normal", k=64)
+    kernel = np.array(fs.matmul(a, b, accumulate="fp32"))
+    kernel[:, ::2] = 0
+    report = fs.testing.compare_product(kernel, a, b, accumulate="fp32")
+    assert report.explanation == "actual is 0 there: these elements were not written, or no product was added"
+
+
+def test_a_fault_holds_for_the_elements_between_the_mismatches():
+    """In every second element a product is missing: no k is dropped in all of these rows and columns."""
+    a, b = operands(kind="normal", k=64)
+    kernel, cut = np.array(fs.matmul(a, b, accumulate="fp32")), np.array(a)
+    cut[:, 7] = 0
+    dropped = np.array(fs.matmul(cut, b, accumulate="fp32"))
+    explained = []
+    for where in (np.indices(kernel.shape).sum(0) % 2 == 0, np.indices(kernel.shape)[1] % 2 == 0):
+        report = fs.testing.compare_product(np.where(where, dropped, kernel), a, b, accumulate="fp32")
+        explained.append(report.explanation)
+    assert explained == [None, "the product of k = 7 is missing"]
+
+
 @pytest.mark.parametrize("order", ["pairwise(fp32)", "blocked(fp32, 32, fp32)", "splitk(2, fp32, fp32)", "ampere"])
 def test_a_wrong_order(order):
     a, b = operands()
@@ -73,6 +94,8 @@ def test_weak_inputs_are_reported():
     assert "cannot tell fp32 from" in str(report)
     with pytest.raises(AssertionError, match=r"too weak: .* from exact\(fp32\) \(unlike=\)"):
         fs.testing.assert_product(kernel, a, b, accumulate="fp32", unlike=["exact(fp32)"])
+    alone = fs.testing.compare_product(kernel, a, b, accumulate="fp32", unlike="exact(fp32)")
+    assert alone.unlike == ("exact(fp32)",)
 
 
 def test_cancelling_inputs_are_strong():

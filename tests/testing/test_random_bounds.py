@@ -1,0 +1,209 @@
+"""Random descriptions and operands at the edges of their formats: no result is outside its bound, in exact integers."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import oracles
+import pytest
+
+import floatsim as fs
+from floatsim.accumulation import leaves, tensor_cores
+from floatsim.formats.value_sets import contains
+from floatsim.tensorcore.architectures import ARCHITECTURES
+from floatsim.tensorcore.instructions import FlushedTree, RoundedSteps
+
+SCALE = 1 << 1074  # every float64 is a multiple of 1 / SCALE
+
+MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd", "stochastic")
+FORMATS = ("fp32", "fp32", "fp16", "bf16", "tf32", "e5m2", "e4m3", "ieee(6,3)", "fp64")
+OPERANDS = ("fp16", "bf16", "fp32", "e4m3", "e5m2")
+UNITS = [
+    (unit.name, row.name, a.name, b.name, row.output.name)
+    for unit in ARCHITECTURES.values()
+    for row in unit.instructions
+    for a in (*row.inputs, *([fs.FP32] if row.truncates else []))
+    for b in ((a, *row.inputs) if row.mixes and a in row.inputs else (a,))
+    if not row.scales
+]
+
+
+def random_leaf(rng, fmt=None):
+    fmt = rng.choice(FORMATS) if fmt is None else fmt
+    options = {}
+    if rng.random() < 0.3:
+        options["rounding"] = rng.choice(MODES)
+    options |= {name: bool(rng.integers(2)) for name in ("ftz", "daz") if rng.random() < 0.3}
+    if rng.random() < 0.2:
+        options["overflow"] = "saturate_finite"
+    if rng.random() < 0.15:
+        return fs.Exact(str(fmt), **options)
+    product = ("same", "same", None, *FORMATS)[rng.integers(3 + len(FORMATS))]
+    if product is not None and rng.random() < 0.2:
+        options["product_rounding"] = rng.choice(MODES)
+    if rng.random() < 0.4:
+        tree = rng.choice(["adjacent", "halving", "numpy"])
+        return fs.Pairwise(str(fmt), str(tree), product, **options)
+    return fs.Sequential(str(fmt), product=product, **options)
+
+
+def random_tree(rng, terms):
+    nodes = list(range(terms))
+    while len(nodes) > 1:
+        left, right = (nodes.pop(rng.integers(len(nodes))) for _ in range(2))
+        nodes.append((left, right))
+    return nodes[0]
+
+
+def random_description(rng, inner=None, depth=0):
+    """Return a description around an inner one, by default a leaf."""
+    kind = rng.integers(6 if depth < 2 else 2)
+    if kind < 2:
+        return random_leaf(rng) if inner is None else inner
+    inner = random_description(rng, inner, depth + 1)
+    if kind == 2:
+        return fs.Blocked(inner, int(rng.integers(1, 20)), random_description(rng, None, depth + 1))
+    if kind == 3 and not fs.accumulation.tensor_cores(inner):
+        return fs.Strided(inner, int(rng.integers(1, 9)), random_description(rng, None, depth + 1))
+    if kind == 4:
+        return fs.Permuted(str(rng.choice(["reversed", "swapped", "strided-3"])), inner)
+    outer, through = random_leaf(rng), None
+    if isinstance(outer, fs.Sequential) and rng.integers(2):
+        through = next(fmt for fmt in rng.permutation(FORMATS) if contains(outer.format, fs.as_format(fmt)))
+    return fs.SplitK(int(rng.integers(1, 9)), inner, outer, through=through and str(through))
+
+
+def formats_of(accumulation, a, b):
+    """Return the formats that a description rounds to."""
+    found = [fmt for leaf in leaves(accumulation) for fmt in (leaf.format, getattr(leaf, "product", None)) if fmt]
+    return [*found, *(unit.row(a, b).output for unit in tensor_cores(accumulation))]
+
+
+def random_exponents(rng, formats, a, b, k):
+    """Return exponents of a and of b for each k: products around 1 or near an end of a format, or any operands."""
+    (a_low, a_least, a_high), (b_low, b_least, b_high) = ((x.emin - x.trailing_bits, x.emin, x.emax) for x in (a, b))
+    kind = rng.integers(6)
+    if kind == 0:
+        return rng.integers(a_low, a_high + 1, k), rng.integers(b_low, b_high + 1, k)
+    if kind == 1:  # subnormal operands among normal ones
+        return rng.integers(a_low, a_least + 3, k), rng.integers(b_least // 2, b_high // 2 + 1, k)
+    fmt = formats[rng.integers(len(formats))]
+    middle = {2: fmt.emin, 3: fmt.emax - int(rng.integers(6))}.get(int(kind), 0)
+    width = int(rng.choice([0, 2, fmt.trailing_bits, 30]))
+    products = middle + rng.integers(-width, width + 1, k)
+    left = np.clip(products // 2 + rng.integers(-3, 4, k), a_low, a_high)
+    right = np.clip(products - left, b_low, b_high)
+    return np.clip(products - right, a_low, a_high), right
+
+
+def random_numbers(rng, fmt, exponents):
+    """Return numbers of a format with these exponents: random ones, or with all bits set; some are zeros."""
+    shape = exponents.shape
+    digits = rng.random(shape) if rng.integers(2) else 1 - 2.0**-fmt.trailing_bits * rng.integers(0, 3, shape)
+    signs = rng.choice([-1.0, 1.0], shape) if rng.integers(3) else 1.0
+    x = np.where(rng.random(shape) < rng.choice([0, 0.1]), 0.0, np.ldexp((1 + digits) * signs, exponents))
+    return fs.array(np.asarray(fs.convert(fs.array(x, "fp64"), fmt, overflow="saturate_finite").values), fmt)
+
+
+def as_read(accumulation, a, b):
+    """Return the values of the operands as the sums read them."""
+    reader = accumulation
+    while reader.children:
+        reader = reader.children[0]
+    values = []
+    for x in (a, b):
+        value, least = np.asarray(x.values).copy(), 0.0
+        if not isinstance(reader, fs.TensorCore):
+            least = x.format.smallest_normal if reader.daz else 0.0
+        else:
+            row = reader.row(a.format, b.format)
+            if row.truncates and x.format == fs.FP32:
+                value = (value.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+            if isinstance(row.model, FlushedTree):
+                least = x.format.smallest_normal
+            elif isinstance(row.model, RoundedSteps) and row.model.flushes:
+                least = row.output.smallest_normal
+        values.append(np.where(np.abs(value) < least, 0.0, value))
+    return values
+
+
+def integers(x):
+    return [[int(Fraction(float(v)) * SCALE) for v in row] for row in x]
+
+
+def check(accumulation, a, b, c, format, rounding):
+    """Compare each element with its bound. Return the number of elements, and that of finite bounds."""
+    result = fs.matmul(a, b, c, accumulate=accumulation, format=format, rounding=rounding, seed=1)
+    values = np.asarray(fs.array(result).values)
+    found = fs.testing.error_bound(a, b, c, accumulate=accumulation, format=format, rounding=rounding)
+    left, right = as_read(accumulation, a, b)
+    rows, columns = integers(left), integers(right.T)
+    last = accumulation
+    while last.children:
+        last = last.children[-1]
+    start = np.zeros(values.shape) if c is None else np.asarray(c.values)
+    if getattr(last, "daz", False) and c is not None:
+        start = np.where(np.abs(start) < c.format.smallest_normal, 0.0, start)
+    start = integers(start)
+    for i, j in np.ndindex(values.shape):
+        exact = sum(x * y for x, y in zip(rows[i], columns[j], strict=True)) + start[i][j] * SCALE
+        bound, value = float(found.bound[i, j]), float(values[i, j])
+        told = f"{accumulation!r} {a.format} {b.format} {format} {rounding} [{i}, {j}]: {value}, bound {bound}"
+        told += f"\na = {a.values[i].tolist()}\nb = {b.values[:, j].tolist()}\nc = {start[i][j] / SCALE}"
+        if math.isinf(bound):
+            continue
+        assert math.isfinite(value), told
+        rounded = Fraction(exact, SCALE * SCALE)
+        assert float(found.exact[i, j]) == float(rounded), told
+        error = abs(Fraction(value) - rounded)
+        assert error <= Fraction(bound), f"{told}, error {float(error)}"
+    return values.size, int(np.isfinite(found.bound).sum())
+
+
+def random_case(rng, number, size):
+    """Return a description, its operands and c, the format of the result, and the rounding mode of the call."""
+    if number % 2:
+        arch, name, left, right, output = UNITS[rng.integers(len(UNITS))]
+        unit = fs.TensorCore(arch, name, output if rng.integers(2) else None)
+        accumulation = unit if rng.random() < 0.7 else random_description(rng, unit)
+    else:
+        accumulation = random_leaf(rng) if rng.random() < 0.4 else random_description(rng)
+        left, right = (str(x) for x in rng.choice(OPERANDS, 2))
+    a, b = fs.as_format(left), fs.as_format(right)
+    k = int(rng.integers(*((0, 4), (1, 10), (1, 40), (1, 140))[rng.integers(4)]))
+    if k > 1 and isinstance(accumulation, fs.Pairwise):
+        leaf, product = accumulation, accumulation.product
+        options = {name: getattr(leaf, name) for name in ("product_rounding", "rounding", "ftz", "daz", "overflow")}
+        accumulation = rng.choice([leaf, fs.Tree(leaf.format, random_tree(rng, k), product, **options)])
+    of_a, of_b = random_exponents(rng, formats_of(accumulation, a, b), a, b, k)
+    noise = rng.integers(0, rng.choice([1, 3]), (size, k))
+    x = random_numbers(rng, a, np.broadcast_to(of_a, (size, k)) - noise)
+    y = random_numbers(rng, b, np.broadcast_to(of_b[:, np.newaxis], (k, size)))
+    if k > 3 and rng.random() < 0.3:  # cancellation
+        half = k // 2
+        x[:, half : 2 * half] = -x[:, :half]
+        y[half : 2 * half] = y[:half]
+    c = None
+    if rng.random() < 0.4:
+        fmt = fs.as_format(str(rng.choice(["fp32", "fp16", "fp64"])))
+        top = int(rng.choice(of_a + of_b)) if k and rng.integers(2) else 0
+        c = random_numbers(rng, fmt, np.clip(top + rng.integers(-3, 4, (size, size)), fmt.emin - 5, fmt.emax))
+    format = (None, "fp64", str(rng.choice(FORMATS)))[rng.integers(3)]
+    return accumulation, x, y, c, format, str(rng.choice(MODES)) if rng.random() < 0.3 else "ties_to_even"
+
+
+def run(seed, cases, size=5):
+    """Check random cases. Return the number of elements, and that of finite bounds."""
+    rng = np.random.default_rng(seed)
+    counts = [check(*random_case(rng, number, size)) for number in range(cases)]
+    return tuple(map(sum, zip(*counts, strict=True)))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2, None])
+def test_no_result_is_outside_its_bound(seed):
+    """With seed None each commit has its own seed."""
+    elements, finite = run(oracles.test_seed() if seed is None else seed, 800)
+    assert elements == 800 * 25 and finite > elements // 2
