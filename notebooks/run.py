@@ -164,12 +164,13 @@ def stage(paths: Iterable[Path], folder: Path) -> None:
 def execute(folder: Path, jobs: int) -> int:
     """Run the copies in the folder; pytest's exit code.
 
-    With two jobs a Jupyter kernel and its client waited for each other in some environments (November 2026).
+    With two jobs a Jupyter kernel and its client waited for each other in some environments. With one, nbclient can miss
+    the reply of a cell with controls, and waits for it until the time limit, without an error (November 2026).
     """
     unwanted = ("MPLBACKEND", "MATPLOTLIBRC", "FLOATSIM_SILICON")  # the stored outputs are those without captures
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     environment["FLOATSIM_PROGRESS"] = "0"  # lines and bars depend on what is compiled, and on the machine
-    options = ["--nbmake", "--overwrite", "--nbmake-timeout=300", "--durations=0", "--durations-min=1"]
+    options = ["--nbmake", "--overwrite", "--nbmake-timeout=150", "--durations=0", "--durations-min=1"]
     command = [sys.executable, "-m", "pytest", "-n", str(jobs), "-p", "no:cacheprovider", *options, str(folder)]
     return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: the extra `torch`")
@@ -109,8 +110,9 @@ def test_optimizers_equal_torch(name):
         found, optimizer = trained(OPTIMIZERS[name])
     if name == "sgd":
         assert_equal(found, wanted)
-    else:  # PyTorch's square root is within one ulp, so their changes differ in the last bits
-        assert (found - wanted).abs().max() <= 2.0**-21
+    else:  # PyTorch's square root is within one ulp, so each step can change the last bit of a weight
+        ulp = np.spacing(wanted.detach().abs().max().numpy())
+        assert (found - wanted).abs().max() <= 3 * ulp
     assert run.step == 3
     assert not run.uncovered
     assert all(float(state.get("step", 3)) == 3 for state in optimizer.state.values())
