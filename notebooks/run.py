@@ -164,8 +164,8 @@ def stage(paths: Iterable[Path], folder: Path) -> None:
 def execute(folder: Path, jobs: int) -> int:
     """Run the copies in the folder; pytest's exit code.
 
-    With two jobs a Jupyter kernel and its client waited for each other in some environments. With one, nbclient can miss
-    the reply of a cell with controls, and waits for it until the time limit, without an error (November 2026).
+    With two jobs a Jupyter kernel and its client waited for each other in some environments. With one job nbclient can
+    miss the reply of a cell with controls. It then waits for the time limit, without an error (November 2026).
     """
     unwanted = ("MPLBACKEND", "MATPLOTLIBRC", "FLOATSIM_SILICON")  # the stored outputs are those without captures
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}

@@ -265,7 +265,7 @@ def _excluded(strength: Strength, unlike: list[Accumulation]) -> tuple[str, ...]
 def _explained(product: Product, actual: FloatArray, differs: Any) -> str | None:
     """Return the explanation of mismatches by the products: another description, or a fault in some k."""
     near = neighbours(product.accumulate, product.a.format, product.b.format, product.k)
-    found = matching(product, actual, near)
+    found = matching(product, actual, [each for each in near if product.takes(each)])
     if found:
         return f"actual has the bits of {' or '.join(map(brief, found[:3]))}"
     return explain_product(product, actual, differs)

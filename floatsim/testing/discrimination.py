@@ -54,7 +54,8 @@ def _sample(product: Product) -> Product:
 def matching(product: Product, result: FloatArray, descriptions: Sequence[Accumulation]) -> list[Accumulation]:
     """Return the descriptions that give the bits of `result`, which has the format of the product.
 
-    A description is evaluated on a sample of rows and columns first, and on the whole product only if it agrees there.
+    All of them take the operands and options of the product. A description is evaluated on a sample of rows and columns
+    first, and on the whole product only if it agrees there.
     """
     found = []
     stacked = product.a.ndim > 2 or product.b.ndim > 2
@@ -100,7 +101,8 @@ def input_strength(
     True
     """
     given = described(unlike, "unlike")
-    others = neighbours(product.accumulate, product.a.format, product.b.format, product.k, given)
+    near = neighbours(product.accumulate, product.a.format, product.b.format, product.k, given)
+    others = [each for each in near if product.takes(each)]
     same = set(matching(product, result, others))
     return Strength(
         brief(product.accumulate),

@@ -56,7 +56,7 @@ def explain_product(product: Product, actual: FloatArray, differs: NDArray[np.bo
     >>> explain_product(product, actual, actual.codes != product.result().codes)
     'the product of k = 7 is missing'
     """
-    if differs.ndim < 2:
+    if differs.ndim < 2 or product.scales:  # a fault in k would need other scales, too
         return None
     stack = differs.reshape(-1, *differs.shape[-2:])
     if len(stack) != 1:

@@ -60,18 +60,42 @@ class Product:
             )  # fmt: skip
         return as_float_array(found, "the result")
 
+    @property
+    def scales(self) -> dict[str, FloatArray]:
+        """The block scales among the options: scale_a, one line for each row of a, and scale_b, for columns of b."""
+        given = {name: self.options.get(name) for name in ("scale_a", "scale_b")}
+        return {name: as_float_array(scales, name) for name, scales in given.items() if scales is not None}
+
+    def takes(self, description: AccumulationLike) -> bool:
+        """Return whether a description takes these operands and options, such as scales."""
+        try:
+            self.part([0], [0]).result(description)
+        except (TypeError, ValueError):
+            return False
+        return True
+
     def part(self, rows: Any, columns: Any) -> Product:
         """Return the product of some rows of a and some columns of b, without the leading axes."""
         a, b = _matrix(self.a)[rows], _matrix(self.b)[:, columns]
         c = None if self.c is None else self._addend()[rows][:, columns]
-        return replace(self, a=_copied(a, self.a), b=_copied(b, self.b), c=c)
+        options = self.options | {
+            name: _copied(_matrix(x)[rows] if name == "scale_a" else _matrix(x)[:, columns], x)
+            for name, x in self.scales.items()
+        }
+        return replace(self, a=_copied(a, self.a), b=_copied(b, self.b), c=c, options=options)
 
     def elements(self, rows: Any, columns: Any) -> Product:
         """Return single elements of the product as a stack of 1 x 1 products."""
-        a = _matrix(self.a)[rows][:, np.newaxis, :]
-        b = np.ascontiguousarray(_matrix(self.b).T[columns])[:, :, np.newaxis]
+
+        def left(x: FloatArray) -> FloatArray:
+            return _copied(_matrix(x)[rows][:, np.newaxis, :], x)
+
+        def right(x: FloatArray) -> FloatArray:
+            return _copied(_matrix(x).T[columns][:, :, np.newaxis], x)
+
         c = None if self.c is None else self._addend()[rows, columns].reshape(-1, 1, 1)
-        return replace(self, a=_copied(a, self.a), b=_copied(b, self.b), c=c)
+        scales = {name: left(x) if name == "scale_a" else right(x) for name, x in self.scales.items()}
+        return replace(self, a=left(self.a), b=right(self.b), c=c, options=self.options | scales)
 
     def _addend(self) -> FloatArray:
         assert self.c is not None

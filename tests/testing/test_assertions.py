@@ -229,3 +229,19 @@ def test_calc_diff_at_the_ends_of_the_range(x, y, expected):
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.full
+def test_products_with_block_scales():
+    """Samples of rows and columns take their scales along, and descriptions without scales are not tried."""
+    rng = np.random.default_rng(0)
+    a, b = fs.array(rng.normal(size=(60, 128)), "e4m3"), fs.array(rng.normal(size=(128, 70)), "e4m3")
+    scales = {name: fs.array(2.0 ** rng.integers(-3, 3, shape), "e8m0")
+              for name, shape in (("scale_a", (60, 4)), ("scale_b", (4, 70)))}  # fmt: skip
+    product = {"accumulate": "blackwell", **scales}
+    kernel = np.array(fs.matmul(a, b, **product).values, np.float32)
+    report = fs.testing.compare_product(kernel, a, b, **product)
+    assert report.passed and report.strength.same == ("blackwell-rtx",) and not report.strength.different
+    kernel[3, 5] += 1
+    report = fs.testing.compare_product(kernel, a, b, **product)
+    assert report.mismatches == 1 and "[3, 5]" in str(report)
