@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from floatsim.arrays.exchange import to_jax, to_torch
 from floatsim.arrays.float_array import FloatArray, wrap
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.testing.candidates import orders_with_tree, variants
-from floatsim.testing.kernel_inputs import hard_inputs
+from floatsim.testing.kernel_inputs import HardInputs, hard_inputs
 from floatsim.testing.location import locate
 from floatsim.testing.operands import as_float_array
 from floatsim.testing.order_trees import same_sum
@@ -255,8 +255,7 @@ def _named(
             shares[brief(candidate)] = share
     if found:
         return Identification(tuple(map(brief, found)), fmt)
-    nearest = sorted(shares.items(), key=lambda pair: -pair[1])[:_NEAR]
-    return Identification((), fmt, tuple(pair for pair in nearest if pair[1] > 0))
+    return Identification((), fmt, tuple(pair for pair in _nearest(shares.items()) if pair[1] > 0))
 
 
 def _least_share(candidate: Accumulation, experiments: Sequence[_Experiment]) -> float:
@@ -274,17 +273,27 @@ def _separated(found: Identification, product: Product, seed: int) -> Identifica
     if len(found.names) < 2:
         return found
     shape = product.a.shape[-2], product.k, product.b.shape[-1]
-    formats = product.a.format, product.b.format
-    for kind, accumulator in _SEPARATING:
-        try:
-            inputs = hard_inputs(shape, formats, kind, accumulator=accumulator, result=found.format, seed=seed)
-        except ValueError:  # the formats have no such products
-            continue
-        product = product_of(inputs.a, inputs.b, None, "fp32")
-        results = {name: product.result(name, found.format).codes.tobytes() for name in found.names}
-        if len(set(results.values())) > 1:
+    for inputs, trial in _separating(shape, product.a.format, product.b.format, found.format, seed):
+        if len({trial.result(name, found.format).codes.tobytes() for name in found.names}) > 1:
             return replace(found, separating=inputs)
     return found
+
+
+def _separating(
+    shape: tuple[int, int, int], a: FloatFormat, b: FloatFormat, result: FloatFormat, seed: int
+) -> Iterator[tuple[HardInputs, Product]]:
+    """Yield the inputs of `_SEPARATING` that the formats have, and their products."""
+    for kind, accumulator in _SEPARATING:
+        try:
+            inputs = hard_inputs(shape, (a, b), kind, accumulator=accumulator, result=result, seed=seed)
+        except ValueError:  # the formats have no such products
+            continue
+        yield inputs, product_of(inputs.a, inputs.b, None, "fp32")
+
+
+def _nearest(shares: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Return the names with the largest shares of equal elements."""
+    return tuple(sorted(shares, key=lambda pair: -pair[1])[:_NEAR])
 
 
 # -- callables ---------------------------------------------------------------------------------------------------------
@@ -347,8 +356,7 @@ def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: 
     if not found.names:
         rest = [each for each in _candidates(given, ()) if each not in candidates]
         wider = _named(rest, every, whole, first.format)
-        near = tuple(sorted({*found.near, *wider.near}, key=lambda pair: -pair[1])[:_NEAR])
-        found = wider if wider.names else replace(wider, near=near)
+        found = wider if wider.names else replace(wider, near=_nearest({*found.near, *wider.near}))
     if not found.names:
         return replace(found, notes=_notes(meetings, k))
     found = _decided(_separated(found, given, seed), kernel, given, seed)
@@ -368,9 +376,8 @@ def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int) 
         shares = {name: _Experiment(trial, result).share(as_accumulation(name)) for name in found.names}
         kept = tuple(name for name, share in shares.items() if share == 1)
         if not kept:
-            nearest = sorted(shares.items(), key=lambda pair: -pair[1])[:_NEAR]
             note = "several descriptions reproduced all trials; none of them reproduces the inputs that separate them"
-            return replace(found, names=(), near=tuple(nearest), notes=(note,), separating=None)
+            return replace(found, names=(), near=_nearest(shares.items()), notes=(note,), separating=None)
         found = _separated(replace(found, names=kept, separating=None), given, seed + step)
     return found
 
@@ -504,14 +511,9 @@ def _distinct(
         return list(descriptions)
     bits: dict[Accumulation, bytes] = dict.fromkeys(descriptions, b"")
     shape = min(kernel.shape[0], _SIDE), kernel.shape[1], min(kernel.shape[2], _SIDE)
-    for kind, accumulator in _SEPARATING:
-        try:
-            inputs = hard_inputs(shape, (kernel.a, kernel.b), kind, accumulator=accumulator, result=result, seed=seed)
-        except ValueError:  # the formats have no such products
-            continue
-        product = product_of(inputs.a, inputs.b, None, "fp32")
+    for _, trial in _separating(shape, kernel.a, kernel.b, result, seed):
         for each in descriptions:
-            bits[each] += product.result(each, result).codes.tobytes()
+            bits[each] += trial.result(each, result).codes.tobytes()
     first = {seen: each for each, seen in reversed(bits.items())}
     return [each for each in descriptions if first[bits[each]] == each]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.testing.operands import as_float_array
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Product", "product_of"]
 
@@ -76,26 +74,22 @@ class Product:
 
     def part(self, rows: Any, columns: Any) -> Product:
         """Return the product of some rows of a and some columns of b, without the leading axes."""
-        a, b = _matrix(self.a)[rows], _matrix(self.b)[:, columns]
         c = None if self.c is None else self._addend()[rows][:, columns]
-        options = self.options | {
-            name: _copied(_matrix(x)[rows] if name == "scale_a" else _matrix(x)[:, columns], x)
-            for name, x in self.scales.items()
-        }
-        return replace(self, a=_copied(a, self.a), b=_copied(b, self.b), c=c, options=options)
+        return self._with(lambda x: x[rows], lambda x: x[:, columns], c)
 
     def elements(self, rows: Any, columns: Any) -> Product:
         """Return single elements of the product as a stack of 1 x 1 products."""
-
-        def left(x: FloatArray) -> FloatArray:
-            return _copied(_matrix(x)[rows][:, np.newaxis, :], x)
-
-        def right(x: FloatArray) -> FloatArray:
-            return _copied(_matrix(x).T[columns][:, :, np.newaxis], x)
-
         c = None if self.c is None else self._addend()[rows, columns].reshape(-1, 1, 1)
-        scales = {name: left(x) if name == "scale_a" else right(x) for name, x in self.scales.items()}
-        return replace(self, a=left(self.a), b=right(self.b), c=c, options=self.options | scales)
+        return self._with(lambda x: x[rows][:, np.newaxis, :], lambda x: x.T[columns][:, :, np.newaxis], c)
+
+    def _with(self, left: Callable[[Any], Any], right: Callable[[Any], Any], c: FloatArray | None) -> Product:
+        """Return the product with parts of the codes of a and of b, and with their scales."""
+
+        def part(x: FloatArray, of: Callable[[Any], Any]) -> FloatArray:
+            return FloatArray(np.ascontiguousarray(of(_matrix(x))), x.format)
+
+        scales = {name: part(x, left if name == "scale_a" else right) for name, x in self.scales.items()}
+        return replace(self, a=part(self.a, left), b=part(self.b, right), c=c, options=self.options | scales)
 
     def _addend(self) -> FloatArray:
         assert self.c is not None
@@ -106,10 +100,6 @@ class Product:
 
 def _matrix(x: FloatArray) -> Any:
     return x.codes.reshape(-1, *x.shape[-2:])[0]
-
-
-def _copied(codes: NDArray[Any], like: FloatArray) -> FloatArray:
-    return FloatArray(np.ascontiguousarray(codes), like.format)
 
 
 def product_of(
