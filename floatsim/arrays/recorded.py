@@ -7,16 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from floatsim.formats import FloatFormat
-from floatsim.formats.rounding import (
-    ABSORBED,
-    DIVIDE_BY_ZERO,
-    FLUSHED,
-    INEXACT,
-    INVALID,
-    OVERFLOW,
-    SUBNORMAL,
-    UNDERFLOW,
-)
+from floatsim.formats.rounding import EVENT_BITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,16 +18,7 @@ __all__ = [
     "TermsAt",
 ]  # fmt: skip
 
-EVENTS = {
-    "invalid": INVALID,
-    "divide_by_zero": DIVIDE_BY_ZERO,
-    "overflow": OVERFLOW,
-    "underflow": UNDERFLOW,
-    "flushed": FLUSHED,
-    "subnormal": SUBNORMAL,
-    "inexact": INEXACT,
-    "absorbed": ABSORBED,
-}
+EVENTS = EVENT_BITS
 """The counted events, and their bits in the kernels' event bytes."""
 
 CANCELLATION = "cancellation"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 from floatsim_kernels.tensorcore import steps_integer as steps
 
 from floatsim.emulator.params import format_params, pack, rounding_params
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, as_read, decoded, decoded_scales
+from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, as_read, decoded, decoded_scales
 from floatsim.formats.rounding import RoundingAttributes, Tininess
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
@@ -38,14 +38,6 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Indices: TypeAlias = "NDArray[np.int64]"
 
 
-class Record(NamedTuple):
-    """The arrays in which kernels count events: where (K), counts (2, 256), first (events, batch, M, N)."""
-
-    where: Indices
-    counts: Indices
-    first: Indices
-
-
 def accumulate(
     row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, kernels: ModuleType | None = None,
     scales: BlockScales | None = None, record: Record | None = None,
@@ -67,7 +59,7 @@ def accumulate(
     scales : BlockScales, optional
         The block scales, for an instruction that takes them. Then ranges must start at multiples of `every`.
     record : Record, optional
-        The arrays that receive the events.
+        The arrays that receive the events. With fast kernels: of those in their COUNTED.
     """
     ranges = np.ascontiguousarray(ranges)
     if kernels is None:
@@ -79,13 +71,32 @@ def accumulate(
         one = slice(n, n + 1)
         lines, stripes = (Matrix(x.codes[n], x.format, None if x.floats is None else x.floats[n]) for x in (a, b))
         of_one = BlockScales(scales.a[n], scales.b[n], scales.of) if scales else None
-        failed = kernels.accumulate(row, lines, stripes, out[:, n], ranges, of_one)
+        of_matrix = None if record is None else record._replace(first=record.first[:, n])
+        failed = kernels.accumulate(row, lines, stripes, out[:, n], ranges, of_one, of_matrix)
+        if record is not None:
+            record.counts[integers.SUM, 0] += _roundings(row, ranges, failed, kernels.WIDTH, out.shape[3])
         for part, rows, columns in _pieces(failed, kernels.WIDTH, out.shape[3]):
             some = np.ascontiguousarray(out[part, n, rows, columns], np.uint64)[np.newaxis, np.newaxis]
             left, right = Matrix(a.codes[one, rows], a.format), Matrix(b.codes[one, :, columns], b.format)
             cut = BlockScales(scales.a[one, rows], scales.b[one, :, columns], scales.of) if scales else None
-            _in_integers(row, left, right, some, ranges[part : part + 1], cut, None)
+            piece = None if record is None else record._replace(first=_copied(record.first[:, one, rows, columns]))
+            _in_integers(row, left, right, some, ranges[part : part + 1], cut, piece)
             out[part, n, rows, columns] = some[0, 0]
+            if record is not None and piece is not None:
+                record.first[:, one, rows, columns] = piece.first
+
+
+def _roundings(row: Instruction, ranges: Indices, failed: NDArray[np.bool_], width: int, columns: int) -> int:
+    """Return the number of roundings of D in the rows that the fast kernels did not bail out of."""
+    instructions = np.maximum(-(-(ranges[:, 1] - ranges[:, 0]) // row.k), 0)
+    widths = np.minimum(columns - np.arange(0, columns, width), width)
+    done = ((~failed) @ widths).sum(axis=1)
+    return int(instructions @ done) * row.roundings
+
+
+def _copied(first: Indices) -> Indices:
+    """Return a C-contiguous copy."""
+    return np.array(first, order="C")
 
 
 def _pieces(failed: NDArray[np.bool_], width: int, columns: int) -> Iterator[tuple[int, Any, slice]]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "BlockScales", "Matrix", "as_read", "bits_read", "decoded", "decoded_scales", "floats_of", "store", "values_of",
+    "BlockScales", "Matrix", "Record", "as_read", "bits_read", "decoded", "decoded_scales", "floats_of", "store",
+    "values_of",
 ]  # fmt: skip
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
@@ -33,6 +34,14 @@ class Matrix(NamedTuple):
     codes: Codes
     format: FloatFormat
     floats: NDArray[np.float32] | None = None
+
+
+class Record(NamedTuple):
+    """The arrays in which kernels count events: where (K), counts (2, 256), first (events, batch, M, N)."""
+
+    where: Indices
+    counts: Indices
+    first: Indices
 
 
 class BlockScales(NamedTuple):

@@ -15,7 +15,8 @@ from floatsim.formats._hashing import hashed_once
 from floatsim.formats._validation import name_hint
 
 __all__ = [
-    "ABSORBED", "DIVIDE_BY_ZERO", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL", "UNDERFLOW",
+    "ABSORBED", "DIVIDE_BY_ZERO", "EVENT_BITS", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL",
+    "UNDERFLOW",
     "FloatClass", "Overflow", "OverflowLike", "OverflowName", "Rounding", "RoundingAttributes", "RoundingLike",
     "RoundingName", "Tininess", "TininessLike", "TininessName", "as_member",
 ]  # fmt: skip
@@ -39,6 +40,12 @@ SUBNORMAL = 64
 """The result is a subnormal number."""
 ABSORBED = 128
 """A non-zero addend left the finite sum unchanged."""
+
+EVENT_BITS = {
+    "invalid": INVALID, "divide_by_zero": DIVIDE_BY_ZERO, "overflow": OVERFLOW, "underflow": UNDERFLOW,
+    "flushed": FLUSHED, "subnormal": SUBNORMAL, "inexact": INEXACT, "absorbed": ABSORBED,
+}  # fmt: skip
+"""The counted events, and their bits in the kernels' event bytes."""
 
 
 class Rounding(NamedEnum):

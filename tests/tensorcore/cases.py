@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
 from floatsim.emulator.dispatch.matrix_units import fast_kernels
 from floatsim.emulator.tensorcore import Record, accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
 from floatsim.formats import FP32, FloatFormat
+from floatsim.formats.rounding import EVENT_BITS
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.architectures import ARCHITECTURES
 from floatsim.tensorcore.instructions import Instruction, Scales
@@ -123,21 +125,48 @@ def by_reference(case: Case, a, b, c, scales):
     return out, counts
 
 
+def _record(m: int, k: int, n: int) -> Record:
+    return Record(np.arange(k), np.zeros((2, 256), np.int64), np.full((6, 1, m, n), NEVER))
+
+
+def _differences_of_events(
+    case: Case, style: str, record: Record, counted: Record, names: frozenset[str]
+) -> list[Difference]:
+    """Return the differences of the fast kernels' events, or of their places, from those of the integer kernels."""
+    found, bytes_ = [], np.arange(256)
+    pairs = [(record.counts[1].sum(), counted.counts[1].sum())]
+    pairs += [
+        tuple(int(each.counts[1][bytes_ & EVENT_BITS[name] != 0].sum()) for each in (record, counted))
+        for name in sorted(names & EVENT_BITS.keys() - {"divide_by_zero"})  # its bit marks new NaNs
+    ]
+    for n, (expected, got) in enumerate(pairs):
+        if expected != got:
+            found.append(Difference(str(case), f"{style}, fast events {n}", (), int(expected), int(got)))
+    for event, name in enumerate(FIRST_EVENTS):
+        if name in names:
+            for i, j in np.argwhere(record.first[event, 0] != counted.first[event, 0]):
+                where = int(record.first[event, 0, i, j]), int(counted.first[event, 0, i, j])
+                found.append(Difference(str(case), f"{style}, first {name} of {(i, j)}", (), *where))
+    return found
+
+
 def compare(
     case: Case, rng: np.random.Generator, m: int, k: int, n: int, style: str, right=by_reference
 ) -> list[Difference]:
     """Return the differences of the kernels from `right`, in codes and, if `right` counts events, in counts."""
     a, b, c, scales = operands(rng, case, m, k, n, style)
     expected, counts = right(case, a, b, c, scales)
-    record = Record(np.arange(k), np.zeros((2, 256), np.int64), np.full((6, 1, m, n), 1 << 62))
+    fast = fast_kernels(case.row)
+    record, counted = _record(m, k, n), _record(m, k, n) if fast else None
     found = []
-    for recording in (record, None):
+    for recording, kernels in ((record, None), (None, fast), (counted, fast))[: 2 + bool(counted)]:
         got = c.copy()
-        kernels = None if recording else fast_kernels(case.row)
         accumulate(case.row, Matrix(a, case.a), Matrix(b, case.b), got, np.array([[0, k]]), kernels, scales, recording)
         for i, j in np.argwhere(got[0, 0] != expected):
             terms = a[0, i], b[0, :, j], c[0, 0, i, j]
             found.append(Difference(str(case), style, terms, int(expected[i, j]), int(got[0, 0, i, j])))
+    if counted:
+        found += _differences_of_events(case, style, record, counted, fast.COUNTED)
     if counts is None:
         return found
     without_nan = np.zeros(256, np.int64)

@@ -24,17 +24,7 @@ from floatsim.emulator.proofs import counted_in_float32
 from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP32
-from floatsim.formats.rounding import (
-    ABSORBED,
-    FLUSHED,
-    INEXACT,
-    INVALID,
-    OVERFLOW,
-    SUBNORMAL,
-    UNDERFLOW,
-    Overflow,
-    Rounding,
-)
+from floatsim.formats.rounding import EVENT_BITS, Overflow, Rounding
 from floatsim.formats.value_sets import contains
 
 if TYPE_CHECKING:
@@ -45,10 +35,6 @@ __all__ = ["STICKY", "Counting", "CountingKernel", "EventCounter"]
 STICKY = frozenset({"overflow", "invalid", "nan", "underflow", "flushed"})
 """Events that the result or the products show, so that the sums need not be watched."""
 
-_FLAGS = {
-    "inexact": INEXACT, "underflow": UNDERFLOW, "overflow": OVERFLOW, "flushed": FLUSHED, "subnormal": SUBNORMAL,
-    "absorbed": ABSORBED, "invalid": INVALID,
-}  # fmt: skip
 _SITES = ("product", "sum")
 _BITS = [(_SITES.index(site), name) for site, name in (event.split() for event in loops.EVENTS)]
 _OF_PRODUCTS = ("underflow", "flushed")
@@ -95,13 +81,13 @@ class EventCounter(NamedTuple):
             self._again(a, b, out, start, ranges, where, self.wanted(events - frozenset(_OF_PRODUCTS)), tally, places)
         np.minimum(first, np.where(places == _LATE, np.int64(NEVER), places), out=first)
         for (site, name), number in zip(_BITS, tally, strict=True):
-            if name in _FLAGS:
-                counts[site, _FLAGS[name]] += number
+            if name in EVENT_BITS:
+                counts[site, EVENT_BITS[name]] += number
         lengths = np.maximum(-(-(ranges[:, 1] - ranges[:, 0]) // ranges[:, 2]), 0)
         steps = int(lengths.sum()) * out.shape[1] * out.shape[2]
         for site in range(2):  # the rest of them; a sum of bins is all that counts are taken for
             counts[site, 0] += steps - sum(
-                int(n) for (s, name), n in zip(_BITS, tally, strict=True) if s == site and name in _FLAGS
+                int(n) for (s, name), n in zip(_BITS, tally, strict=True) if s == site and name in EVENT_BITS
             )
 
     def _sum(self, *arguments: Any) -> None:

@@ -81,7 +81,7 @@ class _FloatCandidate:
     carrier: str
 
     def refusal(self, case: Case) -> str | None:
-        if reason := case.float_refusal():
+        if reason := replace(case, events=case.events - self.floats.COUNTED).float_refusal():
             return reason
         row = _instruction(case)
         return None if self.floats.can_do(row) else f"{row.name} is not computed in {self.carrier}"

@@ -12,6 +12,7 @@ from floatsim_kernels.tensorcore import integer as integers
 from floatsim.emulator.tensorcore_operands import (
     BlockScales,
     Matrix,
+    Record,
     bits_read,
     decoded_scales,
     floats_of,
@@ -32,7 +33,7 @@ from floatsim.tensorcore.instructions import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WIDTH", "accumulate", "can_do"]
+__all__ = ["COUNTED", "WIDTH", "accumulate", "can_do"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -40,6 +41,10 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 WIDTH = loops.WIDTH
 """Columns of which a row is done, or left alone, together."""
+
+
+COUNTED = frozenset({"overflow", "invalid", "nan"})
+"""The events that a call may count. The kernels count none: they leave rows with infinities or NaNs as they were."""
 
 
 def can_do(row: Instruction) -> bool:
@@ -52,11 +57,13 @@ def can_do(row: Instruction) -> bool:
 
 
 def accumulate(
-    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, scales: BlockScales | None
-) -> NDArray[np.bool_]:
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, scales: BlockScales | None,
+    record: Record | None = None,
+) -> NDArray[np.bool_]:  # fmt: skip
     """Sums of a (M, K) times b (K, N) over each range into out (ranges, M, N), codes.
 
-    Returns which rows, of which groups of WIDTH columns, of each range are left as they were.
+    Returns which rows, of which groups of WIDTH columns, of each range are left as they were. `record` is not read:
+    the others have no event of COUNTED.
     """
     sums = values_of(out, row.output).copy()  # some are written that are found to have failed
     failed = np.zeros((*out.shape[:2], -(-out.shape[2] // WIDTH)), np.bool_)

@@ -9,7 +9,7 @@ from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import steps_float as loops
 
 from floatsim.emulator.params import pack
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, floats_of, store, values_of
+from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, floats_of, store, values_of
 from floatsim.formats import FP16, FP32
 from floatsim.formats.rounding import Rounding
 from floatsim.tensorcore.instructions import Instruction, RoundedSteps
@@ -17,7 +17,7 @@ from floatsim.tensorcore.instructions import Instruction, RoundedSteps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WIDTH", "accumulate", "can_do"]
+__all__ = ["COUNTED", "WIDTH", "accumulate", "can_do"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -27,6 +27,10 @@ WIDTH = loops.WIDTH
 """Columns of which a row is done, or left alone, together."""
 
 _LEAST_NORMAL = np.float32(2.0**FP32.emin)
+
+
+COUNTED = frozenset({"overflow", "invalid", "nan"})
+"""The events that a call may count. The kernels count none: they leave rows with infinities or NaNs as they were."""
 
 
 def can_do(row: Instruction) -> bool:
@@ -39,11 +43,13 @@ def can_do(row: Instruction) -> bool:
 
 
 def accumulate(
-    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, scales: BlockScales | None
-) -> NDArray[np.bool_]:
+    row: Instruction, a: Matrix, b: Matrix, out: Codes, ranges: Indices, scales: BlockScales | None,
+    record: Record | None = None,
+) -> NDArray[np.bool_]:  # fmt: skip
     """Sums of a (M, K) times b (K, N) over each range into out (ranges, M, N), codes.
 
-    Returns which rows, of which groups of WIDTH columns, of each range are left as they were.
+    Returns which rows, of which groups of WIDTH columns, of each range are left as they were. `record` is not read:
+    the others have no event of COUNTED.
     """
     model = row.model
     assert isinstance(model, RoundedSteps)
