@@ -148,9 +148,9 @@ def accumulate(
         threads = parallel.get_num_threads() if results * depth > WORTH_THREADS else 1
         has_parts = not isinstance(accumulation, Leaf | TensorCore)
         each = partials(accumulation, depth) if has_parts else 1
-        pieces = tiles(shape, depth, each, planned.tile_work, threads)
-        consecutive = c is not None or has_parts  # partial results are numbered without gaps
-        if planned.case.draws and consecutive and whole not in (None, shape[1:]):
+        consecutive = planned.case.draws and (c is not None or has_parts)  # partial results are numbered without gaps
+        pieces = tiles(shape, depth, each, planned.tile_work, threads, whole_rows=consecutive)
+        if consecutive and whole not in (None, shape[1:]):
             pieces = [row for piece in pieces for row in single_rows(piece)]
         long = results * depth > planned.tile_work * threads
         if len(pieces) == 1 and not long:

@@ -29,6 +29,7 @@ class Operand:
         self.codes, self.format = codes, fmt
         self._floats: dict[int, Floats] = {}  # by the bits of the carrier
         self._taken: dict[int, tuple[Indices, Operand]] = {}  # by the identity of the terms, which are kept
+        self._panel: tuple[tuple[int, ...], Floats] = (), np.empty(0)
         self._lock = threading.Lock()
 
     @cached_property
@@ -43,6 +44,17 @@ class Operand:
             if found is None:
                 found = self._floats[carrier.bits] = unpack(self.codes, self.format, carrier)
             return found
+
+    def panel(self, carrier: FloatFormat, matrix: int, columns: slice) -> Floats:
+        """Return some columns of one matrix as floats of the carrier, C-contiguous. The last panel is kept."""
+        floats = self.floats(carrier)[matrix, :, columns]
+        if floats.flags.c_contiguous:
+            return floats
+        key = carrier.bits, matrix, columns.start, columns.stop
+        with self._lock:
+            if self._panel[0] != key:
+                self._panel = key, np.ascontiguousarray(floats)
+            return self._panel[1]
 
     def taken(self, terms: Indices, axis: int) -> Operand:
         """Return the operand with these terms along an axis, made once for one array of terms."""
@@ -94,8 +106,10 @@ class Products:
         formats = self._a.format, self._b.format
         if not floats or FP64 in formats:
             return Matrix(a, formats[0]), Matrix(b, formats[1])
-        x, y = self._cut(self._a.floats(FP32), self._b.floats(FP32))
-        return Matrix(a, formats[0], x), Matrix(b, formats[1], y)
+        x, y = self._a.floats(FP32), self._b
+        left = [x[n, self._tile.rows] for n in self._pairs[:, 0].tolist()]
+        right = [y.panel(FP32, n, self._tile.columns) for n in self._pairs[:, 1].tolist()]
+        return Matrix(a, formats[0], left), Matrix(b, formats[1], right)
 
     def vectors(self) -> Iterator[tuple[Codes, Codes]]:
         """Yield a row of a and a column of b, as codes, for each result."""
@@ -119,11 +133,11 @@ class Products:
 
     def floats(self, carrier: FloatFormat) -> list[tuple[Floats, Floats, Indices]]:
         """Return (a, b, index) of each product of matrices: floats of the carrier, and the index of its results."""
-        a, b = self._a.floats(carrier), self._b.floats(carrier)
+        a = self._a.floats(carrier)
         first, matrix, row, column = self.index.tolist()
         found = []
         for n, (left, right) in enumerate(self._pairs.tolist()):
-            panel = np.ascontiguousarray(b[right, :, self._tile.columns])
+            panel = self._b.panel(carrier, right, self._tile.columns)
             found.append((a[left, self._tile.rows], panel, np.array([first + n * matrix, row, column])))
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,11 +30,11 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 
 class Matrix(NamedTuple):
-    """Codes of a matrix or a stack of matrices, and their values as float32 if known."""
+    """Codes of a matrix or a stack of matrices, and their values as float32 if known, of a stack one array for each."""
 
     codes: Codes
     format: FloatFormat
-    floats: NDArray[np.float32] | None = None
+    floats: NDArray[np.float32] | Sequence[NDArray[np.float32]] | None = None
 
 
 class Record(NamedTuple):

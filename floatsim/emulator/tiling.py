@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,15 +19,17 @@ __all__ = [
 
 
 class Tile(NamedTuple):
-    """A piece of the result: matrices, rows and columns; contiguous in the result's memory."""
+    """A piece of the result: matrices, rows and columns."""
 
     batch: slice
     rows: slice
     columns: slice
 
 
-_FAST_TILE, _COUNTING_TILE, _INTEGER_TILE = 1 << 26, 1 << 24, 1 << 21
+_FAST_TILE, _COUNTING_TILE, _INTEGER_TILE = 1 << 27, 1 << 24, 1 << 21
 """Multiply-adds of a tile: some tens of milliseconds by fast kernels, by counting ones, and by integer ones."""
+_PANEL_ROWS, _NARROWEST, _WIDEST = 64, 128, 512
+"""Rows of a tile below which b is loaded too often, and the columns of a panel of b."""
 _PARTIAL_VALUES = 1 << 19  # values of partial results in a tile: 4 MB of float64, which stay in the caches
 WORTH_THREADS = 1 << 24
 """Multiply-adds from which a second thread pays."""
@@ -49,8 +52,13 @@ def by_vectors(results: int, depth: int, together: bool) -> bool:
     return (results <= _FEW and depth >= _LONG) or (together and depth >= LONG_ROW)
 
 
-def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, threads: int) -> list[Tile]:
-    """Return contiguous tiles of a result (batch, M, N).
+def tiles(
+    shape: tuple[int, int, int], depth: int, partials: int, work: int, threads: int, whole_rows: bool = False
+) -> list[Tile]:
+    """Return tiles of a result (batch, M, N).
+
+    The tiles of wide matrices lie in panels of a few columns, and tiles of one panel follow each other. So the
+    operands stay in the caches.
 
     Parameters
     ----------
@@ -62,6 +70,8 @@ def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, thr
         Multiply-adds of a tile at most, where rows can be cut that small.
     threads : int
         Large results are cut into at least four tiles for each.
+    whole_rows : bool
+        Whether each tile must be contiguous in the result's memory.
     """
     batch, rows, columns = shape
     total, per_cell = batch * rows * columns, max(depth, 1)
@@ -75,19 +85,16 @@ def tiles(shape: tuple[int, int, int], depth: int, partials: int, work: int, thr
         return [
             Tile(slice(n, min(n + every, batch)), slice(0, rows), slice(0, columns)) for n in range(0, batch, every)
         ]
-    found = []
-    for n in range(batch):
-        matrix = slice(n, n + 1)
-        if columns <= cells:
-            every = cells // columns
-            found += [Tile(matrix, slice(i, min(i + every, rows)), slice(0, columns)) for i in range(0, rows, every)]
-        else:
-            found += [
-                Tile(matrix, slice(i, i + 1), slice(j, min(j + cells, columns)))
-                for i in range(rows)
-                for j in range(0, columns, cells)
-            ]
-    return found
+    width = min(columns, cells)
+    if not whole_rows and cells // columns < _PANEL_ROWS:
+        width = min(width, max(_NARROWEST, min(cells // _PANEL_ROWS, _WIDEST)))
+    height = max(1, cells // width)
+    across, down = range(0, columns, width), range(0, rows, height)
+    corners = ((i, j) for i in down for j in across) if whole_rows else ((i, j) for j in across for i in down)
+    return [
+        Tile(slice(n, n + 1), slice(i, min(i + height, rows)), slice(j, min(j + width, columns)))
+        for n, (i, j) in itertools.product(range(batch), corners)
+    ]
 
 
 def single_rows(tile: Tile) -> list[Tile]:
