@@ -197,7 +197,7 @@ def run(group: list[Row], settings: Settings) -> list[dict[str, Any]]:
     """The rows of a group with times, bits, and whether their targets hold, as plain data."""
     partners = {row.against: row.work for row in group} | {row.work: None for row in group}
     calls = list(dict.fromkeys(call for row in group for call in (row.against, row.work) if call))
-    runners = {call: _fitted(call, settings.longest) for call in calls}
+    runners = {call: _fitted(call, settings.longest * call.patience) for call in calls}
     results: dict[Call, dict[str, Any]] = {}
     running = {}
     for call, runner in runners.items():

@@ -46,6 +46,9 @@ TARGETS = {
     "Exact, wide": Target("Exact of BF16 and FP32 inputs against sgemm", 200, 80),
     "recording": Target("recording overflow, underflow and NaN, against the same without recording", 4, 2.5),
     "recording all": Target("recording everything, with the first k, against the same without recording", 10, 6),
+    "recording units": Target("recording overflow, underflow and NaN on the Hopper model, against without", 5, 3),
+    "recording units, all": Target("recording everything on the Hopper model, against without", 10, 5),
+    "large": Target("a product of 4096 x 4096 x 4096 against one of 512 x 512 x 512, per term", 1.2, 1.05),
     "Hopper": Target("FP16 with the Hopper model, blocks of 16 products, against sgemm", 14, 11),
     "Ampere": Target("FP16 with the Ampere model, blocks of 8", 18, 14),
     "Volta": Target("FP16 with the Volta model, blocks of 4", 25, 20),
@@ -70,7 +73,7 @@ TARGETS = {
 class Call:
     """What is timed. `shape` is (M, N, K) of a product, or the length of a sum; longer calls get less: see `races`.
 
-    `scale` is the format of the scales of block-scaled operands.
+    `scale` is the format of the scales of block-scaled operands. `patience` multiplies the longest time of a call.
     """
 
     fmt: fs.FloatFormat
@@ -82,6 +85,7 @@ class Call:
     events: tuple[str, ...] = ()
     threads: int = 1
     scale: str = ""
+    patience: float = 1
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -167,6 +171,20 @@ def _recording() -> Iterator[Row]:
         plain = Call(fmt, _sequential(fmt))
         for events, target in (_NAN, "recording"), (_INVALID, "recording"), (_ALL, "recording all"):
             yield Row(f"recording {fmt.name}", replace(plain, events=events), plain, target)
+
+    for plain in Call(fs.FP16, "hopper"), Call(fs.E4M3, "hopper"), Call(fs.FP16, "tensorcore(hopper, output=fp16)"):
+        for events, target in (_NAN, "recording units"), (_ALL, "recording units, all"):
+            yield Row("recording units", replace(plain, events=events), plain, target)
+
+
+def _large() -> Iterator[Row]:
+    described = (
+        (fs.FP16, _sequential(fs.FP16)), (fs.BF16, _sequential(fs.BF16)), (fs.FP16, "sequential(fp32, fused)"),
+        (fs.FP16, "blocked(fp16, 128, fp16)"), (fs.FP16, "hopper"), (fs.E4M3, "hopper"),
+    )  # fmt: skip
+    for call in *(Call(*each) for each in described), _SGEMM:
+        target = None if call is _SGEMM else "large"
+        yield Row(f"large {call.accumulation or call.who}", replace(call, shape=(4096,) * 3, patience=8), call, target)
 
 
 def _rivals() -> Iterator[Row]:
@@ -263,8 +281,8 @@ def _rates() -> Iterator[Row]:
 
 def rows() -> list[Row]:
     return [
-        *_products(), *_exact(), *_recording(), *_matrix_units(), *_rivals(), *_sums(), *_threads(), *_small(),
-        *_edges(), *_rates(),
+        *_products(), *_exact(), *_recording(), *_large(), *_matrix_units(), *_rivals(), *_sums(), *_threads(),
+        *_small(), *_edges(), *_rates(),
     ]  # fmt: skip
 
 

@@ -28,36 +28,54 @@ DESCRIPTIONS = (
 )  # fmt: skip
 
 
+def _everything(a, b, c):
+    """The results of every description, with and without c, stochastic and not, and the events of some."""
+    found = []
+    for accumulation in DESCRIPTIONS:
+        for options in {}, {"rounding": "SR", "seed": 3}, {"c": c, "rounding": "SR", "seed": 3}:
+            found.append((accumulation, np.asarray(fs.matmul(a, b, accumulate=accumulation, **options))))
+    for accumulation in "fp16", "hopper", "tensorcore(hopper, output=fp16)", "cdna3", "strided(fp16, 3)":
+        with fs.record() as log:
+            found.append((accumulation, np.asarray(fs.matmul(a, b, c=c, accumulate=accumulation))))
+        found.append((accumulation, log.counts))
+        found += [((accumulation, name), first) for name, first in log.first.items()]
+    scales = tuple(fs.array(np.resize([0.5, 1, 4], shape), "e8m0") for shape in ((5, 2), (2, 9)))
+    left, right = fs.array(a[0], "e4m3"), fs.array(b[0], "e4m3")
+    scaled = fs.matmul(left, right, accumulate="blackwell", scale_a=scales[0], scale_b=scales[1])
+    return [*found, ("scaled", np.asarray(scaled))]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("work", [1, 100, 1 << 30])
-def test_the_same_bits_in_every_piece_and_thread(threads, work, monkeypatch):
+@pytest.mark.parametrize(("work", "narrowest"), [(1, 128), (100, 128), (370, 2), (1000, 4), (1 << 30, 128)])
+def test_the_same_bits_in_every_piece_and_thread(threads, work, narrowest, monkeypatch):
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((2, 5, 37)).astype(np.float16), rng.standard_normal((2, 37, 9)).astype(np.float16)
-    want = [fs.matmul(a, b, accumulate=accumulation, rounding="SR", seed=3) for accumulation in DESCRIPTIONS]
-    want += [fs.matmul(a, b, accumulate=accumulation) for accumulation in DESCRIPTIONS]
+    c = rng.standard_normal((2, 5, 9)).astype(np.float16)
+    want = _everything(a, b, c)
     monkeypatch.setattr(machine, "threads", lambda: threads)
     monkeypatch.setattr(summation, "WORTH_THREADS", 0)
     monkeypatch.setattr(tiling, "WORTH_THREADS", 0)
     for name in "_FAST_TILE", "_COUNTING_TILE", "_INTEGER_TILE":
         monkeypatch.setattr(tiling, name, work)
+    monkeypatch.setattr(tiling, "_NARROWEST", narrowest)
     # plans that know these sizes
     monkeypatch.setattr(plan, "_plan", functools.lru_cache(plan._plan.__wrapped__))
     monkeypatch.setattr(summation, "_RECENT", IdentityCache())
-    used = set()
+    used, columns = set(), set()
     run = tiles.run
-    monkeypatch.setattr(tiles, "run", lambda pieces, *rest, **more: (used.add(len(pieces)), run(pieces, *rest, **more)))
-    got = [fs.matmul(a, b, accumulate=accumulation, rounding="SR", seed=3) for accumulation in DESCRIPTIONS]
-    got += [fs.matmul(a, b, accumulate=accumulation) for accumulation in DESCRIPTIONS]
+
+    def watch(pieces, *rest, **more):
+        used.add(len(pieces))
+        columns.update(piece.columns.stop - piece.columns.start for piece in pieces)
+        run(pieces, *rest, **more)
+
+    monkeypatch.setattr(tiles, "run", watch)
+    got = _everything(a, b, c)
     assert (max(used, default=1) > 1) == (work < 1 << 30 or threads > 1)
-    for x, y, accumulation in zip(want, got, DESCRIPTIONS * 2, strict=True):
-        assert np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True), accumulation
-    with fs.record() as one:
-        fs.matmul(a, b, accumulate="fp16")
-    monkeypatch.undo()
-    with fs.record() as other:
-        fs.matmul(a, b, accumulate="fp16")
-    assert one.counts == other.counts
-    assert all(np.array_equal(one.first[name], other.first[name]) for name in other.first)
+    assert (narrowest in columns) == (narrowest < 9), "panels"
+    for (what, x), (_, y) in zip(want, got, strict=True):
+        same = x == y if isinstance(x, dict) else np.array_equal(x, y, equal_nan=True)
+        assert same, what
 
 
 def test_every_piece_is_done_once_on_as_many_threads_as_asked_for():
