@@ -15,6 +15,7 @@ from pathlib import Path
 import numba
 
 from .numba_compat import (
+    ConstantArguments,
     CPUDispatcher,
     cache_on_disk,
     compile_for_one_signature,
@@ -91,7 +92,9 @@ def kernel_of(signature):
 
 
 # no wrappers for callers outside Numba: there are none, and the wrappers are a large part of the compile time
-inline = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
+inline = numba.njit(
+    forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=ConstantArguments, **OPTIONS
+)
 
 
 def check(context, builder, what, *pairs):

@@ -8,14 +8,19 @@ import threading
 
 import numba
 from llvmlite import ir
-from numba.core import event
+from numba.core import event, types
+from numba.core import ir as numba_ir
 from numba.core.caching import FunctionCache
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.consts import ConstantInference
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.serialize import dumps
+from numba.core.untyped_passes import IRProcessing
 
 __all__ = [
-    "CHECKS", "CPUDispatcher", "cache_on_disk", "compile_for_one_signature", "disable_unrolling", "force_inline",
-    "name_by_closure", "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
+    "CHECKS", "CPUDispatcher", "ConstantArguments", "cache_on_disk", "compile_for_one_signature", "disable_unrolling",
+    "force_inline", "name_by_closure", "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
 ]  # fmt: skip
 
 
@@ -94,6 +99,45 @@ def on_compilation(start, end):
     event.register("numba:compile", Listener())
 
 
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _ConstantArguments(FunctionPass):
+    """Replaces arguments of literal types by constants."""
+
+    _name = "floatsim_constant_arguments"
+
+    def __init__(self):
+        super().__init__()
+
+    def run_pass(self, state):
+        changed = False
+        for block in state.func_ir.blocks.values():
+            for statement in block.find_insts(numba_ir.Assign):
+                if isinstance(statement.value, numba_ir.Arg):
+                    kind = state.args[statement.value.index]
+                    if isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
+                        constant = numba_ir.Const(kind.literal_value, statement.loc)
+                        definitions = state.func_ir._definitions[statement.target.name]
+                        definitions[definitions.index(statement.value)] = statement.value = constant
+                        changed = True
+        if changed:
+            state.func_ir._consts = ConstantInference(state.func_ir)
+        return changed
+
+
+class ConstantArguments(CompilerBase):
+    """Numba's compiler, for functions whose branches depend on arguments that are constants of their callers.
+
+    It removes the other branches before it infers types. Numba does so later, when it has compiled every function that
+    they call.
+    """
+
+    def define_pipelines(self):
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_ConstantArguments, IRProcessing)
+        passes.finalize()
+        return [passes]
+
+
 def force_inline(dispatcher):
     """Let a dispatcher be inlined into compiled callers; it can still be called from Python."""
     dispatcher.targetoptions["forceinline"] = True
@@ -147,11 +191,20 @@ def _metadata_have_operands():
     return hasattr(ir.Module().add_metadata(["x"]), "operands")
 
 
+def _constant_arguments_remove_branches():
+    def f(kind, x):
+        return x + 1 if kind == 0 else x.missing
+
+    pruned = numba.njit(pipeline_class=ConstantArguments)(f)
+    return numba.njit(lambda x: pruned(0, x))(1) == 2
+
+
 CHECKS = {
     "Dispatcher._cache": _dispatcher_has("_cache"),
     "Dispatcher._compile_for_args": _dispatcher_has("_compile_for_args"),
     "Dispatcher.targetoptions": _dispatcher_has("targetoptions"),
     "Dispatcher.disable_compile": _dispatcher_has("disable_compile"),
+    "CompilerBase, FunctionPass and the IR": _constant_arguments_remove_branches,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
     "call_conv.return_user_exc": lambda: hasattr(cpu_target.target_context.call_conv, "return_user_exc"),
