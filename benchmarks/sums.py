@@ -52,6 +52,7 @@ TARGETS = {
     "FP8 units": Target("FP8 with the Hopper model, promoted to FP32 or not, against FP16", 1.3, 1.0),
     "scaled units": Target("block-scaled FP8 and FP4 with the Blackwell model, against sgemm", 25, 15),
     "AMD": Target("the models of CDNA 1, 2 and 3, against sgemm", 40, 25),
+    "Arm FP8": Target("the exact sums of Arm's FP8 instructions, against sgemm", 40, 25),
     "mmasim": Target("FP16 with the Hopper model against mmasim", 100, 180, FASTER),
     "APyTypes": Target("FP16 against APyTypes", 50, 70, FASTER),
     "gfloat": Target("FP16 against a loop over k with gfloat", 400, 600, FASTER),
@@ -202,6 +203,8 @@ def _matrix_units() -> Iterator[Row]:
         yield Row("units", Call(fmt, "blackwell", scale=scale), _SGEMM, "scaled units")
     for accumulation, fmt in _AMD:
         yield Row("units", Call(fmt, accumulation), _SGEMM, "AMD")
+    for fmt in fs.E4M3, fs.E5M2:
+        yield Row("units", Call(fmt, "arm-fp8"), _SGEMM, "Arm FP8")
     large = replace(hopper, shape=(1024,) * 3)
     yield Row("units", replace(large, threads=2), large, "threads")
     small = replace(hopper, shape=(128,) * 3)
