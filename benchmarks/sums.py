@@ -61,9 +61,7 @@ TARGETS = {
     "strided sum": Target("FP16 strided sum of 16 M against np.sum of float32", 1.3, 1.0),
     "pairwise sum": Target("FP16 pairwise sum of 16 M against np.sum of float32", 1.6, 1.25),
     "sequential sum": Target("FP16 sequential sum of 16 M against np.add.accumulate of float16", 5, 10, FASTER),
-    "permuted sum": Target(
-        "sums of 16 M in another order, swapped, reversed or by a list, against in order", 1.2, 1.05
-    ),
+    "permuted sum": Target("sums of 16 M swapped, reversed or by a list of positions, against in order", 1.2, 1.05),
     "threads": Target("two threads against one thread", 1.7, 1.95, FASTER),
     "edges": Target("a format at the bound of a fast path against the next format, beyond the bound", 1.2, 2, FASTER),
     "small": Target("a product of 16 x 16 x 16, after the first call", 100, 50, MICROSECONDS),
@@ -187,7 +185,8 @@ def _sums() -> Iterator[Row]:
     for tree in _TREES:
         yield Row("sum", Call(fs.FP16, f"pairwise(fp16, {tree})", many), rivals[NUMPY_SUM], "pairwise sum")
     yield Row("sum", Call(fs.FP16, _sequential(fs.FP16), many), rivals[NUMPY_ACCUMULATE], "sequential sum")
-    for fmt, inner in (fs.FP16, "sequential(fp32)"), (fs.FP32, "sequential(fp32)"), (fs.FP16, "sequential(fp16)"):
+    for fmt in fs.FP16, fs.FP32:  # in FP16, the time depends on the values in their order
+        inner = "sequential(fp32)"
         for order in "swapped", "reversed", "backwards-4x4", [7, 2, 5, 0, 3, 6, 1, 4]:
             moved = Call(fmt, fs.Permuted(order, inner), many)
             yield Row("sum", moved, Call(fmt, inner, many), "permuted sum")

@@ -15,7 +15,8 @@ and computes no sums.
 a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
 grows by the events. `first` (len(PLACES), M, N), int32, takes the least place of each event: where[k] for a product,
 the largest `where` up to k for a sum. `params`: see COUNTING_FIELDS. `fast_params`: FAST_FIELDS of
-rounding/float32.py, with a scale of 0 where that style is not for the format. The kernels need `cpu.environment_is_default()`.
+rounding/float32.py, with a scale of 0 where that style is not for the format. The kernels need
+`cpu.environment_is_default()`.
 """
 
 import functools

@@ -649,7 +649,8 @@ def sum_unrounded(acc, xs):
 
 @inline
 def sum_with_fallback(accumulator, source, size, acc):
-    """The sum of acc and the first `size` terms of a source of float32 numbers, in order, with as few operations as give each sum.
+    """The sum of acc and the first `size` float32 numbers of a source, in order, with as few operations as give each
+    sum.
 
     A sum that needs no rounding is float32's. The other sums are computed with 1.5 * 2**23 * q added to acc: there the
     quantum of float32 is q, and even multiples of q are even. This holds until a sum leaves the range of acc (see
