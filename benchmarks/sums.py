@@ -55,6 +55,7 @@ TARGETS = {
     "FP8 units": Target("FP8 with the Hopper model, promoted to FP32 or not, against FP16", 1.3, 1.0),
     "scaled units": Target("block-scaled FP8 and FP4 with the Blackwell model, against sgemm", 25, 15),
     "AMD": Target("the models of CDNA 1, 2 and 3, against sgemm", 40, 25),
+    "Arm FP8": Target("the exact sums of Arm's FP8 instructions, against sgemm", 40, 25),
     "mmasim": Target("FP16 with the Hopper model against mmasim", 100, 180, FASTER),
     "APyTypes": Target("FP16 against APyTypes", 50, 70, FASTER),
     "gfloat": Target("FP16 against a loop over k with gfloat", 400, 600, FASTER),
@@ -63,6 +64,7 @@ TARGETS = {
     "strided sum": Target("FP16 strided sum of 16 M against np.sum of float32", 1.3, 1.0),
     "pairwise sum": Target("FP16 pairwise sum of 16 M against np.sum of float32", 1.6, 1.25),
     "sequential sum": Target("FP16 sequential sum of 16 M against np.add.accumulate of float16", 5, 10, FASTER),
+    "permuted sum": Target("sums of 16 M swapped, reversed or by a list of positions, against in order", 1.2, 1.05),
     "threads": Target("two threads against one thread", 1.7, 1.95, FASTER),
     "edges": Target("a format at the bound of a fast path against the next format, beyond the bound", 1.2, 2, FASTER),
     "small": Target("a product of 16 x 16 x 16, after the first call", 100, 50, MICROSECONDS),
@@ -201,6 +203,11 @@ def _sums() -> Iterator[Row]:
     for tree in _TREES:
         yield Row("sum", Call(fs.FP16, f"pairwise(fp16, {tree})", many), rivals[NUMPY_SUM], "pairwise sum")
     yield Row("sum", Call(fs.FP16, _sequential(fs.FP16), many), rivals[NUMPY_ACCUMULATE], "sequential sum")
+    for fmt in fs.FP16, fs.FP32:  # in FP16, the time depends on the values in their order
+        inner = "sequential(fp32)"
+        for order in "swapped", "reversed", "backwards-4x4", [7, 2, 5, 0, 3, 6, 1, 4]:
+            moved = Call(fmt, fs.Permuted(order, inner), many)
+            yield Row("sum", moved, Call(fmt, inner, many), "permuted sum")
 
 
 _AMD = (
@@ -220,6 +227,8 @@ def _matrix_units() -> Iterator[Row]:
         yield Row("units", Call(fmt, "blackwell", scale=scale), _SGEMM, "scaled units")
     for accumulation, fmt in _AMD:
         yield Row("units", Call(fmt, accumulation), _SGEMM, "AMD")
+    for fmt in fs.E4M3, fs.E5M2:
+        yield Row("units", Call(fmt, "arm-fp8"), _SGEMM, "Arm FP8")
     large = replace(hopper, shape=(1024,) * 3)
     yield Row("units", replace(large, threads=2), large, "threads")
     small = replace(hopper, shape=(128,) * 3)

@@ -29,11 +29,13 @@ Number = int | float
 
 _ONE_ZERO = ("fnuz", "extended")
 """Special values whose NaN has the code of -0."""
+_UNSIGNED = ("unsigned_extended", "unsigned_finite")
+"""Special values of formats without a sign, whose NaN is the largest code. They are formats of results only."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A number format: field widths, bias, and special values: "ieee", "fn", "fnuz", "extended" or "finite"."""
+    """A number format: field widths, bias, and special values: "ieee", "fn", "fnuz", "finite", or those of P3109."""
 
     exponent_bits: int
     trailing_bits: int
@@ -60,7 +62,11 @@ class Format:
 
     @cached_property
     def has_infinity(self) -> bool:
-        return self.specials in ("ieee", "extended")
+        return self.specials in ("ieee", "extended", "unsigned_extended")
+
+    @cached_property
+    def unsigned(self) -> bool:
+        return self.specials in _UNSIGNED
 
     @cached_property
     def has_nan(self) -> bool:
@@ -69,12 +75,12 @@ class Format:
     @cached_property
     def minus_zero(self) -> Number:
         """What a negative zero becomes here."""
-        return 0 if self.specials in _ONE_ZERO else MINUS_ZERO
+        return 0 if self.specials in _ONE_ZERO + _UNSIGNED else MINUS_ZERO
 
     @cached_property
     def infinity_code(self) -> int:
-        if self.specials == "extended":
-            return self.top
+        if self.specials in ("extended", "unsigned_extended"):
+            return self.top - self.unsigned
         return self.top - ((1 << self.trailing_bits) - 1)
 
     @cached_property
@@ -85,9 +91,9 @@ class Format:
 
     @cached_property
     def largest_code(self) -> int:
-        return {"ieee": self.infinity_code - 1, "fn": self.top - 1, "extended": self.top - 1}.get(
-            self.specials, self.top
-        )
+        if self.has_infinity:
+            return self.infinity_code - 1
+        return self.top - (self.specials in ("fn", "unsigned_finite"))
 
     @cached_property
     def largest(self) -> int:
@@ -145,6 +151,7 @@ def rounder(fmt: Format, grid: int, style: Style) -> Callable[[int], Number]:
     if q < 0:
         raise ValueError(f"the grid 2**{grid} is too coarse for {fmt}")
     largest, normal = fmt.largest << q, 1 << (q + fmt.trailing_bits)
+    unsigned = fmt.unsigned
     minus_zero, nearest, ftz, before = fmt.minus_zero, mode <= AWAY, style.ftz, style.before
     ties_to_even, away, odd, up, down = (mode == code for code in (EVEN, AWAY, ODD, POSITIVE, NEGATIVE))
     beyond, below = (overflowed(fmt, grid, style, sign) for sign in (1, -1))
@@ -180,7 +187,7 @@ def rounder(fmt: Format, grid: int, style: Style) -> Callable[[int], Number]:
                     r += 1 << s
             elif goes_up(k, m - r, 1 << s >> 1, n > 0):
                 r += 1 << s
-        if r > largest:
+        if r > largest or (unsigned and n < 0 and r):
             return beyond if n > 0 else below
         if n > 0:
             return r
@@ -190,12 +197,12 @@ def rounder(fmt: Format, grid: int, style: Style) -> Callable[[int], Number]:
 
 
 def overflowed(fmt: Format, grid: int, style: Style, sign: int) -> Number:
-    """What becomes of a rounded magnitude beyond the largest number."""
-    largest = sign * (fmt.largest << (fmt.quantum - grid))
+    """What becomes of a rounded magnitude beyond the largest number, or of a negative number without a sign."""
+    largest = 0 if sign < 0 and fmt.unsigned else sign * (fmt.largest << (fmt.quantum - grid))
     inward = style.mode in (ZERO, ODD) or (style.mode == (NEGATIVE if sign > 0 else POSITIVE))
     if style.overflow != "infinity" or inward or not fmt.has_nan:
         return largest
-    return sign * INFINITY if fmt.has_infinity else NAN
+    return sign * INFINITY if fmt.has_infinity and (sign > 0 or not fmt.unsigned) else NAN
 
 
 def special(x: float, fmt: Format, grid: int, saturate: bool = False) -> Number:
@@ -204,8 +211,8 @@ def special(x: float, fmt: Format, grid: int, saturate: bool = False) -> Number:
     if math.isnan(x):
         return NAN if fmt.has_nan else largest
     if saturate or not fmt.has_nan:
-        return largest if x > 0 else -largest
-    return x if fmt.has_infinity else NAN
+        return largest if x > 0 else 0 if fmt.unsigned else -largest
+    return x if fmt.has_infinity and (x > 0 or not fmt.unsigned) else NAN
 
 
 def negative(x: Number) -> Number:

@@ -6,7 +6,7 @@ shape is outside of the compared ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from floatsim.accumulation.base import Accumulation
@@ -249,7 +249,8 @@ def _is_small(m: int, n: int, k: int) -> bool:
 def onednn_bfloat16_amx(dtype: str, shape: Shape, threads: int) -> Regions:
     """A chain of TDPBF16PS: even and odd k in chains of their own from zero, their sum added to c.
 
-    An instruction takes 32 terms; or an even share of K, if the fewest instructions can share K equally.
+    An instruction takes 32 terms, and the last one the rest. If the fewest instructions can share K in equal even
+    parts, each takes such a part: that is written as IEEE operations.
     """
     m, n, k = _product(shape)
     if k > 2000:
@@ -258,7 +259,8 @@ def onednn_bfloat16_amx(dtype: str, shape: Shape, threads: int) -> Regions:
         return _whole(_aten_loop(k), dtype, m, n)
     instructions = -(-k // 32)
     shared = k % (2 * instructions) == 0
-    return _whole(replace(_TDPBF16PS, every=k // instructions if shared else 32), dtype, m, n)
+    every = k // instructions if shared else 32
+    return _whole(_TDPBF16PS if every == 32 else Blocked(_EVEN_AND_ODD, every, _FLUSHED_SUM), dtype, m, n)
 
 
 def onednn_bfloat16(dtype: str, shape: Shape, threads: int) -> Regions:
@@ -283,7 +285,9 @@ def onednn_float16(dtype: str, shape: Shape, threads: int) -> Regions:
 
 _FLUSHED = Sequential(FP32, fused=True, ftz=True, daz=True)
 _VDPBF16PS = TensorCore("avx512-bf16")
-_TDPBF16PS = Blocked(Strided(_FLUSHED, 2, Pairwise(FP32, ftz=True, daz=True)), 32, Sequential(FP32, ftz=True, daz=True))
+_TDPBF16PS = TensorCore("amx-bf16")
+_EVEN_AND_ODD = Strided(_FLUSHED, 2, Pairwise(FP32, ftz=True, daz=True))
+_FLUSHED_SUM = Sequential(FP32, ftz=True, daz=True)
 
 
 def aten_sum(dtype: str, shape: Shape, threads: int) -> Regions:

@@ -400,17 +400,17 @@ _DETECTED = {Tininess.AFTER: "after", Tininess.BEFORE: "before"}
 
 def _step_facts(model: RoundedSteps, row: Instruction) -> dict[str, str]:
     last = "from the last product to the first" if model.reverse else "one product after the other"
-    acc = "lane" if model.late else "acc"
-    step = f"{acc} = fma(a, b, {acc}), {last}"
+    step = f"acc = fma(a, b, acc), {last}"
     if model.group > 1:
         pair = "a0*b0 + a1*b1, rounded once" if model.fused else "a0*b0 + a1*b1, each of the three operations rounded"
-        step = f"{pair}, then added to {acc}"
+        step = f"{pair}, then added to {'its lane' if model.late else 'acc'}"
+    elif model.late:
+        step = "lane = fma(a, b, lane)"
     texts = {"sum": f"operations round one after the other: {step}"}
-    if model.lanes > 1:
-        first = ", from +0" if model.from_zero else ""
-        texts["lanes"] = f"even and odd {'pairs' if model.group > 1 else 'products'} have separate sums{first}"
     if model.late:
-        texts["c"] = "is added last: c + (even + odd), two additions"
+        start = "from +0" if model.from_zero else "from its first pair"
+        what = "pairs" if model.group > 1 else "products"
+        texts["sum"] += f"; the even and the odd {what} have a lane each, {start}; then c + (even + odd), two additions"
     texts["D"] = f"{row.output}, {_direction(row)} in each operation; overflow gives an infinity"
     if model.flushes is not None:
         texts["subnormals"] = (

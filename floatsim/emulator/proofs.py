@@ -20,6 +20,7 @@ __all__ = [
     "events_follow_from_results", "exponents_bound_operands", "nearest_then_nearest", "odd_float64_rounds_once",
     "on_grid", "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded", "rounds_by_addition",
     "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
+    "two_floats_hold_blocks",
 ]  # fmt: skip
 
 FLOAT64_EXPONENTS = 900
@@ -131,6 +132,21 @@ def exponents_bound_operands(terms: TermRange) -> bool:
     Test: tests/emulator/test_repaired.py; paths-exact_levels.
     """
     return all(quantum(factor) >= FP64.emin for factor in terms.factors)
+
+
+def two_floats_hold_blocks(terms: TermRange, products: int, output: FloatFormat) -> bool:
+    """Return whether a float64 sum and the sum of its rounding errors hold the exact sum of c and some products.
+
+    Hypothesis: at most 8 products, float64 numbers each, and a result of at most 51 bits. The kernel itself tests that
+    all terms are multiples of 2**low and all sums below 2**high, with high - low <= 104.
+    Claim: each error is a multiple of 2**low of at most 2**(high - 54), and so is every sum of 8 of them, of at most
+    2**(high - 51): a float64 number. TwoSum of the sum and the errors, rounded to odd, keeps what the rounding to the
+    output needs (S. Boldo and G. Melquiond, theorem 1; see `rounds_in_float64`). With high - low <= 52 there is no
+    error. Sums in order grow by at most twice each product, because a rounding of acc + p errs by |p| at most.
+    Source: D. E. Knuth, "The Art of Computer Programming", volume 2, section 4.2.2, theorem B (TwoSum).
+    Test: tests/tensorcore/test_tensorcore_kernels.py::test_exact_blocks_on_both_sides_of_their_bounds.
+    """
+    return products <= 8 and terms_fit_float64(terms) and output.precision <= 51
 
 
 def rounds_in_float64(fmt: FloatFormat, attributes: RoundingAttributes) -> bool:

@@ -23,6 +23,7 @@ from floatsim.reference import sums as reference_sums
 
 EVERY = (
     "permuted(swapped, fp32)",
+    "permuted(reversed, fp16)",
     "permuted([2, 0, 1], sequential(fp32, fused))",
     "blocked(permuted(reversed, fp32), 7, permuted(reversed, fp32))",
     "permuted(strided-3, blocked(fp16, 4, fp32))",

@@ -29,6 +29,7 @@ CHOICES = [
     ("sequential(fp16, ftz)", fs.FP16, fs.FP16, "integer"),
     ("hopper", fs.FP16, fs.FP16, "tensorcore float32"),
     ("cdna1", fs.FP16, fs.FP16, "tensorcore float64"),
+    ("arm-fp8", fs.E4M3, fs.E5M2, "tensorcore float64"),
     ("blocked(fp16, 4, fp32)", fs.FP16, fs.FP16, "parts"),
 ]
 

@@ -11,6 +11,7 @@ from planning import kernel_by
 
 import floatsim as fs
 from floatsim.accumulation import parse
+from floatsim.accumulation.partition import positions
 from floatsim.emulator.accumulate import accumulate
 from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.vector import Vectors
@@ -134,6 +135,52 @@ def test_every_source():
         text = rng.choice(descriptions(acc, rng))
         for kind, codes, want in zip(KINDS, table.T, general(parse(str(text)), table, fmt), strict=True):
             assert vector_sum(parse(str(text)), codes, fmt, PLAIN) == want, (text, kind, source)
+
+
+ORDERS = ("swapped", "reversed", "strided-2", "strided-300", "backwards-4x4", "backwards-2x300")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("source", "acc"), [("fp16", "fp16"), ("bf16", "bf16"), ("e4m3", "fp16"), ("bf16", "fp32"), ("fp32", "fp64")]
+)
+def test_other_orders(source, acc):
+    """Sums and dots in every order equal those in order of the moved terms: groups of a block, longer ones, the rest."""
+    fmt, rng = fs.as_format(source), generator("orders", source, acc)
+    lists = [rng.permutation(n).tolist() for n in (3, 100, 255, 256, 257, 5000)]
+    for order in (*ORDERS, *lists):
+        for n in (1, 2, 255, 513, 5000, 9001):
+            terms = positions(fs.Permuted(order, acc), n)
+            for inner in (acc, f"strided({acc}, 7)", f"pairwise({acc})")[: 1 if n > 513 else 3]:
+                moved = fs.Permuted(order, inner)
+                kind = KINDS[rng.integers(len(KINDS))]
+                x, y = (draw(kind, n, fmt, rng) for _ in range(2))
+                where = order if isinstance(order, str) else len(order), n, inner, kind
+                assert vector_sum(moved, x, fmt) == vector_sum(parse(inner), x[terms], fmt), where
+                dots = vector_dot(moved, x, fmt, y, fmt), vector_dot(parse(inner), x[terms], fmt, y[terms], fmt)
+                assert dots[0] == dots[1], where
+
+
+@pytest.mark.full
+def test_orders_beyond_the_caches(monkeypatch):
+    """Groups from _FAR terms on are moved before they are added."""
+    rng = generator("far")
+    x, order = draw("normal", 700, fs.FP16, rng), rng.permutation(300).tolist()
+    moved = fs.Permuted(order, "fp16")
+    want = vector_sum(moved, x, fs.FP16)
+    monkeypatch.setattr(vector, "_FAR", 299)
+    assert vector_sum(moved, x, fs.FP16) == want == vector_sum(parse("fp16"), x[positions(moved, 700)], fs.FP16)
+
+
+@pytest.mark.full
+def test_rows_in_other_orders():
+    """Rows of a matrix, each in another order."""
+    table = draw("normal", 12 * 500, fs.FP16, generator("moved rows")).reshape(12, 500)
+    for order in (*ORDERS, [2, 0, 1]):
+        moved = fs.Permuted(order, "fp16")
+        found = vector_sums(moved, table, fs.FP16)
+        want = vector_sums(parse("fp16"), np.ascontiguousarray(table[:, positions(moved, 500)]), fs.FP16)
+        assert found.tolist() == want.tolist(), order
 
 
 @pytest.mark.full

@@ -40,7 +40,7 @@ CASES = 48
 MODES = ("TIES_TO_EVEN", "TIES_TO_AWAY", "TOWARD_ZERO", "TOWARD_POSITIVE", "TOWARD_NEGATIVE", "TO_ODD")
 NEAREST, DIRECTED = MODES[:2], MODES[2:5]
 POLICIES = ("INFINITY", "SATURATE_FINITE", "SATURATE_PROPAGATE")
-SPECIALS = ("ieee", "fn", "fnuz", "finite")
+SPECIALS = ("ieee", "fn", "fnuz", "finite", "extended")
 LEAVES = ("sequential", "fused", "pairwise", "kahan", "neumaier", "exact")
 CARRIERS = {24: (127, -149), 53: (1023, -1074)}
 """The precision of a hardware float: its largest exponent, and log2 of its least subnormal number."""
@@ -82,7 +82,7 @@ def _format(w: int, t: int, specials: str, bias: int | None) -> fs.FloatFormat |
 
 def at_top(w: int, t: int, specials: str, emax: int) -> fs.FloatFormat | None:
     """The format with this largest exponent."""
-    whole = specials in ("fnuz", "finite") or (specials == "fn" and t > 0)
+    whole = specials in ("fnuz", "finite") or (specials in ("fn", "extended") and t > 0)
     return _format(w, t, specials, (1 << w) - (1 if whole else 2) - emax)
 
 
@@ -117,9 +117,22 @@ NARROW = (fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E5M2FNUZ, fs.E4M3B11FNUZ, fs.E4M3IEE
 WIDER = (fs.FP16, fs.BF16, fs.TF32, fs.FP32)
 
 
+def p3109(d: Draw, signed: bool = True) -> fs.FloatFormat:
+    """A format of the draft P3109, extended or finite."""
+    while True:
+        width = d.one((3, 4, 5, 6, 7, 8, 8, 8, d.integer(9, 16), d.integer(17, 32)))
+        precision = d.integer(max(1, width - 10), width - signed)
+        try:
+            return fs.p3109(width, precision, signed=signed, extended=d.chance(0.5))
+        except ValueError:  # values that are no float64 values
+            continue
+
+
 def operand(d: Draw) -> fs.FloatFormat:
     """A format of elements."""
-    which = d.integer(0, 9)
+    which = d.integer(0, 10)
+    if which == 10:
+        return p3109(d)
     if which < 4:
         return d.one(NARROW)
     if which < 7:
@@ -537,7 +550,9 @@ def _keywords(d: Draw, setting: Setting) -> dict[str, Any]:
     if d.chance(setting.policies):
         found["overflow"] = d.one(POLICIES)
     if d.chance(0.25):
-        found["format"] = d.one((fs.FP32, fs.FP16, fs.BF16, fs.E4M3, setting.a, operand(d), fs.FP64))
+        found["format"] = d.one(
+            (fs.FP32, fs.FP16, fs.BF16, fs.E4M3, setting.a, operand(d), fs.FP64, p3109(d, signed=d.chance(0.3)))
+        )
         if d.chance(0.4):
             found["result_rounding"] = d.one(MODES)
     return found

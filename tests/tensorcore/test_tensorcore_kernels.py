@@ -11,13 +11,12 @@ from test_tensorcore_silicon import SETS, needs_silicon, rows
 
 import floatsim as fs
 from floatsim.emulator import tensorcore as emulator
-from floatsim.emulator.dispatch import tensorcore_float32 as floats
 from floatsim.emulator.dispatch import tensorcore_float64 as doubles
 from floatsim.emulator.dispatch.matrix_units import fast_kernels
 from floatsim.emulator.tensorcore import accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
 from floatsim.tensorcore.architectures import as_architecture, select
-from floatsim.tensorcore.instructions import Scales
+from floatsim.tensorcore.instructions import ExactBlocks, Scales
 from tests.tensorcore.cases import STYLES, Case, codes, compare, distinct
 
 CASES = [some[0] for some in distinct().values()]
@@ -49,7 +48,8 @@ def both_ways(case: Case, style: str, m: int, k: int, n: int, ranges, seed: int 
     quick, general, alone = out.copy(), out.copy(), out[:, 0].copy()
     accumulate(case.row, a, b, quick, ranges, fast_kernels(case.row), scales)
     emulator._in_integers(case.row, a, b, general, ranges, scales, None)
-    module = floats if floats.can_do(case.row) else doubles
+    module = fast_kernels(case.row)
+    assert module is not None, f"{case} has no fast kernel"
     one = BlockScales(scales.a[0], scales.b[0], scales.of) if scales else None
     failed = module.accumulate(case.row, *(Matrix(x.codes[0], x.format) for x in (a, b)), alone, ranges, one)
     return quick, general, failed.mean()
@@ -92,6 +92,54 @@ def test_long_sums_and_many_columns():
         row = select(as_architecture(arch), name, fmt, fmt, output)
         quick, general, _ = both_ways(Case(arch, row, fmt, fmt, None), "near", 3, 1000, 270, [[0, 1000]])
         assert np.array_equal(quick, general)
+
+
+def spread_codes(rng: np.random.Generator, fmt: fs.FloatFormat, shape: tuple[int, ...], binades: int) -> np.ndarray:
+    """Codes whose exponents lie at both ends of some binades."""
+    low = max(fmt.bias - binades // 2, 0)
+    high = min(low + binades, (1 << fmt.exponent_bits) - 2)
+    field = rng.choice([low, high], shape).astype(np.uint64) << np.uint64(fmt.trailing_bits)
+    kept = rng.integers(0, 1 << 64, shape, dtype=np.uint64) & np.uint64(fmt.sign_mask | (1 << fmt.trailing_bits) - 1)
+    return kept | field
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if isinstance(case.row.model, ExactBlocks)], ids=str)
+def test_exact_blocks_on_both_sides_of_their_bounds(case):
+    """Binades of the terms around 52, which float64 holds, and 104, which two float64 numbers hold."""
+    rng, shares = np.random.default_rng(6), set()
+    m, k, n = 16, 3 * case.row.k - 1, 24
+    for binades in range(0, 128, 2):
+        a, b = (spread_codes(rng, f, s, binades // 4) for f, s in ((case.a, (1, m, k)), (case.b, (1, k, n))))
+        a[:, :, 1::2] = a[:, :, : k // 2 * 2 : 2] ^ np.uint64(case.a.sign_mask)  # cancels, up to c and the last product
+        b[:, 1::2] = b[:, : k // 2 * 2 : 2]
+        c = spread_codes(rng, case.row.output, (1, 1, m, n), binades) * (rng.random((1, 1, m, n)) < 0.8)
+        quick, general, ranges = c.copy(), c.copy(), np.array([[0, k]])
+        operands = Matrix(a, case.a), Matrix(b, case.b)
+        accumulate(case.row, *operands, quick, ranges, fast_kernels(case.row))
+        accumulate(case.row, *operands, general, ranges)
+        assert np.array_equal(quick, general), binades
+        one = (Matrix(x.codes[0], x.format) for x in operands)
+        shares.add(float(doubles.accumulate(case.row, *one, c[:, 0].copy(), ranges, None).mean()))
+    assert 0 in shares
+    assert max(shares) == 1 or case.row.output == fs.FP16, "wide sums are for the integer kernels"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if isinstance(case.row.model, ExactBlocks)], ids=str)
+def test_zeros_of_exact_blocks(case):
+    """Every sign of the products and of c, with and without zeros that fill up the last instruction."""
+    k = case.row.k
+    zeros = np.array([[0, 0], [0, case.a.sign_mask], [case.a.sign_mask] * 2], np.uint64)
+    a = np.repeat(zeros, (k + 1) // 2, axis=1)[np.newaxis]
+    b = np.full((1, a.shape[2], 2), case.b.max_code, np.uint64)
+    b[:, :, 1] |= np.uint64(case.b.sign_mask)
+    for sign in (0, case.row.output.sign_mask):
+        for stop in (k, a.shape[2], max(k - 1, 1)):
+            quick = np.full((1, 1, 3, 2), sign, np.uint64)
+            general, ranges = quick.copy(), np.array([[0, stop]])
+            operands = Matrix(a[:, :, :stop], case.a), Matrix(b[:, :stop], case.b)
+            accumulate(case.row, *operands, quick, ranges, fast_kernels(case.row))
+            accumulate(case.row, *operands, general, ranges)
+            assert np.array_equal(quick, general)
 
 
 def test_nothing_to_do():

@@ -127,8 +127,7 @@ class CountingKernel(LeafKernel):
         self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Codes | None, term: Operand | None
     ) -> Partials:
         operands = source.floats(FP32)
-        in_order = bool((np.diff(source.where) >= 0).all())  # else events of products and sums have other places
-        if not in_order or not all(self._counter.accepts(a, b) for a, b, _ in operands):
+        if not all(self._counter.accepts(a, b) for a, b, _ in operands):
             return self._integer.sum(work, source, ranges, seeds, start, term)
         batch, rows, columns = source.shape
         out = np.zeros((batch, len(ranges), rows, columns), np.float32)

@@ -97,7 +97,7 @@ class TensorCoreFloat32(_FloatCandidate):
 
 
 class TensorCoreFloat64(_FloatCandidate):
-    """The other models, in float64 and int64."""
+    """The other models of GPUs, and exact sums of FP8 products, in float64 and int64."""
 
     name, floats, carrier = "tensorcore float64", tensorcore_float64, "float64"
 

@@ -9,6 +9,7 @@ from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import float64 as loops
 from floatsim_kernels.tensorcore import integer as integers
 
+from floatsim.emulator.proofs import two_floats_hold_blocks
 from floatsim.emulator.tensorcore_operands import (
     BlockScales,
     Matrix,
@@ -19,7 +20,8 @@ from floatsim.emulator.tensorcore_operands import (
     store,
     values_of,
 )
-from floatsim.formats import FP64
+from floatsim.formats import FP16, FP64
+from floatsim.formats.value_sets import TermRange
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,
     ExactBlocks,
@@ -51,8 +53,9 @@ def can_do(row: Instruction) -> bool:
     """Return whether the kernels on float64 are for such sums."""
     if not isinstance(row.model, GroupedBlocks | LateAccumulator | ExactBlocks | FlushedTree | FmaChain):
         return False
-    if isinstance(row.model, ExactBlocks) and row.model.signed_zero:
-        return False
+    if isinstance(row.model, ExactBlocks):
+        pairs = ((a, b) for a in row.inputs for b in row.inputs)
+        return all(two_floats_hold_blocks(TermRange(*pair), row.block, row.output) for pair in pairs)
     return not isinstance(row.model, FmaChain) or bool(machine.has_fma())
 
 
@@ -96,7 +99,8 @@ def _run(
             (x, x_exponents), (y, y_exponents) = (_values(row, side) for side in (a, b))
             if isinstance(model, ExactBlocks):
                 lines = _extents(floats_of(a)), _extents(np.ascontiguousarray(floats_of(b).T))
-                loops.exact(x, y, *lines, sums, ranges, row.block, row.k, failed)
+                kind = int(row.output == FP16), int(model.signed_zero)
+                loops.exact(x, y, *lines, sums, ranges, row.block, row.k, *kind, failed)
             else:
                 bits = model.fraction_bits, model.sum_bits, int(isinstance(model, EvenAndOdd))
                 loops.late(x, y, x_exponents, y_exponents, sums, ranges, row.block, row.k, *bits, failed)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.reduce import vector as loops
@@ -31,7 +31,6 @@ from floatsim.accumulation import (
     settled,
 )
 from floatsim.accumulation.composites import Runs
-from floatsim.accumulation.partition import positions
 from floatsim.emulator.dispatch.kernel import Case, Planned, Work
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.proofs import product_rounds_once
@@ -54,6 +53,9 @@ _GRIDS: dict[FloatFormat, Any] = {
 }
 
 
+_RUN, _PIECE = 256, 4096  # terms: of a block of the kernel for other orders, and of its table if the order repeats
+_FAR = 1 << 16  # terms of a group beyond the second-level cache: two operands, one after the other, miss it less often
+
 # -- vectors in the layout of the kernels ------------------------------------------------------------------------------
 
 
@@ -71,20 +73,25 @@ class _Values:
     def __getitem__(self, part: slice) -> _Values:
         return _Values(self.data[part], self.format)
 
+    def buffer(self) -> _Values:
+        """Return room for the values of a block."""
+        return _Values(np.zeros(_RUN, self.data.dtype), self.format)
+
     def permuted(self, order: Permuted, length: int) -> _Values:
         """Return rows of `length` values, each in another order."""
         rows = self.data.reshape(-1, length)
-        if order.group is None and order.lanes is None:
-            return _Values(rows[:, ::-1].reshape(-1), self.format)
-        if order.group is None or len(order.group) > _SHORT_GROUP:
-            return _Values(np.take(rows, positions(order, length), axis=1).reshape(-1), self.format)
-        found, n = rows.copy(), len(order.group)
-        whole = length - length % n
-        for place, term in enumerate(order.group):
-            found[:, place:whole:n] = rows[:, term:whole:n]
+        found = np.empty(rows.shape, rows.dtype)
+        moves = _moves(order, length)
+        loops.rearrange(rows, moves.pieces, moves.table, found)
         return _Values(found.reshape(-1), self.format)
 
+    def backwards(self) -> _Values:
+        """Return a view whose source reads from the last value to the first."""
+        return _Values(self.data[::-1], self.format)
+
     def source(self, leaf: Leaf) -> Any:
+        if self.data.strides[0] < 0:
+            return loops.Backwards(self.backwards().source(leaf), self.size - 1)
         data = np.ascontiguousarray(self.data)
         if data.dtype.kind == "f":
             return loops.Values(data)
@@ -114,9 +121,17 @@ class _Products:
     def __getitem__(self, part: slice) -> _Products:
         return _Products(self.a[part], self.b[part])
 
+    def buffer(self) -> _Products:
+        """Return room for the products of a block."""
+        return _Products(self.a.buffer(), self.b.buffer())
+
     def permuted(self, order: Permuted, length: int) -> _Products:
         """Return rows of `length` products, each in another order."""
         return _Products(self.a.permuted(order, length), self.b.permuted(order, length))
+
+    def backwards(self) -> _Products:
+        """Return a view whose source reads from the last product to the first."""
+        return _Products(self.a.backwards(), self.b.backwards())
 
     def source(self, leaf: Leaf) -> Any:
         assert isinstance(leaf, ProductLeaf)
@@ -125,6 +140,42 @@ class _Products:
 
 
 _Vector: TypeAlias = _Values | _Products
+
+
+class _Moves(NamedTuple):
+    """An order of terms as the kernels read it: `loops.reordered` documents the fields."""
+
+    pieces: Indices
+    table: NDArray[np.int32]
+    every: int = _RUN
+    own: bool = False
+
+
+@lru_cache(maxsize=16)
+def _moves(order: Permuted, n: int) -> _Moves:
+    """Return the moves of n terms."""
+    if order.group is None:
+        lanes = order.lanes or 1
+        ends = [(lane, -(-(n - lane) // lanes)) for lane in range(min(lanes, n))]
+        rows = [(lane + i * lanes, 0, min(_PIECE, count - i)) for lane, count in ends for i in range(0, count, _PIECE)]
+        table = np.arange(0, _PIECE * lanes, lanes, dtype=np.int32)
+        if order.lanes is None:  # reversed
+            return _Moves(_pieces([(n - 1 - base, start, stop) for base, start, stop in rows]), -table)
+        return _Moves(_pieces(rows), table)
+    group = np.array(order.group, np.int32)
+    every = max(_RUN // len(group), 1) * len(group)
+    size = max(_PIECE // every, 1) * every
+    whole = n - n % len(group)
+    table = (np.arange(0, size, len(group), dtype=np.int32)[:, np.newaxis] + group).reshape(-1)
+    rows = [(base, 0, min(size, whole - base)) for base in range(0, whole, size)]
+    if n > whole:
+        rows.append((whole, size, size + n - whole))
+        table = np.concatenate([table, np.arange(n - whole, dtype=np.int32)])
+    return _Moves(_pieces(rows), table, min(every, _RUN), every <= _RUN)
+
+
+def _pieces(rows: list[tuple[int, int, int]]) -> Indices:
+    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 @lru_cache(maxsize=64)
@@ -143,7 +194,6 @@ def _readable(fmt: FloatFormat) -> bool:
 
 # -- leaves ------------------------------------------------------------------------------------------------------------
 
-_SHORT_GROUP = 32  # terms: so many copies with a stride take less time than one copy by indices
 _BLOCK, _COLUMNS = 4096, 2048  # terms, and nodes of a tree, that stay in the cache
 _MANY = 16  # blocks that are worth adding beside each other
 
@@ -188,6 +238,12 @@ class _Call:
         rest = _Call(self.leaf, self.vector[done * every :])
         if done < len(out):
             rest.run(loops.sequential, rest.vector.size, every, out[done:], self.new(256))
+
+    def reordered(self, moves: _Moves) -> Floats:
+        """The sum of all terms in another order."""
+        out = self.new(1)
+        self.run(loops.reordered, *moves, self.vector.buffer().source(self.leaf), out, self.new(_RUN))
+        return out
 
     def _trees(self, out: Floats, every: int) -> None:
         assert isinstance(self.leaf, Pairwise)
@@ -298,7 +354,12 @@ def _sums(accumulation: Accumulation, vector: _Vector, length: int) -> Floats:
     if isinstance(accumulation, Leaf):
         return _Call(accumulation, vector).blocks(length)
     if isinstance(accumulation, Permuted):
-        return _sums(accumulation.inner, vector.permuted(accumulation, length), length)
+        inner, far = accumulation.inner, len(accumulation.group or ()) > _FAR
+        if not isinstance(inner, Sequential) or length < vector.size or far:
+            return _sums(inner, vector.permuted(accumulation, length), length)
+        if accumulation.order == "reversed":
+            return _sums(inner, vector.backwards(), length)
+        return _Call(inner, vector).reordered(_moves(accumulation, length))
     assert isinstance(accumulation, Composite)
     inner = accumulation.inner
     assert isinstance(inner, Leaf)

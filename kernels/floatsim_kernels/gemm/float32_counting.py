@@ -13,9 +13,10 @@ words, and looks for their places, only if a word of the row has the event's bit
 and computes no sums.
 
 a (M, K), b (K, N): float32. out (ranges, M, N): start values on entry, sums on exit. `counts` (len(EVENTS),), int64,
-grows by the events. `first` (len(PLACES), M, N), int32, takes the least where[k] of each event. `params`: see
-COUNTING_FIELDS. `fast_params`: FAST_FIELDS of rounding/float32.py, with a scale of 0 where that style is not for the
-format. The kernels need `cpu.environment_is_default()`.
+grows by the events. `first` (len(PLACES), M, N), int32, takes the least place of each event: where[k] for a product,
+the largest `where` up to k for a sum. `params`: see COUNTING_FIELDS. `fast_params`: FAST_FIELDS of
+rounding/float32.py, with a scale of 0 where that style is not for the format. The kernels need
+`cpu.environment_is_default()`.
 """
 
 import functools
@@ -47,15 +48,14 @@ EVENTS = (
     "sum inexact", "sum overflow", "sum subnormal", "sum absorbed", "sum invalid", "sum nan",
 )  # fmt: skip
 """The events of the bits of an event word."""
+_NONE, _1 = np.uint32(0), np.uint32(1)
 _P_INEXACT, _P_UNDERFLOW, _P_OVERFLOW, _P_FLUSHED, _P_SUBNORMAL, _P_NAN = (np.uint32(1 << i) for i in range(6))
 _S_INEXACT, _S_OVERFLOW, _S_SUBNORMAL, _S_ABSORBED, _S_INVALID, _S_NAN = (np.uint32(1 << i) for i in range(6, 12))
-_NONE, _1 = np.uint32(0), np.uint32(1)
 
 PLACES = ("invalid", "nan", "overflow", "underflow", "flushed", "absorbed")
 """The events whose first place is kept."""
-_PLACE_BITS = (
-    _S_INVALID, np.uint32(_P_NAN | _S_NAN), np.uint32(_P_OVERFLOW | _S_OVERFLOW), _P_UNDERFLOW, _P_FLUSHED, _S_ABSORBED,
-)  # fmt: skip
+_PRODUCT_BITS = (_NONE, _P_NAN, _P_OVERFLOW, _P_UNDERFLOW, _P_FLUSHED, _NONE)
+_SUM_BITS = (_S_INVALID, _S_NAN, _S_OVERFLOW, _NONE, _NONE, _S_ABSORBED)
 
 COUNTING_FIELDS = (*RNE_FIELDS, "tiny", "smallest_normal")
 """Fields of RNE_FIELDS; then the least magnitude that is not tiny, and 2**emin, as bits of float32."""
@@ -162,10 +162,10 @@ def count(words, seen, counts):
 
 
 @inline
-def locate(words, seen, k, places):
-    """Write k to `places` where an event of the row has no earlier place."""
-    for event in range(len(_PLACE_BITS)):
-        mask = _PLACE_BITS[event]
+def locate(words, seen, bits, k, places):
+    """Write k to `places` where an event of the row, one of the bits of each place, has no earlier place."""
+    for event in range(len(PLACES)):
+        mask = bits[event]
         if seen & mask:
             earliest = places[event]
             for j in range(words.size):
@@ -253,7 +253,8 @@ def counting(bfloat, products):
                     seen = general_step(bfloat, a[i, k], b[k], before, row, words, scale, unscale, g, wanted)
                     if seen:
                         count(words, seen, counts)
-                        locate(words, seen, latest, places)
+                        locate(words, seen, _PRODUCT_BITS, np.int32(where[k]), places)
+                        locate(words, seen, _SUM_BITS, latest, places)
                 for j in range(row.size):
                     row[j] *= unscale
                 for event in range(first.shape[0]):
@@ -291,7 +292,7 @@ def tiny_products(bfloat):
                         seen = step_products(bfloat, x, b[k], words, g, wanted)
                         if seen:
                             count(words, seen, counts)
-                            locate(words, seen, np.int32(where[k]), places)
+                            locate(words, seen, _PRODUCT_BITS, np.int32(where[k]), places)
                 for event in range(first.shape[0]):
                     copy_row(places[event], first[event, i])
 

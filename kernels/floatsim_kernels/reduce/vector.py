@@ -74,6 +74,21 @@ class Products(NamedTuple):
     accumulator: Any
 
 
+class Reordered(NamedTuple):
+    """A source's terms in another order: term i is the source's term base + table[i]."""
+
+    source: Any
+    table: Any
+    base: Any
+
+
+class Backwards(NamedTuple):
+    """The terms of a source from `last` down to 0."""
+
+    source: Any
+    last: Any
+
+
 def term(source, i):
     """The i-th term. i is unsigned: a check for negative indices would keep loops scalar."""
 
@@ -89,6 +104,10 @@ def _term(source, i):
         return lambda source, i: source.values[i]
     if kind is TableCodes:
         return lambda source, i: source.values[source.codes[i]]
+    if kind is Reordered:
+        return lambda source, i: term(source.source, U(source.base + source.table[i]))
+    if kind is Backwards:
+        return lambda source, i: term(source.source, U(source.last) - i)
     return lambda source, i: rounded_product(
         source.accumulator,
         to_carrier(source.accumulator, term(source.a, i)),
@@ -629,18 +648,19 @@ def sum_unrounded(acc, xs):
 
 
 @inline
-def sum_with_fallback(accumulator, xs, acc):
-    """The sum of acc and the terms, in order, with as few operations as give each sum.
+def sum_with_fallback(accumulator, source, size, acc):
+    """The sum of acc and the first `size` float32 numbers of a source, in order, with as few operations as give each
+    sum.
 
     A sum that needs no rounding is float32's. The other sums are computed with 1.5 * 2**23 * q added to acc: there the
     quantum of float32 is q, and even multiples of q are even. This holds until a sum leaves the range of acc (see
     `sum_in_one_binade` for its ends).
     """
     i = restarts = 0
-    while i < xs.size and restarts < _RESTARTS:
+    while i < size and restarts < _RESTARTS:
         s = acc
-        while i < xs.size:
-            s = acc + xs[i]
+        while i < size:
+            s = acc + term(source, U(i))
             if not needs_no_rounding(accumulator, s):
                 break
             acc = s
@@ -648,21 +668,22 @@ def sum_with_fallback(accumulator, xs, acc):
         shift = shift_of(accumulator, acc)
         low, high = range_of(accumulator, acc)
         low, high, old = low + shift, high + shift, shift + acc
-        while i < xs.size and shift < np.inf:
-            s = old + xs[i]
+        while i < size and shift < np.inf:
+            s = old + term(source, U(i))
             if not low < s < high:
-                at_end = (s == low or s == high) and (s - old <= xs[i] if acc > 0 else s - old >= xs[i])
+                x = term(source, U(i))
+                at_end = (s == low or s == high) and (s - old <= x if acc > 0 else s - old >= x)
                 if not at_end:
                     break
             old = s
             i += 1
         acc = old - shift if shift < np.inf else acc
-        if i < xs.size:
-            acc = rounded(accumulator, acc + xs[i])
+        if i < size:
+            acc = rounded(accumulator, acc + term(source, U(i)))
             i += 1
         restarts += 1
-    while i < xs.size:
-        acc = rounded(accumulator, acc + xs[i])
+    while i < size:
+        acc = rounded(accumulator, acc + term(source, U(i)))
         i += 1
     return acc
 
@@ -692,7 +713,7 @@ def add_block_speculatively(source, accumulator, start, terms, acc):
     if not abs(acc) <= accumulator.largest:
         return sum_unrounded(acc, terms)
     s, right = sum_in_one_binade(accumulator, terms, acc)
-    return s if right else sum_with_fallback(accumulator, terms, acc)
+    return s if right else sum_with_fallback(accumulator, Values(terms), terms.size, acc)
 
 
 @kernel
@@ -704,6 +725,91 @@ def sequential(source, accumulator, n, every, out, scratch):
         for first in range(start, stop, _BLOCK):
             acc = add_block(source, accumulator, first, scratch[: min(_BLOCK, stop - first)], acc)
         out[block] = acc
+
+
+def take(source, base, table, buffer):
+    """Write the terms base + table of a source into `buffer`, a source of the same type."""
+
+
+@overload(take, jit_options=_INLINED)
+def _take(source, base, table, buffer):
+    kind = source.instance_class
+    if kind is Products:
+        return take_pairs
+    if kind is Values:
+        return lambda source, base, table, buffer: take_elements(source.values, base, table, buffer.values)
+    return lambda source, base, table, buffer: take_elements(source.codes, base, table, buffer.codes)
+
+
+def take_pairs(source, base, table, buffer):
+    take(source.a, base, table, buffer.a)
+    take(source.b, base, table, buffer.b)
+
+
+@inline
+def take_elements(x, base, table, out):
+    """out[i] = x[base + table[i]]."""
+    for i in range(table.size):
+        out[U(i)] = x[U(base + table[U(i)])]
+
+
+def add_reordered(source, accumulator, base, table, first, own, buffer, terms, acc):
+    """The sum of acc and the terms base + table, in this order. `own`: they are the terms from `first` on."""
+
+
+@overload(add_reordered, jit_options=_INLINED)
+def _add_reordered(source, accumulator, base, table, first, own, buffer, terms, acc):
+    return (
+        add_reordered_speculatively
+        if accumulator.instance_class in (FP16Accumulator, BF16Accumulator)
+        else add_reordered_natively
+    )
+
+
+def add_reordered_natively(source, accumulator, base, table, first, own, buffer, terms, acc):
+    return add_block(Reordered(source, table, base), accumulator, 0, terms, acc)
+
+
+def add_reordered_speculatively(source, accumulator, base, table, first, own, buffer, terms, acc):
+    if not own:
+        take(source, base, table, buffer)
+        return add_block(buffer, accumulator, 0, terms, acc)
+    for i in range(terms.size):
+        terms[i] = to_carrier(accumulator, term(source, U(first) + U(i)))
+    if not abs(acc) <= accumulator.largest:
+        return sum_unrounded(acc, terms)
+    s, right = sum_in_one_binade(accumulator, terms, acc)  # which holds for any order
+    return (
+        s if right else sum_with_fallback(accumulator, Reordered(Values(terms), table, base - first), terms.size, acc)
+    )
+
+
+@kernel
+def reordered(source, accumulator, pieces, table, every, own, buffer, out, scratch):
+    """Sum all terms in another order, from +0, to out[0].
+
+    pieces (P, 3): base, start and stop of each piece, whose terms are base + table[start:stop]. They are added in
+    blocks of `every` terms, at most 256. own: each block has the terms of its own place, in another order. buffer: a
+    source like `source`, of 256 terms. scratch: 256.
+    """
+    acc = to_carrier(accumulator, np.float32(0))
+    for p in range(pieces.shape[0]):
+        base, start, stop = pieces[p, 0], pieces[p, 1], pieces[p, 2]
+        for at in range(start, stop, every):
+            here, first = table[at : min(at + every, stop)], base + at - start
+            acc = add_reordered(source, accumulator, base, here, first, own, buffer, scratch[: here.size], acc)
+    out[0] = acc
+
+
+@kernel
+def rearrange(x, pieces, table, out):
+    """Write rows of x in another order. pieces and table are those of `reordered`, for one row."""
+    for row in range(out.shape[0]):
+        done = 0
+        for p in range(pieces.shape[0]):
+            base, start, stop = pieces[p, 0], pieces[p, 1], pieces[p, 2]
+            take_elements(x[row], base, table[start:stop], out[row, done : done + stop - start])
+            done += stop - start
 
 
 _ROWS, _COLUMNS = 32, 64

@@ -318,39 +318,54 @@ def exponent_of_double(x):
 
 
 @inline
-def add_term(s, error, p):
-    """The sum of s, error and p as two numbers: s + p, and `error` plus the rounding error of that."""
-    s, lost = two_sum(s, p)
-    return s, error + lost
-
-
-@inline
-def to_float(s, error):
-    """s plus its error, rounded once to float32; a zero is positive."""
-    x, lost = two_sum(s + 0.0, error)
-    # to odd: an even x with an error is replaced by its neighbour in the direction of the error
+def to_odd(x, lost):
+    """x plus its rounding error, rounded to odd: an even x is replaced by its neighbour toward the error."""
     u = bits_from_double(x)
     even = np.uint64(1) - (u & np.uint64(1)) if lost != 0 else np.uint64(0)
     inward = (lost < 0) != (x < 0)
-    return np.float32(double_from_bits(u - even if inward else u + even))
+    return double_from_bits(u - even if inward else u + even)
+
+
+@inline
+def add_product(s, error, x, ys, n, exactly):
+    """Add x * ys to s, and the rounding errors of these sums to `error`; with `exactly` there are none."""
+    if exactly:
+        for j in range(n):
+            s[j] += x * ys[j]
+    else:
+        for j in range(n):
+            s[j], lost = two_sum(s[j], x * ys[j])
+            error[j] += lost
+
+
+@inline
+def nearest_half(x):
+    """x rounded to a multiple of float16's quantum at x, ties to even, with the sign of x."""
+    shift = 1.5 * power(max(exponent_of_double(x) - 10, np.int64(-24)) + 52)
+    return double_from_bits(bits_from_double((x + shift) - shift) | (bits_from_double(x) & _SIGN64))
 
 
 _EXACT, _IN_TWO = 52, 104  # binades that one float64 holds, and that a sum and its summed errors hold
+_FIELD16 = np.uint32(0x47800000)  # of 2**16, where float16 overflows
 
 
 @kernel_of(
-    (_DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64, _FAILED)
-)
-def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, bailed_out):
-    """Exact sums of two or four products and c, rounded to float32.
+    (
+        _DOUBLES, _DOUBLES, _RANGES, _RANGES, _array(numba.float32, 3, False), _RANGES, numba.int64, numba.int64,
+        numba.int64, numba.int64, _FAILED,
+    )
+)  # fmt: skip
+def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, half, signed_zero, bailed_out):
+    """Exact sums of up to eight products and c, rounded to float32, or with `half` to the numbers of float16.
 
     range_a (M, 2) and range_b (N, 2): all elements are multiples of 2**low and less than 2**high. Sums are held in two
-    float64 numbers; the second decides how the first is rounded.
+    float64 numbers; the second decides how the first is rounded. A sum of zero is +0; with `signed_zero`, one of
+    negative zeros is -0.
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc, xs = np.zeros(WIDTH, np.float32), np.zeros(4, np.float64)
-    bottom = b.shape[0] - 1
+    acc, s, error = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    limit = _FIELD16 if half else _FIELD32
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = start - (start - stop) // k_of_instruction * k_of_instruction
@@ -370,33 +385,27 @@ def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, bailed_o
                     if row[j] != 0:
                         e = np.int64(exponent_of_c(row[j]))
                         low, high = min(low, e - 23), max(high, e + room)
-                in_float64_pair = high - low <= _IN_TWO and most != _FIELD32
-                for k0 in range(start, filled if in_float64_pair else start, terms):
-                    for t in range(terms):
-                        xs[t] = a[i, k0 + t] if k0 + t < stop else 0.0
-                    x0, x1, x2, x3 = xs[0], xs[1], xs[2], xs[3]
-                    y0, y1 = b[min(k0, bottom), j0 : j0 + n], b[min(k0 + 1, bottom), j0 : j0 + n]
-                    y2, y3 = b[min(k0 + 2, bottom), j0 : j0 + n], b[min(k0 + 3, bottom), j0 : j0 + n]
-                    if high - low <= _EXACT:
+                valid, exactly = high - low <= _IN_TWO and most < limit, high - low <= _EXACT
+                for k0 in range(start, filled if valid else start, terms):
+                    plus = -0.0 if signed_zero and k0 + terms <= stop else 0.0  # the zeros behind the end are positive
+                    for j in range(n):
+                        s[j], error[j] = np.float64(acc[j]), 0.0
+                    for k in range(k0, min(k0 + terms, stop)):
+                        add_product(s, error, a[i, k], b[k, j0 : j0 + n], n, exactly)
+                    if not exactly:
                         for j in range(n):
-                            s = np.float64(acc[j]) + x0 * y0[j] + x1 * y1[j]
-                            acc[j] = np.float32(s + x2 * y2[j] + x3 * y3[j] + 0.0)  # a sum of zero is +0
-                    elif terms == 2:
+                            x, lost = two_sum(s[j], error[j])
+                            s[j] = to_odd(x, lost) if error[j] != 0 else s[j]
+                    if half:
                         for j in range(n):
-                            s, error = two_sum(np.float64(acc[j]), x0 * y0[j])
-                            s, error = add_term(s, error, x1 * y1[j])
-                            acc[j] = to_float(s, error)
+                            acc[j] = np.float32(nearest_half(s[j] + plus))
                     else:
                         for j in range(n):
-                            s, error = two_sum(np.float64(acc[j]), x0 * y0[j])
-                            s, error = add_term(s, error, x1 * y1[j])
-                            s, error = add_term(s, error, x2 * y2[j])
-                            s, error = add_term(s, error, x3 * y3[j])
-                            acc[j] = to_float(s, error)
-                most = max(most, largest_field(acc[:n]))
-                in_range = in_float64_pair and most != _FIELD32
-                bailed_out[part, i, tile] = not in_range
-                if in_range:
+                            acc[j] = np.float32(s[j] + plus)
+                    most = max(most, largest_field(acc[:n]))
+                valid = valid and most < limit
+                bailed_out[part, i, tile] = not valid
+                if valid:
                     for j in range(n):
                         row[j] = acc[j]
 

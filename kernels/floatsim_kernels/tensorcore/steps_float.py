@@ -20,7 +20,7 @@ from ..runtime.intrinsics import (
     wide_vectors,
 )
 from ..runtime.jit import inline, kernel_of
-from .float64 import WIDTH, largest_field, two_sum
+from .float64 import WIDTH, largest_field, to_odd, two_sum
 
 _FIELD32, _SIGN32, _MAGNITUDE32 = np.uint32(0x7F800000), np.uint32(0x80000000), np.uint32(0x7FFFFFFF)
 _LEAST = np.uint32(0x00800000)  # 2**-126, the least normal number
@@ -33,15 +33,6 @@ def flushed_below(x, least):
     """x, or a zero of its sign if its magnitude is below a code."""
     u = bits_from_float(x)
     return float_from_bits(np.uint32(u & _SIGN32)) if np.uint32(u & _MAGNITUDE32) < least else x
-
-
-@inline
-def to_odd(x, lost):
-    """x plus its rounding error, rounded to odd: an even x is replaced by its neighbour toward the error."""
-    u = bits_from_double(x)
-    even = np.uint64(1) - (u & np.uint64(1)) if lost != 0 else np.uint64(0)
-    inward = (lost < 0) != (x < 0)
-    return double_from_bits(u - even if inward else u + even)
 
 
 @inline
