@@ -288,7 +288,10 @@ class Layout(NamedTuple):
 
 
 def layout(scheme: Scheme, shape: tuple[int, ...]) -> Layout:
-    """Return the blocks of a tensor of this shape. The last two axes are a matrix; blocks do not cross matrices."""
+    """Return the blocks of a tensor of this shape. The last two axes are a matrix; blocks do not cross matrices.
+
+    If all blocks are whole and lie one after the other in memory, they are the blocks of one row.
+    """
     if scheme.block == "tensor":
         size = math.prod(shape)
         return Layout(Blocks((1, 1, size), 1, max(size, 1), single=True), ())
@@ -299,7 +302,7 @@ def layout(scheme: Scheme, shape: tuple[int, ...]) -> Layout:
     height, width = min(height or rows, max(rows, 1)), min(width or columns, max(columns, 1))
     down, across = -(-rows // max(height, 1)), -(-columns // max(width, 1))
     blocks = Blocks((math.prod(stack), rows, columns), max(height, 1), max(width, 1))
-    return Layout(blocks, (*stack, down, across) if len(shape) > 1 else (across,))
+    return Layout(blocks.flattened, (*stack, down, across) if len(shape) > 1 else (across,))
 
 
 def carrier(scheme: Scheme, fmt: FloatFormat) -> FloatFormat:
