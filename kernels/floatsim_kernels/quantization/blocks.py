@@ -140,10 +140,11 @@ def spread_row(numbers, column, width, out):
         for k in range(out.size):
             out[k] = part[k >> shift]
         return
-    if width == SIXTEEN and (column | out.size) % SIXTEEN == 0:
-        part = numbers[column // SIXTEEN :]
-        for k in range(out.size // SIXTEEN):
-            store_sixteen(out, k * SIXTEEN, part[k])
+    if (width == SIXTEEN or width == 2 * SIXTEEN) and (column | out.size) % width == 0:
+        part, last = numbers[column // width :], width - SIXTEEN
+        for k in range(out.size // width):
+            store_sixteen(out, k * width, part[k])
+            store_sixteen(out, k * width + last, part[k])
         return
     start, block = 0, column // width
     while start < out.size:
