@@ -297,7 +297,7 @@ def nvfp4_scales(rule: str, amax: Array, first: Array, second: Array, inverts: b
 
 # -- from numbers to codes ---------------------------------------------------------------------------------------------
 
-_NONE = {dtype: (np.zeros((1, 1), dtype), np.zeros(2, dtype)) for dtype in _DTYPES.values()}
+_NONE = {dtype: (np.zeros((1, 1), dtype), np.zeros(3, dtype)) for dtype in _DTYPES.values()}
 """No zero points, and no ends of a range."""
 _NO_PARAMS = np.zeros(1, np.uint32)
 
@@ -350,12 +350,13 @@ def float_codes(
 
 
 def integer_codes(
-    name: str, codes: Array, scales: Array, fmt: FloatFormat, integers: FloatFormat, ends: tuple[int, int],
+    name: str, codes: Array, scales: Array, fmt: FloatFormat, integers: FloatFormat, ends: tuple[int, int, int],
     zero_points: Array | None, options: CallOptions, blocks: Blocks, piece: Piece, out: Array,
 ) -> bool:  # fmt: skip
-    """Write the scaled elements of a piece, rounded to integers, plus the zero point of their block, clamped to `ends`.
+    """Write the scaled elements of a piece, rounded to integers, plus the zero point of their block, clamped.
 
-    `integers` is a format whose numbers are integers. The zero points are floats. Return False if one pass cannot.
+    `ends` are the least and the largest integer, and the bits after the binary point: a unit is 2**-bits. `integers` is
+    a format whose numbers are integers. The zero points are floats. Return False if one pass cannot.
     """
     dtype, attributes = _DTYPES[fmt], options.attributes
     rounds = rounding_loop(fmt, integers, attributes, False) if _is_fused(attributes) else None
@@ -365,7 +366,7 @@ def integer_codes(
     zeros = _NONE[dtype][0] if zero_points is None else zero_points[piece.matrix]
     loop(
         codes.view(dtype).reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, rounds.params,
-        np.array(ends, dtype), out.reshape(-1),
+        np.array([*ends[:2], 1 << ends[2]], dtype), out.reshape(-1),
     )  # fmt: skip
     return True
 
@@ -432,19 +433,23 @@ def float_values(
 
 
 def integer_values(
-    codes: Array, zero_points: Array | None, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array
-) -> None:
-    """Do for integers less their zero points, which are floats, what `float_values` does for numbers."""
+    codes: Array, fraction_bits: int, zero_points: Array | None, scales: Array, fmt: FloatFormat, blocks: Blocks,
+    piece: Piece, out: Array,
+) -> None:  # fmt: skip
+    """Do for integers less their zero points, which are floats, what `float_values` does for numbers.
+
+    The integers count units of 2**-fraction_bits.
+    """
     part, dtype = piece.of(codes), _DTYPES[fmt]
+    unit = np.array([2.0**-fraction_bits, 0, 0], dtype)
     if not environment_is_default():
         whole = part.astype(dtype)
         numbers = whole if zero_points is None else whole - _spread(zero_points, blocks, piece)
-        _times_scales(numbers.view(fmt.code_dtype), scales, fmt, blocks, piece, out)
+        _times_scales((numbers * unit[0]).view(fmt.code_dtype), scales, fmt, blocks, piece, out)
         return
-    no_zeros, ends = _NONE[dtype]
-    zeros = no_zeros if zero_points is None else zero_points[piece.matrix]
+    zeros = _NONE[dtype][0] if zero_points is None else zero_points[piece.matrix]
     loops.integer_values(fmt.bits, zero_points is not None)(
-        part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, _NO_PARAMS, ends,
+        part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, _NO_PARAMS, unit,
         piece.of(out).view(dtype).reshape(-1),
     )  # fmt: skip
 

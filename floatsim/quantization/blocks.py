@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -29,8 +30,8 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
-from floatsim.quantization.quantized import Quantized
-from floatsim.quantization.scales import TENSOR_RULES, Extremes, Scaling, given_scaling, scaling_of
+from floatsim.quantization.quantized import NestedScales, Quantized
+from floatsim.quantization.scales import TENSOR_RULES, Extremes, Scaling, given_scaling, number, rounded, scaling_of
 from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
 
 __all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor"]
@@ -85,6 +86,8 @@ class _Writer:
                 out[...] = written
         else:
             whole = np.empty_like(numbers)
+            if element.fraction_bits:
+                numbers = rounded("multiply", FloatArray(numbers, fmt), number(2.0**element.fraction_bits, fmt)).codes
             happened = quantize(numbers, fmt, FIXED_POINT, own, wanted, whole)
             ends = element.min, element.max
             shift_to_codes(whole, fmt, ends, scaling.zeros, self.blocks, piece, out)
@@ -99,7 +102,9 @@ class _Writer:
         if isinstance(element, FloatFormat):
             return float_codes(*what, element, *where)
         if isinstance(element, IntegerFormat):
-            return integer_codes(*what, FIXED_POINT, (element.min, element.max), scaling.zeros, *where)
+            return integer_codes(
+                *what, FIXED_POINT, (element.min, element.max, element.fraction_bits), scaling.zeros, *where
+            )
         return False
 
     def result(self) -> Array:
@@ -144,6 +149,7 @@ def quantize_blocks(
     scale_format: FormatLike | None = None,
     factor: str | None = None,
     least_amax: float | None = None,
+    nested: SchemeLike | None = None,
     scale: Floats | None = None,
     zero_point: Any = None,
     rounding: RoundingLike | None = None,
@@ -158,7 +164,7 @@ def quantize_blocks(
         The tensor, of any shape.
     scheme : str, Scheme or format
         A name of `fs.quantization.SCHEMES` such as "mxfp8", "nvfp4" or "nf4"; or the format of the elements, such as
-        "int8", "int4", "e4m3", with one scale for the tensor. The next five keywords change it.
+        "int8", "int4", "e4m3", with one scale for the tensor. The next six keywords change it.
     block : str, int or tuple, optional
         The elements that share a scale: "tensor"; "row" or "column"; g, for g neighbours along the last axis; or
         (height, width) in the last two axes. The last blocks of an axis may be short.
@@ -180,6 +186,9 @@ def quantize_blocks(
         t = x * (max / amax), and the scale is 1 / (max / amax).
     least_amax : float, optional
         amax counts as at least this number.
+    nested : Scheme or str, optional
+        The scheme by which the scales are quantized too, such as "dynamic8": less their mean, as one vector. The codes
+        are those of the exact scales; the values are those of the scales that are read back. For FP32 scales.
     scale : array_like of floats, optional
         The scales, positive, in the shape of the scales of the result or broadcastable to it. They replace the rule.
     zero_point : array_like of int, optional
@@ -235,7 +244,10 @@ def quantize_blocks(
     >>> fs.quantize_blocks(x, "uint8", rule="asymmetric").zero_points
     array(5)
     """
-    given = {"block": block, "rule": rule, "scale_format": scale_format, "factor": factor, "least_amax": least_amax}
+    given = {
+        "block": block, "rule": rule, "scale_format": scale_format, "factor": factor, "least_amax": least_amax,
+        "nested": nested,
+    }  # fmt: skip
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settled = replace(as_scheme(scheme), **changes)
     keywords: dict[str, Any] = {"rounding": rounding, "seed": seed, "random_bits": random_bits}
@@ -260,11 +272,23 @@ def quantize_blocks(
         in_pieces("quantize_blocks", blocks, lambda piece: writer.write(piece, scaling))
     codes = writer.result()
     shape = plan.scale_shape
+    scales = FloatArray(scaling.scales.codes.reshape(shape), scaling.scales.format)
+    nested_scales = _nested(scales, settled)
     return Quantized(
-        codes, FloatArray(scaling.scales.codes.reshape(shape), scaling.scales.format), settled,
+        codes, scales if nested_scales is None else nested_scales.restored(shape), settled,
         None if scaling.zero_points is None else scaling.zero_points.reshape(shape), scaling.tensor_scale,
-        tensor.format,
+        tensor.format, nested_scales,
     )  # fmt: skip
+
+
+def _nested(scales: FloatArray, scheme: Scheme) -> NestedScales | None:
+    """Return the scales less their mean, quantized, if the scheme has nested scales."""
+    if scheme.nested is None:
+        return None
+    values = scales.values.reshape(-1)
+    offset = number(math.fsum(values) / max(values.size, 1), scales.format)
+    rest = rounded("subtract", scales.reshape(1, -1), offset)
+    return NestedScales(quantize_blocks(rest, scheme.nested), offset)
 
 
 def _given(scale: Any, zero_point: Any, shape: tuple[int, ...], scheme: Scheme) -> tuple[FloatArray, Array | None]:

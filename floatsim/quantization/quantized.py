@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scales import number, rounded, to_format
 from floatsim.quantization.scheme import Scheme, layout
 
-__all__ = ["Quantized"]
+__all__ = ["NestedScales", "Quantized"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -34,6 +34,26 @@ def _read_only(x: Any) -> Any:
     view = x.view()
     view.flags.writeable = False
     return view
+
+
+class NestedScales(NamedTuple):
+    """Scales that are quantized themselves: a vector, less its mean.
+
+    The scales are read back as round(elements * scale) + `offset`, rounded to FP32.
+    """
+
+    quantized: Quantized
+    offset: FloatArray
+
+    def restored(self, shape: tuple[int, ...]) -> FloatArray:
+        """Return the scales as they are read back, in the shape of the scales."""
+        numbers = self.quantized.dequantize(self.offset.format)
+        return rounded("add", numbers, self.offset).reshape(*shape)
+
+    @property
+    def nbits(self) -> int:
+        """The size in bits, the mean included."""
+        return self.quantized.nbits + self.offset.format.bits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +78,9 @@ class Quantized:
         A further scale of the whole tensor (NVFP4).
     arithmetic : FloatFormat
         The format in which scales and elements were computed: FP32 or FP64.
+    nested : NestedScales, optional
+        The scales as they are stored, if the scheme quantizes them: `quantized` and `offset`. `scales` has the numbers
+        that are read back.
 
     Examples
     --------
@@ -77,6 +100,7 @@ class Quantized:
     zero_points: Array | None = None
     tensor_scale: FloatArray | None = None
     arithmetic: FloatFormat = field(default_factory=lambda: FP32)
+    nested: NestedScales | None = None
 
     def __post_init__(self) -> None:
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
@@ -120,7 +144,7 @@ class Quantized:
             elif isinstance(element, LookupFormat):
                 table_values(codes, element.table, *where)
             else:
-                integer_values(codes, zeros, *where)
+                integer_values(codes, element.fraction_bits, zeros, *where)
 
         in_pieces("dequantize_blocks", blocks, work)
         return FloatArray(out.reshape(self.shape), fmt)
@@ -210,7 +234,7 @@ class Quantized:
     @property
     def nbits(self) -> int:
         """The size of the codes, packed, and of the scales and zero points, in bits."""
-        scales = self.scales.size * self.scales.format.bits
+        scales = self.scales.size * self.scales.format.bits if self.nested is None else self.nested.nbits
         zero_points = 0 if self.zero_points is None else self.zero_points.size * self.format.bits
         whole = 0 if self.tensor_scale is None else self.tensor_scale.format.bits
         return int(self.codes.size * self.format.bits + scales + zero_points + whole)

@@ -261,12 +261,17 @@ def _integers(scheme: Scheme) -> IntegerFormat:
 _Carry: TypeAlias = "Callable[[int, Scheme], tuple[int, int]]"
 
 
+def _emax(scheme: Scheme) -> int:
+    """Return the exponent of the largest number of the format of the elements."""
+    return math.frexp(largest_number(scheme.format))[1] - 1
+
+
 def _floor(bits: int, scheme: Scheme) -> tuple[int, int]:
-    return 1 << bits, _float_format(scheme).emax
+    return 1 << bits, _emax(scheme)
 
 
 def _ceil(bits: int, scheme: Scheme) -> tuple[int, int]:
-    return 0, _float_format(scheme).emax
+    return 0, _emax(scheme)
 
 
 def _even(bits: int, scheme: Scheme) -> tuple[int, int]:

@@ -12,8 +12,8 @@ from floatsim.emulator.quantization import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
 from floatsim.formats._validation import as_index, name_hint, nearest_name
 from floatsim.formats.value_sets import contains
-from floatsim.quantization.integer import INT8, INTEGER_FORMATS, UINT4, IntegerFormat
-from floatsim.quantization.lookup import BNB_FP4, LOOKUP_FORMATS, NF4, LookupFormat
+from floatsim.quantization.integer import INT8, INTEGER_FORMATS, MXINT8, UINT4, IntegerFormat
+from floatsim.quantization.lookup import BNB_FP4, DYNAMIC8, LOOKUP_FORMATS, NF4, LookupFormat
 
 __all__ = [
     "FACTORS", "RULES", "SCHEMES", "BlockLike", "ElementFormat", "ElementFormatLike", "Layout", "Scheme", "SchemeLike",
@@ -33,15 +33,16 @@ RULES: dict[str, tuple[type, ...]] = {
     "full_range": _INTEGERS,
     "no_clipping": _INTEGERS,
     "asymmetric": _INTEGERS,
-    "floor": _FLOATS,
+    "floor": (FloatFormat, IntegerFormat),
     "rceil": (FloatFormat, IntegerFormat),
-    "ceil": _FLOATS,
+    "ceil": (FloatFormat, IntegerFormat),
     "even": _FLOATS,
     "nvfp4": _FLOATS,
     "nvfp4_torchao": _FLOATS,
     "nvfp4_single": _FLOATS,
 }
 """The rules of a scale, with the kinds of element formats that they are for. `quantize_blocks` documents them."""
+_OF_INTEGERS = ("full_range", "no_clipping", "asymmetric")
 FACTORS = ("divide", "reciprocal", "multiplier")
 """How an element is scaled. `quantize_blocks` documents them."""
 
@@ -152,6 +153,8 @@ class Scheme:
         How an element is scaled: "divide", "reciprocal" or "multiplier".
     least_amax : float
         The largest magnitude of a block counts as at least this number.
+    nested : Scheme, str or None
+        The scheme of the scales less their mean, which are quantized too, in the order of memory.
 
     Raises
     ------
@@ -171,6 +174,7 @@ class Scheme:
     rule: str = "absmax"
     factor: str = "divide"
     least_amax: float = 0.0
+    nested: Any = None
 
     def __post_init__(self) -> None:
         settled: dict[str, Any] = {
@@ -179,6 +183,7 @@ class Scheme:
             "scale_format": as_format(self.scale_format),
             "rule": as_name(self.rule, RULES, "rule"),
             "factor": as_name(self.factor, FACTORS, "factor"),
+            "nested": self.nested if self.nested is None or isinstance(self.nested, Scheme) else as_scheme(self.nested),
         }
         for name, value in settled.items():
             object.__setattr__(self, name, value)
@@ -194,6 +199,10 @@ class Scheme:
             raise ValueError(f"factor='multiplier' is for rule='absmax', not for {rule!r}")
         if rule.startswith("nvfp4") and (fmt != E2M1 or scale_format != E4M3):
             raise ValueError(f"rule={rule!r} is for E2M1 with scales in E4M3, not {fmt.name} with {scale_format.name}")
+        if rule in _OF_INTEGERS and isinstance(fmt, IntegerFormat) and fmt.fraction_bits:
+            raise ValueError(f"rule={rule!r} is for integers, not for the fixed-point numbers of {fmt.name}")
+        if self.nested is not None and (self.nested.nested is not None or scale_format != FP32):
+            raise ValueError("nested scales must be FP32 numbers, and the scheme of the scales has no nested scales")
         if not (isinstance(self.least_amax, int | float) and 0 <= self.least_amax < math.inf):
             raise ValueError(f"least_amax must be a number from 0 up, not {self.least_amax!r}")
 
@@ -203,16 +212,20 @@ class Scheme:
         if self.block == "tensor":
             return float(self.format.bits)
         height, width = self.block
-        return math.nan if None in (height, width) else self.format.bits + self.scale_format.bits / (height * width)
+        of_scale = self.scale_format.bits if self.nested is None else self.nested.bits
+        return math.nan if None in (height, width) else self.format.bits + of_scale / (height * width)
 
     def __repr__(self) -> str:
         parts = [self.format.name, f"block={self.block!r}", f"scale_format={self.scale_format.name}",
                  f"rule={self.rule!r}", f"factor={self.factor!r}"]  # fmt: skip
         if self.least_amax:
             parts.append(f"least_amax={self.least_amax!r}")
+        if self.nested is not None:
+            parts.append(f"nested={self.nested!r}")
         return f"Scheme({', '.join(parts)})"
 
 
+_DYNAMIC8 = Scheme(DYNAMIC8, (1, 256), FP32, "absmax", "reciprocal")
 _NVFP4 = Scheme(E2M1, (1, 16), E4M3, "nvfp4", "reciprocal")
 
 SCHEMES: dict[str, Scheme] = {
@@ -220,6 +233,7 @@ SCHEMES: dict[str, Scheme] = {
     "mxfp8_e5m2": Scheme(E5M2, (1, 32), E8M0, "floor"),
     "mxfp6": Scheme(E3M2, (1, 32), E8M0, "floor"),
     "mxfp4": Scheme(E2M1, (1, 32), E8M0, "floor"),
+    "mxint8": Scheme(MXINT8, (1, 32), E8M0, "floor"),
     "te_mxfp8": Scheme(E4M3, (1, 32), E8M0, "rceil"),
     "nvfp4": _NVFP4,
     "nvfp4_torchao": Scheme(E2M1, (1, 16), E4M3, "nvfp4_torchao", "reciprocal"),
@@ -233,6 +247,8 @@ SCHEMES: dict[str, Scheme] = {
     "deepgemm_weight": Scheme(E4M3, (128, 128), FP32, "absmax", "reciprocal", 1e-4),
     "nf4": Scheme(NF4, (1, 64), FP32, "absmax", "reciprocal"),
     "bnb_fp4": Scheme(BNB_FP4, (1, 64), FP32, "absmax", "reciprocal"),
+    "nf4_nested": Scheme(NF4, (1, 64), FP32, "absmax", "reciprocal", nested=_DYNAMIC8),
+    "dynamic8": _DYNAMIC8,
     "llm_int8": Scheme(INT8, (1, None), FP32, "absmax", "multiplier"),
     "gptq": Scheme(UINT4, (1, 128), FP32, "full_range"),
 }

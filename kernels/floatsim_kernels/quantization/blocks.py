@@ -163,14 +163,14 @@ def spread_rows(numbers, row, rows, height, column, n, width, out):
 def walk(element, fields_of, shifts):
     """Return the kernel that writes element(x, factor, zero, fields, ends) for each x.
 
-    `factor` and `zero` are the numbers of the block; `fields` is the tuple fields_of(params), `ends` has two numbers.
+    `factor` and `zero` are the numbers of the block; `fields` is the tuple fields_of(params), `ends` has three numbers.
     Unless it `shifts`, zero is zeros[0, 0] for all blocks.
     """
 
     @kernel
     def loop(x, columns, first_row, first_column, height, width, factors, zeros, params, ends, out):
         wide_vectors()
-        fields, two = fields_of(params), (ends[0], ends[1])
+        fields, three = fields_of(params), (ends[0], ends[1], ends[2])
         together, rows = max(1, _CHUNK // columns), x.size // columns
         factor = np.empty(min(_CHUNK, x.size), factors.dtype)
         zero = np.empty(min(_CHUNK, x.size) if shifts else 0, zeros.dtype)
@@ -184,7 +184,7 @@ def walk(element, fields_of, shifts):
                     spread_rows(zeros, first_row + i, m, height, first_column + start, n, width, zero)
                 part, written = x[first : first + m * n], out[first : first + m * n]
                 for k in range(m * n):
-                    written[k] = element(part[k], factor[k], zero[k] if shifts else constant, fields, two)
+                    written[k] = element(part[k], factor[k], zero[k] if shifts else constant, fields, three)
 
     return loop
 
@@ -239,15 +239,16 @@ def float_codes(bits, rounding, divides, shared):
 
 @functools.cache
 def integer_codes(bits, rounding, divides, shifts):
-    """Return the kernel that writes the scaled elements rounded to integers, plus the zero point, clamped to `ends`.
+    """Return the kernel that writes the scaled elements rounded to integers, plus the zero point, clamped.
 
+    `ends` are the least and the largest integer, and the power of two that the scaled elements are multiplied with.
     `params` holds the fields of quantize.ROUNDING_FIELDS for values of a format whose numbers are integers.
     """
     kind, masks = quantize.carrier(bits)
 
     @inline
     def element(x, factor, zero, g, ends):
-        t = x / factor if divides else x * factor
+        t = (x / factor if divides else x * factor) * ends[2]
         if rounding == TIES_TO_EVEN:  # beyond the largest of these integers, both numbers are clamped
             number = np.rint(t) + zero
         else:
@@ -278,12 +279,15 @@ def float_values(bits):
 
 @functools.cache
 def integer_values(bits, shifts):
-    """Return the kernel that writes the integers less the zero point times their scales, as float32 or float64."""
+    """Return the kernel that writes the integers less the zero point times their scales, as float32 or float64.
+
+    The integers count units of ends[0], a power of two.
+    """
     kind = _FLOATS[bits]
 
     @inline
     def element(code, scale, zero, g, ends):
-        return (kind(code) - zero) * scale
+        return ((kind(code) - zero) * ends[0]) * scale
 
     return walk(element, no_fields, shifts)
 
