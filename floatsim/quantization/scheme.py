@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from floatsim.emulator.quantization import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
-from floatsim.formats._validation import as_index, name_hint, nearest_name
+from floatsim.formats._validation import as_index, every_name_hint, with_keyword_hints
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.integer import INT8, INTEGER_FORMATS, MXINT8, UINT4, IntegerFormat
 from floatsim.quantization.lookup import BNB_FP4, DYNAMIC8, LOOKUP_FORMATS, NF4, LookupFormat
@@ -64,7 +64,7 @@ def as_name(x: Any, known: Iterable[str], argument: str) -> str:
     name = x.strip().lower().replace("-", "_")
     if name in names:
         return name
-    raise ValueError(f"{argument}={x!r} is not known; {name_hint(name, names)}")
+    raise ValueError(f"{argument}={x!r} is not known; {every_name_hint(name, names)}")
 
 
 def as_element_format(x: ElementFormatLike) -> ElementFormat:
@@ -91,7 +91,7 @@ def as_element_format(x: ElementFormatLike) -> ElementFormat:
     (LookupFormat NF4 (16 numbers), 7)
     >>> as_element_format("nf5")
     Traceback (most recent call last):
-    ValueError: unknown format 'nf5'; did you mean 'nf4'?
+    ValueError: unknown format 'nf5'; did you mean 'nf4'? known are nf4, ...
     """
     if isinstance(x, _EVERY_FORMAT):
         return x
@@ -107,11 +107,11 @@ def as_element_format(x: ElementFormatLike) -> ElementFormat:
 
 
 def _with_nearest(error: ValueError, what: str, given: str, name: str, known: Iterable[str]) -> ValueError:
-    """Return the error with the nearest of all names. An error with a hint of its own for the name stays."""
+    """Return the error with all names, the nearest first. An error with a hint of its own for the name stays."""
     if not re.search("did you mean|known are", str(error)):
         return error
-    near = nearest_name(name, [*known, *(fmt.name.lower() for fmt in named_formats())])
-    return ValueError(f"unknown {what} {given!r}; did you mean {near!r}?") if near else error
+    names = dict.fromkeys([*known, *(fmt.name.lower() for fmt in named_formats())])
+    return ValueError(f"unknown {what} {given!r}; {every_name_hint(name, names)}")
 
 
 def largest_number(fmt: ElementFormat) -> float:
@@ -225,6 +225,8 @@ class Scheme:
         return f"Scheme({', '.join(parts)})"
 
 
+Scheme.__init__ = with_keyword_hints(Scheme.__init__)  # type: ignore[method-assign]
+
 _DYNAMIC8 = Scheme(DYNAMIC8, (1, 256), FP32, "absmax", "reciprocal")
 _NVFP4 = Scheme(E2M1, (1, 16), E4M3, "nvfp4", "reciprocal")
 
@@ -281,7 +283,7 @@ def as_scheme(x: SchemeLike) -> Scheme:
     Scheme(E4M3, block=(1, 32), scale_format=E8M0, rule='floor', factor='divide')
     >>> as_scheme("mxpf8")
     Traceback (most recent call last):
-    ValueError: unknown scheme or format 'mxpf8'; did you mean 'mxfp8'?
+    ValueError: unknown scheme or format 'mxpf8'; did you mean 'mxfp8'? known are mxfp8, ...
     """
     if isinstance(x, Scheme):
         return x

@@ -372,6 +372,28 @@ def test_errors(arguments, message):
         fs.quantize_blocks(np.float32([[1, 2], [3, 4]]), scheme, **keywords)
 
 
+def test_unknown_names_list_all_names_the_nearest_first():
+    x = np.float32([[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="known are") as error:
+        fs.quantize_blocks(x, "zzz")
+    assert all(name in str(error.value) for name in ("int4", "nf4", "mxint8", "nvfp4", "e4m3", "nf4_nested"))
+    with pytest.raises(ValueError, match=r"did you mean 'mxfp8'\? known are mxfp8, mxfp6, .*int4"):
+        fs.quantize_blocks(x, "mxpf8")
+    with pytest.raises(ValueError, match=r"did you mean 'asymmetric'\? known are asymmetric, .*nvfp4_single"):
+        fs.quantize_blocks(x, "int8", rule="assymetric")
+
+
+def test_unknown_keywords_list_all_keywords_the_nearest_first():
+    x = np.float32([[1, 2], [3, 4]])
+    with pytest.raises(TypeError, match=r"unknown keyword 'blok'; did you mean 'block'\? known are block, ") as error:
+        fs.quantize_blocks(x, "int8", blok=3)
+    assert all(name in str(error.value) for name in ("rule", "scale_format", "nested", "zero_point", "random_bits"))
+    with pytest.raises(TypeError, match=r"Scheme: unknown keyword 'rul'; did you mean 'rule'\?.* rule, .*least_amax"):
+        Scheme("int8", rul="floor")
+    with pytest.raises(TypeError, match="best_scale: unknown keyword 'metod'; did you mean 'method'"):
+        fs.best_scale(x, "int8", metod="mse")
+
+
 def test_wrong_types():
     with pytest.raises(TypeError, match="int"):
         fs.quantize_blocks(np.arange(4), "int8")
