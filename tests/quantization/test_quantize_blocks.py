@@ -377,7 +377,7 @@ def test_unknown_names_list_all_names_the_nearest_first():
     with pytest.raises(ValueError, match="known are") as error:
         fs.quantize_blocks(x, "zzz")
     assert all(name in str(error.value) for name in ("int4", "nf4", "mxint8", "nvfp4", "e4m3", "nf4_nested"))
-    with pytest.raises(ValueError, match=r"did you mean 'mxfp8'\? known are mxfp8, mxfp6, .*int4"):
+    with pytest.raises(ValueError, match=r"did you mean 'mxfp8'\? known are mxfp8, te_mxfp8, mxfp6, .*int4"):
         fs.quantize_blocks(x, "mxpf8")
     with pytest.raises(ValueError, match=r"did you mean 'asymmetric'\? known are asymmetric, .*nvfp4_single"):
         fs.quantize_blocks(x, "int8", rule="assymetric")
