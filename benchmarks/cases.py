@@ -140,11 +140,12 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "blocks of 128": {"block": 128},
     "MX blocks of 32": {"block": 32, "rule": "floor", "scale_format": "e8m0"},
 }
+NVFP4 = {"block": 16, "rule": "nvfp4", "scale_format": "e4m3", "factor": "reciprocal"}
 
 
 def _blocks() -> Iterator[Case]:
     for fmt in (fs.E4M3, fs.E2M1):
-        for title, options in BLOCKS.items():
+        for title, options in (BLOCKS | ({"NVFP4 blocks of 16": NVFP4} if fmt is fs.E2M1 else {})).items():
             rows = (*_LIMITS, Row(OURS, "floatsim", options))
             yield Case("quantize float32 in blocks", f"{fmt.name}, {title}", "quantize_blocks", fmt, "conversion", rows,
                        (Check("blocks", OURS, COPYTO),), "float32")  # fmt: skip

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[Any]
 
-__all__ = ["FastKernel", "comparison", "is_default", "kernel_for", "native", "quantize"]
+__all__ = [
+    "FastKernel", "RoundingLoop", "comparison", "is_default", "kernel_for", "native", "quantize", "rounding_loop",
+]  # fmt: skip
 
 
 class _Carrier(NamedTuple):
@@ -135,18 +137,39 @@ class FastKernel(NamedTuple):
     in_floats: bool = True
 
 
+class RoundingLoop(NamedTuple):
+    """The parameters of a loop of `quantize_loops`, and whether it is of the *shared* family."""
+
+    params: Any
+    shared: bool
+
+
+@functools.lru_cache(maxsize=256)
+def rounding_loop(
+    carrier: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, codes: bool
+) -> RoundingLoop | None:
+    """Return the parameters of the loop that rounds the carrier's codes to values or codes of a format, or None.
+
+    The loops compute in hardware floats.
+    """
+    family = _family(carrier, fmt) if carrier in _CARRIERS and _is_plain(attributes) else None
+    if family is None:
+        return None
+    params = _rounding_params(carrier, fmt, attributes.rounding, attributes.overflow, codes, False)
+    return RoundingLoop(params, family == "shared")
+
+
 @functools.lru_cache(maxsize=256)
 def _rounding_kernel(
     carrier: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, codes: bool
 ) -> FastKernel | None:
     """Return the kernel that rounds the carrier's codes to a format, with results as values or codes."""
-    family = _family(carrier, fmt) if carrier in _CARRIERS and _is_plain(attributes) else None
-    if family is None:
+    found = rounding_loop(carrier, fmt, attributes, codes)
+    if found is None:
         return None
     kind, rounding = _CARRIERS[carrier], attributes.rounding
-    params = _rounding_params(carrier, fmt, rounding, attributes.overflow, codes, False)
-    last: tuple[Any, ...] = (params,)
-    if family == "shared":
+    last: tuple[Any, ...] = (found.params,)
+    if found.shared:
         assert kind.shared is not None
         loop = kind.shared(rounding)
         last += (carrier.trailing_bits - fmt.trailing_bits,)

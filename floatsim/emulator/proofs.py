@@ -18,9 +18,9 @@ from floatsim.formats.value_sets import TermRange, contains, quantum
 __all__ = [
     "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "enclosed_in_float64",
     "events_follow_from_results", "exponents_bound_operands", "nearest_then_nearest", "odd_float64_rounds_once",
-    "on_grid", "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded", "rounds_by_addition",
-    "rounds_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
-    "two_floats_hold_blocks",
+    "on_grid", "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded",
+    "reciprocals_of_powers_are_exact", "rounds_by_addition", "rounds_in_float64", "sums_are_exact",
+    "sums_with_terms_round_once", "terms_fit_float64", "two_floats_hold_blocks",
 ]  # fmt: skip
 
 FLOAT64_EXPONENTS = 900
@@ -287,3 +287,14 @@ def events_follow_from_results(attributes: RoundingAttributes) -> bool:
     Test: tests/emulator/test_elementwise_fast.py; `python -m tests.exhaustive 'pairs-*'`.
     """
     return attributes.rounding is not Rounding.STOCHASTIC and not (attributes.daz or attributes.ftz)
+
+
+def reciprocals_of_powers_are_exact(scales: FloatFormat, carrier: FloatFormat) -> bool:
+    """Return whether x / s may be computed as x * (1 / s), for scales s that are powers of two in a format.
+
+    Hypothesis: the reciprocals of the least and the largest power of two of the format are numbers of the carrier.
+    Claim: x / s and x * (1 / s) are one real number, so they round alike.
+    Source: the exact reciprocal of 2**e is 2**-e. Test: tests/quantization/test_block_kernels.py.
+    """
+    least, largest = scales.emin - scales.trailing_bits, scales.emax
+    return -least <= carrier.emax and -largest >= carrier.emin - carrier.trailing_bits

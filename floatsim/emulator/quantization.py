@@ -1,31 +1,42 @@
-"""Block-wise steps of quantization: the largest code of each block, and products with the scale of each block.
+"""Block-wise steps of quantization: the largest code of each block, scaled elements as codes, codes times scales.
 
-A matrix of codes is walked in pieces that stay in a cache. The kernels that compute in hardware floats run only while
+A stack of matrices is walked in pieces that stay in a cache. The kernels that compute in hardware floats run only while
 the processor's floating-point environment is the default. Otherwise the integer kernels compute the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.quantization import blocks as loops
+from floatsim_kernels.quantization import scales as scale_loops
 from floatsim_kernels.runtime import cpu as machine
 
-from floatsim.emulator.elementwise import elementwise
-from floatsim.formats import FP32, FP64, FloatFormat
+from floatsim.emulator import parallel
+from floatsim.emulator.elementwise import convert, elementwise
+from floatsim.emulator.elementwise_fast import rounding_loop
+from floatsim.emulator.params import unpack_params
+from floatsim.formats import BF16, E4M3, E8M0, FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import RoundingAttributes
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array: TypeAlias = NDArray[Any]
 
-__all__ = ["Blocks", "LookUp", "Piece", "from_integers", "largest", "pieces", "scaled", "to_integers", "zeros_of"]
+__all__ = [
+    "Blocks", "LookUp", "Piece", "environment_is_default", "float_codes", "float_values", "in_pieces", "integer_codes",
+    "integer_values", "largest", "largest_of_piece", "nearest", "numbers_of", "nvfp4_scales",
+    "pieces", "powers_of_two", "scaled", "shift_to_codes", "table_values", "usable_scales",
+]  # fmt: skip
 
 _PIECE = 1 << 17  # elements: three arrays of float32 fit in 2 MiB; 2**15 took 1.3 times as long (November 2026)
+_LARGEST_PIECE = 4 * _PIECE  # so that whole blocks of a matrix with 4096 columns and blocks of 128 x 128 are one piece
+_WORTH_THREADS = 1 << 20  # elements, as in floatsim.emulator.elementwise
 
 
 class Blocks(NamedTuple):
@@ -40,22 +51,38 @@ class Blocks(NamedTuple):
     single: bool = False
 
     @property
-    def piece_size(self) -> int:
-        """The largest number of elements of a piece."""
-        _, rows, columns = self.shape
-        return min(rows * columns, _PIECE)
-
-    @property
-    def in_order(self) -> bool:
-        """Whether all blocks are whole and lie one after the other in memory, also in every piece."""
-        whole = self.shape[2] % self.width == 0 and (self.shape[2] <= _PIECE or _PIECE % self.width == 0)
-        return self.height == 1 and whole and not self.single
+    def flattened(self) -> Blocks:
+        """One row, if all blocks are whole and lie one after the other in memory; else these blocks."""
+        stack, rows, columns = self.shape
+        if self.single or self.height != 1 or columns % self.width:
+            return self
+        return Blocks((1, 1, stack * rows * columns), 1, self.width)
 
     @property
     def grid(self) -> tuple[int, int, int]:
         """The shape of an array with one number for each block. The last blocks may be short."""
         stack, rows, columns = self.shape
         return (1, 1, 1) if self.single else (stack, -(-rows // self.height), -(-columns // self.width))
+
+    @property
+    def piece(self) -> tuple[int, int]:
+        """The rows and columns of a piece: whole blocks if these are not too large."""
+        _, rows, columns = self.shape
+        if columns > _PIECE:
+            return 1, _PIECE // self.width * self.width or _PIECE
+        height = max(1, _PIECE // max(columns, 1))
+        whole = -(-height // self.height) * self.height
+        return min(rows, whole if whole * columns <= _LARGEST_PIECE else height), columns
+
+    @property
+    def are_local(self) -> bool:
+        """Whether there are pieces, and each block lies in one."""
+        (stack, rows, columns), (height, width) = self.shape, self.piece
+        return bool(
+            stack * rows * columns
+            and (height >= rows or height % self.height == 0)
+            and (width >= columns or width % self.width == 0)
+        )
 
 
 class Piece(NamedTuple):
@@ -67,34 +94,76 @@ class Piece(NamedTuple):
     start: int
     """The flat index of the first element."""
 
-    def buffer(self, memory: Array) -> Array:
-        """Return the start of a flat array in the shape of this part."""
-        rows, columns = self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
-        return memory[: rows * columns].reshape(rows, columns)
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
     def of(self, array: Array) -> Array:
         """Return this part of an array (stack, rows, columns)."""
         part: Array = array[self.matrix, self.rows, self.columns]
         return part
 
-    def of_blocks(self, array: Array, blocks: Blocks) -> Array:
-        """Return the numbers of the blocks of this part, from an array of the grid; the blocks are `in_order`."""
-        size = (self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start)
-        return array.reshape(-1)[self.start // blocks.width : (self.start + size) // blocks.width]
+    def of_grid(self, blocks: Blocks) -> tuple[slice, slice, slice]:
+        """Return the index of the blocks of this part in an array of the grid."""
+        rows, columns = self.rows, self.columns
+        if blocks.single:
+            return slice(0, 1), slice(0, 1), slice(0, 1)
+        down = slice(rows.start // blocks.height, -(-rows.stop // blocks.height))
+        across = slice(columns.start // blocks.width, -(-columns.stop // blocks.width))
+        return slice(self.matrix, self.matrix + 1), down, across
 
 
 def pieces(blocks: Blocks) -> Iterator[Piece]:
     """Yield the pieces of the matrices, in the order of memory."""
     stack, rows, columns = blocks.shape
-    width = min(columns, _PIECE)
-    height = max(1, _PIECE // max(columns, 1))
+    height, width = blocks.piece
     for matrix in range(stack):
-        for row in range(0, rows, height):
+        for row in range(0, rows, max(height, 1)):
             below = min(rows, row + height)
             for column in range(0, columns, max(width, 1)):
                 right = min(columns, column + width)
                 start = (matrix * rows + row) * columns + column
                 yield Piece(matrix, slice(row, below), slice(column, right), start)
+
+
+def in_pieces(title: str, blocks: Blocks, work: Callable[[Piece], None]) -> None:
+    """Call `work` on every piece, on all threads if there are many elements."""
+    threads = parallel.get_num_threads() if math.prod(blocks.shape) > _WORTH_THREADS else 1
+    found = list(pieces(blocks))
+    if found:
+        parallel.run(found, work, threads, title)
+
+
+def environment_is_default() -> bool:
+    """Return whether hardware floats return IEEE 754's results: no flushing to zero, ties to even."""
+    return bool(machine.environment_is_default())
+
+
+# -- the largest code of each block ------------------------------------------------------------------------------------
+
+
+def _place(blocks: Blocks, piece: Piece) -> tuple[int, int, int, int, int]:
+    """Return what the loops take: columns of a piece, its first row and column, and the height and width of a block."""
+    return piece.shape[1], piece.rows.start, piece.columns.start, blocks.height, blocks.width
+
+
+def _masks(fmt: FloatFormat, part: str) -> tuple[Any, Any, Any]:
+    kind = fmt.code_dtype.type
+    everything, mask, sign = kind(2**fmt.bits - 1), kind(fmt.magnitude_mask), kind(fmt.sign_mask)
+    return {
+        "magnitude": (kind(0), mask, mask),
+        "positive": (kind(0), everything, mask),
+        "negative": (sign, everything, mask),
+    }[part]  # fmt: skip
+
+
+def largest_of_piece(codes: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, part: str) -> Array:
+    """Return the largest codes of the blocks of a piece, which has whole blocks, as `largest` does."""
+    index = piece.of_grid(blocks)
+    out = np.zeros([each.stop - each.start for each in index], fmt.code_dtype)
+    size = blocks.height, blocks.width
+    loops.largest(piece.of(codes).reshape(-1), piece.shape[1], 0, 0, *size, *_masks(fmt, part), out[0])
+    return out
 
 
 def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitude") -> Array:
@@ -103,28 +172,141 @@ def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitu
     `part`: of all elements ("magnitude"), of the positive ones ("positive") or of the negative ones ("negative"). The
     code of a NaN is larger than that of infinity. The code is 0 if there is no such element.
     """
-    kind = fmt.code_dtype.type
-    everything, mask, sign = kind(2**fmt.bits - 1), kind(fmt.magnitude_mask), kind(fmt.sign_mask)
-    flip, keep = {"magnitude": (kind(0), mask), "positive": (kind(0), everything), "negative": (sign, everything)}[part]
     out = np.zeros(blocks.grid, fmt.code_dtype)
     for piece in pieces(blocks):
-        if blocks.in_order:
-            rows = piece.of(codes).reshape(-1, blocks.width)
-            loops.largest_of_rows(rows, flip, keep, mask, piece.of_blocks(out, blocks))
-        else:
-            loops.largest(piece.of(codes), *_place(blocks, piece), flip, keep, mask, out[piece.matrix])
+        where = _place(blocks, piece), _masks(fmt, part)
+        loops.largest(piece.of(codes).reshape(-1), *where[0], *where[1], out[piece.matrix])
     return out
 
 
+# -- operations on the numbers of blocks -------------------------------------------------------------------------------
+
 _DTYPES: dict[FloatFormat, np.dtype[Any]] = {FP32: np.dtype(np.float32), FP64: np.dtype(np.float64)}
 _NEAREST = CallOptions(RoundingAttributes())
-_KERNELS = {"multiply": loops.multiply, "divide": loops.divide}
-_OF_ROWS = {"multiply": loops.multiply_rows, "divide": loops.divide_rows}
+_SATURATING = CallOptions(RoundingAttributes(overflow=Overflow.SATURATE_FINITE))
+_UFUNCS: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "divide": np.divide}
 
 
-def _place(blocks: Blocks, piece: Piece) -> tuple[int, int, int, int]:
-    """Return what the loops take: the first row and column of the piece, and the height and width of a block."""
-    return piece.rows.start, piece.columns.start, blocks.height, blocks.width
+def nearest(name: str, x: Array, y: Array, fmt: FloatFormat, saturate: bool) -> Array:
+    """Return the codes of an operation on codes of FP32 or FP64, rounded to nearest, ties to even.
+
+    With `saturate`, a finite result beyond the largest number becomes that number.
+    """
+    if name not in _UFUNCS or not environment_is_default():
+        operands = [(x, fmt), (y, fmt)]
+        return elementwise(name, operands, fmt, _SATURATING if saturate else _NEAREST, False)[0]
+    dtype = _DTYPES[fmt]
+    a, b = x.view(dtype), y.view(dtype)
+    with np.errstate(all="ignore"):
+        result = np.asarray(_UFUNCS[name](a, b))
+    codes: Array = result.view(fmt.code_dtype)
+    magnitude = codes & fmt.code_dtype.type(fmt.magnitude_mask)
+    if int(magnitude.max(initial=0)) > fmt.max_code:
+        codes[np.isnan(result)] = fmt.canonical_nan
+        if saturate:
+            overflow = np.isinf(result) & np.isfinite(a) & np.isfinite(b) & ((b != 0) | (name != "divide"))
+            codes[overflow] = np.where(result[overflow] < 0, fmt.max_code | fmt.sign_mask, fmt.max_code)
+    return codes
+
+
+def numbers_of(x: Any) -> Array:
+    """Return the numbers of a FloatArray as floats: of FP32 and FP64 without a copy, if hardware floats are exact."""
+    if x.format in _DTYPES and environment_is_default():
+        numbers: Array = np.asarray(x.codes).view(_DTYPES[x.format])
+        return numbers
+    values: Array = x.values
+    return values
+
+
+# -- scales of blocks --------------------------------------------------------------------------------------------------
+
+Factors: TypeAlias = "tuple[Array, Array] | None"
+"""The codes of the scales in their format, and those of the factors in FP32 or FP64; None without a kernel."""
+
+
+def _arrays(amax: Array, fmt: FloatFormat) -> tuple[Array, Array, Any]:
+    """Return the numbers of amax, flat, an array for the factors, and the largest number."""
+    dtype = _DTYPES[fmt]
+    return amax.view(dtype).reshape(-1), np.empty(amax.size, dtype), np.finfo(dtype).max
+
+
+def powers_of_two(
+    amax: Array, fmt: FloatFormat, target: FloatFormat, least: float, carry: int, offset: int, inverts: bool
+) -> Factors:
+    """Return scales that are powers of two: `floatsim_kernels.quantization.scales.powers_of_two` has the parameters.
+
+    Target formats without zero are E8M0 only, those with zero FP32 and BF16.
+    """
+    if not environment_is_default() or target not in _TOP_BITS:
+        return None
+    numbers, factors, largest_number = _arrays(amax, fmt)
+    scales = np.empty(amax.size, np.float32)
+    ends = target.emin - target.trailing_bits, target.emax
+    special = (1.0, 1.0) if target.has_zero else (math.ldexp(1.0, target.emin), math.nan)
+    dtype = _DTYPES[fmt].type
+    scale_loops.powers_of_two(
+        numbers, dtype(least), carry, offset, ends, *special, inverts, largest_number, scales, factors
+    )
+    shift = _TOP_BITS[target]
+    codes = (scales.view(np.uint32) >> shift if shift else scales.view(np.uint32)).astype(target.code_dtype, copy=False)
+    return codes.reshape(amax.shape), factors.view(fmt.code_dtype).reshape(amax.shape)
+
+
+_TOP_BITS = {FP32: 0, BF16: 16, E8M0: 23}
+"""The low bits of a float32 number, which is 2**n or NaN, that its code in a format has not."""
+
+
+def usable_scales(quotients: Array, amax: Array, fmt: FloatFormat, target: FloatFormat, inverts: bool) -> Factors:
+    """Return quotients, in FP32 or FP64, as scales: rounded to a format, positive; 1 where amax is 0 or not finite."""
+    if not environment_is_default():
+        return None
+    numbers, factors, largest_number = _arrays(amax, fmt)
+    dtype, rounded = _DTYPES[fmt], quotients
+    if target != fmt:
+        codes = convert(quotients, fmt, target, _SATURATING, False)[0]
+        rounded = convert(codes, target, fmt, _NEAREST, False)[0]
+    scales = rounded.view(dtype).reshape(-1)
+    scales = scales.copy() if target == fmt else scales
+    ends = dtype.type(target.smallest_subnormal), dtype.type(target.max)
+    scale_loops.usable(numbers, *ends, inverts, largest_number, scales, factors)
+    found = scales.view(fmt.code_dtype).reshape(amax.shape)
+    codes = found if target == fmt else convert(found, fmt, target, _NEAREST, False)[0]
+    return codes, factors.view(fmt.code_dtype).reshape(amax.shape)
+
+
+_NVFP4 = {"nvfp4": scale_loops.TENSOR, "nvfp4_torchao": scale_loops.QUOTIENT, "nvfp4_single": scale_loops.SINGLE}
+
+
+def nvfp4_scales(rule: str, amax: Array, first: Array, second: Array, inverts: bool) -> Factors:
+    """Return the scales of NVFP4 in E4M3, by a rule of `quantize_blocks`: `floatsim_kernels.quantization.scales.nvfp4`.
+
+    All codes that are given are of FP32.
+    """
+    rounds, read = rounding_loop(FP32, E4M3, _SATURATING.attributes, True), unpack_params(E4M3)
+    if not environment_is_default() or rounds is None or read is None:
+        return None
+    numbers, factors, largest_number = _arrays(amax, FP32)
+    codes = np.empty(amax.size, E4M3.code_dtype)
+    of_tensor = [np.float32(each.view(np.float32)) for each in (first, second)]
+    least = np.float32(E4M3.smallest_normal)
+    scale_loops.nvfp4(_NVFP4[rule])(
+        numbers, *of_tensor, least, largest_number, inverts, rounds.params, read, codes, factors
+    )
+    return codes.reshape(amax.shape), factors.view(FP32.code_dtype).reshape(amax.shape)
+
+
+# -- from numbers to codes ---------------------------------------------------------------------------------------------
+
+_NONE = {dtype: (np.zeros((1, 1), dtype), np.zeros(3, dtype)) for dtype in _DTYPES.values()}
+"""No zero points, and no ends of a range."""
+_NO_PARAMS = np.zeros(1, np.uint32)
+
+
+def _spread(numbers: Array, blocks: Blocks, piece: Piece) -> Array:
+    """Return the numbers of the blocks of the elements of a piece, in its shape."""
+    rows, columns = (np.arange(part.start, part.stop) for part in (piece.rows, piece.columns))
+    spread: Array = numbers[piece.matrix][np.ix_(rows // blocks.height, columns // blocks.width)]
+    return spread
 
 
 def scaled(name: str, codes: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array) -> None:
@@ -133,43 +315,70 @@ def scaled(name: str, codes: Array, scales: Array, fmt: FloatFormat, blocks: Blo
     All codes are of `fmt`, which is FP32 or FP64. `name` is "multiply" or "divide". `codes` and `out` have the shape of
     the piece.
     """
-    if machine.environment_is_default():
+    if environment_is_default():
         dtype = _DTYPES[fmt]
-        x, written, factors = codes.view(dtype), out.view(dtype), scales.view(dtype)
-        if blocks.in_order:
-            shape = -1, blocks.width
-            _OF_ROWS[name](x.reshape(shape), piece.of_blocks(factors, blocks), written.reshape(shape))
-        else:
-            _KERNELS[name](x, *_place(blocks, piece), factors[piece.matrix], written)
+        x, factors, written = codes.view(dtype).reshape(-1), scales.view(dtype)[piece.matrix], out.view(dtype)
+        zeros, ends = _NONE[dtype]
+        loops.products(name == "divide")(
+            x, *_place(blocks, piece), factors, zeros, _NO_PARAMS, ends, written.reshape(-1)
+        )  # fmt: skip
         return
-    rows, columns = (np.arange(part.start, part.stop) for part in (piece.rows, piece.columns))
-    spread = scales[piece.matrix][np.ix_(rows // blocks.height, columns // blocks.width)]
-    out[...] = elementwise(name, [(codes, fmt), (spread, fmt)], fmt, _NEAREST, False)[0]
+    out[...] = elementwise(name, [(codes, fmt), (_spread(scales, blocks, piece), fmt)], fmt, _NEAREST, False)[0]
 
 
-def to_integers(
-    codes: Array, fmt: FloatFormat, zeros: Array, low: int, high: int, blocks: Blocks, piece: Piece, out: Array
-) -> None:
-    """Write x + zero point, clamped, for codes of integers x of at most 2**20 in FP32 or FP64.
+def _is_fused(attributes: RoundingAttributes) -> bool:
+    return attributes.rounding is not Rounding.STOCHASTIC and environment_is_default()
 
-    `zeros` has a number of the format's dtype for each block. `codes` and `out` have the shape of the piece.
-    """
-    dtype = _DTYPES[fmt].type
-    loops.to_integers(
-        codes.view(dtype), *_place(blocks, piece), zeros[piece.matrix], dtype(low), dtype(high), out
+
+def float_codes(
+    name: str, codes: Array, scales: Array, fmt: FloatFormat, target: FloatFormat, options: CallOptions, blocks: Blocks,
+    piece: Piece, out: Array,
+) -> bool:  # fmt: skip
+    """Write the scaled elements of a piece (`scaled`), rounded to a format, in one pass. Return False if none can."""
+    attributes = options.attributes
+    rounds = rounding_loop(fmt, target, attributes, True) if _is_fused(attributes) else None
+    if rounds is None:
+        return False
+    dtype = _DTYPES[fmt]
+    loop = loops.float_codes(fmt.bits, attributes.rounding.value, name == "divide", rounds.shared)
+    zeros, ends = _NONE[dtype]
+    loop(
+        codes.view(dtype).reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, rounds.params,
+        ends, out.reshape(-1),
     )  # fmt: skip
+    return True
 
 
-def from_integers(codes: Array, fmt: FloatFormat, zeros: Array, blocks: Blocks, piece: Piece) -> Array:
-    """Return the integers of a piece less the zero points of their blocks, as codes of FP32 or FP64."""
-    out = np.empty(codes.shape, _DTYPES[fmt])
-    loops.from_integers(codes, *_place(blocks, piece), zeros[piece.matrix], out)
-    return out.view(fmt.code_dtype)
+def integer_codes(
+    name: str, codes: Array, scales: Array, fmt: FloatFormat, integers: FloatFormat, ends: tuple[int, int, int],
+    zero_points: Array | None, options: CallOptions, blocks: Blocks, piece: Piece, out: Array,
+) -> bool:  # fmt: skip
+    """Write the scaled elements of a piece, rounded to integers, plus the zero point of their block, clamped.
+
+    `ends` are the least and the largest integer, and the bits after the binary point: a unit is 2**-bits. `integers` is
+    a format whose numbers are integers. The zero points are floats. Return False if one pass cannot.
+    """
+    dtype, attributes = _DTYPES[fmt], options.attributes
+    rounds = rounding_loop(fmt, integers, attributes, False) if _is_fused(attributes) else None
+    if rounds is None:
+        return False
+    loop = loops.integer_codes(fmt.bits, attributes.rounding.value, name == "divide", zero_points is not None)
+    zeros = _NONE[dtype][0] if zero_points is None else zero_points[piece.matrix]
+    loop(
+        codes.view(dtype).reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, rounds.params,
+        np.array([*ends[:2], 1 << ends[2]], dtype), out.reshape(-1),
+    )  # fmt: skip
+    return True
 
 
-def zeros_of(zero_points: Array | None, fmt: FloatFormat, blocks: Blocks) -> Array:
-    """Return zero points, or zeros, as numbers of the dtype of FP32 or FP64."""
-    return np.zeros(blocks.grid, _DTYPES[fmt]) if zero_points is None else zero_points.astype(_DTYPES[fmt])
+def shift_to_codes(
+    codes: Array, fmt: FloatFormat, ends: tuple[int, int], zero_points: Array | None, blocks: Blocks, piece: Piece,
+    out: Array,
+) -> None:  # fmt: skip
+    """Write integers, given as codes of FP32 or FP64, plus the zero point of their block, clamped to `ends`."""
+    numbers = codes.view(_DTYPES[fmt])
+    shifted = numbers if zero_points is None else numbers + _spread(zero_points, blocks, piece)
+    out[...] = np.clip(shifted, *ends)
 
 
 class LookUp:
@@ -186,8 +395,76 @@ class LookUp:
     def __init__(self, thresholds: NDArray[np.float32], by_order: NDArray[np.uint8]) -> None:
         bits = thresholds.view(np.int32)
         keys = np.where(bits >= 0, bits, bits ^ np.int32(0x7FFFFFFF))  # in the order of the values
-        self._keys, self._codes = keys, by_order
+        missing = -len(keys) % 4  # no number is above the last key, and none changes a code
+        self._keys = np.append(keys, np.full(missing, 0x7FFFFFFF)).astype(np.int32)
+        changes = by_order[1:] ^ by_order[:-1]
+        self._changes = np.append(changes, np.zeros(missing)).astype(np.int32)
+        self._codes = by_order
 
     def __call__(self, codes: Array, out: Array) -> None:
         """Write the codes of the numbers of one dimension, which are given as FP32 codes."""
-        loops.look_up(codes.view(np.int32), self._keys, self._codes, out)
+        loops.look_up(codes.view(np.int32), self._keys, self._codes, self._changes, out)
+
+
+# -- from codes to numbers ---------------------------------------------------------------------------------------------
+
+
+def _times_scales(numbers: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array) -> None:
+    scaled("multiply", numbers, scales, fmt, blocks, piece, piece.of(out))
+
+
+def float_values(
+    codes: Array, source: FloatFormat, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array
+) -> None:
+    """Write the numbers of a piece of codes times the scales of their blocks, as codes of FP32 or FP64.
+
+    `codes`, `scales` and `out` are the whole arrays. Each product is rounded once, to nearest, ties to even.
+    """
+    part, dtype, params = piece.of(codes), _DTYPES[fmt], unpack_params(source)
+    if not environment_is_default() or params is None:
+        numbers = convert(part, source, fmt, _NEAREST, False)[0]
+        _times_scales(numbers, scales, fmt, blocks, piece, out)
+        return
+    zeros, ends = _NONE[dtype]
+    loops.float_values(fmt.bits)(
+        part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, params, ends,
+        piece.of(out).view(dtype).reshape(-1),
+    )  # fmt: skip
+
+
+def integer_values(
+    codes: Array, fraction_bits: int, zero_points: Array | None, scales: Array, fmt: FloatFormat, blocks: Blocks,
+    piece: Piece, out: Array,
+) -> None:  # fmt: skip
+    """Do for integers less their zero points, which are floats, what `float_values` does for numbers.
+
+    The integers count units of 2**-fraction_bits.
+    """
+    part, dtype = piece.of(codes), _DTYPES[fmt]
+    unit = np.array([2.0**-fraction_bits, 0, 0], dtype)
+    if not environment_is_default():
+        whole = part.astype(dtype)
+        numbers = whole if zero_points is None else whole - _spread(zero_points, blocks, piece)
+        _times_scales((numbers * unit[0]).view(fmt.code_dtype), scales, fmt, blocks, piece, out)
+        return
+    zeros = _NONE[dtype][0] if zero_points is None else zero_points[piece.matrix]
+    loops.integer_values(fmt.bits, zero_points is not None)(
+        part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, _NO_PARAMS, unit,
+        piece.of(out).view(dtype).reshape(-1),
+    )  # fmt: skip
+
+
+def table_values(
+    codes: Array, table: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array
+) -> None:
+    """Do for the float32 numbers of a table what `float_values` does for numbers."""
+    part, dtype = piece.of(codes), _DTYPES[fmt]
+    numbers = np.resize(table.astype(dtype), 256)
+    if not environment_is_default():
+        _times_scales(numbers[part].view(fmt.code_dtype), scales, fmt, blocks, piece, out)
+        return
+    zeros, ends = _NONE[dtype]
+    loops.table_values(
+        part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, numbers, ends,
+        piece.of(out).view(dtype).reshape(-1),
+    )  # fmt: skip

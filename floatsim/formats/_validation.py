@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import operator
-from collections.abc import Iterable
-from typing import Any, SupportsFloat
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, SupportsFloat, TypeVar
 
-__all__ = ["as_flag", "as_index", "as_real", "name_hint", "nearest_name"]
+__all__ = ["as_flag", "as_index", "as_real", "every_name_hint", "name_hint", "nearest_name", "with_keyword_hints"]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def as_flag(value: Any, argument: str) -> bool:
@@ -58,3 +64,33 @@ def name_hint(name: object, known: Iterable[str]) -> str:
     names = list(known)
     near = nearest_name(name, names)
     return f"did you mean {near!r}?" if near else f"known are {', '.join(names)}"
+
+
+def every_name_hint(name: object, known: Iterable[str]) -> str:
+    """Return the end of an error message about an unknown name: the nearest name if there is one, and all of them.
+
+    The most similar names come first.
+
+    >>> every_name_hint("fp61", ["bf16", "fp16"]), every_name_hint("x", ["fp16", "bf16"])
+    ("did you mean 'fp16'? known are fp16, bf16", 'known are fp16, bf16')
+    """
+    names = list(known)
+    near = nearest_name(name, names)
+    names.sort(key=lambda other: -difflib.SequenceMatcher(None, str(name), other).ratio())
+    return f"did you mean {near!r}? " * (near is not None) + f"known are {', '.join(names)}"
+
+
+def with_keyword_hints(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function raise a TypeError that lists its keywords, the nearest first, for an unknown keyword."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [x.name for x in parameters if x.kind in (x.KEYWORD_ONLY, x.POSITIONAL_OR_KEYWORD) and x.name != "self"]
+
+    @functools.wraps(function)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        for name in keywords:
+            if name not in names:
+                what = function.__qualname__.removesuffix(".__init__")
+                raise TypeError(f"{what}: unknown keyword {name!r}; {every_name_hint(name, names)}")
+        return function(*args, **keywords)
+
+    return call

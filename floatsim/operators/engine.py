@@ -23,7 +23,7 @@ from floatsim.arrays.options import context, get_context
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.arrays.reductions import sum as sum_of
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import name_hint
+from floatsim.formats._validation import every_name_hint, name_hint
 from floatsim.operators.recipes import FLOAT64, SAME, RecipeLike, as_recipe
 from floatsim.operators.steps import operator_steps
 
@@ -66,7 +66,7 @@ class Computation:
         for name in keywords:
             if name not in RecipeKeywords.__annotations__:
                 raise TypeError(
-                    f"{operator}: unknown keyword {name!r}; {name_hint(name, RecipeKeywords.__annotations__)}"
+                    f"{operator}: unknown keyword {name!r}; {every_name_hint(name, RecipeKeywords.__annotations__)}"
                 )
         recipe, variant = as_recipe(keywords.get("recipe", "fp32-inside")), keywords.get("variant")
         known = operator_steps(operator)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from floatsim._lazy import lazy_exports
 
 _HOMES = {
-    ".integer": ("INT2 INT3 INT4 INT5 INT6 INT7 INT8 TERNARY UINT2 UINT3 UINT4 UINT5 UINT6 UINT7 UINT8 IntegerFormat"),
-    ".lookup": "BINARY BNB_FP4 NF4 LookupFormat",
+    ".integer": (
+        "INT2 INT3 INT4 INT5 INT6 INT7 INT8 MXINT8 TERNARY UINT2 UINT3 UINT4 UINT5 UINT6 UINT7 UINT8 IntegerFormat"
+    ),
+    ".lookup": "BINARY BNB_FP4 DYNAMIC8 DYNAMIC8_UNSIGNED NF4 LookupFormat",
     ".scheme": "SCHEMES Scheme as_element_format as_scheme",
     ".quantized": "Quantized",
     ".blocks": "dequantize_blocks quantize_blocks",

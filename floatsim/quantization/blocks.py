@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -15,14 +16,23 @@ from floatsim.arrays.options import RoundingKeywords, resolve
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import Floats
 from floatsim.emulator.elementwise import convert, quantize
-from floatsim.emulator.quantization import Blocks, Piece, pieces, scaled, to_integers, zeros_of
+from floatsim.emulator.quantization import (
+    Blocks,
+    Piece,
+    float_codes,
+    in_pieces,
+    integer_codes,
+    scaled,
+    shift_to_codes,
+)
 from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats._validation import with_keyword_hints
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
-from floatsim.quantization.quantized import Quantized
-from floatsim.quantization.scales import Extremes, Scaling, given_scaling, scaling_of
+from floatsim.quantization.quantized import NestedScales, Quantized
+from floatsim.quantization.scales import TENSOR_RULES, Extremes, Scaling, given_scaling, number, rounded, scaling_of
 from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
 
 __all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor"]
@@ -50,43 +60,88 @@ def _refuse_special_values(extremes: Extremes, scheme: Scheme) -> None:
         raise ValueError(f"x has NaN or infinity in {fmt.name}, which no code of {scheme.format.name} stands for")
 
 
-def _codes_of(tensor: FloatArray, scheme: Scheme, scaling: Scaling, blocks: Blocks, options: CallOptions) -> Array:
-    """Return the codes of the elements, in the shape of the tensor."""
-    element, fmt = scheme.format, tensor.format
-    stack, codes = tensor.codes.reshape(blocks.shape), np.empty(blocks.shape, element.code_dtype)
-    wanted = recording.recording() and not isinstance(element, LookupFormat)
-    events = np.zeros(blocks.shape, np.uint8) if wanted else None
-    zeros = zeros_of(scaling.zero_points, fmt, blocks)
-    memory = np.empty((2, blocks.piece_size), fmt.code_dtype)
+class _Writer:
+    """Writes the codes of the elements piece by piece, and their events if a log needs them."""
 
-    def write(piece: Piece) -> Array | None:
-        """Write the codes of a piece; return the events if a log needs them."""
-        out, numbers, whole = piece.of(codes), piece.buffer(memory[0]), piece.buffer(memory[1])
-        scaled(scaling.operation, piece.of(stack), scaling.factors.codes, fmt, blocks, piece, numbers)
+    def __init__(self, tensor: FloatArray, scheme: Scheme, blocks: Blocks, options: CallOptions) -> None:
+        self.tensor, self.format, self.blocks, self.options = tensor, scheme.format, blocks, options
+        self.stack, self.codes = tensor.codes.reshape(blocks.shape), np.empty(blocks.shape, scheme.format.code_dtype)
+        wanted = recording.recording() and not isinstance(scheme.format, LookupFormat)
+        self.events = np.empty(blocks.shape, np.uint8) if wanted else None
+
+    def write(self, piece: Piece, scaling: Scaling) -> None:
+        """Write the codes of a piece. The scaling is that of all blocks."""
+        if self.events is None and self._in_one_pass(piece, scaling):
+            return
+        fmt, element, wanted = self.tensor.format, self.format, self.events is not None
+        x, out, numbers = piece.of(self.stack), piece.of(self.codes), np.empty(piece.shape, self.stack.dtype)
+        scaled(scaling.operation, x, scaling.factors.codes, fmt, self.blocks, piece, numbers)
         if isinstance(element, LookupFormat):
             element.look_up(numbers.reshape(-1), out.reshape(-1))
-            return None
+            return
+        options = self.options
         own = CallOptions(options.attributes, options.seed, (options.offset + piece.start) % (1 << 64))
         if isinstance(element, FloatFormat):
             written, happened = convert(numbers, fmt, element, own, wanted, out)
             if written is not out:
                 out[...] = written
-            return happened
-        happened = quantize(numbers, fmt, FIXED_POINT, own, wanted, whole)
-        to_integers(whole, fmt, zeros, element.min, element.max, blocks, piece, out)
-        return happened
+        else:
+            whole = np.empty_like(numbers)
+            if element.fraction_bits:
+                numbers = rounded("multiply", FloatArray(numbers, fmt), number(2.0**element.fraction_bits, fmt)).codes
+            happened = quantize(numbers, fmt, FIXED_POINT, own, wanted, whole)
+            ends = element.min, element.max
+            shift_to_codes(whole, fmt, ends, scaling.zeros, self.blocks, piece, out)
+        if self.events is not None:
+            piece.of(self.events)[...] = happened
 
-    for piece in pieces(blocks):
-        happened = write(piece)
-        if events is not None:
-            piece.of(events)[...] = happened
-    result = codes.reshape(tensor.shape)
-    if events is not None:
-        numbers = (result, element) if isinstance(element, FloatFormat) else None
-        recording.note("quantize_blocks", events.reshape(tensor.shape), [(tensor.codes, fmt)], numbers)
-    return result
+    def _in_one_pass(self, piece: Piece, scaling: Scaling) -> bool:
+        """Write the codes by a kernel that scales and rounds, and return whether there is one."""
+        element, out = self.format, piece.of(self.codes)
+        what = scaling.operation, piece.of(self.stack), scaling.factors.codes, self.tensor.format
+        where = self.options, self.blocks, piece, out
+        if isinstance(element, FloatFormat):
+            return float_codes(*what, element, *where)
+        if isinstance(element, IntegerFormat):
+            return integer_codes(
+                *what, FIXED_POINT, (element.min, element.max, element.fraction_bits), scaling.zeros, *where
+            )
+        return False
+
+    def result(self) -> Array:
+        """Return the codes in the shape of the tensor."""
+        codes = self.codes.reshape(self.tensor.shape)
+        if self.events is not None:
+            numbers = (codes, self.format) if isinstance(self.format, FloatFormat) else None
+            operands = [(self.tensor.codes, self.tensor.format)]
+            recording.note("quantize_blocks", self.events.reshape(self.tensor.shape), operands, numbers)
+        return codes
 
 
+def _scaled_by_rule(writer: _Writer, x: Extremes, scheme: Scheme) -> Scaling:
+    """Write the codes with the scales of the scheme's rule, and return the scaling."""
+    blocks = writer.blocks
+    if not blocks.are_local:
+        _refuse_special_values(x, scheme)
+        scaling = scaling_of(x, scheme)
+        in_pieces("quantize_blocks", blocks, lambda piece: writer.write(piece, scaling))
+        return scaling
+    if scheme.rule in TENSOR_RULES:
+        x.magnitude()  # once, before the threads start
+    whole = Scaling.empty(x, scheme)
+
+    def work(piece: Piece) -> None:
+        """Quantize the blocks of a piece while it is in a cache."""
+        part = x.of(piece)
+        _refuse_special_values(part, scheme)
+        whole.store(piece.of_grid(blocks), scaling_of(part, scheme))
+        writer.write(piece, whole)
+
+    in_pieces("quantize_blocks", blocks, work)
+    return whole
+
+
+@with_keyword_hints
 def quantize_blocks(
     x: Floats,
     scheme: SchemeLike,
@@ -96,6 +151,7 @@ def quantize_blocks(
     scale_format: FormatLike | None = None,
     factor: str | None = None,
     least_amax: float | None = None,
+    nested: SchemeLike | None = None,
     scale: Floats | None = None,
     zero_point: Any = None,
     rounding: RoundingLike | None = None,
@@ -110,7 +166,7 @@ def quantize_blocks(
         The tensor, of any shape.
     scheme : str, Scheme or format
         A name of `fs.quantization.SCHEMES` such as "mxfp8", "nvfp4" or "nf4"; or the format of the elements, such as
-        "int8", "int4", "e4m3", with one scale for the tensor. The next five keywords change it.
+        "int8", "int4", "e4m3", with one scale for the tensor. The next six keywords change it.
     block : str, int or tuple, optional
         The elements that share a scale: "tensor"; "row" or "column"; g, for g neighbours along the last axis; or
         (height, width) in the last two axes. The last blocks of an axis may be short.
@@ -132,6 +188,9 @@ def quantize_blocks(
         t = x * (max / amax), and the scale is 1 / (max / amax).
     least_amax : float, optional
         amax counts as at least this number.
+    nested : Scheme or str, optional
+        The scheme by which the scales are quantized too, such as "dynamic8": less their mean, as one vector. The codes
+        are those of the exact scales; the values are those of the scales that are read back. For FP32 scales.
     scale : array_like of floats, optional
         The scales, positive, in the shape of the scales of the result or broadcastable to it. They replace the rule.
     zero_point : array_like of int, optional
@@ -187,7 +246,10 @@ def quantize_blocks(
     >>> fs.quantize_blocks(x, "uint8", rule="asymmetric").zero_points
     array(5)
     """
-    given = {"block": block, "rule": rule, "scale_format": scale_format, "factor": factor, "least_amax": least_amax}
+    given = {
+        "block": block, "rule": rule, "scale_format": scale_format, "factor": factor, "least_amax": least_amax,
+        "nested": nested,
+    }  # fmt: skip
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settled = replace(as_scheme(scheme), **changes)
     keywords: dict[str, Any] = {"rounding": rounding, "seed": seed, "random_bits": random_bits}
@@ -199,22 +261,36 @@ def quantize_blocks(
     options = resolve(cast("RoundingKeywords", {**keywords, **fixed}))  # type: ignore[arg-type]
     tensor = read_tensor(x, settled)
     plan = layout(settled, tensor.shape)
-    extremes = Extremes(tensor.codes.reshape(plan.blocks.shape), tensor.format, plan.blocks)
-    _refuse_special_values(extremes, settled)
+    blocks, writer = plan.blocks, _Writer(tensor, settled, plan.blocks, options)
+    extremes = Extremes(writer.stack, tensor.format, blocks)
     if scale is None:
         if zero_point is not None:
             raise ValueError("zero_point needs scale: the rule of the scales determines both")
-        scaling = scaling_of(extremes, settled)
+        scaling = _scaled_by_rule(writer, extremes, settled)
     else:
+        _refuse_special_values(extremes, settled)
         scales, zero = _given(scale, zero_point, plan.scale_shape, settled)
-        scaling = given_scaling(scales, zero, tensor.format, plan.blocks, settled)
-    codes = _codes_of(tensor, settled, scaling, plan.blocks, options)
+        scaling = given_scaling(scales, zero, tensor.format, blocks, settled)
+        in_pieces("quantize_blocks", blocks, lambda piece: writer.write(piece, scaling))
+    codes = writer.result()
     shape = plan.scale_shape
+    scales = FloatArray(scaling.scales.codes.reshape(shape), scaling.scales.format)
+    nested_scales = _nested(scales, settled)
     return Quantized(
-        codes, FloatArray(scaling.scales.codes.reshape(shape), scaling.scales.format), settled,
+        codes, scales if nested_scales is None else nested_scales.restored(shape), settled,
         None if scaling.zero_points is None else scaling.zero_points.reshape(shape), scaling.tensor_scale,
-        tensor.format,
+        tensor.format, nested_scales,
     )  # fmt: skip
+
+
+def _nested(scales: FloatArray, scheme: Scheme) -> NestedScales | None:
+    """Return the scales less their mean, quantized, if the scheme has nested scales."""
+    if scheme.nested is None:
+        return None
+    values = scales.values.reshape(-1)
+    offset = number(math.fsum(values) / max(values.size, 1), scales.format)
+    rest = rounded("subtract", scales.reshape(1, -1), offset)
+    return NestedScales(quantize_blocks(rest, scheme.nested), offset)
 
 
 def _given(scale: Any, zero_point: Any, shape: tuple[int, ...], scheme: Scheme) -> tuple[FloatArray, Array | None]:

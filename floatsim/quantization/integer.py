@@ -10,8 +10,8 @@ import numpy as np
 from floatsim.formats import FP32, FP64, FloatFormat, Specials
 
 __all__ = [
-    "FIXED_POINT", "INT2", "INT3", "INT4", "INT5", "INT6", "INT7", "INT8", "INTEGER_FORMATS", "TERNARY", "UINT2",
-    "UINT3", "UINT4", "UINT5", "UINT6", "UINT7", "UINT8", "IntegerFormat",
+    "FIXED_POINT", "INT2", "INT3", "INT4", "INT5", "INT6", "INT7", "INT8", "INTEGER_FORMATS", "MXINT8", "TERNARY",
+    "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7", "UINT8", "IntegerFormat",
 ]  # fmt: skip
 
 
@@ -19,12 +19,16 @@ __all__ = [
 class IntegerFormat:
     """The integers from `min` to `max`. A code is the integer itself, as int8, or as uint8 if no integer is negative.
 
+    With `fraction_bits` the numbers are fixed-point numbers: a code stands for itself times 2**-fraction_bits.
+
     Parameters
     ----------
     name : str
         The name of the format in tables and messages.
     min, max : int
         The smallest and the largest integer: from -128 to 127 or from 0 to 255.
+    fraction_bits : int
+        The bits after the binary point, 0 to 16. The INT8 of OCP MX has 6.
 
     Raises
     ------
@@ -43,11 +47,14 @@ class IntegerFormat:
     name: str = field(compare=False)
     min: int
     max: int
+    fraction_bits: int = 0
 
     def __post_init__(self) -> None:
         low, high = self.min, self.max
         if not (isinstance(low, int) and isinstance(high, int) and isinstance(self.name, str)):
             raise TypeError(f"an integer format is a name and two integers, not {self.name!r}, {low!r}, {high!r}")
+        if not (isinstance(self.fraction_bits, int) and 0 <= self.fraction_bits <= 16):
+            raise ValueError(f"fraction_bits must be an integer from 0 to 16, not {self.fraction_bits!r}")
         if not (low < high and high > 0 and ((low >= -128 and high <= 127) or (low >= 0 and high <= 255))):
             raise ValueError(
                 f"min and max must be a range with positive numbers within -128 to 127 or 0 to 255, not {low} to {high}"
@@ -66,13 +73,14 @@ class IntegerFormat:
     @property
     def largest(self) -> float:
         """The largest number: a symmetric scale maps the largest magnitude of a block to it."""
-        return float(self.max)
+        return self.max * 2.0**-self.fraction_bits
 
     def __format__(self, spec: str) -> str:
         return format(self.name, spec)
 
     def __repr__(self) -> str:
-        return f"IntegerFormat {self.name} ({self.min} to {self.max})"
+        fraction = f", times 2**-{self.fraction_bits}" if self.fraction_bits else ""
+        return f"IntegerFormat {self.name} ({self.min} to {self.max}{fraction})"
 
 
 INT2, INT3, INT4, INT5, INT6, INT7, INT8 = (
@@ -84,8 +92,11 @@ UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8 = (
 TERNARY = IntegerFormat("TERNARY", -1, 1)
 """-1, 0 and 1."""
 
+MXINT8 = IntegerFormat("MXINT8", -128, 127, 6)
+"""The INT8 of OCP MX 1.0: two's complement with the implied scale 2**-6, -2 to 127/64."""
+
 INTEGER_FORMATS = (
-    INT2, INT3, INT4, INT5, INT6, INT7, INT8, UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8, TERNARY,
+    INT2, INT3, INT4, INT5, INT6, INT7, INT8, UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8, TERNARY, MXINT8,
 )  # fmt: skip
 
 _TRAILING = 9

@@ -14,7 +14,7 @@ from floatsim.emulator.quantization import LookUp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BINARY", "BNB_FP4", "LOOKUP_FORMATS", "NF4", "LookupFormat"]
+__all__ = ["BINARY", "BNB_FP4", "DYNAMIC8", "DYNAMIC8_UNSIGNED", "LOOKUP_FORMATS", "NF4", "LookupFormat"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,4 +140,35 @@ that becomes zero is assigned to code 8.
 BINARY = LookupFormat("BINARY", (-1.0, 1.0), thresholds=(_below(0.0),))
 """-1 and 1: the sign of a value. Zero is assigned to 1 (Courbariaux et al., BinaryNet, 2016)."""
 
-LOOKUP_FORMATS = (NF4, BNB_FP4, BINARY)
+
+def _linspace(n: int) -> NDArray[np.float32]:
+    """Return `torch.linspace(0.1, 1, n)` in FP32: half of the numbers from each end, by fused multiply-add.
+
+    The sums are exact in float64, so that the conversion is the only rounding.
+    """
+    start, end, i = np.float32(0.1), np.float32(1), np.arange(n)
+    step = np.float64((end - start) / np.float32(n - 1))
+    return np.where(i < n // 2, start + step * i, end - step * (n - 1 - i)).astype(np.float32)
+
+
+def _dynamic_map(signed: bool) -> tuple[float, ...]:
+    """Return the numbers of bitsandbytes' dynamic map with 8 bits, ascending.
+
+    For each of 7 decades, the midpoints of equal intervals from 0.1 to 1, times the decade. Each decade has twice the
+    intervals of the decade below. Then 0 and 1.
+    """
+    numbers = [np.float32(0), np.float32(1)]
+    for i in range(7):
+        intervals = 2**i if signed else 2 ** (i + 1)
+        ends = _linspace(intervals + 1)
+        middles = np.float32(10.0 ** (i - 6)) * ((ends[:-1] + ends[1:]) / np.float32(2))
+        numbers += [*middles, *(-middles if signed else [])]
+    return tuple(sorted(float(number) for number in numbers))
+
+
+DYNAMIC8 = LookupFormat("DYNAMIC8", _dynamic_map(True))
+"""The signed dynamic map of bitsandbytes with 8 bits (Dettmers et al., 8-bit Optimizers, 2022)."""
+DYNAMIC8_UNSIGNED = LookupFormat("DYNAMIC8_UNSIGNED", _dynamic_map(False))
+"""The dynamic map for numbers that are not negative."""
+
+LOOKUP_FORMATS = (NF4, BNB_FP4, BINARY, DYNAMIC8, DYNAMIC8_UNSIGNED)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +12,15 @@ from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray
 from floatsim.emulator.elementwise import convert
-from floatsim.emulator.quantization import Blocks, Piece, from_integers, pieces, scaled, zeros_of
+from floatsim.emulator.quantization import Piece, float_values, in_pieces, integer_values, table_values
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.lookup import LookupFormat
-from floatsim.quantization.scales import rounded, to_format
+from floatsim.quantization.scales import number, rounded, to_format
 from floatsim.quantization.scheme import Scheme, layout
 
-__all__ = ["Quantized"]
+__all__ = ["NestedScales", "Quantized"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -35,6 +34,26 @@ def _read_only(x: Any) -> Any:
     view = x.view()
     view.flags.writeable = False
     return view
+
+
+class NestedScales(NamedTuple):
+    """Scales that are quantized themselves: a vector, less its mean.
+
+    The scales are read back as round(elements * scale) + `offset`, rounded to FP32.
+    """
+
+    quantized: Quantized
+    offset: FloatArray
+
+    def restored(self, shape: tuple[int, ...]) -> FloatArray:
+        """Return the scales as they are read back, in the shape of the scales."""
+        numbers = self.quantized.dequantize(self.offset.format)
+        return rounded("add", numbers, self.offset).reshape(*shape)
+
+    @property
+    def nbits(self) -> int:
+        """The size in bits, the mean included."""
+        return self.quantized.nbits + self.offset.format.bits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +78,9 @@ class Quantized:
         A further scale of the whole tensor (NVFP4).
     arithmetic : FloatFormat
         The format in which scales and elements were computed: FP32 or FP64.
+    nested : NestedScales, optional
+        The scales as they are stored, if the scheme quantizes them: `quantized` and `offset`. `scales` has the numbers
+        that are read back.
 
     Examples
     --------
@@ -78,6 +100,7 @@ class Quantized:
     zero_points: Array | None = None
     tensor_scale: FloatArray | None = None
     arithmetic: FloatFormat = field(default_factory=lambda: FP32)
+    nested: NestedScales | None = None
 
     def __post_init__(self) -> None:
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
@@ -105,25 +128,26 @@ class Quantized:
         """
         if isinstance(self.format, FloatFormat):
             return FloatArray(self.codes, self.format)
-        blocks = layout(self.scheme, self.shape).blocks
-        codes = np.empty(blocks.shape, self.arithmetic.code_dtype)
-        for piece, numbers in self._numbers(blocks):
-            piece.of(codes)[...] = numbers
-        return FloatArray(codes.reshape(self.shape), self.arithmetic)
+        return self._times(number(np.ones(self.scales.shape), self.arithmetic))
 
-    def _numbers(self, blocks: Blocks) -> Iterator[tuple[Piece, Array]]:
-        """Yield the pieces of the tensor, and their elements as codes of the format of the arithmetic."""
-        fmt, element = self.arithmetic, self.format
-        codes = self.codes.reshape(blocks.shape)
-        zeros = zeros_of(None if self.zero_points is None else self.zero_points.reshape(blocks.grid), fmt, blocks)
-        for piece in pieces(blocks):
-            part = piece.of(codes)
+    def _times(self, scales: FloatArray) -> FloatArray:
+        """Return the elements times the scales of their blocks, which are in the format of the arithmetic."""
+        fmt, element, blocks = self.arithmetic, self.format, layout(self.scheme, self.shape).blocks
+        codes, of_blocks = self.codes.reshape(blocks.shape), scales.codes.reshape(blocks.grid)
+        zeros = None if self.zero_points is None else self.zero_points.reshape(blocks.grid).astype(fmt.dtype)
+        out = np.empty(blocks.shape, fmt.code_dtype)
+
+        def work(piece: Piece) -> None:
+            where = of_blocks, fmt, blocks, piece, out
             if isinstance(element, FloatFormat):
-                yield piece, convert(part, element, fmt, _NEAREST, False)[0]
+                float_values(codes, element, *where)
             elif isinstance(element, LookupFormat):
-                yield piece, element.table[part].astype(fmt.dtype).view(fmt.code_dtype)
+                table_values(codes, element.table, *where)
             else:
-                yield piece, from_integers(part, fmt, zeros, blocks, piece)
+                integer_values(codes, element.fraction_bits, zeros, *where)
+
+        in_pieces("dequantize_blocks", blocks, work)
+        return FloatArray(out.reshape(self.shape), fmt)
 
     def dequantize(self, format: FormatLike | None = None) -> FloatArray:
         """Return the numbers that the codes and scales stand for.
@@ -142,15 +166,11 @@ class Quantized:
         FloatArray
             In the shape of the tensor.
         """
-        fmt, blocks = self.arithmetic, layout(self.scheme, self.shape).blocks
+        fmt = self.arithmetic
         scales = to_format(self.scales, fmt)
         if self.tensor_scale is not None:
             scales = rounded("multiply", scales, to_format(self.tensor_scale, fmt))
-        of_blocks = scales.codes.reshape(blocks.grid)
-        codes = np.empty(blocks.shape, fmt.code_dtype)
-        for piece, numbers in self._numbers(blocks):
-            scaled("multiply", numbers, of_blocks, fmt, blocks, piece, piece.of(codes))
-        result = FloatArray(codes.reshape(self.shape), fmt)
+        result = self._times(scales)
         if format is None or as_format(format) == fmt:
             return result
         target = as_format(format)
@@ -214,7 +234,7 @@ class Quantized:
     @property
     def nbits(self) -> int:
         """The size of the codes, packed, and of the scales and zero points, in bits."""
-        scales = self.scales.size * self.scales.format.bits
+        scales = self.scales.size * self.scales.format.bits if self.nested is None else self.nested.nbits
         zero_points = 0 if self.zero_points is None else self.zero_points.size * self.format.bits
         whole = 0 if self.tensor_scale is None else self.tensor_scale.format.bits
         return int(self.codes.size * self.format.bits + scales + zero_points + whole)

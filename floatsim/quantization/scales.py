@@ -5,24 +5,37 @@ All arithmetic is the project's own: each operation is one rounding, ties to eve
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.elementwise import convert, elementwise
-from floatsim.emulator.quantization import Blocks, largest
+from floatsim.emulator.elementwise import convert
+from floatsim.emulator.proofs import reciprocals_of_powers_are_exact
+from floatsim.emulator.quantization import (
+    Blocks,
+    Piece,
+    largest,
+    largest_of_piece,
+    nearest,
+    numbers_of,
+    nvfp4_scales,
+    powers_of_two,
+    usable_scales,
+)
 from floatsim.formats import E4M3, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, RoundingAttributes
+from floatsim.formats.value_sets import contains
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.scheme import Scheme, largest_number
 
-__all__ = ["Extremes", "Scaling", "given_scaling", "number", "rounded", "scaling_of", "to_format"]
+__all__ = ["TENSOR_RULES", "Extremes", "Scaling", "given_scaling", "number", "rounded", "scaling_of", "to_format"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -32,7 +45,12 @@ _SATURATING = CallOptions(RoundingAttributes(overflow=Overflow.SATURATE_FINITE))
 
 def to_format(x: FloatArray, fmt: FloatFormat) -> FloatArray:
     """Return x rounded to a format, ties to even; beyond the largest number, the largest number."""
-    return FloatArray(convert(x.codes, x.format, fmt, _SATURATING, False)[0], fmt)
+    own = x.format
+    options = _SATURATING
+    if contains(fmt, own, specials=False):  # only infinity changes
+        infinite = own.has_infinity and np.any((x.codes & own.magnitude_mask) == own.infinity_code)
+        options = _SATURATING if infinite else _NEAREST
+    return FloatArray(convert(x.codes, own, fmt, options, False)[0], fmt)
 
 
 def number(value: float | Array, fmt: FloatFormat) -> FloatArray:
@@ -40,13 +58,18 @@ def number(value: float | Array, fmt: FloatFormat) -> FloatArray:
     return to_format(FloatArray(np.asarray(value, np.float64).view(np.uint64), FP64), fmt)
 
 
+@functools.lru_cache(maxsize=256)
+def _constant(value: float, fmt: FloatFormat) -> FloatArray:
+    """Return a positive number, rounded to a format."""
+    return number(value, fmt)
+
+
 def rounded(name: str, x: FloatArray, y: FloatArray, *, saturate: bool = False) -> FloatArray:
     """Return the result of an operation on numbers of one format, rounded to it, ties to even."""
-    fmt, options = x.format, _SATURATING if saturate else _NEAREST
-    return FloatArray(elementwise(name, [(x.codes, fmt), (y.codes, fmt)], fmt, options, False)[0], fmt)
+    return FloatArray(nearest(name, x.codes, y.codes, x.format, saturate), x.format)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scaling:
     """The scales of the blocks, and how an element is scaled; all arrays have the shape of the blocks.
 
@@ -62,6 +85,8 @@ class Scaling:
         The integers that are added to the elements.
     tensor_scale : FloatArray or None
         A further scale of the whole tensor.
+    zeros : ndarray or None
+        The zero points as floats of the arithmetic.
     """
 
     scales: FloatArray
@@ -69,6 +94,26 @@ class Scaling:
     operation: str
     zero_points: Array | None = None
     tensor_scale: FloatArray | None = None
+    zeros: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.zero_points is not None:
+            self.zeros = self.zero_points.astype(self.factors.format.dtype)
+
+    @classmethod
+    def empty(cls, x: Extremes, scheme: Scheme) -> Scaling:
+        """Return a scaling whose numbers are not set yet."""
+        grid, target = x.blocks.grid, scheme.scale_format
+        scales, factors = np.empty(grid, target.code_dtype), np.empty(grid, x.format.code_dtype)
+        zero_points = np.zeros(grid, np.int64) if scheme.rule in _WITH_ZERO_POINTS else None
+        return cls(FloatArray(scales, target), FloatArray(factors, x.format), "", zero_points)
+
+    def store(self, index: Any, part: Scaling) -> None:
+        """Set the numbers of the blocks of an index, and what all blocks have in common."""
+        self.scales.codes[index], self.factors.codes[index] = part.scales.codes, part.factors.codes
+        if self.zero_points is not None and self.zeros is not None:
+            self.zero_points[index], self.zeros[index] = part.zero_points, part.zeros
+        self.operation, self.tensor_scale = part.operation, part.tensor_scale
 
 
 class Extremes:
@@ -87,25 +132,56 @@ class Extremes:
     def __init__(self, codes: Array, fmt: FloatFormat, blocks: Blocks) -> None:
         self._codes, self.format, self.blocks = codes, fmt, blocks
         self._known: dict[str, FloatArray] = {}
+        self._of_tensor: dict[Any, tuple[FloatArray, ...]] = {}
+        self._tensor: Extremes = self
+        self._piece: Piece | None = None
+
+    def of(self, piece: Piece) -> Extremes:
+        """Return those of the blocks of a piece, which has whole blocks."""
+        part = Extremes(self._codes, self.format, self.blocks)
+        part._tensor, part._piece = self, piece
+        return part
 
     def magnitude(self, part: str = "magnitude") -> FloatArray:
         """Return the largest magnitude of each block, of the positive or of the negative elements."""
         if part not in self._known:
-            self._known[part] = FloatArray(largest(self._codes, self.format, self.blocks, part), self.format)
+            self._known[part] = FloatArray(self._largest(part), self.format)
         return self._known[part]
 
+    def _largest(self, part: str) -> Array:
+        if self._piece is None:
+            return largest(self._codes, self.format, self.blocks, part)
+        if part in self._tensor._known:
+            return self._tensor._known[part].codes[self._piece.of_grid(self.blocks)]
+        return largest_of_piece(self._codes, self.format, self.blocks, self._piece, part)
+
+    def of_tensor(self, rule: _TensorRule) -> tuple[FloatArray, ...]:
+        """Return the numbers that follow from the largest magnitude of the tensor, computed once."""
+        if self._tensor is not self:
+            return self._tensor.of_tensor(rule)
+        if rule not in self._of_tensor:
+            amax = self.magnitude().codes.max(initial=0)  # codes of magnitudes are in the order of the values
+            self._of_tensor[rule] = rule(FloatArray(amax, self.format))
+        return self._of_tensor[rule]
+
     def constant(self, value: float) -> FloatArray:
-        return number(value, self.format)
+        return _constant(float(value), self.format)
+
+
+_TensorRule: TypeAlias = "Callable[[FloatArray], tuple[FloatArray, ...]]"
 
 
 def _replaced(x: FloatArray, where: Array, value: float) -> FloatArray:
-    """Return x with a number in the place of some elements."""
-    return FloatArray(np.where(where, number(value, x.format).codes, x.codes), x.format)
+    """Return x with a positive number in the place of some elements."""
+    if not where.any():
+        return x
+    return FloatArray(np.where(where, _constant(float(value), x.format).codes, x.codes), x.format)
 
 
 def _usable(scales: FloatArray, amax: Array) -> FloatArray:
     """Return positive scales: 1 for blocks of zeros and blocks with NaN or infinity, else at least the least number."""
-    scales = _replaced(scales, ~(scales.values > 0), scales.format.smallest_subnormal)  # E8M0 has NaN in place of zero
+    # E8M0 has NaN in place of zero
+    scales = _replaced(scales, ~(numbers_of(scales) > 0), scales.format.smallest_subnormal)
     return _replaced(scales, (amax == 0) | ~np.isfinite(amax), 1.0)
 
 
@@ -114,19 +190,34 @@ def _with_factors(scheme: Scheme, scales: FloatArray, fmt: FloatFormat, **more: 
     exact = to_format(scales, fmt)
     if scheme.factor == "divide":
         return Scaling(scales, exact, "divide", **more)
-    return Scaling(scales, rounded("divide", number(1.0, fmt), exact, saturate=True), "multiply", **more)
+    return Scaling(scales, rounded("divide", _constant(1.0, fmt), exact, saturate=True), "multiply", **more)
+
+
+def _from_codes(found: tuple[Array, Array], scheme: Scheme, fmt: FloatFormat, divides: bool, **more: Any) -> Scaling:
+    """Return the scaling of the results of a kernel."""
+    scales, factors = FloatArray(found[0], scheme.scale_format), FloatArray(found[1], fmt)
+    return Scaling(scales, factors, "divide" if divides else "multiply", **more)
+
+
+def _rounded_scales(scheme: Scheme, quotients: FloatArray, amax: FloatArray, **more: Any) -> Scaling:
+    """Return the scaling by quotients that are rounded to the format of the scales and then made usable."""
+    fmt, target, divides = amax.format, scheme.scale_format, scheme.factor == "divide"
+    found = usable_scales(quotients.codes, amax.codes, fmt, target, not divides)
+    if found is not None:
+        return _from_codes(found, scheme, fmt, divides, **more)
+    return _with_factors(scheme, _usable(to_format(quotients, target), numbers_of(amax)), fmt, **more)
 
 
 def _at_least(x: FloatArray, least: float) -> FloatArray:
     """Return the larger of each number and a constant; NaN stays."""
-    return _replaced(x, x.values < number(least, x.format).values, least) if least else x
+    return _replaced(x, numbers_of(x) < numbers_of(_constant(least, x.format)), least) if least else x
 
 
 def _absmax(x: Extremes, scheme: Scheme) -> Scaling:
-    amax = _at_least(x.magnitude(), scheme.least_amax)
-    values, limit, target = amax.values, x.constant(largest_number(scheme.format)), scheme.scale_format
+    amax, limit = _at_least(x.magnitude(), scheme.least_amax), x.constant(largest_number(scheme.format))
     if scheme.factor != "multiplier":
-        return _with_factors(scheme, _usable(to_format(rounded("divide", amax, limit), target), values), x.format)
+        return _rounded_scales(scheme, rounded("divide", amax, limit), amax)
+    values, target = numbers_of(amax), scheme.scale_format
     plain = (values == 0) | ~np.isfinite(values)
     factors = rounded("divide", limit, _replaced(amax, plain, 1.0), saturate=True)
     factors = _replaced(factors, plain, 1.0)
@@ -137,10 +228,9 @@ def _absmax(x: Extremes, scheme: Scheme) -> Scaling:
 def _full_range(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
     amax = _at_least(x.magnitude(), scheme.least_amax)
-    doubled = rounded("add", amax, amax)
-    scales = to_format(rounded("divide", doubled, x.constant(fmt.max - fmt.min)), scheme.scale_format)
+    quotients = rounded("divide", rounded("add", amax, amax), x.constant(fmt.max - fmt.min))
     zero = np.full(amax.shape, (fmt.max + fmt.min + 1) // 2, np.int64)
-    return _with_factors(scheme, _usable(scales, amax.values), x.format, zero_points=zero)
+    return _rounded_scales(scheme, quotients, amax, zero_points=zero)
 
 
 def _no_clipping(x: Extremes, scheme: Scheme) -> Scaling:
@@ -149,18 +239,18 @@ def _no_clipping(x: Extremes, scheme: Scheme) -> Scaling:
         raise ValueError(f"rule='no_clipping' needs negative integers, which {fmt.name} has not; use 'full_range'")
     up = rounded("divide", x.magnitude("positive"), x.constant(fmt.max))
     down = rounded("divide", x.magnitude("negative"), x.constant(-fmt.min))
-    scales = to_format(rounded("maximum", up, down), scheme.scale_format)
-    return _with_factors(scheme, _usable(scales, x.magnitude().values), x.format)
+    return _rounded_scales(scheme, rounded("maximum", up, down), x.magnitude())
 
 
 def _asymmetric(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
     high, low = x.magnitude("positive"), x.magnitude("negative")
     width = rounded("divide", rounded("add", high, low), x.constant(fmt.max - fmt.min))
-    scales = _usable(to_format(width, scheme.scale_format), x.magnitude().values)
-    below = rounded("divide", low, to_format(scales, x.format)).values
+    scaling = _rounded_scales(scheme, width, x.magnitude())
+    exact = scaling.factors if scaling.operation == "divide" else to_format(scaling.scales, x.format)
+    below = numbers_of(rounded("divide", low, exact))
     zero = np.clip(fmt.min + np.rint(below), fmt.min, fmt.max).astype(np.int64)
-    return _with_factors(scheme, scales, x.format, zero_points=zero)
+    return replace(scaling, zero_points=zero)
 
 
 def _integers(scheme: Scheme) -> IntegerFormat:
@@ -168,26 +258,31 @@ def _integers(scheme: Scheme) -> IntegerFormat:
     return scheme.format
 
 
-_Exponent: TypeAlias = "Callable[[Array, Array, int, Scheme], Array]"
+_Carry: TypeAlias = "Callable[[int, Scheme], tuple[int, int]]"
 
 
-def _floor(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
-    return exponent - _float_format(scheme).emax
+def _emax(scheme: Scheme) -> int:
+    """Return the exponent of the largest number of the format of the elements."""
+    return math.frexp(largest_number(scheme.format))[1] - 1
 
 
-def _ceil(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
-    return exponent + (fraction > 0) - _float_format(scheme).emax
+def _floor(bits: int, scheme: Scheme) -> tuple[int, int]:
+    return 1 << bits, _emax(scheme)
 
 
-def _even(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
+def _ceil(bits: int, scheme: Scheme) -> tuple[int, int]:
+    return 0, _emax(scheme)
+
+
+def _even(bits: int, scheme: Scheme) -> tuple[int, int]:
     fmt = _float_format(scheme)
     tie = (1 << bits) - (1 << bits - fmt.trailing_bits - 1)  # from here on, it rounds to the next power of two
-    return exponent + (fraction >= tie) - fmt.emax
+    return tie - 1, fmt.emax
 
 
-def _rceil(fraction: Array, exponent: Array, bits: int, scheme: Scheme) -> Array:
+def _rceil(bits: int, scheme: Scheme) -> tuple[int, int]:
     half, above = math.frexp(largest_number(scheme.format))
-    return exponent + (fraction > int((2 * half - 1) * 2.0**bits)) - (above - 1)
+    return int((2 * half - 1) * 2.0**bits), above - 1
 
 
 def _float_format(scheme: Scheme) -> FloatFormat:
@@ -195,78 +290,99 @@ def _float_format(scheme: Scheme) -> FloatFormat:
     return scheme.format
 
 
-def _power_of_two(exponent_of: _Exponent) -> Callable[[Extremes, Scheme], Scaling]:
-    """Return the rule whose scales are powers of two, by a function of the largest magnitude.
+def _power_of_two(carry_and_offset: _Carry) -> Callable[[Extremes, Scheme], Scaling]:
+    """Return the rule whose scales are powers of two, 2**(floor(log2(amax)) - offset).
 
-    The function takes the trailing significand, the exponent and the trailing bits of its code, and the scheme. It
-    returns the exponent of the scale, which is clamped to the powers of two in the format of the scales. A magnitude
-    that is zero or a subnormal number has an exponent below all of these: where it has not in FP32, the code is FP64's.
+    The exponent is one more if the trailing significand of amax is larger than `carry`. The function returns both, by
+    the number of trailing bits and the scheme. The exponent is clamped to the powers of two in the scales' format.
     """
 
     def rule(x: Extremes, scheme: Scheme) -> Scaling:
-        target, amax = scheme.scale_format, _at_least(x.magnitude(), scheme.least_amax)
-        lowest = target.emin - target.trailing_bits
-        if lowest + math.frexp(largest_number(scheme.format))[1] - 1 < amax.format.emin:
-            amax = to_format(amax, FP64)
-        fmt = amax.format
-        bits = amax.codes.view(f"i{amax.codes.itemsize}")
-        exponents = bits >> fmt.trailing_bits
-        special = exponents > fmt.emax + fmt.bias
-        fraction = bits & (1 << fmt.trailing_bits) - 1
-        exponents = exponent_of(fraction, exponents - fmt.bias, fmt.trailing_bits, scheme)
-        np.clip(exponents, lowest, target.emax, out=exponents)
-        if not target.has_zero:
-            codes = (exponents - target.emin).astype(target.code_dtype)
-            codes[special] = target.canonical_nan
-            scales = FloatArray(codes, target)
-        else:
-            exponents[special | (bits == 0)] = 0
-            scales = number(np.ldexp(1.0, exponents), target)
-        return _with_factors(scheme, scales, x.format)
+        fmt, target, amax = x.format, scheme.scale_format, x.magnitude()
+        divides = scheme.factor == "divide" and not reciprocals_of_powers_are_exact(target, fmt)
+        carry, offset = carry_and_offset(FP64.trailing_bits, scheme)
+        least = float(_constant(scheme.least_amax, fmt).values) if scheme.least_amax else 0.0
+        found = powers_of_two(amax.codes, fmt, target, least, carry, offset, not divides)
+        if found is not None:
+            return _from_codes(found, scheme, fmt, divides)
+        wide = convert(_at_least(amax, least).codes, fmt, FP64, _NEAREST, False)[0]
+        return _with_factors(scheme, _powers(FloatArray(wide, FP64), target, carry, offset), fmt)
 
     return rule
+
+
+def _powers(amax: FloatArray, target: FloatFormat, carry: int, offset: int) -> FloatArray:
+    """Return the powers of two by the codes of amax in FP64. Subnormal numbers have an exponent below all results."""
+    bits = amax.codes.view(np.int64)
+    fields, fraction = bits >> FP64.trailing_bits, bits & (1 << FP64.trailing_bits) - 1
+    special = fields > FP64.emax + FP64.bias
+    exponents = fields - FP64.bias + (fraction > carry) - offset
+    exponents = np.clip(exponents, target.emin - target.trailing_bits, target.emax)
+    if not target.has_zero:
+        codes = (exponents - target.emin).astype(target.code_dtype)
+        codes[special] = target.canonical_nan
+        return FloatArray(codes, target)
+    exponents[special | (bits == 0)] = 0
+    return number(np.ldexp(1.0, exponents), target)
 
 
 _NVFP4_LARGEST = 448.0 * 6.0
 
 
-def _tensor_amax(amax: FloatArray) -> FloatArray:
-    return FloatArray(amax.codes.max(initial=0), amax.format)  # codes of magnitudes are in the order of the values
+def _nvfp4_of_tensor(amax: FloatArray) -> tuple[FloatArray, ...]:
+    """Return the scale of the tensor, and what a block's amax is multiplied with."""
+    one, zero = _constant(1.0, amax.format), amax.values == 0
+    encode = rounded("divide", _constant(_NVFP4_LARGEST, amax.format), _replaced(amax, zero, 1.0), saturate=True)
+    encode = _replaced(encode, zero | (encode.values == 0) | np.isnan(amax.values), 1.0)
+    sixth = rounded("divide", one, _constant(6.0, amax.format))
+    return rounded("divide", one, encode), rounded("multiply", encode, sixth)
 
 
 def _nvfp4(x: Extremes, scheme: Scheme) -> Scaling:
-    amax = x.magnitude()
-    whole = _tensor_amax(amax)
-    encode = rounded("divide", x.constant(_NVFP4_LARGEST), _replaced(whole, whole.values == 0, 1.0), saturate=True)
-    encode = _replaced(encode, (whole.values == 0) | (encode.values == 0) | np.isnan(whole.values), 1.0)
-    decode_scale = rounded("divide", x.constant(1.0), encode)
-    sixth = rounded("multiply", encode, rounded("divide", x.constant(1.0), x.constant(6.0)))
-    scales = to_format(rounded("multiply", amax, sixth, saturate=True), E4M3)
+    decode_scale, sixth = x.of_tensor(_nvfp4_of_tensor)
+    found = nvfp4_scales("nvfp4", x.magnitude().codes, sixth.codes, decode_scale.codes, True)
+    if found is not None:
+        return _from_codes(found, scheme, x.format, False, tensor_scale=decode_scale)
+    scales = to_format(rounded("multiply", x.magnitude(), sixth, saturate=True), E4M3)
     product = rounded("multiply", to_format(scales, x.format), decode_scale)
-    one = x.constant(1.0)
-    factors = rounded("divide", one, _replaced(product, product.values == 0, 1.0), saturate=True)
-    factors = _replaced(factors, product.values == 0, x.format.max)
-    return Scaling(scales, factors, "multiply", tensor_scale=decode_scale)
+    zero = numbers_of(product) == 0
+    factors = rounded("divide", x.constant(1.0), _replaced(product, zero, 1.0), saturate=True)
+    return Scaling(scales, _replaced(factors, zero, x.format.max), "multiply", tensor_scale=decode_scale)
+
+
+def _nvfp4_torchao_of_tensor(amax: FloatArray) -> tuple[FloatArray, ...]:
+    """Return the scale of the tensor, and its reciprocal."""
+    scale = rounded("divide", amax, _constant(_NVFP4_LARGEST, amax.format))
+    scale = _replaced(scale, (scale.values == 0) | ~np.isfinite(scale.values), 1.0)
+    return scale, rounded("divide", _constant(1.0, amax.format), scale, saturate=True)
 
 
 def _nvfp4_torchao(x: Extremes, scheme: Scheme) -> Scaling:
-    amax = x.magnitude()
-    whole = rounded("divide", _tensor_amax(amax), x.constant(_NVFP4_LARGEST))
-    whole = _replaced(whole, (whole.values == 0) | ~np.isfinite(whole.values), 1.0)
-    scales = _torchao_scales(rounded("divide", rounded("divide", amax, x.constant(6.0)), whole, saturate=True))
-    inverse = rounded("divide", x.constant(1.0), whole, saturate=True)
+    whole, inverse = x.of_tensor(_nvfp4_torchao_of_tensor)
+    found = nvfp4_scales("nvfp4_torchao", x.magnitude().codes, whole.codes, inverse.codes, True)
+    if found is not None:
+        return _from_codes(found, scheme, x.format, False, tensor_scale=whole)
+    sixth = rounded("divide", x.magnitude(), x.constant(6.0))
+    scales = _torchao_scales(rounded("divide", sixth, whole, saturate=True))
     factors = rounded("divide", inverse, to_format(scales, x.format))
     return Scaling(scales, factors, "multiply", tensor_scale=whole)
 
 
 def _nvfp4_single(x: Extremes, scheme: Scheme) -> Scaling:
-    return _with_factors(scheme, _torchao_scales(rounded("divide", x.magnitude(), x.constant(6.0))), x.format)
+    amax, one, divides = x.magnitude(), x.constant(1.0), scheme.factor == "divide"
+    found = nvfp4_scales("nvfp4_single", amax.codes, one.codes, one.codes, not divides)
+    if found is not None:
+        return _from_codes(found, scheme, x.format, divides)
+    return _with_factors(scheme, _torchao_scales(rounded("divide", amax, x.constant(6.0))), x.format)
 
 
 def _torchao_scales(x: FloatArray) -> FloatArray:
     return to_format(_at_least(x, E4M3.smallest_normal), E4M3)
 
 
+_WITH_ZERO_POINTS = ("full_range", "asymmetric")
+TENSOR_RULES = ("nvfp4", "nvfp4_torchao")
+"""The rules whose scales also depend on the largest magnitude of the tensor."""
 _RULES: dict[str, Callable[[Extremes, Scheme], Scaling]] = {
     "absmax": _absmax,
     "full_range": _full_range,

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from floatsim.emulator.quantization import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
-from floatsim.formats._validation import as_index, name_hint, nearest_name
+from floatsim.formats._validation import as_index, every_name_hint, with_keyword_hints
 from floatsim.formats.value_sets import contains
-from floatsim.quantization.integer import INT8, INTEGER_FORMATS, UINT4, IntegerFormat
-from floatsim.quantization.lookup import BNB_FP4, LOOKUP_FORMATS, NF4, LookupFormat
+from floatsim.quantization.integer import INT8, INTEGER_FORMATS, MXINT8, UINT4, IntegerFormat
+from floatsim.quantization.lookup import BNB_FP4, DYNAMIC8, LOOKUP_FORMATS, NF4, LookupFormat
 
 __all__ = [
     "FACTORS", "RULES", "SCHEMES", "BlockLike", "ElementFormat", "ElementFormatLike", "Layout", "Scheme", "SchemeLike",
@@ -33,15 +33,16 @@ RULES: dict[str, tuple[type, ...]] = {
     "full_range": _INTEGERS,
     "no_clipping": _INTEGERS,
     "asymmetric": _INTEGERS,
-    "floor": _FLOATS,
+    "floor": (FloatFormat, IntegerFormat),
     "rceil": (FloatFormat, IntegerFormat),
-    "ceil": _FLOATS,
+    "ceil": (FloatFormat, IntegerFormat),
     "even": _FLOATS,
     "nvfp4": _FLOATS,
     "nvfp4_torchao": _FLOATS,
     "nvfp4_single": _FLOATS,
 }
 """The rules of a scale, with the kinds of element formats that they are for. `quantize_blocks` documents them."""
+_OF_INTEGERS = ("full_range", "no_clipping", "asymmetric")
 FACTORS = ("divide", "reciprocal", "multiplier")
 """How an element is scaled. `quantize_blocks` documents them."""
 
@@ -63,7 +64,7 @@ def as_name(x: Any, known: Iterable[str], argument: str) -> str:
     name = x.strip().lower().replace("-", "_")
     if name in names:
         return name
-    raise ValueError(f"{argument}={x!r} is not known; {name_hint(name, names)}")
+    raise ValueError(f"{argument}={x!r} is not known; {every_name_hint(name, names)}")
 
 
 def as_element_format(x: ElementFormatLike) -> ElementFormat:
@@ -90,7 +91,7 @@ def as_element_format(x: ElementFormatLike) -> ElementFormat:
     (LookupFormat NF4 (16 numbers), 7)
     >>> as_element_format("nf5")
     Traceback (most recent call last):
-    ValueError: unknown format 'nf5'; did you mean 'nf4'?
+    ValueError: unknown format 'nf5'; did you mean 'nf4'? known are nf4, ...
     """
     if isinstance(x, _EVERY_FORMAT):
         return x
@@ -106,11 +107,11 @@ def as_element_format(x: ElementFormatLike) -> ElementFormat:
 
 
 def _with_nearest(error: ValueError, what: str, given: str, name: str, known: Iterable[str]) -> ValueError:
-    """Return the error with the nearest of all names. An error with a hint of its own for the name stays."""
+    """Return the error with all names, the nearest first. An error with a hint of its own for the name stays."""
     if not re.search("did you mean|known are", str(error)):
         return error
-    near = nearest_name(name, [*known, *(fmt.name.lower() for fmt in named_formats())])
-    return ValueError(f"unknown {what} {given!r}; did you mean {near!r}?") if near else error
+    names = dict.fromkeys([*known, *(fmt.name.lower() for fmt in named_formats())])
+    return ValueError(f"unknown {what} {given!r}; {every_name_hint(name, names)}")
 
 
 def largest_number(fmt: ElementFormat) -> float:
@@ -152,6 +153,8 @@ class Scheme:
         How an element is scaled: "divide", "reciprocal" or "multiplier".
     least_amax : float
         The largest magnitude of a block counts as at least this number.
+    nested : Scheme, str or None
+        The scheme of the scales less their mean, which are quantized too, in the order of memory.
 
     Raises
     ------
@@ -171,6 +174,7 @@ class Scheme:
     rule: str = "absmax"
     factor: str = "divide"
     least_amax: float = 0.0
+    nested: Any = None
 
     def __post_init__(self) -> None:
         settled: dict[str, Any] = {
@@ -179,6 +183,7 @@ class Scheme:
             "scale_format": as_format(self.scale_format),
             "rule": as_name(self.rule, RULES, "rule"),
             "factor": as_name(self.factor, FACTORS, "factor"),
+            "nested": self.nested if self.nested is None or isinstance(self.nested, Scheme) else as_scheme(self.nested),
         }
         for name, value in settled.items():
             object.__setattr__(self, name, value)
@@ -194,6 +199,10 @@ class Scheme:
             raise ValueError(f"factor='multiplier' is for rule='absmax', not for {rule!r}")
         if rule.startswith("nvfp4") and (fmt != E2M1 or scale_format != E4M3):
             raise ValueError(f"rule={rule!r} is for E2M1 with scales in E4M3, not {fmt.name} with {scale_format.name}")
+        if rule in _OF_INTEGERS and isinstance(fmt, IntegerFormat) and fmt.fraction_bits:
+            raise ValueError(f"rule={rule!r} is for integers, not for the fixed-point numbers of {fmt.name}")
+        if self.nested is not None and (self.nested.nested is not None or scale_format != FP32):
+            raise ValueError("nested scales must be FP32 numbers, and the scheme of the scales has no nested scales")
         if not (isinstance(self.least_amax, int | float) and 0 <= self.least_amax < math.inf):
             raise ValueError(f"least_amax must be a number from 0 up, not {self.least_amax!r}")
 
@@ -203,16 +212,22 @@ class Scheme:
         if self.block == "tensor":
             return float(self.format.bits)
         height, width = self.block
-        return math.nan if None in (height, width) else self.format.bits + self.scale_format.bits / (height * width)
+        of_scale = self.scale_format.bits if self.nested is None else self.nested.bits
+        return math.nan if None in (height, width) else self.format.bits + of_scale / (height * width)
 
     def __repr__(self) -> str:
         parts = [self.format.name, f"block={self.block!r}", f"scale_format={self.scale_format.name}",
                  f"rule={self.rule!r}", f"factor={self.factor!r}"]  # fmt: skip
         if self.least_amax:
             parts.append(f"least_amax={self.least_amax!r}")
+        if self.nested is not None:
+            parts.append(f"nested={self.nested!r}")
         return f"Scheme({', '.join(parts)})"
 
 
+Scheme.__init__ = with_keyword_hints(Scheme.__init__)  # type: ignore[method-assign]
+
+_DYNAMIC8 = Scheme(DYNAMIC8, (1, 256), FP32, "absmax", "reciprocal")
 _NVFP4 = Scheme(E2M1, (1, 16), E4M3, "nvfp4", "reciprocal")
 
 SCHEMES: dict[str, Scheme] = {
@@ -220,6 +235,7 @@ SCHEMES: dict[str, Scheme] = {
     "mxfp8_e5m2": Scheme(E5M2, (1, 32), E8M0, "floor"),
     "mxfp6": Scheme(E3M2, (1, 32), E8M0, "floor"),
     "mxfp4": Scheme(E2M1, (1, 32), E8M0, "floor"),
+    "mxint8": Scheme(MXINT8, (1, 32), E8M0, "floor"),
     "te_mxfp8": Scheme(E4M3, (1, 32), E8M0, "rceil"),
     "nvfp4": _NVFP4,
     "nvfp4_torchao": Scheme(E2M1, (1, 16), E4M3, "nvfp4_torchao", "reciprocal"),
@@ -233,6 +249,8 @@ SCHEMES: dict[str, Scheme] = {
     "deepgemm_weight": Scheme(E4M3, (128, 128), FP32, "absmax", "reciprocal", 1e-4),
     "nf4": Scheme(NF4, (1, 64), FP32, "absmax", "reciprocal"),
     "bnb_fp4": Scheme(BNB_FP4, (1, 64), FP32, "absmax", "reciprocal"),
+    "nf4_nested": Scheme(NF4, (1, 64), FP32, "absmax", "reciprocal", nested=_DYNAMIC8),
+    "dynamic8": _DYNAMIC8,
     "llm_int8": Scheme(INT8, (1, None), FP32, "absmax", "multiplier"),
     "gptq": Scheme(UINT4, (1, 128), FP32, "full_range"),
 }
@@ -265,7 +283,7 @@ def as_scheme(x: SchemeLike) -> Scheme:
     Scheme(E4M3, block=(1, 32), scale_format=E8M0, rule='floor', factor='divide')
     >>> as_scheme("mxpf8")
     Traceback (most recent call last):
-    ValueError: unknown scheme or format 'mxpf8'; did you mean 'mxfp8'?
+    ValueError: unknown scheme or format 'mxpf8'; did you mean 'mxfp8'? known are mxfp8, ...
     """
     if isinstance(x, Scheme):
         return x
@@ -288,7 +306,10 @@ class Layout(NamedTuple):
 
 
 def layout(scheme: Scheme, shape: tuple[int, ...]) -> Layout:
-    """Return the blocks of a tensor of this shape. The last two axes are a matrix; blocks do not cross matrices."""
+    """Return the blocks of a tensor of this shape. The last two axes are a matrix; blocks do not cross matrices.
+
+    If all blocks are whole and lie one after the other in memory, they are the blocks of one row.
+    """
     if scheme.block == "tensor":
         size = math.prod(shape)
         return Layout(Blocks((1, 1, size), 1, max(size, 1), single=True), ())
@@ -299,7 +320,7 @@ def layout(scheme: Scheme, shape: tuple[int, ...]) -> Layout:
     height, width = min(height or rows, max(rows, 1)), min(width or columns, max(columns, 1))
     down, across = -(-rows // max(height, 1)), -(-columns // max(width, 1))
     blocks = Blocks((math.prod(stack), rows, columns), max(height, 1), max(width, 1))
-    return Layout(blocks, (*stack, down, across) if len(shape) > 1 else (across,))
+    return Layout(blocks.flattened, (*stack, down, across) if len(shape) > 1 else (across,))
 
 
 def carrier(scheme: Scheme, fmt: FloatFormat) -> FloatFormat:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.random_stream import RandomStream
-from floatsim.formats import FP32, FloatFormat
+from floatsim.formats import FloatFormat
 from floatsim.formats._validation import name_hint
 from floatsim.formats.rounding import Rounding
+from floatsim.quantization import lookup
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_scheme
@@ -24,36 +23,9 @@ Storage: TypeAlias = FloatFormat | Scheme
 """How a tensor is stored."""
 
 
-def _linspace(n: int) -> NDArray[np.float32]:
-    """Return `torch.linspace(0.1, 1, n)` in FP32: half of the numbers from each end, by fused multiply-add.
-
-    The sums are exact in float64, so that the conversion is the only rounding.
-    """
-    start, end, i = np.float32(0.1), np.float32(1), np.arange(n)
-    step = np.float64((end - start) / np.float32(n - 1))
-    return np.where(i < n // 2, start + step * i, end - step * (n - 1 - i)).astype(np.float32)
-
-
-def _dynamic_map(signed: bool) -> tuple[float, ...]:
-    """Return the numbers of bitsandbytes' dynamic map with 8 bits, ascending.
-
-    For each of 7 decades, the midpoints of equal intervals from 0.1 to 1, times the decade. Each decade has twice the
-    intervals of the decade below. Then 0 and 1.
-    """
-    numbers = [np.float32(0), np.float32(1)]
-    for i in range(7):
-        intervals = 2**i if signed else 2 ** (i + 1)
-        ends = _linspace(intervals + 1)
-        middles = np.float32(10.0 ** (i - 6)) * ((ends[:-1] + ends[1:]) / np.float32(2))
-        numbers += [*middles, *(-middles if signed else [])]
-    return tuple(sorted(float(number) for number in numbers))
-
-
-DYNAMIC8 = Scheme(LookupFormat("DYNAMIC8", _dynamic_map(True)), (1, 256), FP32, "absmax", "reciprocal")
+DYNAMIC8 = SCHEMES["dynamic8"]
 """8-bit numbers in blocks of 256, for signed moments (Dettmers et al., 8-bit Optimizers, 2022)."""
-DYNAMIC8_UNSIGNED = Scheme(
-    LookupFormat("DYNAMIC8_UNSIGNED", _dynamic_map(False)), (1, 256), FP32, "absmax", "reciprocal"
-)
+DYNAMIC8_UNSIGNED = replace(DYNAMIC8, format=lookup.DYNAMIC8_UNSIGNED)
 """8-bit numbers in blocks of 256, for moments that are not negative."""
 
 _NAMED = {"dynamic8": DYNAMIC8, "dynamic8-unsigned": DYNAMIC8_UNSIGNED}

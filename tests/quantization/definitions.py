@@ -5,6 +5,8 @@ Only the oracles round here: neither floatsim's conversions nor its kernels take
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -52,7 +54,12 @@ class Block:
 def largest_of(fmt: object) -> Fraction:
     if isinstance(fmt, LookupFormat):
         return Fraction(1)
-    return Fraction(fmt.max)
+    return Fraction(fmt.max) / unit_of(fmt)
+
+
+def unit_of(fmt: object) -> int:
+    """The reciprocal of the number that the code 1 stands for."""
+    return 1 << fmt.fraction_bits if isinstance(fmt, IntegerFormat) else 1
 
 
 def powers(rule: str, amax: Fraction, fmt: object) -> int:
@@ -66,7 +73,7 @@ def powers(rule: str, amax: Fraction, fmt: object) -> int:
     if rule == "even":
         ulp = Fraction(2) ** (e - fmt.trailing_bits)
         e = exponent_of((amax / ulp + Fraction(1, 2)).__floor__() * ulp)
-    return e - fmt.emax
+    return e - exponent_of(largest_of(fmt))
 
 
 def block(values: list[Fraction], scheme: Scheme, carrier: fs.FloatFormat, tensor: list[Fraction]) -> Block:
@@ -155,7 +162,32 @@ def fp4_code(x: float) -> int:
     return sign + (1 if x > g else 0)
 
 
-LOOKUP = {"NF4": nf4_code, "BNB_FP4": fp4_code, "BINARY": lambda x: int(x >= 0)}
+def dynamic8_code(x: float) -> int:
+    """The number of midpoints, rounded to FP32, below x."""
+    return sum(x > pivot for pivot in _DYNAMIC8_PIVOTS)
+
+
+_DYNAMIC8_PIVOTS = [
+    float(nearest(Fraction((a + b) / 2), FP32)) for a, b in itertools.pairwise(fs.quantization.DYNAMIC8.values)
+]
+
+
+def nested_scales(scales: list[Fraction], scheme: Scheme) -> list[Fraction]:
+    """FP32 scales as they are read back: less their mean, quantized as one vector, plus their mean."""
+    offset = nearest(Fraction(math.fsum(map(float, scales)) / len(scales)), FP32)
+    rest = [nearest(s - offset, FP32) for s in scales]
+    width = scheme.block[1]
+    found = []
+    for start in range(0, len(rest), width):
+        part = rest[start : start + width]
+        of = block(part, scheme, FP32, rest)
+        codes = [code(x, of, scheme, FP32, Rounding.TIES_TO_EVEN, x < 0) for x in part]
+        numbers = [nearest(Fraction(scheme.format.values[c]) * of.scale, FP32) for c in codes]
+        found += [nearest(x + offset, FP32) for x in numbers]
+    return found
+
+
+LOOKUP = {"NF4": nf4_code, "DYNAMIC8": dynamic8_code, "BNB_FP4": fp4_code, "BINARY": lambda x: int(x >= 0)}
 
 
 def code(x: Fraction, of: Block, scheme: Scheme, carrier: fs.FloatFormat, mode: Rounding, negative: bool) -> int:
@@ -165,7 +197,7 @@ def code(x: Fraction, of: Block, scheme: Scheme, carrier: fs.FloatFormat, mode: 
     if isinstance(fmt, LookupFormat):
         return LOOKUP[fmt.name](-0.0 if not t and x < 0 else float(t))
     if isinstance(fmt, IntegerFormat):
-        return min(max(to_whole(t, mode) + of.zero, fmt.min), fmt.max)
+        return min(max(to_whole(t * unit_of(fmt), mode) + of.zero, fmt.min), fmt.max)
     rounding = o.OracleRounding(mode, Overflow.SATURATE_FINITE)
     return o.Rounder(abs(t), int(negative), fmt)(rounding)[0]
 

@@ -24,6 +24,10 @@ CASES = {
     "int4 asymmetric": ("int4", {"block": 7, "rule": "asymmetric", "factor": "reciprocal"}),
     "uint2 asymmetric fp16": ("uint2", {"block": 4, "rule": "asymmetric", "scale_format": "fp16"}),
     "int4 full range": ("int4", {"block": 8, "rule": "full_range"}),
+    "int8 floor": ("int8", {"block": 8, "rule": "floor", "scale_format": "fp32"}),
+    "mxint8 ceil bf16": ("mxint8", {"rule": "ceil", "scale_format": "bf16"}),
+    "mxint8 absmax": ("mxint8", {"rule": "absmax", "scale_format": "fp32", "factor": "reciprocal"}),
+    "int4 nested": ("int4", {"block": 2, "nested": "dynamic8"}),
     "int8 no clipping": ("int8", {"block": "row", "rule": "no_clipping"}),
     "int8 powers of two": ("int8", {"block": "row", "rule": "rceil"}),
     **{f"mx {rule}": ("mxfp8", {"rule": rule}) for rule in ("rceil", "ceil", "even")},
@@ -60,15 +64,22 @@ def expected(x: np.ndarray, scheme: Scheme, mode: Rounding) -> tuple:
     blocks = d.blocks_of(x.shape, scheme)
     grid = tuple(max(at[axis] for at in blocks) + 1 for axis in (0, 1))
     scales, zeros = np.zeros(grid), np.zeros(grid, np.int64)
+    of_blocks = {
+        at: d.block([exact[i][j] for i, j in indices], scheme, carrier, tensor) for at, indices in blocks.items()
+    }
+    stored = {at: block.scale for at, block in of_blocks.items()}
+    if scheme.nested is not None:
+        order = sorted(stored)
+        stored = dict(zip(order, d.nested_scales([stored[at] for at in order], scheme.nested), strict=True))
     for at, indices in blocks.items():
-        block = d.block([exact[i][j] for i, j in indices], scheme, carrier, tensor)
-        scales[at], zeros[at] = float(block.scale), block.zero
-        total = block.scale if whole is None else d.nearest(block.scale * whole, carrier)
+        block = of_blocks[at]
+        scales[at], zeros[at] = float(stored[at]), block.zero
+        total = stored[at] if whole is None else d.nearest(stored[at] * whole, carrier)
         for i, j in indices:
             code = d.code(exact[i][j], block, scheme, carrier, mode, bool(np.signbit(x[i, j])))
             codes[i, j] = code
             if isinstance(scheme.format, IntegerFormat):
-                element = Fraction(code - block.zero)
+                element = Fraction(code - block.zero, d.unit_of(scheme.format))
             elif isinstance(scheme.format, LookupFormat):
                 element = Fraction(scheme.format.values[code])
             else:
@@ -332,7 +343,11 @@ def test_a_scale_that_rounds_to_zero_is_refused():
     (("in8", {}), "did you mean 'int8'"),
     (("fp8", {}), "E4M3 or E5M2"),
     (("int8", {"rule": "absmx"}), "did you mean 'absmax'"),
-    (("int8", {"rule": "floor"}), "not for INT8"),
+    (("int8", {"rule": "even"}), "not for INT8"),
+    (("mxint8", {"rule": "asymmetric"}), "fixed-point numbers of MXINT8"),
+    (("int8", {"nested": "dynamic9"}), "did you mean 'dynamic8'"),
+    (("int8", {"nested": "nf4_nested"}), "no nested scales"),
+    (("mxfp8", {"nested": "dynamic8"}), "must be FP32"),
     (("e4m3", {"rule": "asymmetric"}), "not for E4M3"),
     (("uint8", {"rule": "no_clipping"}), "full_range"),
     (("int8", {"factor": "times"}), "factor"),
@@ -355,6 +370,28 @@ def test_errors(arguments, message):
     scheme, keywords = arguments
     with pytest.raises(ValueError, match=message):
         fs.quantize_blocks(np.float32([[1, 2], [3, 4]]), scheme, **keywords)
+
+
+def test_unknown_names_list_all_names_the_nearest_first():
+    x = np.float32([[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="known are") as error:
+        fs.quantize_blocks(x, "zzz")
+    assert all(name in str(error.value) for name in ("int4", "nf4", "mxint8", "nvfp4", "e4m3", "nf4_nested"))
+    with pytest.raises(ValueError, match=r"did you mean 'mxfp8'\? known are mxfp8, te_mxfp8, mxfp6, .*int4"):
+        fs.quantize_blocks(x, "mxpf8")
+    with pytest.raises(ValueError, match=r"did you mean 'asymmetric'\? known are asymmetric, .*nvfp4_single"):
+        fs.quantize_blocks(x, "int8", rule="assymetric")
+
+
+def test_unknown_keywords_list_all_keywords_the_nearest_first():
+    x = np.float32([[1, 2], [3, 4]])
+    with pytest.raises(TypeError, match=r"unknown keyword 'blok'; did you mean 'block'\? known are block, ") as error:
+        fs.quantize_blocks(x, "int8", blok=3)
+    assert all(name in str(error.value) for name in ("rule", "scale_format", "nested", "zero_point", "random_bits"))
+    with pytest.raises(TypeError, match=r"Scheme: unknown keyword 'rul'; did you mean 'rule'\?.* rule, .*least_amax"):
+        Scheme("int8", rul="floor")
+    with pytest.raises(TypeError, match="best_scale: unknown keyword 'metod'; did you mean 'method'"):
+        fs.best_scale(x, "int8", metod="mse")
 
 
 def test_wrong_types():
@@ -458,3 +495,29 @@ def test_events_of_the_elements_are_recorded():
         fs.quantize_blocks(np.float32([448, 449, 1e-9, 1]), "e4m3", scale=0.5)
     counts = log["quantize_blocks"]
     assert (counts.elements, counts.overflow, counts.flushed) == (4, 2, 1)
+
+
+def test_fixed_point_numbers_of_ocp_mx():
+    """MXINT8: two's complement with the implied scale 2**-6 and a power of two for 32 elements (OCP MX 1.0, 5.3.4)."""
+    x = np.float32([[1.999, -1.999, 1.0, 2.0**-6, 3 * 2.0**-8, 0.0]])
+    q = fs.quantize_blocks(x * 8, "mxint8")
+    assert q.scales.values.tolist() == [[8]]
+    assert q.codes.tolist() == [[127, -128, 64, 1, 1, 0]]
+    assert q.elements.values.tolist() == [[127 / 64, -2, 1, 1 / 64, 1 / 64, 0]]
+    assert (q.values == 8 * q.elements.values).all()
+    assert q.scheme.bits == 8.25
+    with pytest.raises(ValueError, match="fraction_bits"):
+        IntegerFormat("wrong", -8, 7, -1)
+    assert fs.quantization.MXINT8 != fs.quantization.INT8
+
+
+def test_nested_scales_are_stored_in_8_bits():
+    """QLoRA: 4 + 8/64 + 32/(64*256) bits for an element, and one FP32 number for the tensor."""
+    x = np.random.default_rng(15).normal(size=(64, 1024)).astype(np.float32)
+    plain, nested = fs.quantize_blocks(x, "nf4"), fs.quantize_blocks(x, "nf4_nested")
+    assert np.array_equal(plain.codes, nested.codes)
+    assert nested.nbits == x.size * nested.scheme.bits + 32 == x.size * (4 + 8 / 64 + 32 / (64 * 256)) + 32
+    errors = [np.linalg.norm(q.values - x) / np.linalg.norm(x) for q in (plain, nested)]
+    assert errors[0] < errors[1] < 1.01 * errors[0]
+    assert nested.nested.quantized.scheme.format.name == "DYNAMIC8"
+    assert plain.nested is None

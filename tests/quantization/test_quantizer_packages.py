@@ -1,15 +1,20 @@
 """`fs.quantize_blocks` compared with published packages, bit for bit, where they are installed.
 
-They are no dependencies of the tests: `pip install torch torchao bitsandbytes gfloat array-api-compat`.
+They are no dependencies of the tests: `pip install torch torchao bitsandbytes gfloat array-api-compat`. microxcaling is
+in no package index. Its repository, github.com/microsoft/microxcaling, has the package mx.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import floatsim as fs
 from floatsim.quantization import BNB_FP4, NF4, Scheme
+from floatsim.quantization.scheme import largest_number
 
 
 def matrix(seed: int = 0, shape: tuple[int, int] = (64, 512)) -> np.ndarray:
@@ -107,13 +112,64 @@ def test_bitsandbytes(fmt):
     assert np.array_equal(q.values.astype(np.float32)[q.codes == codes], restored[q.codes == codes])
 
 
-@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp8_e5m2", "mxfp6", "mxfp4"])
+def test_bitsandbytes_nested_scales():
+    """QLoRA's NF4 with quantized scales (`compress_statistics`)."""
+    torch = pytest.importorskip("torch", reason="compares with bitsandbytes")
+    functional = pytest.importorskip("bitsandbytes.functional", reason="compares with bitsandbytes")
+    x = np.random.default_rng(5).normal(size=(96, 1024)).astype(np.float32)
+    x *= np.exp2(np.random.default_rng(6).integers(-3, 3, (96, 1))).astype(np.float32)
+    t = torch.from_numpy(x)
+    packed, state = functional.quantize_4bit(t, blocksize=64, quant_type="nf4", compress_statistics=True)
+    codes = packed.numpy().reshape(x.shape[0], -1)
+    q = fs.quantize_blocks(x, "nf4_nested")
+    assert np.array_equal(q.codes, np.stack([codes >> 4, codes & 15], axis=-1).reshape(x.shape))
+    offset, theirs = np.float32(q.nested.offset.item()), np.float32(state.offset.item())
+    assert abs(offset - theirs) <= 4 * np.spacing(theirs)  # torch's order of the sum in FP32
+    exact = fs.quantize_blocks(x, "nf4").scales.values.astype(np.float32).reshape(1, -1)
+    nested = fs.quantize_blocks(exact - theirs, "dynamic8")
+    assert np.array_equal(nested.codes.reshape(-1), state.absmax.numpy().reshape(-1))
+    assert np.array_equal(nested.scales.values.reshape(-1), state.state2.absmax.numpy())
+    restored = np.float32(nested.dequantize().values) + theirs
+    theirs_restored = functional.dequantize_blockwise(state.absmax, state.state2) + state.offset
+    assert np.array_equal(restored.reshape(-1), theirs_restored.numpy().reshape(-1))
+    assert np.allclose(q.scales.values.reshape(-1), restored.reshape(-1), rtol=1e-5)
+    assert np.allclose(q.values, functional.dequantize_4bit(packed, state).numpy(), rtol=1e-5)
+
+
+MICROXCALING = {
+    "mxfp8": "fp8_e4m3", "mxfp8_e5m2": "fp8_e5m2", "mxfp6": "fp6_e3m2", "mxfp4": "fp4_e2m1", "mxint8": "int8",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "theirs"), [("ties_to_even", "even"), ("ties_to_away", "nearest")])
+@pytest.mark.parametrize("scheme", MICROXCALING)
+def test_microxcaling(scheme, mode, theirs):
+    """Differences: an amax that log2 in FP32 rounds to the next power of two, and the code -128 of INT8."""
+    torch = pytest.importorskip("torch", reason="compares with microxcaling")
+    ops = pytest.importorskip("mx.mx_ops", reason="compares with microxcaling")
+    x = matrix(7)
+    x[5, :32] = 1.0625
+    x[5, 0] = np.nextafter(np.float32(8), np.float32(0))
+    ours = fs.quantization.SCHEMES[scheme]
+    if scheme == "mxint8":
+        ours = replace(ours, format=fs.quantization.IntegerFormat("without -128", -127, 127, 6))
+    t = torch.from_numpy(x.copy())
+    found = ops._quantize_mx(t, 8, MICROXCALING[scheme], axes=[-1], block_size=32, round=theirs).numpy()
+    q = fs.quantize_blocks(x, ours, rounding=mode)
+    blocks = np.arange(x.size).reshape(x.shape) // 32
+    assert set(blocks[q.values != found].tolist()) <= {blocks[5, 0]}
+    emax = math.frexp(largest_number(q.format))[1] - 1
+    assert q.scales.values[5, 0] * 2**emax == 4  # microxcaling takes 8 = 2**3 for the largest power of two
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp8_e5m2", "mxfp6", "mxfp4", "mxint8"])
 def test_gfloat(scheme):
     gfloat = pytest.importorskip("gfloat", reason="compares with gfloat")
     formats = pytest.importorskip("gfloat.formats", reason="compares with gfloat")
     info = {
         "mxfp8": formats.format_info_mxfp8_e4m3, "mxfp8_e5m2": formats.format_info_mxfp8_e5m2,
         "mxfp6": formats.format_info_mxfp6_e3m2, "mxfp4": formats.format_info_mxfp4_e2m1,
+        "mxint8": formats.format_info_mxint8,
     }[scheme]  # fmt: skip
     x = matrix(4, (8, 64)).astype(np.float64)
     values = fs.quantize_blocks(x, scheme).values

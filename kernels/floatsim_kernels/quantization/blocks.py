@@ -1,132 +1,300 @@
 """Loops over blocks of a matrix that share a scale.
 
-Each loop takes a piece of a matrix, the row and the column of its first element, and the height and the width of a
-block. An array `(blocks down, blocks across)` has one number for each block. The last blocks may be short.
-`multiply` and `divide` compute in hardware floats: they need `cpu.environment_is_default()`. The inner loops run over
-slices from their first element on: an index that may be negative keeps LLVM from using vectors.
+Each loop takes a flat piece of a matrix, its number of columns, the row and the column of its first element in the
+matrix, and the height and the width of a block. An array `(blocks down, blocks across)` has one number for each block.
+The last blocks may be short.
+
+`walk` is the loop of all element-wise steps. It spreads the numbers of the blocks over the columns of a part of the
+piece, so that the inner loop runs over elements, whatever the blocks are: (1, 16), (128, 128) or (K, 1). The kernels
+compute in hardware floats: they need `cpu.environment_is_default()`, except `largest`. The inner loops run over slices
+from their first element on: an index that may be negative keeps LLVM from using vectors.
 """
+
+import functools
 
 import numpy as np
 
-from ..runtime.intrinsics import bits_of_both, differing_bits, larger_integer, wide_vectors, zero_beyond
+from ..elementwise import quantize, unpack
+from ..rounding.integer import TIES_TO_EVEN
+from ..runtime.intrinsics import (
+    as_bits,
+    as_float,
+    bits_from_float,
+    bits_of_both,
+    differing_bits,
+    larger_integer,
+    wide_vectors,
+    zero_beyond,
+)
 from ..runtime.jit import inline, kernel
+from ..runtime.simd import SIXTEEN, largest_of_sixteen, store_sixteen
 
-_MAGNITUDE, _SIGN_PLACE = np.int32(0x7FFFFFFF), np.int32(31)
 _CHUNK = 2048
+"""Elements: a part of x, its scales and its results stay in the first cache level."""
+
+
+# -- the largest code of each block ------------------------------------------------------------------------------------
+
+
+@inline
+def code_of(code, flip, keep, limit):
+    """(code ^ flip) & keep, or 0 if that is more than `limit`."""
+    return zero_beyond(bits_of_both(differing_bits(code, flip), keep), limit)
+
+
+@inline
+def raise_steps(codes, steps, flip, keep, limit, out):
+    """`raise_to_largest` for whole blocks of `steps` times 16 codes, the first of which begins at codes[0]."""
+    size = steps * SIXTEEN
+    for block in range(codes.size // size):
+        found = out[block]
+        for start in range(block * size, (block + 1) * size, SIXTEEN):
+            found = larger_integer(found, largest_of_sixteen(codes, start, flip, keep, limit))
+        out[block] = found
+
+
+@inline
+def raise_to_largest(codes, column, width, flip, keep, limit, out):
+    """Raise out[block] to the largest `code_of` its codes. The codes are a row from a column on."""
+    start, block = 0, column // width
+    if width == SIXTEEN and column % width == 0:
+        raise_steps(codes, 1, flip, keep, limit, out[block:])
+        start = codes.size // width * width
+    elif width == 2 * SIXTEEN and column % width == 0:
+        raise_steps(codes, 2, flip, keep, limit, out[block:])
+        start = codes.size // width * width
+    elif width == 1:
+        start, numbers = codes.size, out[column:]
+        for k in range(codes.size):
+            numbers[k] = larger_integer(numbers[k], code_of(codes[k], flip, keep, limit))
+    block = (column + start) // width
+    while start < codes.size:
+        end = min(codes.size, (block + 1) * width - column)
+        part, found = codes[start:end], out[block]
+        for k in range(part.size):
+            found = larger_integer(found, code_of(part[k], flip, keep, limit))
+        out[block] = found
+        start, block = end, block + 1
+
+
+@inline
+def raise_rows(codes, columns, start, n, rows, of_rows, flip, keep, limit):
+    """Write the largest `code_of` each of n columns to of_rows[:n]. Rows that are short are taken several at a time."""
+    together = max(1, min(_CHUNK // n, rows)) if n == columns else 1
+    for k in range(together * n):
+        of_rows[k] = 0
+    for row in range(0, rows, together):
+        part = codes[row * columns + start :][: min(together, rows - row) * n]
+        for k in range(part.size):
+            of_rows[k] = larger_integer(of_rows[k], code_of(part[k], flip, keep, limit))
+    for row in range(1, together):
+        part = of_rows[row * n : (row + 1) * n]
+        for k in range(n):
+            of_rows[k] = larger_integer(of_rows[k], part[k])
 
 
 @kernel
-def largest(codes, first_row, first_column, height, width, flip, keep, limit, out):
+def largest(codes, columns, first_row, first_column, height, width, flip, keep, limit, out):
     """Raise out[block] to the largest (code ^ flip) & keep that is at most `limit`."""
     wide_vectors()
-    for i in range(codes.shape[0]):
-        row = (first_row + i) // height
-        start = 0
-        while start < codes.shape[1]:
-            block = (first_column + start) // width
-            end = min(codes.shape[1], (block + 1) * width - first_column)
-            found = out[row, block]
-            part = codes[i, start:end]
-            for k in range(part.size):
-                code = bits_of_both(differing_bits(part[k], flip), keep)
-                found = larger_integer(found, zero_beyond(code, limit))
-            out[row, block] = found
-            start = end
+    rows = codes.size // columns
+    if height == 1:
+        for i in range(rows):
+            row = codes[i * columns : (i + 1) * columns]
+            raise_to_largest(row, first_column, width, flip, keep, limit, out[first_row + i])
+        return
+    of_rows, no_flip = np.empty(min(_CHUNK, codes.size), codes.dtype), differing_bits(flip, flip)
+    for start in range(0, columns, _CHUNK):
+        n, i = min(columns - start, _CHUNK), 0
+        while i < rows:
+            down = (first_row + i) // height
+            stop = min(rows, (down + 1) * height - first_row)
+            raise_rows(codes[i * columns : stop * columns], columns, start, n, stop - i, of_rows, flip, keep, limit)
+            raise_to_largest(of_rows[:n], first_column + start, width, no_flip, keep, limit, out[down])
+            i = stop
 
 
-def _scaled(divides):
-    """Return the kernel that multiplies or divides the elements by the scale of their block."""
+# -- the walk over elements --------------------------------------------------------------------------------------------
+
+
+@inline
+def fill(out, number):
+    """Write a number to all elements."""
+    done = out.size // SIXTEEN * SIXTEEN
+    for start in range(0, done, SIXTEEN):
+        store_sixteen(out, start, number)
+    for k in range(done, out.size):
+        out[k] = number
+
+
+@inline
+def spread_row(numbers, column, width, out):
+    """Write the number of the block of each element of a row, from a column on."""
+    if width == 1:
+        part = numbers[column:]
+        for k in range(out.size):
+            out[k] = part[k]
+        return
+    if width < SIXTEEN and width & (width - 1) == 0 and column % width == 0:
+        part, shift = numbers[column // width :], (width >> 1) - (width >> 3)  # 1, 2, 3 for 2, 4, 8
+        for k in range(out.size):
+            out[k] = part[k >> shift]
+        return
+    if (width == SIXTEEN or width == 2 * SIXTEEN) and (column | out.size) % width == 0:
+        part, last = numbers[column // width :], width - SIXTEEN
+        for k in range(out.size // width):
+            store_sixteen(out, k * width, part[k])
+            store_sixteen(out, k * width + last, part[k])
+        return
+    start, block = 0, column // width
+    while start < out.size:
+        end = min(out.size, (block + 1) * width - column)
+        fill(out[start:end], numbers[block])
+        start, block = end, block + 1
+
+
+@inline
+def spread_rows(numbers, row, rows, height, column, n, width, out):
+    """Write the numbers of the blocks of the elements of some rows of n columns."""
+    for i in range(rows):
+        spread_row(numbers[(row + i) // height], column, width, out[i * n : (i + 1) * n])
+
+
+def walk(element, fields_of, shifts):
+    """Return the kernel that writes element(x, factor, zero, fields, ends) for each x.
+
+    `factor` and `zero` are the numbers of the block; `fields` is the tuple fields_of(params), `ends` has three numbers.
+    Unless it `shifts`, zero is zeros[0, 0] for all blocks.
+    """
 
     @kernel
-    def loop(x, first_row, first_column, height, width, scales, out):
+    def loop(x, columns, first_row, first_column, height, width, factors, zeros, params, ends, out):
         wide_vectors()
-        for i in range(x.shape[0]):
-            row = (first_row + i) // height
-            start = 0
-            while start < x.shape[1]:
-                block = (first_column + start) // width
-                end = min(x.shape[1], (block + 1) * width - first_column)
-                scale = scales[row, block]
-                part, written = x[i, start:end], out[i, start:end]
-                for k in range(part.size):
-                    written[k] = part[k] / scale if divides else part[k] * scale
-                start = end
+        fields, three = fields_of(params), (ends[0], ends[1], ends[2])
+        together, rows = max(1, _CHUNK // columns), x.size // columns
+        factor = np.empty(min(_CHUNK, x.size), factors.dtype)
+        zero = np.empty(min(_CHUNK, x.size) if shifts else 0, zeros.dtype)
+        constant = zeros[0, 0]
+        for i in range(0, rows, together):
+            m = min(together, rows - i)
+            for start in range(0, columns, _CHUNK):
+                n, first = min(columns - start, _CHUNK), i * columns + start
+                spread_rows(factors, first_row + i, m, height, first_column + start, n, width, factor)
+                if shifts:
+                    spread_rows(zeros, first_row + i, m, height, first_column + start, n, width, zero)
+                part, written = x[first : first + m * n], out[first : first + m * n]
+                for k in range(m * n):
+                    written[k] = element(part[k], factor[k], zero[k] if shifts else constant, fields, three)
 
     return loop
 
 
-multiply, divide = _scaled(False), _scaled(True)
-"""Write the products, or the quotients, of the elements and the scale of their block, rounded to their dtype."""
+@inline
+def no_fields(params):
+    return params[0]
 
 
-# -- whole blocks, one after the other in memory: arrays (blocks, width) -----------------------------------------------
+_FLOATS = {32: np.float32, 64: np.float64}
 
 
-@kernel
-def largest_of_rows(codes, flip, keep, limit, out):
-    """Do for the rows of a matrix what `largest` does for blocks."""
-    wide_vectors()
-    for i in range(out.size):
-        row, found = codes[i], out[i]
-        for k in range(row.size):
-            found = larger_integer(found, zero_beyond(bits_of_both(differing_bits(row[k], flip), keep), limit))
-        out[i] = found
+# -- from numbers to codes ---------------------------------------------------------------------------------------------
 
 
-def _scaled_rows(divides):
-    """Return the kernel that multiplies or divides the elements by the scale of their row."""
+@functools.cache
+def products(divides):
+    """Return the kernel that writes x * factor, or x / factor, rounded to their dtype."""
 
-    @kernel
-    def loop(x, scales, out):
-        wide_vectors()
-        for i in range(scales.size):
-            scale, row, written = scales[i], x[i], out[i]
-            for k in range(row.size):
-                written[k] = row[k] / scale if divides else row[k] * scale
+    @inline
+    def element(x, factor, zero, g, ends):
+        return x / factor if divides else x * factor
 
-    return loop
+    return walk(element, no_fields, False)
 
 
-multiply_rows, divide_rows = _scaled_rows(False), _scaled_rows(True)
+@functools.cache
+def float_codes(bits, rounding, divides, shared):
+    """Return the kernel that writes the codes of the scaled elements in a floating-point format.
+
+    `bits` is the width of x, `rounding` a deterministic mode as in rounding/integer.py, and `shared` whether the format
+    has the exponents of float32. `params` holds the fields of quantize.ROUNDING_FIELDS for codes.
+    """
+    kind, masks = quantize.carrier(bits)
+
+    if shared:
+
+        @inline
+        def element(x, factor, zero, g, ends):
+            t = x / factor if divides else x * factor
+            return quantize.shared_element(rounding, bits_from_float(t), g[quantize.DROPPED], g)
+
+    else:
+
+        @inline
+        def element(x, factor, zero, g, ends):
+            t = x / factor if divides else x * factor
+            return quantize.rounded_element(kind, masks, rounding, True, as_bits(t), g)
+
+    return walk(element, quantize.fields_of, False)
 
 
-# -- zero points -------------------------------------------------------------------------------------------------------
+@functools.cache
+def integer_codes(bits, rounding, divides, shifts):
+    """Return the kernel that writes the scaled elements rounded to integers, plus the zero point, clamped.
+
+    `ends` are the least and the largest integer, and the power of two that the scaled elements are multiplied with.
+    `params` holds the fields of quantize.ROUNDING_FIELDS for values of a format whose numbers are integers.
+    """
+    kind, masks = quantize.carrier(bits)
+
+    @inline
+    def element(x, factor, zero, g, ends):
+        t = (x / factor if divides else x * factor) * ends[2]
+        if rounding == TIES_TO_EVEN:  # beyond the largest of these integers, both numbers are clamped
+            number = np.rint(t) + zero
+        else:
+            number = as_float(quantize.rounded_element(kind, masks, rounding, False, as_bits(t), g)) + zero
+        number = ends[0] if number < ends[0] else number
+        return np.int32(ends[1] if number > ends[1] else number)
+
+    return walk(element, quantize.fields_of, shifts)
 
 
-@kernel
-def to_integers(x, first_row, first_column, height, width, zeros, low, high, out):
-    """Write x + the zero point of the block, clamped. x and the zero points are integers as floats."""
-    wide_vectors()
-    for i in range(x.shape[0]):
-        row = (first_row + i) // height
-        start = 0
-        while start < x.shape[1]:
-            block = (first_column + start) // width
-            end = min(x.shape[1], (block + 1) * width - first_column)
-            zero = zeros[row, block]
-            part, written = x[i, start:end], out[i, start:end]
-            for k in range(part.size):
-                number = part[k] + zero
-                number = low if number < low else number
-                written[k] = np.int32(high if number > high else number)
-            start = end
+# -- from codes to numbers ---------------------------------------------------------------------------------------------
 
 
-@kernel
-def from_integers(codes, first_row, first_column, height, width, zeros, out):
-    """Write the codes less the zero point of the block, as floats of the dtype of the zero points."""
-    wide_vectors()
-    for i in range(codes.shape[0]):
-        row = (first_row + i) // height
-        start = 0
-        while start < codes.shape[1]:
-            block = (first_column + start) // width
-            end = min(codes.shape[1], (block + 1) * width - first_column)
-            zero = zeros[row, block]
-            part, written = codes[i, start:end], out[i, start:end]
-            for k in range(part.size):
-                written[k] = np.int32(part[k]) - zero
-            start = end
+@functools.cache
+def float_values(bits):
+    """Return the kernel that writes the numbers of floating-point codes times their scales, as float32 or float64.
+
+    `params` holds the fields of unpack.UNPACK_FIELDS.
+    """
+    kind = _FLOATS[bits]
+
+    @inline
+    def element(code, scale, zero, g, ends):
+        return kind(unpack.number_of(code, g)) * scale
+
+    return walk(element, unpack.fields_of, False)
+
+
+@functools.cache
+def integer_values(bits, shifts):
+    """Return the kernel that writes the integers less the zero point times their scales, as float32 or float64.
+
+    The integers count units of ends[0], a power of two.
+    """
+    kind = _FLOATS[bits]
+
+    @inline
+    def element(code, scale, zero, g, ends):
+        return ((kind(code) - zero) * ends[0]) * scale
+
+    return walk(element, no_fields, shifts)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+_MAGNITUDE, _SIGN_PLACE = np.int32(0x7FFFFFFF), np.int32(31)
 
 
 @inline
@@ -136,21 +304,42 @@ def ordinal(bits):
 
 
 @kernel
-def look_up(bits, thresholds, codes, out):
+def look_up(bits, thresholds, codes, changes, out):
     """Write codes[the number of thresholds below x] for float32 numbers x, given as their bits, int32.
 
-    The thresholds are results of `ordinal`. Each is compared with a chunk of numbers, in vectors.
+    The thresholds are results of `ordinal`, in ascending order. changes[k] = codes[k] ^ codes[k + 1], so the code is
+    codes[0] ^ changes[0] ^ changes[1] ... for the thresholds below x. Each four are compared with a part of the
+    numbers, in vectors; `thresholds` and `changes` are filled up to a multiple of four.
     """
     wide_vectors()
-    keys, counts = np.empty(_CHUNK, np.int32), np.empty(_CHUNK, np.int32)
+    keys, found = np.empty(_CHUNK, np.int32), np.empty(_CHUNK, np.int32)
+    zero, first = np.int32(0), np.int32(codes[0])
     for start in range(0, bits.size, _CHUNK):
         part, written = bits[start : start + _CHUNK], out[start : start + _CHUNK]
         for i in range(part.size):
             keys[i] = ordinal(part[i])
-            counts[i] = 0
-        for k in range(thresholds.size):
-            limit = thresholds[k]
+            found[i] = first
+        for k in range(0, thresholds.size, 4):
+            a, b, c, d = thresholds[k], thresholds[k + 1], thresholds[k + 2], thresholds[k + 3]
+            p, q, r, s = changes[k], changes[k + 1], changes[k + 2], changes[k + 3]
             for i in range(part.size):
-                counts[i] += 1 if keys[i] > limit else 0
+                key = keys[i]
+                both = (p if key > a else zero) ^ (q if key > b else zero)
+                found[i] ^= both ^ (r if key > c else zero) ^ (s if key > d else zero)
         for i in range(part.size):
-            written[i] = codes[counts[i]]
+            written[i] = found[i]
+
+
+@inline
+def as_numbers(params):
+    return params
+
+
+@inline
+def entry(code, scale, zero, table, ends):
+    """The number of a code, from a table of 256, times the scale."""
+    return table[code] * scale
+
+
+table_values = walk(entry, as_numbers, False)
+"""Write the numbers of codes, which `params` holds for every uint8, times their scales."""

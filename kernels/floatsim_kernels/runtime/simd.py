@@ -481,3 +481,58 @@ def copy_columns(typingctx, target, i, j, source, k, l, n):  # noqa: E741
         return context.get_dummy_value()
 
     return types.none(target, types.int64, types.int64, source, types.int64, types.int64, types.int64), codegen
+
+
+# -- sixteen elements of a flat array ----------------------------------------------------------------------------------
+
+SIXTEEN = 16
+
+
+def _sixteen(context, builder, kind, value, start):
+    """A pointer to sixteen elements of a flat C-contiguous array as one vector, its type, and an element's bytes."""
+    array = context.make_array(kind)(context, builder, value)
+    (length,) = cgutils.unpack_tuple(builder, array.shape)
+    stop = builder.add(start, ir.Constant(_I64, SIXTEEN))
+    check(context, builder, "a part of sixteen elements", (start, length), (stop, length))
+    vector = ir.VectorType(context.get_data_type(kind.dtype), SIXTEEN)
+    return builder.bitcast(builder.gep(array.data, [start]), ir.PointerType(vector)), vector, kind.dtype.bitwidth // 8
+
+
+def _in_all_lanes(builder, vector, x):
+    nothing, lanes = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_I32, SIXTEEN), [0] * SIXTEEN)
+    return builder.shuffle_vector(builder.insert_element(nothing, x, ir.Constant(_I32, 0)), nothing, lanes)
+
+
+@intrinsic
+def store_sixteen(typingctx, out, start, number):
+    """out[start : start + 16] = number, of the dtype of a flat C-contiguous array."""
+
+    def codegen(context, builder, sig, args):
+        place, vector, size = _sixteen(context, builder, sig.args[0], *args[:2])
+        builder.store(_in_all_lanes(builder, vector, args[2]), place, align=size)
+        return context.get_dummy_value()
+
+    return types.none(out, types.int64, out.dtype), codegen
+
+
+@intrinsic
+def largest_of_sixteen(typingctx, codes, start, flip, keep, limit):
+    """The largest (code ^ flip) & keep that is at most `limit`, or 0, of codes[start : start + 16].
+
+    All are uint32 or uint64. LLVM does not make one vector of a loop over sixteen elements.
+    """
+    kind = codes.dtype
+
+    def codegen(context, builder, sig, args):
+        place, vector, size = _sixteen(context, builder, sig.args[0], *args[:2])
+        others = [_in_all_lanes(builder, vector, x) for x in args[2:]]
+        code = builder.and_(builder.xor(builder.load(place, align=size), others[0]), others[1])
+        zero = ir.Constant(vector, [0] * SIXTEEN)
+        code = builder.select(builder.icmp_unsigned("<=", code, others[2]), code, zero)
+        name = f"llvm.vector.reduce.umax.v{SIXTEEN}i{kind.bitwidth}"
+        reduce = builder.module.globals.get(name) or ir.Function(
+            builder.module, ir.FunctionType(vector.element, [vector]), name
+        )  # fmt: skip
+        return builder.call(reduce, [code])
+
+    return kind(codes, types.int64, kind, kind, kind), codegen
