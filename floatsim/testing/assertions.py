@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, AccumulationLike
+from floatsim.accumulation import AccumulationLike
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.ulps import ulp_distance
 from floatsim.formats import FormatLike, as_format
