@@ -265,9 +265,7 @@ def test_bounds_of_compensated_sums_are_small(method, theorem):
     """A few roundings for any length, where the sum in order has one for each term; an error comes near to them."""
     rng = np.random.default_rng(5)
     x, ones = rng.random((200, 4000)), np.ones((4000, 1), np.float32)
-    x = (x * ((2050 + rng.random((200, 1))) / x.sum(1, keepdims=True))).astype(
-        np.float32
-    )  # just above a power of two
+    x = (x * ((2050 + rng.random((200, 1))) / x.sum(1, keepdims=True))).astype(np.float32)  # just above a power of two
     found = fs.testing.error_bound(x, ones, accumulate=f"{method}(fp32)")
     assert theorem in str(found)
     assert found.factor < 5.01 * 2.0**-24  # one of the products
