@@ -283,3 +283,11 @@ def test_products_with_block_scales():
     kernel[3, 5] += 1
     report = fs.testing.compare_product(kernel, a, b, **product)
     assert report.mismatches == 1 and "[3, 5]" in str(report)
+
+
+def test_the_last_bit_of_one_element_alone_is_no_other_order():
+    x = fs.array(np.ones((20, 20)), "bf16")
+    report = fs.testing.compare_arrays(with_code(x, (3, 4), 1), x)
+    assert report.explanation == "the last bit of one element differs: a rounding, or a memory or transfer error"
+    few = fs.array(np.ones((2, 2)), "bf16")
+    assert "another order" in fs.testing.compare_arrays(with_code(few, (1, 1), 1), few).explanation

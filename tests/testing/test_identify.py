@@ -11,6 +11,7 @@ import oracles
 import pytest
 
 import floatsim as fs
+from floatsim.accumulation import fitted
 from floatsim.testing.order_trees import meeting_sizes, tree_of
 from floatsim.testing.tree_search import find_meetings, normal_probe_for, probe_for, reads_as_zero
 from floatsim.testing.vocabulary import brief, vocabulary
@@ -63,14 +64,22 @@ def test_a_kernel_is_named(description, fmt, result, shape):
     assert same(found(description, fmt, result, shape).name, description, fmt, shape[1])
 
 
-def same(name, description, fmt, k):
-    """Return whether two descriptions have the same parts, or agree on 110,592 hard dot products."""
+def same(name, description, fmt, k, result=None):
+    """Return whether two descriptions have the same parts, or agree on 110,592 hard dot products.
+
+    The format of the result decides about the instruction of some units.
+    """
     if name is None or fs.as_accumulation(name) == fs.as_accumulation(description):
         return name is not None
+    operand = fs.as_format(fmt)
+    fixed = [
+        fitted(fs.as_accumulation(text), operand, operand, result and fs.as_format(result))
+        for text in (name, description)
+    ]
     for kind in ("cancelling", "subnormal", "normal", "overflow"):
         for seed in range(3):
             a, b = fs.testing.hard_inputs((96, k, 96), fmt, kind, seed=100 + seed)
-            results = [fs.matmul(a, b, accumulate=text, format="fp64") for text in (name, description)]
+            results = [fs.matmul(a, b, accumulate=each, format="fp64") for each in fixed]
             if not np.array_equal(*(x.view(np.uint64) for x in results)):
                 return False
     return True
@@ -355,9 +364,9 @@ def test_random_descriptions():
         truth = known[int(rng.integers(len(known)))]
         result = str(rng.choice(["fp32", "bf16", "fp16"]))
         identified = found(truth, fmt, result, (24, k, 24))
-        if identified.name is not None and not same(identified.name, truth, fmt, k):
+        if identified.name is not None and not same(identified.name, truth, fmt, k, result):
             wrong.append((str(truth), fmt, result, k, identified.name))
-        if not any(same(name, truth, fmt, k) for name in identified.names):
+        if not any(same(name, truth, fmt, k, result) for name in identified.names):
             missed.append((str(truth), fmt, result, k, identified.names))
     assert not wrong
     assert len(missed) <= 0.05 * cases, missed
