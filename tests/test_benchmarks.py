@@ -14,7 +14,20 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, functions, operators, peers, practice, races, report, running, startup, sums, targets
+from benchmarks import (
+    cases,
+    distances,
+    functions,
+    operators,
+    peers,
+    practice,
+    races,
+    report,
+    running,
+    startup,
+    sums,
+    targets,
+)
 
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
@@ -278,4 +291,11 @@ def test_practice():
     found = targets.measure(practice.rows(1), 1)
     assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
     assert {row["call"]: row["target_seconds"] for row in found}["floatsim testfloat f32_mul, lines"] == 1e-3
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_distances():
+    found = distances.measure(1 << 11, 2, 1)
+    assert len(found) == 2 * len(distances.FORMATS) * len(distances.SHARES)
+    assert all(0 < row["fastest_ns"] <= row["ns"] and row["share_of_copy"] > 0 for row in found)
     assert json.loads(json.dumps(found)) == found

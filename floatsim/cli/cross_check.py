@@ -13,7 +13,7 @@ import typer
 
 from floatsim.arrays.float_array import FloatArray
 from floatsim.cli.console import BadInputError, Json, bad_input, finish, named_format, one_line, print_json, split
-from floatsim.cli.operand_files import Codes, Operands, code_formats, read_operand, rounded
+from floatsim.cli.operand_files import Codes, Operands, code_formats, names_codes, read_operand, rounded
 from floatsim.formats import FloatFormat
 from floatsim.testing import calc_diff, compare_arrays, compare_product, identify, strength
 
@@ -52,12 +52,18 @@ def _read(
     """Return the arrays of the files. Codes of `out` have the format `fmt`, unless --codes names another one for it."""
     names = ["a", "b", "c", "out"]
     given = code_formats(codes, names)
-    if fmt is not None and not any(part.startswith("out=") for text in codes or () for part in split(text)):
+    named = {name for name in names if names_codes(codes, name)}
+    if fmt is not None and "out" not in named:
         given["out"] = fmt
     wanted = None if operands is None else named_format(operands, "--operands")
-    left, right = (rounded(read_operand(x, n, given.get(n)), wanted, n) for x, n in ((a, "a"), (b, "b")))
-    start, result = (None if x is None else read_operand(x, n, given.get(n)) for x, n in ((c, "c"), (out, "out")))
-    return _Product(left, right, start, result)
+    files = {"a": a, "b": b, "c": c, "out": out}
+    read = {
+        name: read_operand(file, name, given.get(name), must_be_codes=name in named)
+        for name, file in files.items()
+        if file is not None
+    }
+    left, right = (rounded(read[name], wanted, name) for name in "ab")
+    return _Product(left, right, read.get("c"), read.get("out"))
 
 
 def _error(error: Exception) -> BadInputError:
@@ -100,7 +106,10 @@ def check_command(
         if any(x is not None for x in (a, b, c, accumulate, operands)) or excluded:
             raise BadInputError("--desired excludes --a, --b, --c, --accumulate, --operands and --unlike")
         given = code_formats(codes, ["out", "desired"])
-        pair = [read_operand(x, n, given.get(n, chosen)) for x, n in ((out, "out"), (desired, "desired"))]
+        pair = [
+            read_operand(x, n, given.get(n, chosen), must_be_codes=names_codes(codes, n))
+            for x, n in ((out, "out"), (desired, "desired"))
+        ]
         compared: Callable[..., Any] = partial(compare_arrays, pair[0], pair[1])
     else:
         if a is None or b is None or accumulate is None:

@@ -25,6 +25,7 @@ from floatsim.cli.console import (
     print_json,
     renamed,
     rich_console,
+    split,
     track,
 )
 from floatsim.cli.matrix_files import READABLE, load_all
@@ -209,6 +210,10 @@ def compare(
         str | None, typer.Option(help="Compare with a library on the GPU: cublas, cupy or nvmath.")
     ] = None,
     compute: Annotated[str | None, typer.Option(help="The library's compute type: 32f, 16f, 32f_fast_tf32.")] = None,
+    unlike: Annotated[
+        list[str] | None,
+        typer.Option("--unlike", help="A description that two matrices must exclude. Repeat it, or use commas."),
+    ] = None,
     only: Only = None,
     rows: Rows = 20_000,
     seed: Seed = 0,
@@ -219,9 +224,12 @@ def compare(
     found: Iterable[Comparison]
     fmt = renamed(fmt, former, "--operands", "--format")
     if files:
-        found = [_product(files, accumulate, fmt, against, library, compute, cpu)]
+        excluded = [part for text in unlike or () for part in split(text)]
+        found = [_product(files, accumulate, fmt, against, library, compute, cpu, excluded)]
     elif library is not None or compute is not None:
         raise BadInputError("--library and --compute need two matrices, and none are given")
+    elif unlike:
+        raise BadInputError("--unlike needs two matrices, and none are given")
     elif fmt is not None:
         raise BadInputError("--operands needs two matrices, and none are given")
     elif against is not None:
@@ -238,7 +246,7 @@ def compare(
 
 def _product(
     files: Sequence[str], accumulate: str | None, fmt: str | None, against: Path | None, library: str | None,
-    compute: str | None, cpu: bool,
+    compute: str | None, cpu: bool, unlike: Sequence[str],
 ) -> Comparison:  # fmt: skip
     import numpy as np
 
@@ -270,7 +278,7 @@ def _product(
     try:
         return compare_matrices(
             *matrices, accumulate=accumulate, against=other, library=library, compute=compute,
-            backend="native-cpu" if cpu else None,
+            backend="native-cpu" if cpu else None, unlike=unlike,
         )  # fmt: skip
     except (ValueError, TypeError, UnavailableError) as error:
         if wrong := re.match(r"against is (.+), the result (.+?);", str(error)):
@@ -308,9 +316,12 @@ def _report(found: Iterable[Comparison], as_json: bool, in_full: bool = False) -
         seen.append(each)
         text = str(each) if in_full else each.line if each.equal or each.error else f"{each}\n"
         console.print(text, soft_wrap=True)
-    wrong, failed = (sum(map(bool, x)) for x in ([e.equal is False for e in seen], [e.error for e in seen]))
+    failed = sum(bool(each.error) for each in seen)
+    wrong = sum(not each.passed for each in seen) - failed
     if as_json:
-        print_json({"equal": not wrong and not failed, "comparisons": [each.to_dict() for each in seen]})
+        equal = all(each.equal for each in seen)
+        rows = [each.to_dict() for each in seen]
+        print_json({"equal": equal, "passed": not wrong and not failed, "comparisons": rows})
     elif len(seen) > 1:
         nans = sum(each.nan_other_bits for each in seen)
         console.print(

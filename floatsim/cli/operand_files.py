@@ -18,7 +18,7 @@ from floatsim.testing.operands import as_float_array
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Codes", "Operands", "code_formats", "read_operand", "rounded"]
+__all__ = ["Codes", "Operands", "code_formats", "names_codes", "read_operand", "rounded"]
 
 Codes = Annotated[
     list[str] | None,
@@ -43,8 +43,15 @@ def code_formats(texts: Sequence[str] | None, names: Sequence[str]) -> dict[str,
     return found | single
 
 
-def read_operand(argument: str, name: str, codes: FloatFormat | None = None) -> FloatArray:
-    """Return the array of a file, given by the option --`name`.
+def names_codes(texts: Sequence[str] | None, name: str) -> bool:
+    """Return whether --codes names the format of one file, as in "a=e4m3"."""
+    return any(part.partition("=")[0].strip() == name for text in texts or () for part in split(text) if "=" in part)
+
+
+def read_operand(
+    argument: str, name: str, codes: FloatFormat | None = None, *, must_be_codes: bool = False
+) -> FloatArray:
+    """Return the array of a file, given by the option --`name`. With `must_be_codes`, numbers are an error.
 
     Floats of 16, 32 and 64 bits are numbers. Unsigned integers and raw bytes are codes of the format `codes`. Other
     dtypes raise a `BadInputError`, and so do codes without a format.
@@ -54,6 +61,8 @@ def read_operand(argument: str, name: str, codes: FloatFormat | None = None) -> 
     if len(arrays) != 1:
         raise BadInputError(f"{option}: {path} has {len(arrays)} arrays; {path}:NAME picks one: {', '.join(arrays)}")
     (x,) = arrays.values()
+    if must_be_codes and (isinstance(x, FloatArray) or x.dtype.kind == "f"):
+        raise BadInputError(f"--codes: {path} holds numbers, not codes; omit {name}=, or round with --operands")
     if isinstance(x, FloatArray):
         return x
     if flaw := _flaw(x, name, codes):

@@ -3,7 +3,7 @@ measure its throughput."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from floatsim.hardware.protocol import Dots
 from floatsim.hardware.session import probe_device, questions, to_capture
 from floatsim.hardware.throughput import REPEATS, Rates, Timed, measure, tasks
 from floatsim.hardware.vendor_gemm import library_matmul
+from floatsim.testing.discrimination import described
 from floatsim.testing.inputs import ROWS
 
 __all__ = ["bench", "capture", "compare", "probe"]
@@ -82,9 +83,12 @@ def probe(instructions: Sequence[str] | str = (), *, device: DeviceLike | None =
 def compare(
     a: Any = None, b: Any = None, c: Any = None, *, accumulate: AccumulationLike | None = None, against: Any = None,
     format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, first: int = FIRST,
-    library: str | None = None, compute: str | None = None, backend: BackendName | None = None, **options: Any,
+    library: str | None = None, compute: str | None = None, backend: BackendName | None = None,
+    unlike: AccumulationLike | Iterable[AccumulationLike] = (), **options: Any,
 ) -> Comparison:  # fmt: skip
     """Compare an emulated matrix product bit by bit with a GPU, this CPU, a library, a capture or an array.
+
+    If all bits are equal, the report lists the descriptions that these inputs cannot tell from the emulated one.
 
     Parameters
     ----------
@@ -110,19 +114,21 @@ def compare(
     backend : str, optional
         "hardware" (the GPU of this machine) or "native-cpu" (this CPU). Default: "native-cpu" if the accumulation has
         a unit of CPUs, else "hardware".
+    unlike : accumulation or text, or several
+        Descriptions that the inputs must exclude. `passed` is False if one of them gives the same bits.
     **options
         The rounding options `rounding`, `ftz`, `daz`, `overflow`, `result_rounding` and `seed` of `fs.matmul`.
 
     Returns
     -------
     Comparison
-        With `equal`, `share_equal`, `histogram`, `first`, `plot()` and `to_json()`.
+        With `equal`, `passed`, `strength`, `share_equal`, `histogram`, `first`, `plot()` and `to_json()`.
 
     Raises
     ------
     TypeError
-        If `against` has another format than the result, if operands are missing, or if both `against` and a library are
-        given.
+        If `against` has another format than the result, if operands are missing, if both `against` and a library are
+        given, or if `unlike` is given for a capture.
     ValueError
         If `against` has another shape, and for the errors of `fs.matmul` and `library_matmul`.
 
@@ -130,11 +136,12 @@ def compare(
     --------
     >>> import numpy as np
     >>> import floatsim as fs
-    >>> a, b = (fs.array(np.ones(shape) / 3, "bf16") for shape in ((1, 64), (64, 1)))
-    >>> kernel = fs.matmul(a, b, accumulate="fp32")  # your own kernel
-    >>> print(compare(a, b, accumulate="blackwell", against=kernel))
-    tensorcore(blackwell), against the array given
-    all 1 results are equal, bit for bit
+    >>> a, b = fs.testing.hard_inputs((16, 64, 16), "e4m3")
+    >>> kernel = fs.matmul(a, b, accumulate="hopper")  # your own kernel
+    >>> print(compare(a, b, accumulate="hopper", against=kernel, unlike=["blackwell"]))
+    tensorcore(hopper), against the array given
+    all 256 results are equal, bit for bit
+    strength: these inputs tell hopper from all 11 other descriptions tried
     """
     if library is not None and any(x is not None for x in (against, c, scale_a, scale_b)):
         raise TypeError(f"library={library!r} multiplies only a and b; omit c, the scales and against")
@@ -143,6 +150,8 @@ def compare(
     if isinstance(against, str | Path):
         if any(x is not None for x in (a, b, c)):
             raise TypeError("a capture has its own operands; give a, b and c, or against=FILE, not both")
+        if described(unlike, "unlike"):
+            raise TypeError("unlike= needs operands a and b; the inputs of a capture are fixed")
         return read_single_capture(Path(against)).compare(accumulate, first)
     missing = [name for name, x in (("a", a), ("b", b), ("accumulate", accumulate)) if x is None]
     if missing:
@@ -161,7 +170,7 @@ def compare(
         source = " ".join(filter(None, [library, compute]))
     elif against is None:
         source = {"hardware": "the GPU", "native-cpu": "this CPU"}.get(runs_on, "the emulator")
-    return compare_products(a, b, c, summed, result_of, source, first, **common)
+    return compare_products(a, b, c, summed, result_of, source, first, unlike=unlike, **common)
 
 
 def _backend(accumulation: Accumulation) -> str:

@@ -12,14 +12,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, TensorCore
+from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore
 from floatsim.arrays.comparison import isnan
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray, from_codes
@@ -27,8 +27,10 @@ from floatsim.arrays.linalg import matmul
 from floatsim.arrays.ulps import ulp_distance
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.hardware.protocol import error_text
+from floatsim.testing.discrimination import Strength, described, input_strength, not_excluded, strength_line
 from floatsim.testing.dot_unit import Codes, Unit
 from floatsim.testing.inputs import Inputs
+from floatsim.testing.products import product_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,6 +112,10 @@ class Comparison:
     error : str
         The type and the message of the error, if the calculation could not run. Then there are no results, and `equal`
         is None.
+    strength : Strength or None
+        Which other descriptions of the sums these inputs cannot exclude, if all bits of a matrix product are equal.
+    unlike : tuple of str
+        The descriptions that the inputs should exclude, and do not.
     """
 
     title: str
@@ -120,6 +126,8 @@ class Comparison:
     first: tuple[Mismatch, ...]
     nan_equal: bool = False
     error: str = ""
+    strength: Strength | None = None
+    unlike: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -140,6 +148,11 @@ class Comparison:
     def equal(self) -> bool | None:
         """Return whether all bits are equal; None if the calculation could not run."""
         return None if self.error else self.mismatches == 0
+
+    @property
+    def passed(self) -> bool:
+        """Return whether all bits are equal, and the inputs exclude every description of `unlike`."""
+        return self.equal is True and not self.unlike
 
     @property
     def share_equal(self) -> float:
@@ -180,6 +193,8 @@ class Comparison:
             return
         if self.equal:
             yield f"all {self.count} results are equal, bit for bit{self._nans}"
+            if line := strength_line(self.strength, self.unlike):
+                yield line
             return
         yield f"{self.mismatches} of {self.count} results differ ({100 * self.share_equal:.6g} % are equal)"
         yield "distance in ulps: " + ", ".join(f"{name}: {n}" for name, n in self.histogram.items() if n)
@@ -256,6 +271,8 @@ class Comparison:
             "histogram": self.histogram,
             "first": [_mismatch_dict(each) for each in self.first],
             "error": self.error or None,
+            "indistinguishable": None if self.strength is None else list(self.strength.same),
+            "unlike": list(self.unlike),
         }
 
     def to_json(self) -> str:
@@ -376,11 +393,12 @@ def compare_codes(
 def compare_products(
     a: Any, b: Any, c: Any, accumulate: Accumulation, result_of: Callable[[FloatFormat], Any], source: str, first: int,
     format: FormatLike | None = None, scale_a: Any = None, scale_b: Any = None, *, title: str | None = None,
-    **options: Any,
+    unlike: AccumulationLike | Iterable[AccumulationLike] = (), **options: Any,
 ) -> Comparison:  # fmt: skip
     """Compare a matrix product with the emulator. `result_of` returns the product, given the result's format.
 
-    The title of the report is `title`, by default the description of the sums.
+    The title of the report is `title`, by default the description of the sums. If all bits are equal, the report has
+    the strength of the inputs; `unlike` are descriptions that they must exclude.
 
     Raises
     ------
@@ -397,7 +415,32 @@ def compare_products(
     traced = accumulate if isinstance(accumulate, TensorCore) else None
     operands = _operands_of_matmul([_floats(x, "operand") for x in (a, b)], c, scale_a, scale_b, expected)
     nan_equal = expected.format in UNKNOWN_NANS
-    return _compared(title or str(accumulate), source, expected, got, operands, traced, first, nan_equal)
+    found = _compared(title or str(accumulate), source, expected, got, operands, traced, first, nan_equal)
+    excluded = described(unlike, "unlike")
+    if not found.equal or not found.count:
+        return found
+    scales = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
+    strength = _strength(a, b, c, accumulate, expected, {**options, **scales}, excluded)
+    return replace(found, strength=strength, unlike=not_excluded(strength, excluded))
+
+
+def _strength(
+    a: Any, b: Any, c: Any, accumulate: Accumulation, expected: FloatArray, options: dict[str, Any],
+    unlike: list[Accumulation],
+) -> Strength:  # fmt: skip
+    """Return the strength of the operands of `fs.matmul`. A vector is a matrix of one row or column."""
+    sides = [_floats(x, "operand") for x in (a, b)]
+    left, right = (x.codes if x.ndim > 1 else np.expand_dims(x.codes, axis) for axis, x in enumerate(sides))
+    shape = (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1])
+    product = product_of(
+        FloatArray(left, sides[0].format), FloatArray(right, sides[1].format),
+        None if c is None else _reshaped(_floats(c, "c"), expected.shape, shape), accumulate, expected.format, options,
+    )  # fmt: skip
+    return input_strength(product, FloatArray(expected.codes.reshape(shape), expected.format), unlike)
+
+
+def _reshaped(c: FloatArray, result: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
+    return FloatArray(np.broadcast_to(c.codes, result).reshape(shape), c.format)
 
 
 def _floats(x: Any, argument: str) -> FloatArray:

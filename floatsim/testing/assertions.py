@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, AccumulationLike
+from floatsim.accumulation import AccumulationLike
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.ulps import ulp_distance
 from floatsim.formats import FormatLike, as_format
@@ -18,7 +18,7 @@ from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import RoundingLike
 from floatsim.testing.bound_report import BoundReport, check_bound
 from floatsim.testing.bounds import error_bound
-from floatsim.testing.discrimination import Strength, described, input_strength, matching
+from floatsim.testing.discrimination import described, input_strength, matching, not_excluded
 from floatsim.testing.faults import explain_product
 from floatsim.testing.operands import as_float_array, in_format, read_pair
 from floatsim.testing.products import Product, product_of
@@ -254,12 +254,7 @@ def compare_product(
     if differs.any():
         return report_of(rule, got, desired, differs, _explained(product, got, differs))
     strength = input_strength(product, desired, excluded)
-    return report_of(rule, got, desired, differs, strength=strength, unlike=_excluded(strength, excluded))
-
-
-def _excluded(strength: Strength, unlike: list[Accumulation]) -> tuple[str, ...]:
-    wanted = [brief(each) for each in unlike]
-    return tuple(each for each in wanted if each in strength.same or each == strength.description)
+    return report_of(rule, got, desired, differs, strength=strength, unlike=not_excluded(strength, excluded))
 
 
 def _explained(product: Product, actual: FloatArray, differs: Any) -> str | None:

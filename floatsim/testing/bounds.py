@@ -8,6 +8,8 @@ roundings on the longest path from a product to the result, and T the sum of all
 for trees). All intermediate results are below prod(1 + u_r) * (sum |a_k * b_k| + T). Where this is beyond the largest
 number of one of the formats, a correct kernel may overflow.
 
+Compensated sums (`compensated_bounds`) count as one rounding with the relative error of the whole sum.
+
 Probabilistic bounds replace the sum of the u_r by lambda * sqrt(sum of u_r^2). They hold with a given probability, if
 the rounding errors have mean 0 and are independent (N. Higham and T. Mary, "A new approach to probabilistic rounding
 error analysis", SIAM J. Sci. Comput. 41(5), 2019, Theorems 2.4 and 3.1).
@@ -38,6 +40,7 @@ from floatsim.accumulation import (
     TensorCore,
     TreeLeaf,
     fitted,
+    leaves,
     settled,
 )
 from floatsim.accumulation.partition import count, partition
@@ -59,7 +62,15 @@ from floatsim.tensorcore.instructions import (
     RoundedSteps,
     TwoHalves,
 )
+from floatsim.testing.compensated_bounds import (
+    KAHAN,
+    NEUMAIER,
+    kahan_growth,
+    neumaier_growth,
+    sequential_growth,
+)
 from floatsim.testing.products import Product, product_of
+from floatsim.testing.vocabulary import brief
 
 __all__ = [
     "DETERMINISTIC", "PROBABILISTIC", "ErrorBound", "Path", "error_bound", "growth", "path_of", "spread", "step",
@@ -179,7 +190,7 @@ def path_of(
     if isinstance(accumulation, Permuted):
         return path_of(accumulation.inner, n, terms, with_c=with_c, rounding=rounding)
     if isinstance(accumulation, Parts):
-        raise ValueError(f"{accumulation} has no bound here: its parts have accumulations of their own")
+        return _path_of_parts(accumulation, terms, with_c, rounding)
     if isinstance(accumulation, Composite):
         return _composite_path(accumulation, n, terms, with_c, rounding)
     assert isinstance(accumulation, Leaf)
@@ -213,6 +224,15 @@ def _composite_path(
     return path._replace(underflow=path.underflow + own.daz * reads * leaf.format.smallest_normal)
 
 
+def _path_of_parts(accumulation: Parts, terms: TermRange, with_c: bool, rounding: Rounding) -> Path:
+    """Return the path through any of the parts and through the sum of their results."""
+    inner = Path()
+    for each, length in zip(accumulation.inners, accumulation.lengths, strict=True):
+        inner = inner.beside(path_of(each, length, terms, rounding=rounding))
+    results = TermRange(accumulation.part_format)
+    return inner.then(path_of(accumulation.outer, len(accumulation.lengths), results, with_c=with_c, rounding=rounding))
+
+
 def _result_format(accumulation: Accumulation, terms: TermRange) -> FloatFormat:
     """Return the format of the results of a description, for operands of these formats."""
     if terms.b is not None:
@@ -226,7 +246,7 @@ def _outermost(accumulation: Accumulation) -> Accumulation:
 
 
 def _innermost(accumulation: Accumulation) -> Accumulation:
-    """Return the leaf or the unit that reads the operands of a description without `Parts`."""
+    """Return the leaf or the unit that reads the operands of a description; of `Parts`, that of the first part."""
     return _innermost(accumulation.children[0]) if accumulation.children else accumulation
 
 
@@ -236,8 +256,6 @@ def _leaf_path(leaf: Leaf, n: int, terms: TermRange, with_c: bool, call: Roundin
     An addition of two numbers of the leaf's format underflows only with FTZ. With DAZ, every operand of an addition can
     be read as zero: each term, unless it is an exact product, and each sum.
     """
-    if isinstance(leaf, Kahan | Neumaier):
-        raise ValueError(f"{leaf} has no bound here: the published bounds of compensated sums hide constants")
     own, of_products = settled(leaf, call)
     product = leaf.product if isinstance(leaf, ProductLeaf) else None
     term = terms.a if terms.b is None else product
@@ -252,10 +270,33 @@ def _leaf_path(leaf: Leaf, n: int, terms: TermRange, with_c: bool, call: Roundin
         path = _rounded(product, 1, n, of_products.rounding, own.ftz)
     if with_c and not isinstance(leaf, TreeLeaf):  # c is rounded at the start
         path = path.beside(_rounded(leaf.format, 1, 1, own.rounding, own.ftz))
+    if isinstance(leaf, Kahan | Neumaier):
+        compensated = _compensated(leaf, n, own, fits)
+        return path.then(compensated)._replace(underflow=path.underflow + compensated.underflow + daz)
     underflows = with_c if fits and not own.ftz else n + with_c
     additions = _rounded(leaf.format, _depth(leaf, n, with_c, fits), underflows, own.rounding, own.ftz)
     daz += own.daz * (n + with_c) * leaf.format.smallest_normal
     return path.then(additions)._replace(underflow=path.underflow + additions.underflow + daz)
+
+
+def _compensated(leaf: Kahan | Neumaier, n: int, own: RoundingAttributes, fits: bool) -> Path:
+    """Return the path of a compensated sum of n terms: one rounding with the relative error of the whole sum.
+
+    A step has at most 5 roundings and 10 operands, which FTZ and DAZ change by less than the smallest normal number.
+    With terms that the format does not have, one rounding can underflow. Later roundings let these errors grow by g.
+    """
+    u = step(leaf.format, own.rounding)
+    g = sequential_growth(u, n + 1)
+    if isinstance(leaf, Kahan):
+        factor, beyond = kahan_growth(u, n), 4 * u
+    else:
+        exact = fits and own.rounding in _NEAREST and leaf.format.precision > 2
+        factor, beyond = neumaier_growth(u, n, exact), 2 * g  # the sum without its correction
+    tiny = 0.0 if fits else leaf.format.smallest_subnormal
+    if own.ftz or own.daz:
+        tiny = leaf.format.smallest_normal
+    underflow = 16 * (n + 2) * tiny * (1 + g) if tiny else 0.0
+    return Path(((factor, 1),), underflow, False, leaf.format.max / (1 + beyond))
 
 
 def _depth(leaf: ProductLeaf, n: int, with_c: bool, fits: bool) -> int:
@@ -339,8 +380,8 @@ def growth(path: Path, elements: int, probability: float | None) -> float:
         return _expm1(sum(n * math.log1p(u) for u, n in path.roundings))
     if not path.centred:
         raise ValueError(
-            "probability= needs rounding errors with mean 0: these sums truncate, and their errors add up; "
-            "omit it for the deterministic bound"
+            "probability= needs rounding errors with mean 0: these sums truncate, and their errors add up, or are "
+            "compensated; omit it for the deterministic bound"
         )
     largest = max((u for u, _ in path.roundings), default=0.0)
     failures = (1 - probability) / max(1, elements * path.steps)
@@ -405,8 +446,8 @@ def error_bound(
     Raises
     ------
     ValueError
-        For compensated sums, whose bounds are published without constants; for `Parts`; for a scale format; for a
-        probability outside (0, 1), or with sums that truncate.
+        For `Parts` inside other descriptions; for a scale format; for a probability outside (0, 1), or with sums that
+        truncate or are compensated.
 
     Examples
     --------
@@ -426,6 +467,8 @@ def error_bound(
     terms = TermRange(product.a.format, product.b.format)
     accumulation = fitted(product.accumulate, product.a.format, product.b.format, wanted)
     fmt = accumulation.result_format if wanted is None else wanted
+    if any(_has_parts(each) for each in accumulation.children):
+        raise ValueError(f"{brief(accumulation)} has no bound here: Parts stand inside another description")
     path = path_of(accumulation, product.k, terms, with_c=product.c is not None, rounding=mode)
     product = _as_read(replace(product, accumulate=accumulation))
     exact = np.asarray(product.result(_EXACT, FP64).values)
@@ -436,8 +479,21 @@ def error_bound(
         last += step(FP64) * np.abs(exact) + FP64.smallest_subnormal  # `exact` is rounded
         bound = (inner + last) * (1 + 1e-9)  # the bound itself is computed in FP64
         bound = np.where(np.abs(exact) + bound <= fmt.max, bound, math.inf)
-    theorem = DETERMINISTIC if chance is None else PROBABILISTIC
-    return ErrorBound(bound, exact, path.steps + 1, factor, theorem, chance)
+    return ErrorBound(bound, exact, path.steps + 1, factor, _theorems(accumulation, chance), chance)
+
+
+def _has_parts(accumulation: Accumulation) -> bool:
+    return isinstance(accumulation, Parts) or any(_has_parts(each) for each in accumulation.children)
+
+
+def _theorems(accumulation: Accumulation, probability: float | None) -> str:
+    """Return the sources of the bound of a description."""
+    ends = leaves(accumulation)
+    kinds = {Kahan: KAHAN, Neumaier: NEUMAIER}
+    found = [source for kind, source in kinds.items() if any(isinstance(leaf, kind) for leaf in ends)]
+    if any(not isinstance(leaf, Kahan | Neumaier) for leaf in ends) or not found:
+        found.insert(0, DETERMINISTIC if probability is None else PROBABILISTIC)
+    return "; ".join(found)
 
 
 _EXACT = Exact(FP64, rounding=Rounding.TIES_TO_EVEN, ftz=False, daz=False)  # the context has no effect
@@ -449,6 +505,9 @@ def _magnitude(product: Product) -> Any:
     A unit that aligns its terms does not normalise subnormal numbers: their exponent is that of the smallest normal
     number, which is their magnitude here.
     """
+    if isinstance(product.accumulate, Parts):
+        sizes = sum(_magnitude(each) for each in _parts(product))
+        return sizes if product.c is None else sizes + np.abs(np.asarray(product.c.values))
     reader = _innermost(product.accumulate)
     model = reader.row(product.a.format, product.b.format).model if isinstance(reader, TensorCore) else None
     aligned = isinstance(model, FusedBlocks | TwoHalves | LateAccumulator)
@@ -464,7 +523,11 @@ def _as_read(product: Product) -> Product:
     """Return the product with the operands and the c that the sums read: subnormals flushed, or bits cut off."""
     reader, last = _innermost(product.accumulate), _outermost(product.accumulate)
     a, b, c = product.a, product.b, product.c
-    if isinstance(reader, TensorCore):
+    if isinstance(product.accumulate, Parts):
+        read = [_as_read(each) for each in _parts(product)]
+        a = FloatArray(np.concatenate([each.a.codes for each in read], axis=-1), a.format)
+        b = FloatArray(np.concatenate([each.b.codes for each in read], axis=-2), b.format)
+    elif isinstance(reader, TensorCore):
         row = reader.row(a.format, b.format)
         a, b = _read_by(row, a), _read_by(row, b)
     elif isinstance(reader, Leaf) and reader.daz:
@@ -472,6 +535,18 @@ def _as_read(product: Product) -> Product:
     if c is not None and isinstance(last, Leaf) and last.daz:
         c = _flushed(c)
     return replace(product, a=a, b=b, c=c)
+
+
+def _parts(product: Product) -> list[Product]:
+    """Return the products of the parts of `Parts`, without c."""
+    assert isinstance(product.accumulate, Parts)
+    found, start = [], 0
+    for inner, length in zip(product.accumulate.inners, product.accumulate.lengths, strict=True):
+        a = FloatArray(product.a.codes[..., start : start + length], product.a.format)
+        b = FloatArray(product.b.codes[..., start : start + length, :], product.b.format)
+        found.append(replace(product, a=a, b=b, c=None, accumulate=inner))
+        start += length
+    return found
 
 
 def _read_by(row: Instruction, x: FloatArray) -> FloatArray:

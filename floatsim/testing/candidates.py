@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floatsim.accumulation import Accumulation, parse
-from floatsim.accumulation.tree_shape import as_tree_shape
+from floatsim.accumulation.tree_shape import TreeShape, as_tree_shape
 from floatsim.formats import FP32, FloatFormat
 from floatsim.testing.order_trees import meeting_sizes, tree_of
 from floatsim.testing.tree_search import Meetings
 from floatsim.testing.vocabulary import ORDERS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["orders_with_tree", "variants"]
 
@@ -50,11 +54,12 @@ def _templates(meetings: Meetings, k: int) -> Iterator[str]:
 def orders_with_tree(meetings: Meetings, k: int) -> list[str]:
     """Return the text of the simplest order, with the accumulator `same`, whose tree has these meetings.
 
-    Without a simple order it is the tree itself, if all pairs of terms were tested and each node adds two values. The
-    result is a list of one text, or empty.
+    Without a simple order it is lanes that a tree joins, then the tree itself, if all pairs of terms were tested and
+    each node adds two values, then an order whose last terms are added in a wider accumulator. The result is a list of
+    one text, or empty.
     """
     few = np.random.default_rng(0).permutation(len(meetings.i))[:64]
-    for text in _templates(meetings, k):
+    for text in (*_templates(meetings, k), *_joined_lanes(meetings, k)):
         tree = tree_of(parse(text, FP32), k)
         if tree is None or not np.array_equal(
             meeting_sizes(tree, meetings.i[few], meetings.j[few]), meetings.sizes[few]
@@ -62,22 +67,67 @@ def orders_with_tree(meetings: Meetings, k: int) -> list[str]:
             continue
         if np.array_equal(meeting_sizes(tree, meetings.i, meetings.j), meetings.sizes):
             return [text]
-    return _tree_itself(meetings, k)
+    return _tree_itself(meetings, k) or _wide_tail(meetings, k)
+
+
+def _table(meetings: Meetings, k: int) -> NDArray[np.int64] | None:
+    """Return the sizes of the nodes where each two terms meet, 1 for a term itself; None if some are not known."""
+    if len(meetings.i) != k * (k - 1) // 2:
+        return None
+    sizes = np.ones((k, k), np.int64)
+    sizes[meetings.i, meetings.j] = sizes[meetings.j, meetings.i] = meetings.sizes
+    return sizes
 
 
 def _tree_itself(meetings: Meetings, k: int) -> list[str]:
-    if len(meetings.i) != k * (k - 1) // 2:
-        return []
-    counts = np.full((k, k), -1)
-    counts[meetings.i, meetings.j] = counts[meetings.j, meetings.i] = k - meetings.sizes
+    sizes = _table(meetings, k)
+    return [] if sizes is None else [f"tree(same, {shape})" for shape in _shapes(k - sizes)]
+
+
+def _shapes(counts: NDArray[np.int64]) -> list[TreeShape]:
+    """Return the tree of counts as those of `fs.reveal_order`, or nothing if they belong to none."""
+    np.fill_diagonal(counts, -1)
     try:
-        return [f"tree(same, {as_tree_shape(counts)})"]
+        return [as_tree_shape(counts)]
     except ValueError:  # several values are added at once
         return []
 
 
+def _joined_lanes(meetings: Meetings, k: int) -> Iterator[str]:
+    """Yield lanes that a tree of their own joins, as those of the accumulators of a loop over vectors.
+
+    Lanes meet first in themselves. The tree of n lanes is the tree of their first terms, with the lanes below each node
+    counted in place of the terms.
+    """
+    sizes = _table(meetings, k)
+    if sizes is None:
+        return
+    for n in (n for n in range(2, k // 2 + 1) if (sizes[0, ::n] <= -(-k // n)).all()):
+        first = sizes[:n, :n]
+        below = np.array([[(row <= size).sum() for size in row] for row in first])
+        yield from (f"strided(same, {n}, tree(same, {shape}))" for shape in _shapes(n - below))
+
+
+def _wide_tail(meetings: Meetings, k: int) -> list[str]:
+    """Return an order whose last terms are added in FP64, which absorbs no unit: they meet in twos.
+
+    OpenBLAS's `sdot` is one: its products are rounded to FP32, and a vector loop adds the first terms in FP32.
+    """
+    sizes = _table(meetings, k)
+    if sizes is None:
+        return []
+    unabsorbed = [r for r in range(2, k - 1) if (sizes[k - r :, k - r :] <= 2).all()]
+    if not unabsorbed:
+        return []
+    main = k - unabsorbed[-1]
+    inside = (meetings.i < main) & (meetings.j < main)
+    own = Meetings(meetings.i[inside], meetings.j[inside], meetings.sizes[inside])
+    tail = f"sequential(fp64, product=fp32)], [{main}, {k - main}], sequential(fp64))"
+    return [f"parts([{text}, {tail}" for text in orders_with_tree(own, main)]
+
+
 _PRODUCTS = ("", "fused")
-_OPTIONS = ("", "rounding=toward_zero", "ftz", "ftz, daz", "daz")
+_OPTIONS = ("", "rounding=toward_zero", "ftz", "daz", "ftz, daz")
 
 
 @functools.lru_cache(maxsize=256)

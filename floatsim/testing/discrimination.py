@@ -16,7 +16,7 @@ from floatsim.testing.vocabulary import brief, neighbours
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Strength", "described", "input_strength", "matching"]
+__all__ = ["Strength", "described", "input_strength", "matching", "not_excluded", "strength_line"]
 
 _SAMPLE = 48  # rows and columns: other descriptions differ there, or are evaluated on the whole product
 
@@ -109,3 +109,26 @@ def input_strength(
         tuple(brief(each) for each in others if each in same),
         tuple(brief(each) for each in others if each not in same),
     )
+
+
+def not_excluded(strength: Strength, unlike: Sequence[Accumulation]) -> tuple[str, ...]:
+    """Return the descriptions of `unlike` that the inputs do not tell from the description of the comparison.
+
+    >>> not_excluded(Strength("fp32", ("pairwise(fp32)",), ("exact(fp32)",)), described(["pairwise(fp32)"], "unlike"))
+    ('pairwise(fp32)',)
+    """
+    wanted = [brief(each) for each in unlike]
+    return tuple(each for each in wanted if each in strength.same or each == strength.description)
+
+
+def strength_line(strength: Strength | None, unlike: Sequence[str] = ()) -> str | None:
+    """Return the line of a report about its inputs; `unlike` has the descriptions that they should exclude.
+
+    >>> strength_line(Strength("fp32", ("pairwise(fp32)",), ("exact(fp32)",)), ("pairwise(fp32)",))
+    'too weak: these inputs cannot tell fp32 from pairwise(fp32) (unlike=)'
+    """
+    if strength is None:
+        return None
+    if unlike:
+        return f"too weak: these inputs cannot tell {strength.description} from {', '.join(unlike)} (unlike=)"
+    return f"strength: {strength}"

@@ -24,6 +24,7 @@ __all__ = ["PATTERNS", "explain_arrays"]
 _EXAMINED = 4096  # mismatches
 _FAR = 8  # units in the last place between 1 and a factor
 _MOST = 0.99  # the share of results with a common factor: subnormal ones do not have it exactly
+_ALONE = 256  # elements: another order would change more than one of them
 _SEVERAL = 8  # mismatches with random signs agree by chance in 2 of 2**8 cases
 
 
@@ -161,6 +162,8 @@ def _truncated(x: Mismatches) -> str | None:
 
 
 def _small(x: Mismatches) -> str | None:
+    if len(x.ulps) == 1 and x.ulps[0] == 1 and x.desired.codes.size >= _ALONE:
+        return "the last bit of one element differs: a rounding, or a memory or transfer error"
     if x.ulps.max() == 1:
         return "all differences are 1 ulp: another order or width of the sums, or a second rounding"
     if x.ulps.max() <= 1 << 4 and x.several:

@@ -20,7 +20,7 @@ from floatsim.testing.location import locate
 from floatsim.testing.operands import as_float_array
 from floatsim.testing.order_trees import same_sum
 from floatsim.testing.products import Product, product_of
-from floatsim.testing.tree_search import Meetings, find_meetings, probe_for
+from floatsim.testing.tree_search import Meetings, find_meetings, normal_probe_for, probe_for, reads_as_zero
 from floatsim.testing.vocabulary import brief, stepping_units, vocabulary
 
 if TYPE_CHECKING:
@@ -48,10 +48,14 @@ _LONG = 160  # characters of a name that the text shows whole
 
 @dataclass(frozen=True)
 class Region:
-    """A part of the result with its own order: where it is, and the descriptions that reproduce it."""
+    """A part of the result with its own order: where it is, and the descriptions that reproduce it.
+
+    `separating` has inputs on which several names still differ there, if some were found.
+    """
 
     text: str
     names: tuple[str, ...]
+    separating: Any = None
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,7 @@ class Identification:
         if len(self.names) == 1:
             lines.append(f"{_listed(self.names)}, result in {self.format.name}")
         elif self.names:
-            more = f" or {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
-            lines.append(f"ambiguous: {_listed(self.names[:_SHOWN])}{more}, result in {self.format.name}")
+            lines.append(f"{_listed(self.names)}, result in {self.format.name}")
             lines.append(
                 "inputs that separate them: .separating" if self.separating is not None
                 else "no inputs were found that separate them"
@@ -123,12 +126,13 @@ class Identification:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return descriptions for the text of a result, without the middle of a long tree."""
+    """Return descriptions for the text of a result, without the middle of a long tree, and the first of many."""
     short = [
         name if len(name) <= _LONG else f"{name[: _LONG // 2]} ... {name[-_LONG // 4 :]} (in full: .names)"
-        for name in names
+        for name in names[:_SHOWN]
     ]
-    return " or ".join(short)
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return "ambiguous: " * (len(names) > 1) + " or ".join([*short, *more])
 
 
 @dataclass(frozen=True)
@@ -268,13 +272,14 @@ def _least_share(candidate: Accumulation, experiments: Sequence[_Experiment]) ->
     return share
 
 
-def _separated(found: Identification, product: Product, seed: int) -> Identification:
-    """Return an ambiguous identification with inputs that separate its names, if some are found."""
+def _separated(found: Identification, product: Product, seed: int, where: Any = None) -> Identification:
+    """Return an ambiguous identification with inputs that separate its names at these places, if some are found."""
     if len(found.names) < 2:
         return found
     shape = product.a.shape[-2], product.k, product.b.shape[-1]
     for inputs, trial in _separating(shape, product.a.format, product.b.format, found.format, seed):
-        if len({trial.result(name, found.format).codes.tobytes() for name in found.names}) > 1:
+        results = (trial.result(name, found.format).codes for name in found.names)
+        if len({(codes if where is None else codes[where]).tobytes() for codes in results}) > 1:
             return replace(found, separating=inputs)
     return found
 
@@ -328,26 +333,55 @@ class _Kernel:
         return np.asarray(self(a, b).values)
 
 
+@dataclass(frozen=True)
+class _Part(_Kernel):
+    """Rows and columns of a kernel, as a kernel of their shape. The other rows and columns are zeros."""
+
+    whole: tuple[int, int, int]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+    def __call__(self, a: Any, b: Any) -> FloatArray:
+        sides = [as_float_array(convert(x, fmt), "an operand") for x, fmt in ((a, self.a), (b, self.b))]
+        left, right = np.zeros(self.whole[:2], sides[0].codes.dtype), np.zeros(self.whole[1:], sides[1].codes.dtype)
+        left[self.rows], right[:, self.columns] = sides[0].codes, sides[1].codes
+        kernel = _Kernel(self.function, self.whole, self.a, self.b, self.library)
+        result = kernel(FloatArray(left, self.a), FloatArray(right, self.b))
+        return FloatArray(np.ascontiguousarray(result.codes[np.ix_(self.rows, self.columns)]), result.format)
+
+
+_Pairs = list[tuple[Product, FloatArray]]
+
+
 def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: int) -> Identification:
     given = product_of(a, b, None, "fp32")
     m, k, n = given.a.shape[-2], given.k, given.b.shape[-1]
     kernel = _Kernel(function, (m, k, n), given.a.format, given.b.format, type(a).__module__.partition(".")[0])
-    first = kernel(given.a, given.b)
-    hard = [hard_inputs((m, k, n), (kernel.a, kernel.b), kind, result=first.format, seed=seed) for kind in _KINDS]
-    products = [given, *(product_of(x, y, None, "fp32") for x, y in hard)]
-    results = [kernel(product.a, product.b) for product in products]
-    for product, result in zip(products[:2], results[:2], strict=True):
+    pairs = _hard_pairs(kernel, given, seed)
+    for product, result in pairs[:2]:
         if not np.array_equal(kernel(product.a, product.b).codes, result.codes):
             raise ValueError(
                 "the kernel is not deterministic: for the same operands it returned other bits the second time"
             )
-    pairs = list(zip(products, results, strict=True))
-    trials = [*pairs, *_trials(kernel, first.format, seed)]
     places = _orders_by_place(kernel, seed)
-    limits = _at_limits(kernel, seed)
     if len(places) > 1:
-        return _by_region(places, pairs, trials, limits, more)
-    meetings = _meetings(kernel, results[0].format)
+        return _by_region(kernel, places, pairs, more, seed)
+    return _of_one_order(kernel, pairs, more, seed)
+
+
+def _hard_pairs(kernel: _Kernel, given: Product, seed: int) -> _Pairs:
+    """Return the given operands and hard ones, with the kernel's results."""
+    first = kernel(given.a, given.b)
+    hard = [hard_inputs(kernel.shape, (kernel.a, kernel.b), kind, result=first.format, seed=seed) for kind in _KINDS]
+    products = [product_of(x, y, None, "fp32") for x, y in hard]
+    return [(given, first), *((product, kernel(product.a, product.b)) for product in products)]
+
+
+def _of_one_order(kernel: _Kernel, pairs: _Pairs, more: list[Accumulation], seed: int) -> Identification:
+    """Return the identification of a kernel whose elements all have one order."""
+    given, first = pairs[0]
+    trials = [*pairs, *_trials(kernel, first.format, seed)]
+    meetings = _meetings(kernel, first.format)
     every, whole = _sampled_all(pairs, _ELEMENTS), _sampled_all(trials, _CONFIRMED)
     candidates: list[Accumulation] = []
     if meetings is not None:
@@ -358,27 +392,31 @@ def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: 
         wider = _named(rest, every, whole, first.format)
         found = wider if wider.names else replace(wider, near=_nearest({*found.near, *wider.near}))
     if not found.names:
-        return replace(found, notes=_notes(meetings, k))
+        return replace(found, notes=_notes(meetings, given.k))
     found = _decided(_separated(found, given, seed), kernel, given, seed)
-    names, notes = _to_the_limits(found.names, limits)
+    names, notes = _to_the_limits(found.names, _at_limits(kernel, seed))
     separating = found.separating if len(names) > 1 else None
     return replace(found, names=names, notes=(*found.notes, *notes), separating=separating)
 
 
-def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int) -> Identification:
-    """Return the identification after the kernel itself has decided between its names, as far as inputs were found."""
+def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int, where: Any = None) -> Identification:
+    """Return the identification after the kernel itself has decided between its names, as far as inputs were found.
+
+    `where` are the places that are identified; None for all.
+    """
     for step in range(_ROUNDS):
         if found.separating is None:
             break
         x, y = found.separating
         trial = product_of(x, y, None, "fp32")
         result = kernel(trial.a, trial.b)
-        shares = {name: _Experiment(trial, result).share(as_accumulation(name)) for name in found.names}
+        experiment = _Experiment(trial, result) if where is None else _sampled(trial, result, where, _CONFIRMED)
+        shares = {name: experiment.share(as_accumulation(name)) for name in found.names}
         kept = tuple(name for name, share in shares.items() if share == 1)
         if not kept:
             note = "several descriptions reproduced all trials; none of them reproduces the inputs that separate them"
             return replace(found, names=(), near=_nearest(shares.items()), notes=(note,), separating=None)
-        found = _separated(replace(found, names=kept, separating=None), given, seed + step)
+        found = _separated(replace(found, names=kept, separating=None), given, seed + step, where)
     return found
 
 
@@ -469,7 +507,10 @@ def _notes(meetings: Meetings | None, k: int) -> tuple[str, ...]:
 def _meetings(kernel: _Kernel, result: FloatFormat) -> Meetings | None:
     """Return the tree, searched with the range of one accumulator after the other."""
     for accumulator in (FP32, FP64, FP16, BF16):
-        probe = probe_for(kernel.a, kernel.b, accumulator, result, kernel.shape[1])
+        formats = kernel.a, kernel.b, accumulator, result, kernel.shape[1]
+        probe = probe_for(*formats)
+        if probe is None or reads_as_zero(kernel.values, probe, kernel.shape):
+            probe = normal_probe_for(*formats)
         if probe is None:
             continue
         found = find_meetings(kernel.values, probe, kernel.shape)
@@ -532,21 +573,43 @@ def _orders_by_place(kernel: _Kernel, seed: int) -> list[NDArray[np.bool_]]:
 
 
 def _by_region(
-    places: list[NDArray[np.bool_]], pairs: list[tuple[Product, FloatArray]],
-    trials: list[tuple[Product, FloatArray]], limits: Sequence[_Limit], more: list[Accumulation],
-) -> Identification:  # fmt: skip
-    """Return the identification of each part of the result."""
+    kernel: _Kernel, places: list[NDArray[np.bool_]], pairs: _Pairs, more: list[Accumulation], seed: int
+) -> Identification:
+    """Return the identification of each part of the result. Rows and columns are identified as a kernel of their own.
+
+    The places of other parts are compared with the vocabulary.
+    """
     regions, fmt = [], pairs[0][1].format
     notes = [f"the order depends on the place: {len(places)} orders, for equal rows and equal columns"]
     if len(places) > _REGIONS:
         notes.append(f"the first {_REGIONS} of the {len(places)} parts are listed")
     for where in places[:_REGIONS]:
-        every, whole = _sampled_all(pairs, _ELEMENTS, where), _sampled_all(trials, _CONFIRMED, where)
-        found = _named([*more, *_candidates(pairs[0][0], ())], every, whole, fmt)
+        rows, columns = (np.flatnonzero(where.any(axis)) for axis in (1, 0))
+        if where[np.ix_(rows, columns)].all():
+            part = _Part(
+                kernel.function, (len(rows), kernel.shape[1], len(columns)), kernel.a, kernel.b, kernel.library,
+                kernel.shape, rows, columns,
+            )  # fmt: skip
+            found = _of_one_order(part, _hard_pairs(part, pairs[0][0].part(rows, columns), seed), more, seed)
+        else:
+            found = _at_places(kernel, where, pairs, more, seed)
         located = locate(where)
         others = f"{'the other ' if len(places) == 2 else ''}{np.count_nonzero(where)} elements"
         text = located[0].text if located else others
-        names, at_limits = _to_the_limits(found.names, limits, where)
-        regions.append(Region(text, names))
-        notes += [f"{text}: {note}" for note in at_limits]
+        regions.append(Region(text, found.names, found.separating))
+        notes += [f"{text}: {note}" for note in found.notes]
     return Identification((), fmt, (), tuple(regions), tuple(notes))
+
+
+def _at_places(
+    kernel: _Kernel, where: NDArray[np.bool_], pairs: _Pairs, more: list[Accumulation], seed: int
+) -> Identification:
+    """Return the descriptions of the vocabulary that reproduce the elements at these places."""
+    given, first = pairs[0]
+    trials = [*pairs, *_trials(kernel, first.format, seed)]
+    every, whole = _sampled_all(pairs, _ELEMENTS, where), _sampled_all(trials, _CONFIRMED, where)
+    found = _named([*more, *_candidates(given, ())], every, whole, first.format)
+    found = _decided(_separated(found, given, seed, where), kernel, given, seed, where)
+    names, notes = _to_the_limits(found.names, _at_limits(kernel, seed), where)
+    separating = found.separating if len(names) > 1 else None
+    return replace(found, names=names, notes=(*found.notes, *notes), separating=separating)

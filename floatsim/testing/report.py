@@ -14,7 +14,7 @@ from floatsim._lazy import plot_function
 from floatsim.arrays.comparison import isnan
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.ulps import ulp_distance
-from floatsim.testing.discrimination import Strength
+from floatsim.testing.discrimination import Strength, strength_line
 from floatsim.testing.explanations import explain_arrays
 from floatsim.testing.location import Place, locate
 from floatsim.testing.ulps import UlpStats, stats_of
@@ -113,14 +113,8 @@ class Report:
             yield from (self._line(each) for each in self.first)
             if self.explanation is not None:
                 yield f"likeliest explanation: {self.explanation}"
-        if self.unlike:
-            yield f"too weak: these inputs cannot tell {self._described} from {', '.join(self.unlike)} (unlike=)"
-        elif self.strength is not None:
-            yield f"strength: {self.strength}"
-
-    @property
-    def _described(self) -> str:
-        return "" if self.strength is None else self.strength.description
+        if line := strength_line(self.strength, self.unlike):
+            yield line
 
     def _line(self, each: Difference) -> str:
         digits = -(-self.stats.format.bits // 4)

@@ -3,6 +3,9 @@
 The method is FPRev (P. Xie et al., "Revealing floating-point accumulation orders", USENIX ATC 2025). Product i is +M,
 product j is -M, and all others are one unit, which M absorbs. The units that remain are those outside the node where i
 and j meet. One product of matrices tests many pairs: row i of a has the large factor at k = i, column j of b at k = j.
+
+Kernels with DAZ read subnormal factors as 0. For formats whose normal numbers have too little range, +M and -M then are
+large in both factors. Such a product of matrices tests one pair for each element of its diagonal.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["Meetings", "Probe", "find_meetings", "probe_for"]
+__all__ = ["Meetings", "Probe", "find_meetings", "normal_probe_for", "probe_for", "reads_as_zero"]
 
 _ALL_PAIRS = 512  # terms: beyond, the number of all pairs exceeds that of the adaptive search by far
+_ALL_ON_DIAGONALS = 128  # the same for pairs that are tested on diagonals
 _REACH = 100  # the largest exponent of a product
 _PRODUCTS = 1 << 15  # products of matrices, at most
 
@@ -31,13 +35,15 @@ _PRODUCTS = 1 << 15  # products of matrices, at most
 class Probe:
     """The factors of the products that find a tree, as exponents: large and unit factor of each side.
 
-    `weak` is the exponent by which the units outside a chunk are smaller. A result counts `chunk` units exactly.
+    `weak` is the exponent by which the units outside a chunk are smaller. A result counts `chunk` units exactly. With
+    `both`, M is the product of both large factors, else of a large and a unit factor.
     """
 
     a: tuple[int, int]
     b: tuple[int, int]
     weak: int
     chunk: int
+    both: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,16 +58,20 @@ class Meetings:
     sizes: NDArray[np.int64]
 
 
+def _sizes(accumulator: FloatFormat, result: FloatFormat, k: int) -> tuple[int, int, int, int]:
+    """Return `chunk` and `weak` of a probe, the exponent of M / unit, and the largest exponent of M."""
+    chunk = min(k, 1 << min(result.precision, accumulator.precision) - 1)
+    weak = 0 if chunk >= k else k.bit_length() + 2
+    return chunk, weak, accumulator.precision + 2 + chunk.bit_length(), min(accumulator.emax, result.emax, _REACH) - 2
+
+
 def probe_for(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, result: FloatFormat, k: int) -> Probe | None:
     """Return the factors for an accumulator, or None if the formats have no such range.
 
     M absorbs a chunk of units: M / unit >= 2**(precision + 1) * chunk. All other units together are below a quarter of
     a unit, so that they do not change a count in a result of few bits.
     """
-    chunk = min(k, 1 << min(result.precision, accumulator.precision) - 1)
-    weak = 0 if chunk >= k else k.bit_length() + 2
-    gap = accumulator.precision + 2 + chunk.bit_length()
-    top = min(accumulator.emax, result.emax, _REACH) - 2
+    chunk, weak, gap, top = _sizes(accumulator, result, k)
     for low_a, low_b in ((a.emin, b.emin), (a.emin - a.trailing_bits, b.emin - b.trailing_bits)):
         # +M is large(a) * unit(b), -M is unit(a) * large(b): both sides need the whole gap
         if a.emax - low_a < gap + weak or b.emax - low_b < gap + weak:
@@ -73,6 +83,28 @@ def probe_for(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, result: 
         if unit_a + unit_b + gap <= top and unit_a + unit_b - weak >= least - accumulator.trailing_bits:
             return Probe((unit_a + gap, unit_a), (unit_b + gap, unit_b), weak, chunk)
     return None
+
+
+def normal_probe_for(
+    a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, result: FloatFormat, k: int
+) -> Probe | None:
+    """Return the factors of a probe without subnormal numbers, or None if the formats have no such range."""
+    chunk, weak, gap, top = _sizes(accumulator, result, k)
+    half_a, half_b = gap - gap // 2, gap // 2
+    unit_a, unit_b = min(a.emax - half_a, 0), min(b.emax - half_b, 0)
+    lower = max(0, unit_a + unit_b + gap - top)
+    unit_a, unit_b = unit_a - lower // 2, unit_b - (lower - lower // 2)
+    if unit_a - weak < a.emin or unit_b < b.emin or unit_a + unit_b - weak < max(accumulator.emin, result.emin):
+        return None
+    return Probe((unit_a + half_a, unit_a), (unit_b + half_b, unit_b), weak, chunk, both=True)
+
+
+def reads_as_zero(kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]) -> bool:
+    """Return whether the product of the least factors of a probe is 0, as with DAZ and subnormal factors."""
+    m, k, n = shape
+    a, b = np.zeros((m, k)), np.zeros((k, n))
+    a[:, 0], b[0] = 2.0 ** (probe.a[1] - probe.weak), 2.0 ** probe.b[1]
+    return not kernel(a, b).any()
 
 
 def _counts(
@@ -100,6 +132,52 @@ def _counts(
     return found
 
 
+def _on_diagonals(
+    kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int], i: Any, j: Any
+) -> NDArray[np.int64]:
+    """Return the number of units that remain for each pair (i, j); -2 if a result is no number of units."""
+    m, k, n = shape
+    size, remain, terms = min(m, n), np.zeros(len(i)), np.arange(k)
+    for start in range(0, k, probe.chunk):
+        inside = (terms >= start) & (terms < start + probe.chunk)
+        for first in range(0, len(i), size):
+            here, there = i[first : first + size], j[first : first + size]
+            at = np.arange(len(here))
+            a = np.tile(np.ldexp(1.0, np.where(inside, probe.a[1], probe.a[1] - probe.weak)), (m, 1))
+            b = np.full((k, n), 2.0 ** probe.b[1])
+            a[at, here], a[at, there] = 2.0 ** probe.a[0], -(2.0 ** probe.a[0])
+            b[here, at] = b[there, at] = 2.0 ** probe.b[0]
+            result = kernel(a, b)[at, at] / 2.0 ** (probe.a[1] + probe.b[1])
+            remain[first : first + size] += np.rint(result) if probe.weak else result
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(remain) & (remain == np.rint(remain)), remain, -2).astype(np.int64)
+
+
+def _pairs_on_diagonals(
+    kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]
+) -> Meetings | None:
+    """Return pairs that determine the tree: all pairs, or those of the adaptive search."""
+    k = shape[1]
+    found: list[tuple[NDArray[np.int64], ...]] = []
+    groups, last = [np.arange(k)], False
+    while groups:
+        if k <= _ALL_ON_DIAGONALS:
+            pairs, groups = [np.triu_indices(k, 1)], []
+        else:
+            pairs = [(np.full(len(g) - 1, g[-1 if last else 0]), g[:-1] if last else g[1:]) for g in groups]
+            last = not last
+        i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        sizes = k - _on_diagonals(kernel, probe, shape, i, j)
+        if sizes.size and not 2 <= sizes.min() <= sizes.max() <= k:
+            return None
+        found.append((i, j, sizes))
+        if groups:
+            of_groups = np.split(sizes, np.cumsum([len(side) for side, _ in pairs])[:-1])
+            parts = [o[s == size] for (_, o), s in zip(pairs, of_groups, strict=True) for size in np.unique(s)]
+            groups = [part for part in parts if len(part) > 1]
+    return Meetings(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
 def find_meetings(
     kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]
 ) -> Meetings | None:
@@ -109,6 +187,8 @@ def find_meetings(
     the others are grouped by where they meet it, until each group has one term.
     """
     k = shape[1]
+    if probe.both:
+        return _pairs_on_diagonals(kernel, probe, shape)
     if k <= _ALL_PAIRS:
         remain = _counts(kernel, probe, shape, np.arange(k), np.arange(k))
         i, j = np.triu_indices(k, 1)

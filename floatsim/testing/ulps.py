@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.distances import Distances, count_distances
+from floatsim.emulator.distances import Distances, count_distances, distance_of_rank
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.testing.operands import read_pair
 
@@ -119,31 +119,11 @@ def _histogram(found: Distances) -> dict[str, int]:
 
 
 def _percentile(actual: FloatArray, desired: FloatArray, found: Distances, rank: int) -> int:
-    """Return the distance of this rank, 1 for the least. Each pass over the arrays finds twelve more of its bits."""
-    rank -= found.elements - found.nan - int(found.classes.sum())  # the distances of 0
+    """Return the distance of this rank, 1 for the least."""
+    positive = int(found.classes.sum())
+    rank -= found.elements - found.nan - positive  # the distances of 0
     if rank <= 0:
         return 0
-    if rank > int(found.classes.sum()):
+    if rank > positive:
         return _UNORDERED
-    low = shift = 0
-    below = np.cumsum(found.window)
-    if rank > int(below[-1]):
-        sums = np.cumsum(found.classes)
-        n = int(np.searchsorted(sums, rank))
-        rank -= int(sums[n - 1])
-        low, shift = (1 << n - 1) + 1, max(0, n - 13)
-        below = _window(actual, desired, low, shift, n)
-    while True:
-        place = int(np.searchsorted(below, rank))
-        low += place << shift
-        if shift == 0:
-            return low
-        rank -= int(below[place - 1]) if place else 0
-        shift, bits = max(0, shift - 12), shift
-        below = _window(actual, desired, low, shift, bits)
-
-
-def _window(actual: FloatArray, desired: FloatArray, low: int, shift: int, bits: int) -> Any:
-    """Return the running counts of the distances from `low` to low + 2**bits - 1, 2**shift to a place."""
-    window = count_distances(actual.codes, desired.codes, actual.format, low, shift).window
-    return np.cumsum(window[: 1 << min(12, bits - shift)])
+    return distance_of_rank(actual.codes, desired.codes, actual.format, found, rank)

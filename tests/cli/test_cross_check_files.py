@@ -139,6 +139,19 @@ def test_former_options_warn(run, command, former, new):
     assert f"give only {new}" in run(*command, former, "fp16", new, "fp16")[2]
 
 
+def test_numbers_that_are_named_as_codes_are_an_error(run):
+    """`--codes bf16` is for all files that hold codes; `--codes a=bf16` says that this file does."""
+    for name, x in (("a", np.ones((4, 4), np.float32)), ("b", np.ones((4, 4), np.float32))):
+        np.save(f"{name}.npy", x)
+    np.save("out.npy", np.full((4, 4), 4, np.float32))
+    given = ["check", "--a", "a.npy", "--b", "b.npy", "--out", "out.npy", "--accumulate", "fp32"]
+    assert run(*given, "--codes", "bf16")[0] == 0
+    code, _, err = run(*given, "--codes", "a=bf16")
+    assert (code, "--codes: a.npy holds numbers, not codes; omit a=" in err) == (2, True)
+    code, _, err = run("check", "--out", "out.npy", "--desired", "out.npy", "--codes", "desired=bf16")
+    assert (code, "out.npy holds numbers, not codes; omit desired=" in err) == (2, True)
+
+
 def test_numbers_from_unsigned_integers_are_reported(run):
     np.save("x.npy", np.ones((4, 4), np.uint8))
     _, _, err = run("survey", "x.npy", "--operands", "fp61")

@@ -29,13 +29,14 @@ from tests.tensorcore import arrays as tensorcore_arrays
 from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
-    from . import checked, cpu_units, functions, loops, paths
+    from . import checked, cpu_units, functions, loops, paths, truth
 else:
     import checked
     import cpu_units
     import functions
     import loops
     import paths
+    import truth
 
 Outcome = tuple[int, int, list[str]]
 EXAMPLES = 5
@@ -489,6 +490,9 @@ def jobs() -> dict[str, Job]:
             (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_function, name))  # fmt: skip
         add(f"ends-fp32-{name}", f"all float32 values, the ends of {name} and its results to nearest",
             (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_ends, name))  # fmt: skip
+    for name in truth.TRUTH_TABLES:
+        add(f"truth-{name}", f"the truth table {name} and its digest, by MPFR", truth.CHUNKS,
+            functools.partial(truth.compare, name))  # fmt: skip
     for group in checked.GROUPS:
         add(f"checked-{group}", f"{checked.CALLS} random calls a chunk, {group}, with every access to memory checked",
             _CHECKED_CHUNKS, functools.partial(checked.in_checked_process, group))  # fmt: skip

@@ -584,3 +584,51 @@ def test_probe_reports_nans_of_fp64_apart(run, insert):
     assert "DIFFERENT from the table's row: NaN" in out
     insert(FakeDevice((8, 0), other_nans))
     assert run("probe", "-i", "mma.m16n8k8.tf32")[0] == 1
+
+
+# -- the strength of the inputs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shapes", [((3, 64), (64, 2)), ((64,), (64, 2)), ((3, 64), (64,)), ((2, 3, 64), (64, 2))])
+def test_equal_products_report_the_strength_of_their_inputs(shapes):
+    """Ones tell no orders apart. `unlike` makes that a failure, and the bits stay equal."""
+    a, b = (fs.array(np.ones(shape), "bf16") for shape in shapes)
+    kernel = fs.matmul(a, b, accumulate="pairwise(fp32)")
+    found = compare(a, b, accumulate="fp32", against=kernel)
+    assert found.passed and "pairwise(fp32)" in found.strength.same
+    assert "strength: these inputs cannot tell fp32 from pairwise(fp32), " in str(found)
+    weak = compare(a, b, accumulate="fp32", against=kernel, unlike=["pairwise(fp32)", "ampere"])
+    assert (weak.equal, weak.passed, weak.unlike) == (True, False, ("pairwise(fp32)", "ampere"))
+    assert str(weak).endswith("too weak: these inputs cannot tell fp32 from pairwise(fp32), ampere (unlike=)")
+    assert weak.to_dict()["unlike"] == ["pairwise(fp32)", "ampere"]
+
+
+def test_the_strength_is_that_of_the_assertions():
+    a, b = fs.testing.hard_inputs((20, 64, 20), "e4m3")
+    c = fs.array(np.arange(20), "fp32")
+    kernel = fs.matmul(a, b, c, accumulate="hopper", format="bf16")
+    found = compare(a, b, c, accumulate="hopper", format="bf16", against=kernel)
+    asserted = fs.testing.assert_product(kernel, a, b, c, accumulate="hopper", format="bf16")
+    assert found.strength == asserted.strength
+    different = compare(a, b, c, accumulate="blackwell", format="bf16", against=kernel)
+    assert different.strength is None and not different.passed
+
+
+def test_a_capture_takes_no_unlike(tmp_path):
+    with pytest.raises(TypeError, match="unlike= needs operands a and b"):
+        compare(against=tmp_path / "none.npz", unlike="fp32")
+
+
+def test_the_command_fails_for_weak_inputs(run, tmp_path):
+    files = [str(tmp_path / f"{name}.npy") for name in "abd"]
+    for file, shape in zip(files, ((4, 64), (64, 4)), strict=False):
+        np.save(file, np.ones(shape, np.float16))
+    np.save(files[2], np.full((4, 4), 64, np.float32))
+    given = ["compare", *files[:2], "-a", "fp32", "--against", files[2]]
+    code, out, _ = run(*given)
+    assert (code, "strength: these inputs cannot tell fp32 from pairwise(fp32)" in out) == (0, True)
+    code, out, _ = run(*given, "--unlike", "exact(fp32)", "--json")
+    facts = json.loads(out)
+    assert (code, facts["equal"], facts["passed"]) == (1, True, False)
+    assert facts["comparisons"][0]["unlike"] == ["exact(fp32)"]
+    assert run("compare", "--unlike", "fp32")[0] == 2

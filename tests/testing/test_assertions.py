@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -46,6 +47,43 @@ def test_statistics_equal_those_of_the_distances(name, seed, n, spread):
     assert found.histogram.get("NaN", 0) == (apart == 2**64 - 1).sum()
     assert found.histogram.get("2", 0) == (apart == 2).sum()
     assert found.histogram.get("3-4", 0) == ((apart == 3) | (apart == 4)).sum()
+
+
+@pytest.mark.parametrize("fmt", [
+    fs.FP16, fs.E4M3, fs.FP32, fs.FP64, fs.E2M1, fs.FloatFormat("Full32", 8, 23, "finite"),
+], ids=lambda fmt: fmt.name)  # fmt: skip
+@pytest.mark.parametrize("share", [0.001, pytest.param(0.3, marks=pytest.mark.full), 1.0])
+def test_statistics_of_long_arrays(fmt, share):
+    """All blocks, pieces, threads and passes: the last block is incomplete, the middle of the array is equal."""
+    rng, n = np.random.default_rng(round(1000 * share)), (1 << 20) + 3001
+    a = rng.integers(0, 1 << min(fmt.bits, 63), n, dtype=np.uint64).astype(fmt.code_dtype)
+    other = rng.integers(0, 1 << min(fmt.bits, 63), n, dtype=np.uint64).astype(fmt.code_dtype)
+    differs = rng.random(n) < share
+    differs[n // 3 : n // 2] = False
+    x, y = fs.from_codes(a, fmt), fs.from_codes(np.where(differs, other, a), fmt)
+    apart = np.sort(np.where(x.codes == y.codes, 0, fs.ulp_distance(x, y, equal_nan=True)))
+    for found in (fs.testing.ulp_stats(x, y), fs.testing.ulp_stats(y, x)):
+        assert (found.max, found.p99) == (apart[-1], apart[math.ceil(0.99 * n) - 1])
+        assert found.equal == (x.codes == y.codes).sum()
+        steps, numbers = [0, 1, 2, 4, 8, 2**12, 2**20, 2**64 - 2], apart[apart < 2**64 - 1]
+        for low, high in itertools.pairwise(steps[:4]):
+            name = str(high) if high == low + 1 else f"{low + 1}-{high}"
+            assert found.histogram.get(name, 0) == ((numbers > low) & (numbers <= high)).sum()
+        assert sum(found.histogram.values()) == n
+        assert found.histogram.get("NaN", 0) == (apart == 2**64 - 1).sum()
+
+
+@pytest.mark.parametrize("name", ["fp16", "fp32", "fp64"])
+def test_percentiles_at_the_ends_of_the_counted_ranges(name):
+    """Distances of 2**n and one beside it: each is alone at its rank."""
+    fmt = fs.as_format(name)
+    distances = sorted({2**n + e for n in range(fmt.bits - 2) for e in (-1, 0, 1)} - {0})
+    for d in distances:
+        a = np.zeros(200, fmt.code_dtype)
+        b = np.where(np.arange(200) < 2, a, a + fmt.code_dtype.type(d))
+        b[-2:] = min(distances[-1], d + 1)
+        x, y = fs.from_codes(a, fmt), fs.from_codes(b, fmt)
+        assert fs.testing.ulp_stats(x, y).p99 == d
 
 
 def test_large_distances_have_an_exact_percentile():
@@ -245,3 +283,11 @@ def test_products_with_block_scales():
     kernel[3, 5] += 1
     report = fs.testing.compare_product(kernel, a, b, **product)
     assert report.mismatches == 1 and "[3, 5]" in str(report)
+
+
+def test_the_last_bit_of_one_element_alone_is_no_other_order():
+    x = fs.array(np.ones((20, 20)), "bf16")
+    report = fs.testing.compare_arrays(with_code(x, (3, 4), 1), x)
+    assert report.explanation == "the last bit of one element differs: a rounding, or a memory or transfer error"
+    few = fs.array(np.ones((2, 2)), "bf16")
+    assert "another order" in fs.testing.compare_arrays(with_code(few, (1, 1), 1), few).explanation

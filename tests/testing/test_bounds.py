@@ -11,12 +11,14 @@ import pytest
 import floatsim as fs
 from floatsim.formats.value_sets import TermRange
 from floatsim.testing.bounds import path_of
+from floatsim.testing.compensated_bounds import kahan_growth, neumaier_growth
 
 DESCRIPTIONS = (
     "fp32", "sequential(fp32, fused)", "pairwise(fp32)", "pairwise(fp32, halving)", "pairwise(fp32, numpy)", "fp16",
     "sequential(fp16, product=none)", "strided(fp32, 4)", "blocked(fp16, 16, fp32)", "splitk(3, fp32, fp32)",
     "exact(fp16)", "sequential(bf16, rounding=toward_zero)", "blocked(pairwise(fp16), 8, fp16)", "hopper", "ampere",
-    "volta", "cdna1", "cdna2", "cdna3", "blocked(hopper, 32, fp32)", "sequential(fp16, ftz)",
+    "volta", "cdna1", "cdna2", "cdna3", "blocked(hopper, 32, fp32)", "sequential(fp16, ftz)", "kahan(fp32)",
+    "neumaier(fp16)", "blocked(kahan(fp16), 16, neumaier(fp16))",
 )  # fmt: skip
 
 
@@ -184,7 +186,7 @@ def test_attention():
 
 
 @pytest.mark.parametrize(("call", "words"), [
-    (lambda x: fs.testing.error_bound(x, x, accumulate="kahan(fp32)"), "published bounds of compensated sums"),
+    (lambda x: fs.testing.error_bound(x, x, accumulate="kahan(fp32)", probability=0.9), "or are compensated"),
     (lambda x: fs.testing.error_bound(x, x, probability=1.0), "probability must be between 0 and 1"),
     (lambda x: fs.testing.error_bound(x, x, accumulate="sequential(fp32, rounding=rtz)", probability=0.9), "truncate"),
     (lambda x: fs.testing.error_bound(x, x, format="e8m0"), "format=E8M0 is a scale format"),
@@ -218,3 +220,82 @@ def test_softmax_of_a_narrow_accumulator_is_not_below_its_error():
     assert np.isinf(fs.testing.softmax_bound(x, accumulate="e4m3").bound).all()
     bound = fs.testing.softmax_bound(x[:, :40], accumulate="fp16")
     assert bound.bound.max() < 0.1 * bound.exact.max()
+
+
+# -- compensated sums --------------------------------------------------------------------------------------------------
+
+
+def hard_terms(fmt, n, kind, rng):
+    """Terms of one format: random ones, sums that cancel, or sums that grow so slowly that every addition rounds."""
+    u = fmt.unit_roundoff
+    if kind == "normal":
+        x = rng.standard_normal(n)
+    elif kind == "cancelling":
+        x = np.ldexp(rng.standard_normal(n), rng.integers(-fmt.precision, fmt.precision // 2, n))
+        x[n // 2 : 2 * (n // 2)] = -rng.permutation(x[: n // 2])
+    elif kind == "swamped":
+        x = np.full(n, 1.5 * u)
+        x[0] = 1
+    else:  # each term is just beyond half an ulp of the sum
+        x = np.where(np.arange(n) % 2, u * (1 + 2 * u), 1.0)
+        x[2::4] = -1
+    return fs.convert(fs.array(x, "fp64"), fmt)
+
+
+@pytest.mark.parametrize("kind", ["normal", "cancelling", "swamped", "midpoints"])
+@pytest.mark.parametrize("mode", ["ties_to_even", "toward_zero", "toward_positive", "ties_to_away"])
+@pytest.mark.parametrize("fmt", [fs.FP32, fs.FP16, fs.BF16, fs.E4M3], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("method", ["kahan", "neumaier"])
+def test_compensated_sums_are_within_their_bounds(method, fmt, mode, kind):
+    """Hard terms times one, in exact fractions: no error beyond the bound."""
+    rng = np.random.default_rng(len(kind))
+    for n in (1, 2, 3, 10, 60, 300):
+        x = fs.array(hard_terms(fmt, n, kind, rng), fmt).reshape(1, n)
+        ones = fs.array(np.ones((n, 1)), fmt)
+        description = f"{method}({fmt.name.lower()})"
+        value = fs.array(fs.matmul(x, ones, accumulate=description, rounding=mode)).values.item()
+        bound = fs.testing.error_bound(x, ones, accumulate=description, rounding=mode)
+        exact = sum(map(Fraction, x.values.ravel().tolist()))
+        if np.isfinite(bound.bound.item()):
+            assert abs(Fraction(value) - exact) <= Fraction(bound.bound.item()), (n, value)
+
+
+@pytest.mark.parametrize(("method", "theorem"), [("kahan", "Higham 2002, section 4.3"), ("neumaier", "Rump and Oishi")])
+def test_bounds_of_compensated_sums_are_small(method, theorem):
+    """A few roundings for any length, where the sum in order has one for each term; an error comes near to them."""
+    rng = np.random.default_rng(5)
+    x, ones = rng.random((200, 4000)), np.ones((4000, 1), np.float32)
+    x = (x * ((2050 + rng.random((200, 1))) / x.sum(1, keepdims=True))).astype(np.float32)  # just above a power of two
+    found = fs.testing.error_bound(x, ones, accumulate=f"{method}(fp32)")
+    assert theorem in str(found)
+    assert found.factor < 5.01 * 2.0**-24  # one of the products
+    assert found.factor < fs.testing.error_bound(x, ones, accumulate="fp32").factor / 700
+    values = np.asarray(fs.matmul(x, ones, accumulate=f"{method}(fp32)")).astype(float)
+    assert (np.abs(values - found.exact) / found.bound).max() > 0.1
+    wrong = np.asarray(fs.matmul(x, ones, accumulate="fp32")).astype(float)
+    assert (np.abs(wrong - found.exact) > found.bound).mean() > 0.5  # sums in order are outside
+
+
+def test_growth_of_compensated_sums():
+    """The bounds are infinite where n u**2 is too large, and grow with n and u."""
+    for growth in (kahan_growth, lambda u, n: neumaier_growth(u, n, True), lambda u, n: neumaier_growth(u, n, False)):
+        for u in (2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4):
+            found = [growth(u, n) for n in (1, 2, 10, 100, 1000)]
+            assert found == sorted(found) and found[0] >= u
+    assert kahan_growth(2.0**-4, 1000) == np.inf
+    assert kahan_growth(0.6, 1) == np.inf
+    assert neumaier_growth(2.0**-24, 1000, False) < 3.1 * 2.0**-24
+
+
+def test_parts_have_bounds():
+    """A format for each part, as in OpenBLAS's `sdot`; inside other descriptions the parts have none."""
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((20, 70)).astype(np.float32), rng.standard_normal((70, 20)).astype(np.float32)
+    description = "parts([strided(sequential(fp32, fused), 8), sequential(fp64, product=fp32)], [64, 6], fp64)"
+    result = fs.matmul(a, b, accumulate=description, format="fp32")
+    bound = fs.testing.assert_within_bound(result, a, b, accumulate=description).bound
+    assert bound.factor < fs.testing.error_bound(a, b, accumulate="fp32", format="fp32").factor / 4
+    narrow = "parts([bf16, fp64], [64, 6], fp64)"
+    assert fs.testing.error_bound(a, b, accumulate=narrow).factor > 2.0**-8
+    with pytest.raises(ValueError, match="Parts stand inside another description"):
+        fs.testing.error_bound(a, b, accumulate="blocked(parts([fp32, fp64], [30, 5], fp64), 35, fp64)")

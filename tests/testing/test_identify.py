@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 
@@ -10,8 +11,9 @@ import oracles
 import pytest
 
 import floatsim as fs
+from floatsim.accumulation import fitted
 from floatsim.testing.order_trees import meeting_sizes, tree_of
-from floatsim.testing.tree_search import find_meetings, probe_for
+from floatsim.testing.tree_search import find_meetings, normal_probe_for, probe_for, reads_as_zero
 from floatsim.testing.vocabulary import brief, vocabulary
 
 TREES = (
@@ -62,14 +64,22 @@ def test_a_kernel_is_named(description, fmt, result, shape):
     assert same(found(description, fmt, result, shape).name, description, fmt, shape[1])
 
 
-def same(name, description, fmt, k):
-    """Return whether two descriptions have the same parts, or agree on hard dot products."""
+def same(name, description, fmt, k, result=None):
+    """Return whether two descriptions have the same parts, or agree on 110,592 hard dot products.
+
+    The format of the result decides about the instruction of some units.
+    """
     if name is None or fs.as_accumulation(name) == fs.as_accumulation(description):
         return name is not None
+    operand = fs.as_format(fmt)
+    fixed = [
+        fitted(fs.as_accumulation(text), operand, operand, result and fs.as_format(result))
+        for text in (name, description)
+    ]
     for kind in ("cancelling", "subnormal", "normal", "overflow"):
         for seed in range(3):
-            a, b = fs.testing.hard_inputs((32, k, 32), fmt, kind, seed=100 + seed)
-            results = [fs.matmul(a, b, accumulate=text, format="fp64") for text in (name, description)]
+            a, b = fs.testing.hard_inputs((96, k, 96), fmt, kind, seed=100 + seed)
+            results = [fs.matmul(a, b, accumulate=each, format="fp64") for each in fixed]
             if not np.array_equal(*(x.view(np.uint64) for x in results)):
                 return False
     return True
@@ -173,6 +183,92 @@ def test_a_tree_of_its_own():
     assert fs.as_accumulation(found.name) == description
 
 
+_FIVE = "(0, 3, (2, 4), 1)"  # a tree of five lanes
+
+
+@pytest.mark.parametrize("description", [
+    f"strided(sequential(fp32, fused), 5, tree(fp32, {_FIVE}))", f"strided(fp32, 5, tree(fp32, {_FIVE}))",
+    f"parts([strided(sequential(fp32, fused), 5, tree(fp32, {_FIVE})), sequential(fp64, product=fp32)], [20, 3], fp64)",
+    "parts([strided(sequential(fp32, fused), 4), sequential(fp64, product=fp32)], [20, 2], fp64)",
+])  # fmt: skip
+def test_lanes_of_fused_steps_joined_by_a_tree(description):
+    """The accumulators of a loop over vectors, and the last terms in FP64, as in OpenBLAS's `sdot`."""
+    k = 23 if "[20, 3]" in description else 22
+    assert fs.as_accumulation(found(description, "fp32", shape=(12, k, 12)).name) == fs.as_accumulation(description)
+
+
+@pytest.mark.parametrize(("description", "fmt", "k"), [
+    ("strided(sequential(fp32, daz), 4)", "fp16", 30), ("pairwise(fp32, daz)", "e5m2", 40),
+    ("blocked(sequential(fp32, daz), 60, sequential(fp32, daz))", "fp16", 150), ("pairwise(fp16, daz)", "fp16", 24),
+])  # fmt: skip
+def test_kernels_that_read_subnormal_numbers_as_zero(description, fmt, k):
+    """Factors of FP16 that find a tree in FP32 are subnormal: a second search has normal factors only."""
+    assert same(found(description, fmt, shape=(12, k, 12)).name, description, fmt, k)
+
+
+@pytest.mark.parametrize("k", [60, 300])
+def test_pairs_on_diagonals_determine_the_tree(k):
+    def kernel(a, b):
+        left, right = fs.array(a, "fp16"), fs.array(b, "fp16")
+        return np.asarray(fs.matmul(left, right, accumulate=description, daz=True).values)
+
+    description = "blocked(strided(fp32, 4), 25, fp32)"
+    shape = fs.FP16, fs.FP16, fs.FP32, fs.FP32, k
+    assert reads_as_zero(kernel, probe_for(*shape), (8, k, 9))
+    probe = normal_probe_for(*shape)
+    assert probe.both and not reads_as_zero(kernel, probe, (8, k, 9))
+    meetings = find_meetings(kernel, probe, (8, k, 9))
+    tree = tree_of(fs.as_accumulation(description), k)
+    assert np.array_equal(meeting_sizes(tree, meetings.i, meetings.j), meetings.sizes)
+
+
+@pytest.mark.parametrize("formats", list(itertools.product(
+    (fs.FP16, fs.BF16, fs.E5M2, fs.E4M3), (fs.FP32, fs.FP16, fs.BF16, fs.FP64), (fs.FP32, fs.FP16, fs.BF16)
+)), ids=lambda formats: "-".join(fmt.name for fmt in formats))  # fmt: skip
+def test_normal_probes_have_normal_factors_and_enough_range(formats):
+    operand, accumulator, result = formats
+    for k in (3, 64, 3000):
+        probe = normal_probe_for(operand, operand, accumulator, result, k)
+        if probe is None:
+            continue
+        unit, large = (probe.a[n] + probe.b[n] for n in (1, 0))
+        assert large - unit >= accumulator.precision + 1 + (probe.chunk - 1).bit_length()
+        assert large <= min(accumulator.emax, result.emax) - 2
+        assert unit - probe.weak >= max(accumulator.emin, result.emin)
+        assert all(operand.emin <= e <= operand.emax for e in (*probe.a, probe.a[1] - probe.weak, *probe.b))
+
+
+def test_rows_and_columns_are_identified_as_kernels_of_their_own():
+    """Names that are not in the vocabulary, and FTZ, which few inputs show."""
+
+    def kernel(a, b):
+        left = fs.matmul(a, b[:, :16], accumulate="strided(sequential(fp32, fused), 5, fp32)")
+        return np.concatenate([left, fs.matmul(a, b[:, 16:], accumulate="sequential(fp32, ftz)")], 1)
+
+    a, b = fs.testing.hard_inputs((16, 40, 24), "fp32")
+    regions = fs.identify(kernel, a, b).regions
+    assert sorted(region.names for region in regions) == [
+        ("sequential(fp32, ftz=true)",), ("strided(sequential(fp32, fused), 5, fp32)",),
+    ]  # fmt: skip
+
+
+def test_several_names_of_a_part_are_listed():
+    """The corner of a result is no set of rows and columns. Units with the same sums stay."""
+
+    def kernel(a, b):
+        result = fs.matmul(a, b, accumulate="fp32")
+        result[:8, :8] = fs.matmul(a[:8], b[:, :8], accumulate="sequential(fp32, fused)")
+        return result
+
+    a, b = fs.testing.hard_inputs((16, 40, 16), "fp32")
+    identified = fs.identify(kernel, a, b)
+    names = {region.text: region.names for region in identified.regions}
+    assert len(names) == 2 and ("fp32",) in names.values()
+    (fused,) = (each for each in names.values() if each != ("fp32",))
+    assert "sequential(fp32, fused)" in fused
+    assert all(same(name, "sequential(fp32, fused)", "fp32", 40) for name in fused)
+
+
 def stored_in_bf16(a, b, rounded_twice):
     """Partial sums of 64 terms, added to a sum in BF16. With `rounded_twice`, the partial sums are rounded, too."""
     bf16 = fs.BF16.dtype
@@ -211,6 +307,21 @@ def test_a_kernel_that_is_not_deterministic():
         fs.identify(kernel, *fs.testing.hard_inputs((16, 64, 16), "bf16"))
 
 
+def test_numpy_dot():
+    """Dot products of the rows and columns: whatever is named has their bits on other inputs."""
+
+    def kernel(a, b):
+        return np.array([[np.dot(x, y) for y in np.ascontiguousarray(b.T)] for x in a], np.float32)
+
+    for k in (70, 128):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            identified = fs.identify(kernel, *fs.testing.hard_inputs((12, k, 12), "fp32"))
+        if identified.name is not None:
+            x, y = fs.testing.hard_inputs((40, k, 40), "fp32", "normal", seed=9)
+            assert np.array_equal(fs.matmul(x, y, accumulate=identified.name, format="fp32"), kernel(x, y))
+
+
 def test_a_numpy_product():
     """OpenBLAS, MKL or another library: whatever is named has its bits on other inputs."""
     a, b = fs.testing.hard_inputs((64, 128, 64), "fp32")
@@ -245,7 +356,7 @@ def test_random_descriptions():
     FLOATSIM_EXHAUSTIVE=1 takes 300 descriptions, which takes ten minutes.
     """
     rng = np.random.default_rng(oracles.test_seed())
-    wrong, hits, cases = [], 0, 300 if os.environ.get("FLOATSIM_EXHAUSTIVE") == "1" else 20
+    wrong, missed, cases = [], [], 300 if os.environ.get("FLOATSIM_EXHAUSTIVE") == "1" else 20
     for _ in range(cases):
         fmt = str(rng.choice(["bf16", "fp16", "fp32", "e4m3"]))
         k = int(rng.integers(20, 90))
@@ -253,11 +364,12 @@ def test_random_descriptions():
         truth = known[int(rng.integers(len(known)))]
         result = str(rng.choice(["fp32", "bf16", "fp16"]))
         identified = found(truth, fmt, result, (24, k, 24))
-        if identified.name is not None and not same(identified.name, truth, fmt, k):
+        if identified.name is not None and not same(identified.name, truth, fmt, k, result):
             wrong.append((str(truth), fmt, result, k, identified.name))
-        hits += any(same(name, truth, fmt, k) for name in identified.names)
+        if not any(same(name, truth, fmt, k, result) for name in identified.names):
+            missed.append((str(truth), fmt, result, k, identified.names))
     assert not wrong
-    assert hits >= 0.95 * cases
+    assert len(missed) <= 0.05 * cases, missed
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [

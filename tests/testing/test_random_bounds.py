@@ -43,6 +43,8 @@ def random_leaf(rng, fmt=None):
     product = ("same", "same", None, *FORMATS)[rng.integers(3 + len(FORMATS))]
     if product is not None and rng.random() < 0.2:
         options["product_rounding"] = rng.choice(MODES)
+    if rng.random() < 0.25:
+        return (fs.Kahan, fs.Neumaier)[rng.integers(2)](str(fmt), product, **options)
     if rng.random() < 0.4:
         tree = rng.choice(["adjacent", "halving", "numpy"])
         return fs.Pairwise(str(fmt), str(tree), product, **options)
@@ -73,6 +75,18 @@ def random_description(rng, inner=None, depth=0):
     if isinstance(outer, fs.Sequential) and rng.integers(2):
         through = next(fmt for fmt in rng.permutation(FORMATS) if contains(outer.format, fs.as_format(fmt)))
     return fs.SplitK(int(rng.integers(1, 9)), inner, outer, through=through and str(through))
+
+
+def random_parts(rng, k):
+    """Return `Parts` of k terms."""
+    lengths = []
+    while sum(lengths) < k:
+        lengths.append(int(rng.integers(1, k - sum(lengths) + 1)))
+    while True:
+        try:
+            return fs.Parts([random_description(rng) for _ in lengths], lengths, random_description(rng))
+        except ValueError:  # no format has all results
+            continue
 
 
 def formats_of(accumulation, a, b):
@@ -109,6 +123,12 @@ def random_numbers(rng, fmt, exponents):
 
 def as_read(accumulation, a, b):
     """Return the values of the operands as the sums read them."""
+    if isinstance(accumulation, fs.Parts):
+        read, start = [], 0
+        for inner, length in zip(accumulation.inners, accumulation.lengths, strict=True):
+            read.append(as_read(inner, a[:, start : start + length], b[start : start + length]))
+            start += length
+        return [np.concatenate(sides, axis) for axis, sides in zip((1, 0), zip(*read, strict=True), strict=True)]
     reader = accumulation
     while reader.children:
         reader = reader.children[0]
@@ -177,6 +197,8 @@ def random_case(rng, number, size):
         leaf, product = accumulation, accumulation.product
         options = {name: getattr(leaf, name) for name in ("product_rounding", "rounding", "ftz", "daz", "overflow")}
         accumulation = rng.choice([leaf, fs.Tree(leaf.format, random_tree(rng, k), product, **options)])
+    elif k and number % 2 == 0 and rng.random() < 0.25:
+        accumulation = random_parts(rng, k)
     of_a, of_b = random_exponents(rng, formats_of(accumulation, a, b), a, b, k)
     noise = rng.integers(0, rng.choice([1, 3]), (size, k))
     x = random_numbers(rng, a, np.broadcast_to(of_a, (size, k)) - noise)
