@@ -14,7 +14,20 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from benchmarks import cases, functions, operators, peers, practice, races, report, running, startup, sums, targets
+from benchmarks import (
+    cases,
+    functions,
+    operators,
+    peers,
+    practice,
+    pytorch,
+    races,
+    report,
+    running,
+    startup,
+    sums,
+    targets,
+)
 
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
@@ -279,3 +292,13 @@ def test_practice():
     assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
     assert {row["call"]: row["target_seconds"] for row in found}["floatsim testfloat f32_mul, lines"] == 1e-3
     assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.full
+@pytest.mark.torch
+def test_pytorch():
+    pytest.importorskip("torch", reason="needs torch: the extra `torch`")
+    command = [sys.executable, "-m", "benchmarks.pytorch", "--quick", "--json", "--threads", "1"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    assert set(found["values"]) <= set(pytorch.TARGETS) and len(found["values"]) >= 3  # memory only on Linux
+    assert found["dispatches"] > 400

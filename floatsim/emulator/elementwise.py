@@ -89,8 +89,9 @@ def elementwise(
     """
     if not want_events and (direct := elementwise_fast.native(name, operands, fmt, options)) is not None:
         return direct, None
-    shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = tuple(source for _, source in operands)
+    shapes = {codes.shape for codes, _ in operands}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     fast = elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
     find_events = None
     if want_events and fast is not None:

@@ -95,6 +95,7 @@ def resolve(policy: Policy, decision: Decision, formats: tuple[FloatFormat, ...]
     )  # fmt: skip
 
 
+@functools.cache
 def line(inside: FloatFormat, out: FloatFormat) -> Resolved:
     """Return the formats of a line of an optimizer: one format inside, and that of the tensor for the result.
 
