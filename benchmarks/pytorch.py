@@ -1,9 +1,10 @@
-"""`python -m benchmarks.pytorch`: a training step under `ft.emulate` beside PyTorch's own in FP32, in interleaved rounds.
+"""`python -m benchmarks.pytorch`: a training step under `ft.emulate` beside PyTorch's own in FP32, interleaved.
 
 The model is two layers of `torch.nn.TransformerEncoderLayer`, 256 wide, with a batch of 2, a sequence of 32, and AdamW.
-Each ratio is of the best wall times; the ratio of processor times stands beside it, because other
-work on the machine delays both sides differently. The overhead of an operation is measured on the same model with a
-width of 8, where arithmetic takes next to no time, for each ATen operation that PyTorch dispatches. The memory is the peak of a process above what it has before the model is made.
+Each ratio is of the best wall times. The ratio of processor times stands beside it, because other work on the machine
+delays both sides differently. The overhead of an operation is measured on the same model with a width of 8, where
+arithmetic takes next to no time, for each ATen operation that PyTorch dispatches. The memory is the peak of a process
+above what it has before the model is made.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def dispatches() -> int:
 
 
 def memory_of(emulated: bool, width: int) -> int:
-    """Return the peak of this process in two steps, in bytes, above what it has before the model is made. Linux only."""
+    """Return the peak of this process in two steps, in bytes, above what it has before. Linux only."""
 
     def status(name: str) -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
