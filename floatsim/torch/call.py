@@ -94,8 +94,8 @@ class Call:
         return number(float(value), self.formats.operands)
 
     def gradient(self, x: torch.Tensor) -> FloatArray:
-        """Return a gradient operand in its format."""
-        return self.rounded(read(x), self.formats.gradient)
+        """Return a gradient operand in its format. Beside scaled products it is not rounded."""
+        return read(x) if self.formats.scaling is not None else self.rounded(read(x), self.formats.gradient)
 
     def intermediate(self, x: torch.Tensor) -> FloatArray:
         """Return an operand in the format of the intermediates, such as a bias."""
@@ -161,11 +161,17 @@ class Call:
 
     def product(self, a: torch.Tensor, b: torch.Tensor) -> FloatArray:
         """Return a @ b in the format of the intermediates. Scaling methods of the policy apply."""
-        roles = self.roles(a, b)
+        return self.product_of(read(a), read(b), self.roles(a, b))
+
+    def product_of(self, a: FloatArray, b: FloatArray, roles: tuple[str, str]) -> FloatArray:
+        """Return a @ b for matrices, or stacks of them, with these roles."""
         if self.formats.scaling is not None:
-            return self._scaled(read(a), read(b), roles)
-        left, right = (self.rounded(read(x), self.of_role(role)) for x, role in zip((a, b), roles, strict=True))
-        return self.matmul(left, right)
+            return self._scaled(a, b, roles)
+        return self.matmul(*(self.rounded(x, self.of_role(role)) for x, role in zip((a, b), roles, strict=True)))
+
+    def prepared(self, x: torch.Tensor, role: str) -> FloatArray:
+        """Return an operand of a product in the format of its role. A scaling method rounds it later."""
+        return read(x) if self.formats.scaling is not None else self.rounded(read(x), self.of_role(role))
 
     def of_role(self, role: str) -> FloatFormat:
         """Return the format of an operand of a product."""
