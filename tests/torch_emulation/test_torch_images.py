@@ -22,7 +22,7 @@ LINES = {
     "conv_transpose1d": lambda: nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),
     "max_pool1d": lambda: nn.MaxPool1d(3, 2, 1), "avg_pool1d": lambda: nn.AvgPool1d(3, 2, 1, ceil_mode=True),
     "adaptive_avg_pool1d": lambda: nn.AdaptiveAvgPool1d(4), "adaptive_max_pool1d": lambda: nn.AdaptiveMaxPool1d(4),
-    "lp_pool1d": lambda: nn.LPPool1d(2, 3),
+    "upsample1d": lambda: nn.Upsample(scale_factor=3, mode="linear"), "lp_pool1d": lambda: nn.LPPool1d(2, 3),
 }  # fmt: skip
 IMAGES = {
     "conv2d": lambda: nn.Conv2d(4, 6, (3, 2), stride=(1, 2), padding=(2, 1), dilation=(2, 1), groups=2),
@@ -41,6 +41,7 @@ IMAGES = {
     "lp_pool2d": lambda: nn.LPPool2d(2, 2), "instance_norm": lambda: nn.InstanceNorm2d(4, affine=True),
     "local response": lambda: nn.LocalResponseNorm(2), "unfold": lambda: nn.Unfold(2),
     "upsample": lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+    "upsample aligned": lambda: nn.Upsample((9, 4), mode="bilinear", align_corners=True),
     "upsample nearest": lambda: nn.Upsample(scale_factor=2),
     "pixel shuffle": lambda: nn.PixelShuffle(2), "zero pad": lambda: nn.ZeroPad2d(1),
     "channels last": lambda: nn.Conv2d(4, 6, 3).to(memory_format=torch.channels_last),
@@ -50,7 +51,8 @@ VOLUMES = {
     "conv_transpose3d": lambda: nn.ConvTranspose3d(4, 2, 2, stride=2, padding=1, output_padding=1),
     "max_pool3d": lambda: nn.MaxPool3d((1, 2, 3), (1, 2, 2), (0, 0, 1)), "avg_pool3d": lambda: nn.AvgPool3d(2, 1, 1),
     "adaptive_avg_pool3d": lambda: nn.AdaptiveAvgPool3d((2, 3, 4)),
-    "adaptive_max_pool3d": lambda: nn.AdaptiveMaxPool3d((2, 3, 4)), "batch_norm3d": lambda: nn.BatchNorm3d(4),
+    "adaptive_max_pool3d": lambda: nn.AdaptiveMaxPool3d((2, 3, 4)), "upsample3d": lambda: nn.Upsample(scale_factor=2, mode="trilinear"),
+    "batch_norm3d": lambda: nn.BatchNorm3d(4),
 }  # fmt: skip
 SHAPES = ((LINES, (2, 4, 7)), (IMAGES, (2, 4, 6, 5)), (VOLUMES, (2, 4, 3, 5, 4)))
 LAYERS = [(name, make, shape) for layers, shape in SHAPES for name, make in layers.items()]

@@ -359,6 +359,39 @@ def largest_gradient(x, places, counts, name):
     return getattr(aten, name)(tensor(*x.shape[:2], *counts, seed=5), x, places)
 
 
+def larger(n, x):
+    return [2 * length + 1 for length in x.shape[2:]]
+
+
+def padding_gradient(n, x):
+    g = tensor(*x.shape[:2], *(length + 3 for length in x.shape[2:]), seed=5)
+    return getattr(aten, f"replication_pad{n}d_backward")(g, x, [1, 2] * n)
+
+
+def nearest_gradient(name, n, x):
+    g = tensor(*x.shape[:2], *larger(n, x), seed=5)
+    return getattr(aten, f"{name}{n}d_backward")(g, larger(n, x), list(x.shape))
+
+
+def sums_of_copies(h, x, axes):
+    """For each element, the sum of the gradients of its copies; axes: the element that each copy is of."""
+    g, found = h(tensor(*x.shape[:2], *map(len, axes), seed=5)), fs.array(np.zeros(tuple(x.shape)), h.fmt)
+    for place in np.ndindex(*map(len, axes)):
+        at = (slice(None), slice(None), *(axis[i] for axis, i in zip(axes, place, strict=True)))
+        found[at] = h.do("add", found[at], g[(slice(None), slice(None), *place)])
+    return found
+
+
+def copied_edges(h, n, x):
+    return sums_of_copies(h, x, [np.clip(np.arange(-1, length + 2), 0, length - 1) for length in x.shape[2:]])
+
+
+def copied_nearest(h, name, n, x):
+    shift = 0.5 if "exact" in name else 0.0
+    axes = [((np.arange(m) + shift) * length / m).astype(int) for m, length in zip(larger(n, x), x.shape[2:], strict=True)]
+    return sums_of_copies(h, x, axes)
+
+
 INDEX = torch.tensor([2, 0, 2])
 PLACES = (INDEX[:, None] * 5 + torch.arange(5)).numpy()
 COLUMNS = torch.tensor([[0, 1, 1], [4, 4, 4], [2, 0, 2]])
@@ -514,6 +547,10 @@ CASES = [
     ("mkldnn_rnn_layer_backward", lambda: run_lstm_backward()[5], lstm_backward),
     ("index_put", lambda: aten.index_put(X, [INDEX], Y, True), lambda h: scattered(h, PLACES, h(Y))),
     ("_unsafe_index_put", lambda: aten._unsafe_index_put(X, [INDEX], Y, True), lambda h: scattered(h, PLACES, h(Y))),
+    *((f"replication_pad{n}d_backward", lambda n=n, x=x: padding_gradient(n, x), lambda h, n=n, x=x: copied_edges(h, n, x))
+      for n, x in ((1, TIMES), (2, IMAGES), (3, VOLUMES))),
+    *((f"{name}{n}d_backward", lambda name=name, n=n, x=x: nearest_gradient(name, n, x), lambda h, name=name, n=n, x=x: copied_nearest(h, name, n, x))
+      for name in ("upsample_nearest", "_upsample_nearest_exact") for n, x in ((1, TIMES), (2, IMAGES), (3, VOLUMES))),
     ("index_add", lambda: X.index_add(0, INDEX, Y), lambda h: scattered(h, PLACES, h(Y))),
     ("scatter_add", lambda: X.scatter_add(1, COLUMNS, Y),
      lambda h: scattered(h, (torch.arange(3)[:, None] * 5 + COLUMNS).numpy(), h(Y)[:, :3])),
