@@ -51,7 +51,8 @@ VOLUMES = {
     "conv_transpose3d": lambda: nn.ConvTranspose3d(4, 2, 2, stride=2, padding=1, output_padding=1),
     "max_pool3d": lambda: nn.MaxPool3d((1, 2, 3), (1, 2, 2), (0, 0, 1)), "avg_pool3d": lambda: nn.AvgPool3d(2, 1, 1),
     "adaptive_avg_pool3d": lambda: nn.AdaptiveAvgPool3d((2, 3, 4)),
-    "adaptive_max_pool3d": lambda: nn.AdaptiveMaxPool3d((2, 3, 4)), "upsample3d": lambda: nn.Upsample(scale_factor=2, mode="trilinear"),
+    "adaptive_max_pool3d": lambda: nn.AdaptiveMaxPool3d((2, 3, 4)),
+    "upsample3d": lambda: nn.Upsample(scale_factor=2, mode="trilinear"),
     "batch_norm3d": lambda: nn.BatchNorm3d(4),
 }  # fmt: skip
 SHAPES = ((LINES, (2, 4, 7)), (IMAGES, (2, 4, 6, 5)), (VOLUMES, (2, 4, 3, 5, 4)))
