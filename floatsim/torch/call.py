@@ -163,11 +163,15 @@ class Call:
         """Return a @ b in the format of the intermediates. Scaling methods of the policy apply."""
         return self.product_of(read(a), read(b), self.roles(a, b))
 
-    def product_of(self, a: FloatArray, b: FloatArray, roles: tuple[str, str]) -> FloatArray:
-        """Return a @ b for matrices, or stacks of them, with these roles."""
+    def product_of(self, a: FloatArray, b: FloatArray, roles: tuple[str, str], part: str = "") -> FloatArray:
+        """Return a @ b for matrices, or stacks of them, with these roles.
+
+        `part` names one of several products of an operation. Each has its own state of the scaling method.
+        """
         if self.formats.scaling is not None:
-            return self._scaled(a, b, roles)
-        return self.matmul(*(self.rounded(x, self.of_role(role)) for x, role in zip((a, b), roles, strict=True)))
+            return self._scaled(a, b, roles, part)
+        left, right = (self.rounded(x, self.of_role(role)) for x, role in zip((a, b), roles, strict=True))
+        return self.matmul(left, right)
 
     def prepared(self, x: torch.Tensor, role: str) -> FloatArray:
         """Return an operand of a product in the format of its role. A scaling method rounds it later."""
@@ -184,9 +188,10 @@ class Call:
         found = matmul(a, b, accumulate=chosen, format=self.formats.inside)
         return found if isinstance(found, FloatArray) else FloatArray(np.asarray(found), self.formats.inside)
 
-    def _scaled(self, a: FloatArray, b: FloatArray, roles: tuple[str, str]) -> FloatArray:
+    def _scaled(self, a: FloatArray, b: FloatArray, roles: tuple[str, str], part: str) -> FloatArray:
         """Return the products of stacks of matrices by the scaling method of the policy, which gives FP32."""
         scaler = self.host.scaler(self.formats.scaling)
+        module = f"{self.module}.{part}" if part else self.module
         product = {frozenset(("gradient", "weight")): "input_gradient", frozenset(("gradient", "input")):
                    "weight_gradient"}.get(frozenset(roles), "forward")  # fmt: skip
         stack = a.shape[:-2]
@@ -194,7 +199,7 @@ class Call:
         found = [
             scaler.matmul(
                 left, right, formats=(self.of_role(roles[0]), self.of_role(roles[1])), roles=roles, product=product,
-                module=self.module, step=self.host.step, accumulate=self.formats.accumulate,
+                module=module, step=self.host.step, accumulate=self.formats.accumulate,
             )
             for left, right in zip(lefts, rights, strict=True)
         ]  # fmt: skip

@@ -143,7 +143,8 @@ def _convolution_backward(
         by_weight = c.weight_result(_by_filters(c, pair[0], pair[1], weight.shape, geometry, pair[2]))
     if mask[2]:
         terms = c.gradient(gradient)
-        by_bias = c.weight_result(c.sum(np.moveaxis(terms, 1, -1).reshape(-1, terms.shape[1]), 0))
+        rows = FloatArray(np.moveaxis(terms.codes, 1, -1).reshape(-1, terms.shape[1]), terms.format)
+        by_bias = c.weight_result(c.sum(rows, 0))
     return by_x, by_weight, by_bias
 
 

@@ -141,3 +141,41 @@ def test_the_gradient_of_a_bias_beside_scaled_products_is_not_rounded():
         layer(tensor(5, 4)).backward(tensor(5, 3, seed=7) * 1e-9)
     wanted = fs.sum(fs.array((tensor(5, 3, seed=7) * 1e-9).numpy()), 0, accumulate="fp32")
     assert_equal(layer.bias.grad, wanted)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_scaled_attention(causal):
+    """Tiny operands: without their scales, E4M3 would flush all of them to zero."""
+    q, k, v = (tensor(1, 2, 4, 8, seed=i) * 1e-4 for i in range(3))
+    q, k = q * 1e4, k * 1e4
+    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling="current", out="fp32")
+    plain = [t.clone().requires_grad_() for t in (q, k, v)]
+    wanted = nn.functional.scaled_dot_product_attention(*plain, is_causal=causal)
+    wanted.backward(tensor(1, 2, 4, 8, seed=7))
+    operands = [t.clone().requires_grad_() for t in (q, k, v)]
+    with ft.emulate(ft.Policy("fp32", rules={"sdpa": record}), strict=True) as run:
+        y = nn.functional.scaled_dot_product_attention(*operands, is_causal=causal)
+        y.backward(tensor(1, 2, 4, 8, seed=7))
+    assert run.operations["_scaled_dot_product_flash_attention_for_cpu_backward"] == 1
+    pairs = [(y, wanted), *((t.grad, p.grad) for t, p in zip(operands, plain, strict=True))]
+    for found, near in pairs:
+        assert 0 < (found - near).norm() < 0.2 * near.norm()
+
+    scaler = as_scaling("current").start(0)
+    for n in range(2):  # the heads, by hand
+        a, b, c = (fs.array(t[0, n].numpy()) for t in (q, k, v))
+        formats = (fs.E4M3, fs.E4M3)
+        words = {"formats": formats, "roles": ("input", "input"), "product": "forward", "accumulate": "fp32"}
+        scores = fs.multiply(scaler.matmul(a, b.T, **words), fs.array(8**-0.5, "fp32"))
+        if causal:
+            scores = fs.array(np.where(np.tri(4, dtype=bool), scores.values, -np.inf), "fp32")
+        shares = fs.operators.softmax(scores, recipe="fp32-inside", formats={"input": "fp32", "output": "fp32"})
+        assert_equal(y[0, n], scaler.matmul(shares, c, **words))
+
+
+def test_an_lstm_with_scaled_products_is_listed_as_uncovered():
+    layer = nn.LSTM(4, 3)
+    record = ft.Gemm("e4m3", accumulate="fp32", scaling="current", out="fp32")
+    with ft.emulate(ft.Policy("fp32", rules={"lstm": record}), layer) as run:
+        layer(tensor(2, 1, 4))
+    assert list(run.uncovered) == ["aten.mkldnn_rnn_layer.default"]
