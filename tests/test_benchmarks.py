@@ -21,6 +21,7 @@ from benchmarks import (
     operators,
     peers,
     practice,
+    pytorch,
     races,
     report,
     running,
@@ -299,3 +300,13 @@ def test_distances():
     assert len(found) == 2 * len(distances.FORMATS) * len(distances.SHARES)
     assert all(0 < row["fastest_ns"] <= row["ns"] and row["share_of_copy"] > 0 for row in found)
     assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.full
+@pytest.mark.torch
+def test_pytorch():
+    pytest.importorskip("torch", reason="needs torch: the extra `torch`")
+    command = [sys.executable, "-m", "benchmarks.pytorch", "--quick", "--json", "--threads", "1"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    assert set(found["values"]) <= set(pytorch.TARGETS) and len(found["values"]) >= 3  # memory only on Linux
+    assert found["dispatches"] > 400

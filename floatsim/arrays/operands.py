@@ -9,7 +9,7 @@ import numpy as np
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats, wants_events, with_flags
-from floatsim.arrays.float_array import wrap
+from floatsim.arrays.float_array import FloatArray, wrap
 from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
@@ -28,6 +28,9 @@ def _is_weak(x: Any) -> bool:
 
 def read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tuple[list[Operand], bool]:
     """Return codes and formats of the operands, and whether one of them was a FloatArray."""
+    arrays = [x for x in arguments.values() if isinstance(x, FloatArray)]
+    if len(arrays) == len(arguments) and (result is not None or len({x.format for x in arrays}) == 1):
+        return [(x.codes, x.format) for x in arrays], True
     operands: dict[str, Operand] = {}
     float_array = False
     for name, x in arguments.items():
@@ -59,6 +62,8 @@ def no_scales(operation: str, *formats: FloatFormat) -> None:
 
 def check_shapes(arguments: dict[str, Any], operands: list[Operand]) -> tuple[int, ...]:
     """Return the common shape of the operands, or raise a ValueError that lists their shapes."""
+    if len(found := {codes.shape for codes, _ in operands}) == 1:
+        return found.pop()
     try:
         return np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     except ValueError:

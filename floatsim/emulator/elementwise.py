@@ -89,8 +89,9 @@ def elementwise(
     """
     if not want_events and (direct := elementwise_fast.native(name, operands, fmt, options)) is not None:
         return direct, None
-    shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     sources = tuple(source for _, source in operands)
+    shapes = {codes.shape for codes, _ in operands}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     fast = elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
     find_events = None
     if want_events and fast is not None:
@@ -99,24 +100,44 @@ def elementwise(
         return by_integers(name, operands, shape, fmt, options)
     flat = [flattened(codes, shape, source.code_dtype) for codes, source in operands]
     results = out if out is not None and _may_write(out, flat) else np.empty(shape, fmt.code_dtype)
+    run = _completed(name, sources, fmt, options.attributes, fast) if fast.block else fast.run
     if find_events is None:
-        run_in_pieces(name, fast.run, flat, results.reshape(-1), options)
+        run_in_pieces(name, run, flat, results.reshape(-1), options)
         return results, None
     events = np.empty(shape, np.uint8)
-    run = _fast_with_events(name, sources, fmt, options, fast, find_events)
+    run = _fast_with_events(name, sources, fmt, options, run, find_events)
     run_in_pieces(name, run, [*flat, events.reshape(-1)], results.reshape(-1), options)
     return results, events
 
 
+def _completed(
+    name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, attributes: RoundingAttributes,
+    fast: elementwise_fast.FastKernel,
+) -> Callable[[Arrays, Array, Seeds], None]:  # fmt: skip
+    """Return the kernel `fast` with the integer kernels for the blocks that it leaves undecided."""
+    integers, dtype = _integer_loop(name, sources, fmt, attributes), _working_dtype([fmt, *sources])
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        for block in np.flatnonzero(fast.run(pieces, written, draws)):
+            start = int(block) * fast.block
+            part = slice(start, start + fast.block)
+            codes = [x[part].astype(dtype, copy=False) for x in pieces]
+            out, happened = _results(codes[0].shape, dtype)
+            integers([*codes, happened], out, draws + np.array([0, start], np.uint64))
+            written[part] = out
+
+    return run
+
+
 def _fast_with_events(
     name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, options: CallOptions,
-    fast: elementwise_fast.FastKernel, find_events: EventKernel,
+    fast: Callable[[Arrays, Array, Seeds], None], find_events: EventKernel,
 ) -> Callable[[Arrays, Array, Seeds], None]:  # fmt: skip
     """Return the kernel that writes results and their events. The integer kernels decide the rare elements."""
 
     def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
         *codes, happened = pieces
-        fast.run(codes, written, draws)
+        fast(codes, written, draws)
         find_events(codes, written, happened)
         rare = rare_elements(happened)
         if rare.size:
@@ -130,27 +151,36 @@ def by_integers(
     name: str, operands: list[Operand], shape: tuple[int, ...], fmt: FloatFormat, options: CallOptions
 ) -> tuple[Codes, Events]:
     """Return (codes, event bytes) of the integer kernels, which take every case."""
-    extra: tuple[int, ...]
-    if name == "rint":
-        loop, extra = loops.rint, (options.attributes.rounding.value, 1)
-    else:
-        loop, extra = _OPERATIONS[name]
-    dtype = _working_dtype([fmt, *(source for _, source in operands)])
+    sources = tuple(source for _, source in operands)
+    dtype = _working_dtype([fmt, *sources])
     flat = [flattened(codes, shape, dtype) for codes, _ in operands]
-    params = [format_params(source) for _, source in operands]
     out, events = _results(shape, dtype)
-
-    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
-        *codes, happened = pieces
-        read = [x for pair in zip(codes, params, strict=True) for x in pair]
-        loop(*read, *extra, written, format_params(fmt), rounding_params(options.attributes), draws, happened)
-
+    run = _integer_loop(name, sources, fmt, options.attributes)
     run_in_pieces(name, run, [*flat, events], out, options)
     rounded = out.astype(fmt.code_dtype, copy=False)
     if _cuts_negative(fmt):
         values = decode(flat[0].astype(operands[0][1].code_dtype, copy=False), operands[0][1])
         _write_below_zero(rounded, events, values, fmt, options.attributes)
     return rounded.reshape(shape), events.reshape(shape)
+
+
+def _integer_loop(
+    name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, attributes: RoundingAttributes
+) -> Callable[[Arrays, Array, Seeds], None]:
+    """Return the integer kernel of an operation, for flat arrays: the operands' codes and the events."""
+    extra: tuple[int, ...]
+    if name == "rint":
+        loop, extra = loops.rint, (attributes.rounding.value, 1)
+    else:
+        loop, extra = _OPERATIONS[name]
+    params, rounding = [format_params(source) for source in sources], rounding_params(attributes)
+
+    def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
+        *codes, happened = pieces
+        read = [x for pair in zip(codes, params, strict=True) for x in pair]
+        loop(*read, *extra, written, format_params(fmt), rounding, draws, happened)
+
+    return run
 
 
 def _cuts_negative(fmt: FloatFormat) -> bool:

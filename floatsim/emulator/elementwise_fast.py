@@ -18,7 +18,11 @@ from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
 from floatsim.emulator.params import order_params, pack, unpack_params
-from floatsim.emulator.proofs import odd_float64_rounds_once, packed_float32_rounds_once
+from floatsim.emulator.proofs import (
+    float64_rounds_single_stochastically,
+    odd_float64_rounds_once,
+    packed_float32_rounds_once,
+)
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
@@ -131,10 +135,15 @@ def _family(carrier: FloatFormat, fmt: FloatFormat) -> str | None:
 
 
 class FastKernel(NamedTuple):
-    """A kernel for flat arrays of codes: `run(operands, out, draws)`, and whether it computes in hardware floats."""
+    """A kernel for flat arrays of codes: `run(operands, out, draws)`, and whether it computes in hardware floats.
 
-    run: Callable[[list[Array], Array, Array], None]
+    `block`: 0, or the length of blocks of elements. `run` then returns a bool for each block, true if the integer
+    kernels have to compute it.
+    """
+
+    run: Callable[[list[Array], Array, Array], Any]
     in_floats: bool = True
+    block: int = 0
 
 
 class RoundingLoop(NamedTuple):
@@ -284,6 +293,26 @@ def _to_odd(case: _Case) -> FastKernel | None:
     return FastKernel(lambda x, out, draws: loop(*thrice(x), out, read, write))
 
 
+def _to_single(case: _Case) -> FastKernel | None:
+    """Return a kernel that computes in float64, rounded stochastically to FP32."""
+    operation = packed.FMA if case.name == "fma" else _ARITHMETIC.get(case.name)
+    if operation is None or case.fmt != FP32 or not machine.has_fma():
+        return None
+    if not all(contains(FP32, source) for source in case.sources):
+        return None
+    if not float64_rounds_single_stochastically(case.attributes):
+        return None
+    loop, bits = packed.single_stochastic(operation), case.attributes.random_bits
+
+    def run(operands: list[Array], out: Array, draws: Array) -> NDArray[np.bool_]:
+        x = [unpack(codes, source, FP32) for codes, source in zip(operands, case.sources, strict=True)]
+        undecided = np.zeros(-(-out.size // packed.BLOCK), np.bool_)
+        loop(x[0], x[min(1, len(x) - 1)], x[-1], out, draws, bits, undecided)
+        return undecided
+
+    return FastKernel(run, block=packed.BLOCK)
+
+
 def _keeps_values(case: _Case) -> bool:
     """Return whether a conversion changes no value, infinity or zero."""
     (source,), attributes = case.sources, case.attributes
@@ -350,7 +379,7 @@ _CONVERSIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (
     _through_float32,
     _looked_up,
 )
-_OPERATIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (_ordered, _in_float32, _to_odd)
+_OPERATIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (_ordered, _in_float32, _to_odd, _to_single)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -363,7 +392,7 @@ def _first_of(case: _Case) -> FastKernel | None:
     elif all(source == case.fmt for source in case.sources):
         candidates = _OPERATIONS
     else:
-        return None
+        candidates = (_to_single,)
     return next((kernel for candidate in candidates if (kernel := candidate(case)) is not None), None)
 
 

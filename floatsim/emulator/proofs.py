@@ -17,10 +17,11 @@ from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
     "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "enclosed_in_float64",
-    "events_follow_from_results", "exponents_bound_operands", "nearest_then_nearest", "odd_float64_rounds_once",
-    "on_grid", "packed_float32_rounds_once", "product_rounds_once", "products_are_not_rounded",
-    "reciprocals_of_powers_are_exact", "rounds_by_addition", "rounds_in_float64", "sums_are_exact",
-    "sums_with_terms_round_once", "terms_fit_float64", "two_floats_hold_blocks",
+    "events_follow_from_results", "exponents_bound_operands", "float64_rounds_single_stochastically",
+    "nearest_then_nearest", "odd_float64_rounds_once", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
+    "products_are_not_rounded", "reciprocals_of_powers_are_exact", "rounds_by_addition", "rounds_in_float64",
+    "short_products_round_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
+    "two_floats_hold_blocks",
 ]  # fmt: skip
 
 FLOAT64_EXPONENTS = 900
@@ -170,6 +171,24 @@ def rounds_in_float64(fmt: FloatFormat, attributes: RoundingAttributes) -> bool:
     )
 
 
+def short_products_round_in_float64(product: FloatFormat, terms: TermRange, attributes: RoundingAttributes) -> bool:
+    """Return whether products are rounded stochastically to FP32 as numbers of 20 bits with FP32's quantum.
+
+    Hypothesis: products have at most 20 bits, and the conditions of `rounds_in_float64` for stochastic rounding but
+    p <= 20. Claim: a product that is at least 2**-130 in magnitude is a number of FP32 and of 20 bits, so neither
+    rounding changes it, up to overflow, which is decided with FP32's largest number. Below, both round to multiples of
+    2**-149 with the same bits of the product and the draw.
+    Test: tests/emulator/test_float64.py.
+    """
+    return (
+        product == FP32
+        and attributes.rounding is Rounding.STOCHASTIC
+        and terms.precision <= 20
+        and attributes.random_bits <= 32
+        and not (attributes.daz or attributes.ftz)
+    )
+
+
 def nearest_then_nearest(fmt: FloatFormat, terms: TermRange, both_terms: bool) -> bool:
     """Return whether float64 sums may be rounded to nearest before they are rounded to the format.
 
@@ -231,6 +250,21 @@ def odd_float64_rounds_once(fmt: FloatFormat, rounding: Rounding, random_bits: i
         and fmt.emax <= 250
         and not fmt.is_scale
     )
+
+
+def float64_rounds_single_stochastically(attributes: RoundingAttributes) -> bool:
+    """Return whether + - * /, sqrt and fma of FP32 numbers, rounded stochastically to FP32, may use float64.
+
+    Hypothesis: at most 32 random bits, neither DAZ nor FTZ. Claim: float64 to nearest and the sign of the exact error
+    (see `odd_float64_rounds_once`: all operands, results and errors are normal float64 numbers or zero) give the exact
+    result toward zero in 53 bits, so the first 29 bits that FP32 discards. With r the draw times 2**(32 - random_bits),
+    the result is rounded up if 8 * fraction + r >= 2**32, is not if 8 * fraction + r < 2**32 - 7, and is undecided
+    otherwise: three bits are unknown. Results that are subnormal in FP32, overflow or are no numbers are undecided too.
+    The integer kernels compute blocks with undecided elements.
+    Test: tests/emulator/test_elementwise_fast.py.
+    """
+    plain = not (attributes.daz or attributes.ftz)
+    return attributes.rounding is Rounding.STOCHASTIC and attributes.random_bits <= 32 and plain
 
 
 def counted_in_float32(fmt: FloatFormat) -> bool:

@@ -94,8 +94,8 @@ class Call:
         return number(float(value), self.formats.operands)
 
     def gradient(self, x: torch.Tensor) -> FloatArray:
-        """Return a gradient operand in its format."""
-        return self.rounded(read(x), self.formats.gradient)
+        """Return a gradient operand in its format. Beside scaled products it is not rounded."""
+        return read(x) if self.formats.scaling is not None else self.rounded(read(x), self.formats.gradient)
 
     def intermediate(self, x: torch.Tensor) -> FloatArray:
         """Return an operand in the format of the intermediates, such as a bias."""
@@ -161,11 +161,21 @@ class Call:
 
     def product(self, a: torch.Tensor, b: torch.Tensor) -> FloatArray:
         """Return a @ b in the format of the intermediates. Scaling methods of the policy apply."""
-        roles = self.roles(a, b)
+        return self.product_of(read(a), read(b), self.roles(a, b))
+
+    def product_of(self, a: FloatArray, b: FloatArray, roles: tuple[str, str], part: str = "") -> FloatArray:
+        """Return a @ b for matrices, or stacks of them, with these roles.
+
+        `part` names one of several products of an operation. Each has its own state of the scaling method.
+        """
         if self.formats.scaling is not None:
-            return self._scaled(read(a), read(b), roles)
-        left, right = (self.rounded(read(x), self.of_role(role)) for x, role in zip((a, b), roles, strict=True))
+            return self._scaled(a, b, roles, part)
+        left, right = (self.rounded(x, self.of_role(role)) for x, role in zip((a, b), roles, strict=True))
         return self.matmul(left, right)
+
+    def prepared(self, x: torch.Tensor, role: str) -> FloatArray:
+        """Return an operand of a product in the format of its role. A scaling method rounds it later."""
+        return read(x) if self.formats.scaling is not None else self.rounded(read(x), self.of_role(role))
 
     def of_role(self, role: str) -> FloatFormat:
         """Return the format of an operand of a product."""
@@ -178,9 +188,10 @@ class Call:
         found = matmul(a, b, accumulate=chosen, format=self.formats.inside)
         return found if isinstance(found, FloatArray) else FloatArray(np.asarray(found), self.formats.inside)
 
-    def _scaled(self, a: FloatArray, b: FloatArray, roles: tuple[str, str]) -> FloatArray:
+    def _scaled(self, a: FloatArray, b: FloatArray, roles: tuple[str, str], part: str) -> FloatArray:
         """Return the products of stacks of matrices by the scaling method of the policy, which gives FP32."""
         scaler = self.host.scaler(self.formats.scaling)
+        module = f"{self.module}.{part}" if part else self.module
         product = {frozenset(("gradient", "weight")): "input_gradient", frozenset(("gradient", "input")):
                    "weight_gradient"}.get(frozenset(roles), "forward")  # fmt: skip
         stack = a.shape[:-2]
@@ -188,7 +199,7 @@ class Call:
         found = [
             scaler.matmul(
                 left, right, formats=(self.of_role(roles[0]), self.of_role(roles[1])), roles=roles, product=product,
-                module=self.module, step=self.host.step, accumulate=self.formats.accumulate,
+                module=module, step=self.host.step, accumulate=self.formats.accumulate,
             )
             for left, right in zip(lefts, rights, strict=True)
         ]  # fmt: skip

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -75,8 +79,44 @@ def _encoder_layer(
     return norm(x + feed(x), norm_weight_2, norm_bias_2)
 
 
+def _neighbours(length: int, count: int, align: bool, scale: float | None) -> tuple[Any, Any]:
+    """Return the two elements that each result of a linear interpolation lies between, and their weights: (2, count).
+
+    The lines of aten/src/ATen/native/UpSample.h, in FP32.
+    """
+    position = np.arange(count, dtype=np.float32)
+    if align:
+        position *= np.float32((length - 1) / (count - 1) if count > 1 else 0.0)
+    else:
+        ratio = np.float32(1 / scale if scale else length / count)
+        position = np.maximum((position + np.float32(0.5)) * ratio - np.float32(0.5), np.float32(0))
+    first = np.minimum(position.astype(np.int64), length - 1)
+    part = np.clip(position - first.astype(np.float32), 0, 1)
+    return np.stack([first, np.minimum(first + 1, length - 1)]), np.stack([1 - part, part])
+
+
+def _linear_backward(gradient: Any, output_size: Any, input_size: Any, align: bool, *scales: Any) -> Any:
+    """Return the gradient of a linear interpolation: gradient times weight, added to each neighbour in C order."""
+    lengths = input_size[2:]
+    given = scales or (None,) * len(lengths)
+    axes = [_neighbours(*each) for each in zip(lengths, output_size, [align] * len(lengths), given, strict=True)]
+    places, weights = [], []
+    for corner in itertools.product((0, 1), repeat=len(axes)):
+        index = np.ix_(*(neighbours[side] for (neighbours, _), side in zip(axes, corner, strict=True)))
+        places.append(np.ravel_multi_index(np.broadcast_arrays(*index), tuple(lengths)))
+        parts = np.ix_(*(weight[side] for (_, weight), side in zip(axes, corner, strict=True)))
+        weights.append(functools.reduce(np.multiply, parts))
+    factors = torch.from_numpy(np.stack(weights, -1)).to(gradient.dtype)
+    terms = (gradient.unsqueeze(-1) * factors).flatten(2)
+    zeros = gradient.new_zeros((*input_size[:2], math.prod(lengths)))
+    return zeros.index_add(2, torch.from_numpy(np.stack(places, -1).reshape(-1)), terms).view(tuple(input_size))
+
+
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "_native_multi_head_attention": _multi_head_attention,
     "_transformer_encoder_layer_fwd": _encoder_layer,
+    "upsample_linear1d_backward": _linear_backward,
+    "upsample_bilinear2d_backward": _linear_backward,
+    "upsample_trilinear3d_backward": _linear_backward,
 }
 """By the name of the ATen operation: a function of PyTorch operations."""

@@ -95,6 +95,7 @@ def resolve(policy: Policy, decision: Decision, formats: tuple[FloatFormat, ...]
     )  # fmt: skip
 
 
+@functools.cache
 def line(inside: FloatFormat, out: FloatFormat) -> Resolved:
     """Return the formats of a line of an optimizer: one format inside, and that of the tensor for the result.
 
@@ -158,8 +159,6 @@ def recipe_of(decision: Resolved) -> Recipe:
         formats["cell"] = decision.inside
         formats |= {"probabilities": decision.operands, "scaled_result": decision.gradient}
         accumulations |= dict.fromkeys(_PRODUCTS, decision.accumulate)
-    if decision.operation in ("max_pool", "avg_pool", "max_pool2d", "avg_pool2d"):
-        formats["gradient"] = decision.gradient
     return Recipe(
         f"policy for {decision.operation}", format=decision.inside, accumulate=decision.sums,
         formats={EVERY: formats}, accumulations={EVERY: accumulations},

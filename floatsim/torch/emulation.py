@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -249,8 +250,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         inside = self.storage.in_step or self.bookkeeping
         if inside and self.storage.counts_steps(tensors):
             return True
-        roles = {tag.role if (tag := tag_of(x, self)) else "" for x in tensors}
-        return roles == {"scale"}
+        return all((tag := tag_of(x, self)) is not None and tag.role == "scale" for x in tensors)
 
     def _check(self, entry: Entry, tensors: list[torch.Tensor]) -> None:
         for x in tensors:
@@ -270,7 +270,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def _into(self, x: torch.Tensor, value: FloatArray) -> torch.Tensor:
         """Store a value in a tensor, rounded to the format of its storage."""
-        fmt, tag = self._format_of(x), tag_of(x, self)
+        tag = tag_of(x, self)
+        fmt = format_of_dtype(x.dtype) if tag is None else tag.format
         if value.format != fmt:
             drawn: dict[str, Any] = {}
             if tag is not None and tag.role == "weight" and self.policy.weight_rounding is Rounding.STOCHASTIC:
@@ -336,7 +337,7 @@ def _all_finite(x: torch.Tensor) -> bool:
     if x.dtype == torch.float32:
         flat = x.detach().reshape(-1).numpy()
         with np.errstate(all="ignore"):
-            if np.isfinite(np.dot(flat, flat)):
+            if math.isfinite(np.dot(flat, flat)):
                 return True
     return bool(torch.isfinite(x).all())
 

@@ -10,10 +10,11 @@ import torch
 from floatsim.arrays.arithmetic import add, multiply
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FloatFormat
-from floatsim.operators.backward import attention_backward
+from floatsim.operators.backward import attention_backward, softmax_backward
 from floatsim.operators.convolution_backward import embedding_backward
+from floatsim.operators.probabilities import softmax
 from floatsim.operators.scaled_dot_product import attention
-from floatsim.torch.call import Call, Handler
+from floatsim.torch.call import Call, Handler, number
 from floatsim.torch.tensors import read
 
 __all__ = ["PRODUCTS", "zeros"]
@@ -76,18 +77,64 @@ def _attention(
     attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, Any]:  # fmt: skip
     """Return attention, and an empty tensor for the logarithms of the sums, which the backward pass does not use."""
-    arrays = (c.array(x) for x in (query, key, value))
-    found = c.operator(attention, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale)
     empty = query.new_empty((*query.shape[:-2], 0), dtype=torch.float32)
-    return found, empty
+    if c.formats.scaling is not None:
+        probabilities = _scaled_probabilities(c, query, key, _mask(attn_mask), is_causal, scale)
+        found = c.product_of(probabilities, read(value), ("input", "input"), "values")
+        return c.result(found), empty
+    arrays = (c.array(x) for x in (query, key, value))
+    return c.operator(attention, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale), empty
 
 
 def _attention_backward(
     c: Call, gradient: Any, query: Any, key: Any, value: Any, output: Any, sums: Any, dropout_p: float,
     is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, ...]:  # fmt: skip
+    if c.formats.scaling is not None:
+        return _scaled_backward(c, gradient, query, key, value, _mask(attn_mask), is_causal, scale)
     arrays = (c.array(x) for x in (gradient, query, key, value))
     return tuple(c.operator(attention_backward, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale))
+
+
+def _scaled_probabilities(
+    c: Call, query: Any, key: Any, mask: Any, causal: bool, scale: float | None
+) -> FloatArray:  # fmt: skip
+    """Return softmax(query @ key^T * scale + mask): a scaled product, then the format of the intermediates."""
+    scores = c.product_of(read(query), read(key.transpose(-1, -2)), ("input", "input"), "scores")
+    scores = c.value(multiply, scores, c.number(_factor(query, scale)))
+    if isinstance(mask, FloatArray):
+        scores = c.value(add, scores, mask)
+    kept = np.tri(*scores.shape[-2:], dtype=np.bool_) if causal else np.True_
+    kept = kept & mask if isinstance(mask, np.ndarray) else kept
+    inside = {"input": c.formats.inside, "output": c.formats.inside}
+    removed = number(-np.inf, scores.format).codes
+    masked = FloatArray(np.where(kept, scores.codes, removed), scores.format)
+    shares = c.operator(softmax, masked, -1, formats=inside)
+    empty = np.isneginf(masked.values).all(-1, keepdims=True)
+    return FloatArray(np.where(empty, shares.codes.dtype.type(0), shares.codes), shares.format)
+
+
+def _factor(query: Any, scale: float | None) -> float:
+    return query.shape[-1] ** -0.5 if scale is None else scale
+
+
+def _scaled_backward(
+    c: Call, gradient: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None
+) -> tuple[FloatArray, ...]:  # fmt: skip
+    """Return the gradients of attention by scaled products: those by query, key and value."""
+    shares, g = _scaled_probabilities(c, query, key, mask, causal, scale), read(gradient)
+    by_value = c.product_of(_turned(shares), g, ("input", "gradient"), "value_gradient")
+    by_shares = c.product_of(g, read(value.transpose(-1, -2)), ("gradient", "input"), "probability_gradient")
+    inside = {"gradient": c.formats.inside, "result_of_forward": c.formats.inside, "output": c.formats.inside}
+    by_scores = c.operator(softmax_backward, by_shares, shares, -1, formats=inside)
+    by_scores = c.value(multiply, by_scores, c.number(_factor(query, scale)))
+    by_query = c.product_of(by_scores, read(key), ("gradient", "input"), "query_gradient")
+    by_key = c.product_of(_turned(by_scores), read(query), ("gradient", "input"), "key_gradient")
+    return tuple(map(c.result, (by_query, by_key, by_value)))
+
+
+def _turned(x: FloatArray) -> FloatArray:
+    return FloatArray(np.swapaxes(x.codes, -1, -2), x.format)
 
 
 # -- embedding ---------------------------------------------------------------------------------------------------------

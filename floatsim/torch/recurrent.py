@@ -43,9 +43,12 @@ def _weights(c: Call, tensors: Sequence[Any], has_biases: bool) -> tuple[Any, ..
     return tuple(c.array(each) for each in tensors[: 4 if has_biases else 2])
 
 
-def _fits(mode: int, batch_sizes: Sequence[int]) -> bool:
-    """Return whether a call is an LSTM of sequences of one length. PyTorch calls it for each layer and direction."""
-    return mode == _LSTM and not batch_sizes
+def _fits(c: Call, mode: int, batch_sizes: Sequence[int]) -> bool:
+    """Return whether a call is an LSTM of sequences of one length, without a scaling method.
+
+    PyTorch calls it for each layer and direction.
+    """
+    return mode == _LSTM and not batch_sizes and c.formats.scaling is None
 
 
 def _layer(
@@ -53,7 +56,7 @@ def _layer(
     hidden_size: int, num_layers: int, has_biases: bool, bidirectional: bool, batch_first: bool, train: bool,
 ) -> Any:  # fmt: skip
     """Return the outputs, the last states, and an empty workspace. PyTorch calls it with the time steps first."""
-    if not _fits(mode, batch_sizes):
+    if not _fits(c, mode, batch_sizes):
         return NotImplemented
     weights, given = _weights(c, (w0, w1, w2, w3), has_biases), c.array(x)
     hidden, cell = (c.array(each).reshape(-1, hidden_size) for each in (hx, cx))
@@ -78,7 +81,7 @@ def _layer_backward(
     has_biases: bool, train: bool, bidirectional: bool, batch_sizes: Any, batch_first: bool, workspace: Any,
 ) -> Any:  # fmt: skip
     """Return the gradients: the cell backward from the last time step to the first, and sums of its gradients."""
-    if not _fits(mode, batch_sizes):
+    if not _fits(c, mode, batch_sizes):
         return NotImplemented
     weights, given = _weights(c, (w0, w1, w2, w3), has_biases), c.array(x)
     hidden, cell = (c.array(each).reshape(-1, hidden_size) for each in (hx, cx))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,51 @@ def _scatter_add(c: Call, x: Any, dim: int, index: Any, source: Any) -> FloatArr
     return _added(c, x, _places(x).gather(dim, index), c.array(part))
 
 
+# -- gradients of copies -----------------------------------------------------------------------------------------------
+
+
+def _copies_backward(c: Call, gradient: Any, lengths: Sequence[int], copied: Callable[[Any], Any]) -> FloatArray:
+    """Return for each element the sum of the gradients of its copies in C order.
+
+    `copied` copies elements of (1, 1, *lengths) as the forward pass does.
+    """
+    places = copied(torch.arange(math.prod(lengths), dtype=torch.float64).view(1, 1, *lengths)).reshape(-1).long()
+    rows = np.ascontiguousarray(c.array(gradient).codes.reshape(-1, places.numel()).T)
+    terms = FloatArray(rows, c.array(gradient).format)
+    found = c.operator(embedding_backward, terms, places.numpy(), math.prod(lengths))
+    leading = gradient.shape[: gradient.ndim - len(lengths)]
+    return FloatArray(np.ascontiguousarray(found.codes.T).reshape(*leading, *lengths), found.format)
+
+
+def _pad_backward(axes: int) -> Handler:
+    forward = getattr(torch.ops.aten, f"replication_pad{axes}d").default
+
+    def run(c: Call, gradient: Any, x: Any, padding: Any) -> FloatArray:
+        return _copies_backward(c, gradient, x.shape[-axes:], lambda places: forward(places, padding))
+
+    return run
+
+
+def _nearest_backward(name: str, axes: int) -> Handler:
+    forward = getattr(torch.ops.aten, f"{name}{axes}d").default
+
+    def run(c: Call, gradient: Any, output_size: Any, input_size: Any, *scales: Any) -> FloatArray:
+        return _copies_backward(c, gradient, input_size[2:], lambda places: forward(places, output_size, *scales))
+
+    return run
+
+
 SCATTER: dict[str, tuple[str, Handler]] = {
     "index_put": ("index_put", _index_put),
     "_index_put_impl": ("index_put", _index_put),
     "_unsafe_index_put": ("index_put", _index_put),
     "index_add": ("scatter_add", _index_add),
     "scatter_add": ("scatter_add", _scatter_add),
+    **{f"replication_pad{n}d_backward": ("scatter_add", _pad_backward(n)) for n in (1, 2, 3)},
+    **{f"upsample_nearest{n}d_backward": ("scatter_add", _nearest_backward("upsample_nearest", n)) for n in (1, 2, 3)},
+    **{
+        f"_upsample_nearest_exact{n}d_backward": ("scatter_add", _nearest_backward("_upsample_nearest_exact", n))
+        for n in (1, 2, 3)
+    },
 }
 """By the name of the ATen operation: the operation of policies, and the handler."""

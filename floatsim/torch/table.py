@@ -14,6 +14,7 @@ from floatsim.torch.convolutions import CONVOLUTIONS
 from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.normalizations import NORMALIZATIONS
 from floatsim.torch.optimizers import FUSED
+from floatsim.torch.pools import POOLS
 from floatsim.torch.products import PRODUCTS
 from floatsim.torch.recurrent import RECURRENT
 from floatsim.torch.reductions import REDUCTIONS
@@ -24,7 +25,7 @@ from floatsim.training.operations import known_names
 __all__ = ["TABLE", "Entry", "base_name", "entry_of"]
 
 TABLE: dict[str, tuple[str, Callable[..., Any]]] = {
-    **ELEMENTWISE, **PRODUCTS, **CONVOLUTIONS, **NORMALIZATIONS, **REDUCTIONS, **RECURRENT, **SCATTER,
+    **ELEMENTWISE, **PRODUCTS, **CONVOLUTIONS, **POOLS, **NORMALIZATIONS, **REDUCTIONS, **RECURRENT, **SCATTER,
 }  # fmt: skip
 """By the name of the ATen operation: the operation of policies, and the handler."""
 

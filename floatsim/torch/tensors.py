@@ -18,6 +18,8 @@ from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, as_format
 __all__ = ["Tag", "format_of_dtype", "is_float", "read", "tag_of", "tensor_of", "write_tag"]
 
 _FORMATS = {torch.float32: FP32, torch.bfloat16: BF16, torch.float16: FP16, torch.float64: FP64}
+_IN_NUMPY = {torch.float32, torch.float64, torch.float16}
+"""The dtypes that NumPy has as well. The other dtypes pass as integers."""
 _INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
@@ -96,7 +98,8 @@ def read(x: torch.Tensor) -> FloatArray:
     fmt = format_of_dtype(x.dtype)
     if x.is_neg():
         x = x.resolve_neg()
-    numbers: Any = x.detach().view(_INTEGERS[x.element_size()]).numpy()
+    x = x.detach()
+    numbers: Any = (x if x.dtype in _IN_NUMPY else x.view(_INTEGERS[x.element_size()])).numpy()
     return FloatArray(numbers.view(fmt.code_dtype), fmt)
 
 
@@ -109,8 +112,10 @@ def tensor_of(x: FloatArray, dtype: torch.dtype) -> torch.Tensor:
     """
     fmt = format_of_dtype(dtype)
     codes = x.codes if x.format == fmt else convert(x, fmt, rounding="ties_to_even").codes
-    array = np.ascontiguousarray(codes).reshape(codes.shape)
+    array: Any = np.ascontiguousarray(codes).reshape(codes.shape)
     if not array.flags.writeable:
         array = array.copy()
+    if dtype in _IN_NUMPY:
+        return torch.from_numpy(array.view(fmt.dtype))
     integers = array.view(f"int{array.dtype.itemsize * 8}" if array.dtype.itemsize > 1 else "uint8")
     return torch.from_numpy(integers).view(dtype)

@@ -80,8 +80,14 @@ _OTHERS = {
     "softplus": "",
     "elu": "celu selu",
     "hardtanh": "relu6 hardswish hardsigmoid",
-    "max_pool": "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices",
-    "avg_pool": "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d",
+    "max_pool": (
+        "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d "
+        "adaptive_max_pool2d adaptive_max_pool3d"
+    ),
+    "avg_pool": (
+        "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d"
+    ),
     "embedding": "index_select",
     "dropout": "native_dropout",
     "sum": "nansum",

@@ -160,6 +160,50 @@ def test_precisions_beside_the_bounds(precision):
         assert ran == (machine.has_fma() and precision <= (20 if rounding is fs.Rounding.STOCHASTIC else 24))
 
 
+ARITHMETIC = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("random_bits", [1, 8, 31, 32, 33])
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_stochastic_rounding_to_fp32(name, random_bits):
+    rng = np.random.default_rng([3, *name.encode()])
+    for overflow, sources in itertools.product(fs.Overflow, ((fs.FP32,) * 3, (fs.BF16, fs.FP32, fs.E4M3))):
+        codes = (hard_codes(rng, source, (3, 5000))[i] for i, source in enumerate(sources[: OPERATIONS[name]]))
+        operands = [fs.from_codes(x, source) for x, source in zip(codes, sources, strict=False)]
+        keywords = {"rounding": "stochastic", "seed": 3, "offset": 2**32 - 2500, "random_bits": random_bits}
+        options = resolve(keywords | {"overflow": overflow})
+        pairs = [(x.codes, x.format) for x in operands]
+        want, _ = elementwise.by_integers(name, pairs, (5000,), fs.FP32, options)
+        got = getattr(fs, name)(*operands, format="fp32", overflow=overflow, **keywords)
+        np.testing.assert_array_equal(got.codes, want)
+        fast = elementwise_fast.kernel_for(name, tuple(x.format for x in operands), fs.FP32, options.attributes)
+        assert (fast is not None) == (machine.has_fma() and random_bits <= 32)
+
+
+def test_draws_that_29_bits_do_not_decide():
+    """1 + fraction * 2**-23 with fraction + draw beside 2**32: three bits of the sum are not in float64."""
+    size = 1 << 16
+    words = np.array([fs.reference.draw(7, i, 32) for i in range(size)], np.int64)
+    near = np.flatnonzero(words >= 2**32 - 2**20)
+    assert near.size > 5
+    marked = 0
+    for beside in range(-16, 9):
+        y = np.zeros(size)
+        y[near] = np.maximum(2**32 + beside - words[near], 1) * 2.0**-55
+        x, y = np.ones(size, np.float32), y.astype(np.float32)
+        pairs = [(each.view(np.uint32), fs.FP32) for each in (x, y)]
+        options = resolve({"rounding": "stochastic", "seed": 7})
+        want, _ = elementwise.by_integers("add", pairs, (size,), fs.FP32, options)
+        got = fs.add(x, y, rounding="stochastic", seed=7).view(np.uint32)
+        np.testing.assert_array_equal(got, want)
+        kernel = elementwise_fast.kernel_for("add", (fs.FP32,) * 2, fs.FP32, options.attributes)
+        if kernel is not None:
+            draws = np.array([7, 0], np.uint64)
+            marked += int(kernel.run([codes for codes, _ in pairs], np.empty(size, np.uint32), draws).sum())
+    assert marked or not machine.has_fma()
+
+
 @pytest.mark.parametrize("exponent", [249, 250, 251, 252])
 def test_exponents_beside_the_bounds(exponent):
     """Exponents up to 250 in magnitude, of max and of the smallest subnormal number."""

@@ -13,12 +13,14 @@ import oracles as o
 import pytest
 from floatsim_kernels.gemm import float64 as gemm_doubles
 from floatsim_kernels.runtime import cpu as machine
-from planning import kernel_by
+from planning import case_of, kernel_by
 from test_sums import by_kernel, cancelling, operand
 
 import floatsim as fs
 from floatsim import Overflow, Rounding
 from floatsim.accumulation import trees
+from floatsim.emulator.dispatch import float64
+from floatsim.emulator.dispatch.candidates import only
 from floatsim.emulator.dispatch.float64 import Float64
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats.call import CallOptions
@@ -146,8 +148,7 @@ def rule_of(leaf, a_format, b_format, **keywords):
     fast = kernel_of(leaf, a_format, b_format, RoundingAttributes(**keywords))
     if fast is None:
         return None
-    rules = fast.arguments[1] if isinstance(leaf, fs.Kahan | fs.Neumaier) else fast.arguments[0]
-    return tuple(int(rule) for rule in rules)
+    return tuple(int(rule) for rule in fast.arguments[0])
 
 
 def test_which_sums_are_taken():
@@ -230,3 +231,38 @@ def test_a_processor_without_extensions():
         for settings in ({}, {"NUMBA_CPU_NAME": "generic"})
     ]
     assert digests[0] == digests[1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("trailing", [7, 9, 10])
+@pytest.mark.parametrize("name", LEAVES)
+def test_short_products_are_rounded_to_fp32_stochastically(name, trailing):
+    """Products of at most 20 bits, with magnitudes around 2**-149, 2**-130, 2**-126 and FP32's largest number."""
+    fmt = fs.FloatFormat(f"ieee(8,{trailing})", 8, trailing, "ieee")
+    case = case_of(LEAVES[name]("fp32"), fmt, fmt, RoundingAttributes(Rounding.STOCHASTIC))
+    short = 2 * fmt.precision <= 20
+    assert (Float64().refusal(case) is None) == short
+    r = np.random.default_rng(trailing)
+    for low, high in ((-80, -60), (-68, -60), (-67, -50), (-5, 5), (55, 66)):
+        x, y = (
+            fs.array(r.standard_normal(shape) * np.exp2(r.integers(low, high, shape)), fmt)
+            for shape in ((5, 23), (23, 35))
+        )
+        for accumulate in (LEAVES[name]("fp32"), LEAVES[name]("fp32", product_rounding="toward_zero")):
+            options = {"accumulate": accumulate, "format": "fp32", "rounding": "stochastic", "seed": 5}
+            with only("float64"):
+                got = fs.matmul(x, y, **options)
+            with only("integer"):
+                want = fs.matmul(x, y, **options)
+            np.testing.assert_array_equal(got.codes, want.codes)
+
+
+@pytest.mark.parametrize("exponent", [-67, -66, -65, 63, 64])
+def test_products_beside_the_bounds_of_exact_products(exponent):
+    """BF16 products enter exactly from 2**-133 up to FP32's largest number."""
+    kernel = kernel_of(fs.Sequential("fp32"), fs.BF16, fs.BF16, RoundingAttributes(Rounding.STOCHASTIC))
+    least = 2.0**-133
+    assert kernel.least == least
+    x = fs.array([[2.0**exponent, 0.0]], "bf16")
+    inside = float64._products_between(x.values, x.values, least, fs.FP32.max)
+    assert inside == (-133 <= 2 * exponent < 128)

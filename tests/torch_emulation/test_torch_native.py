@@ -83,6 +83,52 @@ def test_elementwise_operations_equal_torch(name, dtype):
         assert torch.equal(found, wanted)
 
 
+F = torch.nn.functional
+NORMS = {
+    "layer_norm": lambda x, w, b: F.layer_norm(x, (64,), w, b),
+    "rms_norm": lambda x, w, b: F.rms_norm(x, (64,), w) + 0 * b,
+    "batch_norm": lambda x, w, b: F.batch_norm(x.view(8, 64, -1), torch.zeros(64), torch.ones(64), w, b, True),
+    "batch_norm in inference": lambda x, w, b: F.batch_norm(x.view(8, 64, -1), torch.zeros(64), torch.ones(64), w, b),
+    "group_norm": lambda x, w, b: F.group_norm(x.view(8, 64, -1), 4, w, b),
+    "instance_norm": lambda x, w, b: F.instance_norm(x.view(8, 64, -1), None, None, w, b),
+}
+"""Norms of 64 features or channels."""
+_OF_RESULTS, _OF_SUMS = 16, 64
+"""The largest differences, in ulps of the largest element: of results and gradients by x, and of gradients by weights
+and biases, which are sums of all rows."""
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def norm_gradients(name, size):
+    """The result of a norm of so many elements, and its gradients."""
+    x, w, b = (tensor(*shape, seed=i).requires_grad_() for i, shape in enumerate(((size // 64, 64), (64,), (64,))))
+    y = NORMS[name](x, w, b)
+    y.backward(tensor(size // 64, 64, seed=5).view(y.shape))
+    return [y.detach(), x.grad, w.grad, b.grad]
+
+
+@pytest.mark.parametrize("size", [16384, 32768, 65536])
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_are_near_torch_with_any_number_of_threads(name, size, threads):
+    """From 32,768 elements on PyTorch uses several threads. LayerNorm's gradients then have sums of another order."""
+    with ft.emulate("native", strict=True, count=0):
+        found = norm_gradients(name, size)
+    for count in (1, 2):
+        threads(count)
+        wanted = norm_gradients(name, size)
+        for one, other, limit in zip(found, wanted, (_OF_RESULTS,) * 2 + (_OF_SUMS,) * 2, strict=True):
+            ulp = np.spacing(other.abs().max().numpy())
+            assert (one - other).abs().max() <= limit * ulp
+        if name == "layer_norm" and count == 1:
+            assert_equal(found[3], wanted[3])
+
+
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.1, nesterov=True),
     "adam": lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.1, amsgrad=True),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -215,6 +216,198 @@ def scattered(h, places, terms, rows=15):
     return fs.from_codes(np.where(touched, found.codes, x.codes), h.fmt)
 
 
+VOLUMES = tensor(2, 2, 3, 5, 4)
+ADAPTIVE = ((IMAGES, (4, 3)), (VOLUMES, (2, 3, 4)))
+POOLED = (
+    ((1, 1), False, True, None),
+    ((1, 1), False, False, None),
+    ((0, 1), True, True, None),
+    ((1, 0), True, False, 7),
+)
+"""Paddings, ceil_mode, count_include_pad and divisor_override."""
+
+
+def slices(values, depths):
+    """(batch, channels, depth, ...) as (batch * depths, channels * slots, ...), and zeros where a depth is None."""
+    zero = fs.array(np.zeros((values.shape[0], values.shape[1], *values.shape[3:])), values.format).codes
+    stacked = [np.stack([zero if d is None else values.codes[:, :, d] for d in row], 2) for row in depths]
+    merged = np.stack(stacked, 1)
+    return fs.from_codes(merged.reshape(-1, values.shape[1] * len(depths[0]), *values.shape[3:]), values.format)
+
+
+def inside(n, length):
+    return n if 0 <= n < length else None
+
+
+def spread(w, dilation):
+    codes = np.zeros((*w.shape[:-1], (w.shape[-1] - 1) * dilation + 1), w.codes.dtype)
+    codes[..., ::dilation] = w.codes
+    return fs.from_codes(codes, w.format)
+
+
+def volume_convolution(h, x, w, stride, padding, dilation=(1, 1, 1)):
+    """A convolution of volumes as one of images: the depths of a window are channels."""
+    length, size = x.shape[2], w.shape[2]
+    count = (length + 2 * padding[0] - dilation[0] * (size - 1) - 1) // stride[0] + 1
+    depths = [[inside(i * stride[0] - padding[0] + j * dilation[0], length) for j in range(size)] for i in range(count)]
+    wide = np.swapaxes(spread(np.swapaxes(spread(w, dilation[2]), -1, -2), dilation[1]), -1, -2)
+    wide = wide.reshape(w.shape[0], -1, *wide.shape[3:])
+    y = h.op("conv2d", slices(x, depths), wide, stride=stride[1:], padding=padding[1:])
+    return np.moveaxis(y.reshape(x.shape[0], count, *y.shape[1:]), 1, 2)
+
+
+def volume_by_images(h, g, w, lengths, stride, padding):
+    """The gradient of a convolution of volumes by the volumes, depth by depth."""
+    count, size = g.shape[2], w.shape[2]
+    depths = []
+    for p in range(lengths[0]):
+        places = [p + padding[0] - j for j in range(size)]
+        depths.append([inside(n // stride[0], count) if n % stride[0] == 0 else None for n in places])
+    filters = w.reshape(w.shape[0], w.shape[1], size, *w.shape[3:])
+    filters = np.moveaxis(filters, 2, 1)[:, ::-1].reshape(-1, w.shape[1], *w.shape[3:])
+    empty = fs.array(np.zeros((g.shape[0] * lengths[0], w.shape[1], *lengths[1:])), g.format)
+    terms = slices(g, [row[::-1] for row in depths])
+    found = h.op("conv2d_backward", terms, empty, filters, stride=stride[1:], padding=padding[1:]).x
+    return np.moveaxis(found.reshape(g.shape[0], lengths[0], *found.shape[1:]), 1, 2)
+
+
+def volume_gradients(h):
+    g, x, w = h(tensor(2, 4, 4, 3, 2)), h(VOLUMES), h(tensor(4, 2, 2, 2, 3))
+    depths = [[inside(i - 1 + j, 3) for j in range(2)] for i in range(4)]
+    images, gradients = slices(x, depths), slices(g, [[i] for i in range(4)])
+    found = h.op("conv2d_backward", gradients, images, w.reshape(4, 4, 2, 3), stride=2, padding=1)
+    by_x = volume_by_images(h, g, w, (3, 5, 4), (1, 2, 2), (1, 1, 1))
+    return by_x, found.weight.reshape(4, 2, 2, 2, 3), found.bias
+
+
+def regular(lengths, sizes, steps, pads, ceil_mode):
+    """The places of the windows of each axis, those of the padding and behind it too."""
+    axes = []
+    for length, size, step, pad in zip(lengths, sizes, steps, pads, strict=True):
+        starts = [i * step - pad for i in range(length + 2 * pad)]
+        fits = [
+            s
+            for s in starts
+            if s + size <= length + pad or (ceil_mode and s < length and s + size < length + pad + step)
+        ]
+        axes.append([range(s, s + size) for s in fits])
+    return axes
+
+
+def adaptive(lengths, counts):
+    return [
+        [range(i * length // n, -(-(i + 1) * length // n)) for i in range(n)]
+        for length, n in zip(lengths, counts, strict=True)
+    ]
+
+
+def gradient_of(lengths, sizes, steps, k):
+    return tensor(2, 4, *(len(each) for each in regular(lengths, sizes, steps, *k[:2])), seed=5)
+
+
+def divisor(window, lengths, pads, include, override):
+    if override is not None:
+        return fs.array(float(override), "fp64")
+    edges = [(-p if include else 0, n + (p if include else 0)) for n, p in zip(lengths, pads, strict=True)]
+    return fs.array(
+        float(np.prod([sum(a <= i < b for i in axis) for axis, (a, b) in zip(window, edges, strict=True)])), "fp64"
+    )
+
+
+def averages(h, x, axes, pads=None, ceil_mode=False, include=True, override=None):
+    """The mean of each window, one after the other."""
+    x, lengths = h(x), tuple(x.shape[2:])
+    found = np.zeros((*x.shape[:2], *map(len, axes)), x.codes.dtype)
+    for place in np.ndindex(*map(len, axes)):
+        window = [axis[i] for axis, i in zip(axes, place, strict=True)]
+        elements = [n for n in itertools.product(*window) if all(0 <= i < m for i, m in zip(n, lengths, strict=True))]
+        terms = np.stack([x[(slice(None), slice(None), *n)] for n in elements], -1)
+        number = divisor(window, lengths, pads or [0] * len(lengths), include, override)
+        found[(slice(None), slice(None), *place)] = h.do("divide", h.sum(terms, -1), number).codes
+    return fs.from_codes(found, h.fmt)
+
+
+def shares(h, g, lengths, axes, pads=None, ceil_mode=False, include=True, override=None):
+    """For each element, the sum of the shares of the windows that contain it."""
+    g, found = h(g), fs.array(np.zeros((*g.shape[:2], *lengths)), h.fmt)
+    for place in np.ndindex(*map(len, axes)):
+        window = [axis[i] for axis, i in zip(axes, place, strict=True)]
+        number = divisor(window, lengths, pads or [0] * len(lengths), include, override)
+        share = h.do("divide", g[(slice(None), slice(None), *place)], number)
+        for n in itertools.product(*window):
+            if all(0 <= i < m for i, m in zip(n, lengths, strict=True)):
+                at = (slice(None), slice(None), *n)
+                found[at] = h.do("add", found[at], share)
+    return found
+
+
+def largest(h, x, axes):
+    x = h(x)
+    rows = [[[i for i in window if 0 <= i < n] for window in axis] for axis, n in zip(axes, x.shape[2:], strict=True)]
+    found = np.zeros((*x.shape[:2], *map(len, axes)), x.codes.dtype)
+    for place in np.ndindex(*map(len, axes)):
+        window = np.ix_(*(axis[i] for axis, i in zip(rows, place, strict=True)))
+        terms = x.values[(slice(None), slice(None), *window)].reshape(*x.shape[:2], -1).max(-1)
+        found[(slice(None), slice(None), *place)] = fs.array(terms, h.fmt).codes
+    return fs.from_codes(found, h.fmt)
+
+
+def selected(h, x, axes, counts):
+    """For each element, the sum of the gradients of the windows that it is the largest of."""
+    g, lengths, values = h(tensor(*x.shape[:2], *counts, seed=5)), x.shape[2:], h(x).values
+    found = fs.array(np.zeros(tuple(x.shape)), h.fmt)
+    for place in np.ndindex(*x.shape[:2], *counts):
+        window = [axis[i] for axis, i in zip(axes, place[2:], strict=True)]
+        inner = [n for n in itertools.product(*window) if all(0 <= i < m for i, m in zip(n, lengths, strict=True))]
+        first = max(inner, key=lambda n, at=place[:2]: values[(*at, *n)])
+        at = (*place[:2], *first)
+        found[at] = h.do("add", found[at], g[place])
+    return found
+
+
+def adaptive_places(x, counts):
+    return getattr(aten, f"adaptive_max_pool{len(counts)}d")(x, counts)[1]
+
+
+def largest_gradient(x, places, counts, name):
+    return getattr(aten, name)(tensor(*x.shape[:2], *counts, seed=5), x, places)
+
+
+def larger(n, x):
+    return [2 * length + 1 for length in x.shape[2:]]
+
+
+def padding_gradient(n, x):
+    g = tensor(*x.shape[:2], *(length + 3 for length in x.shape[2:]), seed=5)
+    return getattr(aten, f"replication_pad{n}d_backward")(g, x, [1, 2] * n)
+
+
+def nearest_gradient(name, n, x):
+    g = tensor(*x.shape[:2], *larger(n, x), seed=5)
+    return getattr(aten, f"{name}{n}d_backward")(g, larger(n, x), list(x.shape))
+
+
+def sums_of_copies(h, x, axes):
+    """For each element, the sum of the gradients of its copies; axes: the element that each copy is of."""
+    g, found = h(tensor(*x.shape[:2], *map(len, axes), seed=5)), fs.array(np.zeros(tuple(x.shape)), h.fmt)
+    for place in np.ndindex(*map(len, axes)):
+        at = (slice(None), slice(None), *(axis[i] for axis, i in zip(axes, place, strict=True)))
+        found[at] = h.do("add", found[at], g[(slice(None), slice(None), *place)])
+    return found
+
+
+def copied_edges(h, n, x):
+    return sums_of_copies(h, x, [np.clip(np.arange(-1, length + 2), 0, length - 1) for length in x.shape[2:]])
+
+
+def copied_nearest(h, name, n, x):
+    shift = 0.5 if "exact" in name else 0.0
+    axes = [
+        ((np.arange(m) + shift) * length / m).astype(int) for m, length in zip(larger(n, x), x.shape[2:], strict=True)
+    ]
+    return sums_of_copies(h, x, axes)
+
+
 INDEX = torch.tensor([2, 0, 2])
 PLACES = (INDEX[:, None] * 5 + torch.arange(5)).numpy()
 COLUMNS = torch.tensor([[0, 1, 1], [4, 4, 4], [2, 0, 2]])
@@ -287,10 +480,44 @@ CASES = [
      lambda: aten.convolution_backward(tensor(2, 3, 4, 4), IMAGES, tensor(3, 4, 3, 2), [3], [1, 1], [0, 0], [1, 1], False,
                                        [0, 0], 1, [True] * 3),
      lambda h: h.op("conv2d_backward", h(tensor(2, 3, 4, 4)), h(IMAGES), h(tensor(3, 4, 3, 2)))),
+    ("convolution", lambda: torch.conv3d(VOLUMES, tensor(4, 2, 2, 3, 2), stride=(1, 2, 1), padding=(1, 0, 1), dilation=(1, 2, 1)),
+     lambda h: volume_convolution(h, h(VOLUMES), h(tensor(4, 2, 2, 3, 2)), (1, 2, 1), (1, 0, 1), (1, 2, 1))),
+    ("convolution_backward",
+     lambda: aten.convolution_backward(tensor(2, 4, 4, 3, 2), VOLUMES, tensor(4, 2, 2, 2, 3), [4], [1, 2, 2], [1, 1, 1],
+                                       [1, 1, 1], False, [0, 0, 0], 1, [True, True, True]), volume_gradients),
+    ("convolution", lambda: torch.conv_transpose3d(VOLUMES, tensor(2, 4, 2, 2, 3), stride=(1, 2, 2), padding=1, output_padding=(0, 1, 0)),
+     lambda h: volume_by_images(h, h(VOLUMES), h(tensor(2, 4, 2, 2, 3)), (2, 9, 7), (1, 2, 2), (1, 1, 1))),
+    *(("avg_pool2d", lambda k=k: aten.avg_pool2d(IMAGES, [3, 2], [2, 2], *k), lambda h, k=k: averages(h, IMAGES, regular((6, 5), (3, 2), (2, 2), *k[:2]), *k))
+      for k in POOLED),
+    *(("avg_pool2d_backward", lambda k=k: aten.avg_pool2d_backward(gradient_of((6, 5), (3, 2), (2, 2), k), IMAGES, [3, 2], [2, 2], *k),
+       lambda h, k=k: shares(h, gradient_of((6, 5), (3, 2), (2, 2), k), (6, 5), regular((6, 5), (3, 2), (2, 2), *k[:2]), *k)) for k in POOLED),
+    ("_adaptive_avg_pool2d", lambda: aten._adaptive_avg_pool2d(IMAGES, [4, 3]), lambda h: averages(h, IMAGES, adaptive((6, 5), (4, 3)))),
+    ("_adaptive_avg_pool2d_backward", lambda: aten._adaptive_avg_pool2d_backward(tensor(2, 4, 4, 3), IMAGES),
+     lambda h: shares(h, tensor(2, 4, 4, 3), (6, 5), adaptive((6, 5), (4, 3)))),
+    ("avg_pool3d", lambda: aten.avg_pool3d(VOLUMES, [2, 2, 3], [1, 2, 1]), lambda h: averages(h, VOLUMES, regular((3, 5, 4), (2, 2, 3), (1, 2, 1), (0, 0, 0), False))),
+    ("avg_pool3d_backward", lambda: aten.avg_pool3d_backward(tensor(2, 2, 2, 2, 2), VOLUMES, [2, 2, 3], [1, 2, 1], [0, 0, 0], False, True, None),
+     lambda h: shares(h, tensor(2, 2, 2, 2, 2), (3, 5, 4), regular((3, 5, 4), (2, 2, 3), (1, 2, 1), (0, 0, 0), False))),
+    ("_adaptive_avg_pool3d", lambda: aten._adaptive_avg_pool3d(VOLUMES, [2, 3, 4]), lambda h: averages(h, VOLUMES, adaptive((3, 5, 4), (2, 3, 4)))),
+    ("_adaptive_avg_pool3d_backward", lambda: aten._adaptive_avg_pool3d_backward(tensor(2, 2, 2, 3, 4), VOLUMES),
+     lambda h: shares(h, tensor(2, 2, 2, 3, 4), (3, 5, 4), adaptive((3, 5, 4), (2, 3, 4)))),
+    *((f"adaptive_max_pool{len(n)}d", lambda x=x, n=n: getattr(aten, f"adaptive_max_pool{len(n)}d")(x, n)[0],
+       lambda h, x=x, n=n: largest(h, x, adaptive(x.shape[2:], n))) for x, n in ADAPTIVE),
+    *((f"adaptive_max_pool{len(n)}d_backward", lambda x=x, n=n: largest_gradient(x, adaptive_places(x, n), n, f"adaptive_max_pool{len(n)}d_backward"),
+       lambda h, x=x, n=n: selected(h, x, adaptive(x.shape[2:], n), n)) for x, n in ADAPTIVE),
+    ("max_pool3d_with_indices", lambda: aten.max_pool3d_with_indices(VOLUMES, [2, 3, 2], [1, 2, 2], [1, 1, 0])[0],
+     lambda h: largest(h, VOLUMES, regular((3, 5, 4), (2, 3, 2), (1, 2, 2), (1, 1, 0), False))),
+    ("max_pool3d_with_indices_backward", lambda: aten.max_pool3d_with_indices_backward(
+        tensor(2, 2, 4, 3, 2, seed=5), VOLUMES, [2, 3, 2], [1, 2, 2], [1, 1, 0], [1, 1, 1], False,
+        aten.max_pool3d_with_indices(VOLUMES, [2, 3, 2], [1, 2, 2], [1, 1, 0])[1]),
+     lambda h: selected(h, VOLUMES, regular((3, 5, 4), (2, 3, 2), (1, 2, 2), (1, 1, 0), False), (4, 3, 2))),
+    ("max_pool2d_with_indices_backward", lambda: aten.max_pool2d_with_indices_backward(
+        tensor(2, 4, 2, 3, seed=5), IMAGES, [3, 2], [1, 1], [0, 0], [2, 2], False,
+        aten.max_pool2d_with_indices(IMAGES, [3, 2], [1, 1], [0, 0], [2, 2])[1]),
+     lambda h: selected(h, IMAGES, [[[0, 2, 4], [1, 3, 5]], [[0, 2], [1, 3], [2, 4]]], (2, 3))),
     ("max_pool2d_with_indices", lambda: torch.max_pool2d(IMAGES, 2), lambda h: h.op("max_pool", h(IMAGES), 2)),
     ("max_pool2d_with_indices_backward",
      lambda: aten.max_pool2d_with_indices_backward(tensor(2, 4, 4, 3), IMAGES, [3, 3], [1, 1], [0, 0], [1, 1], False,
-                                                   torch.empty(0, dtype=torch.int64)),
+                                                   aten.max_pool2d_with_indices(IMAGES, [3, 3], [1, 1])[1]),
      lambda h: h.op("max_pool_backward", h(tensor(2, 4, 4, 3)), h(IMAGES), 3, stride=1)),
     ("avg_pool2d", lambda: aten.avg_pool2d(IMAGES, [2, 2], [1, 1]), lambda h: h.op("avg_pool", h(IMAGES), 2, stride=1)),
     ("avg_pool2d_backward",
@@ -336,6 +563,10 @@ CASES = [
     ("mkldnn_rnn_layer_backward", lambda: run_lstm_backward()[5], lstm_backward),
     ("index_put", lambda: aten.index_put(X, [INDEX], Y, True), lambda h: scattered(h, PLACES, h(Y))),
     ("_unsafe_index_put", lambda: aten._unsafe_index_put(X, [INDEX], Y, True), lambda h: scattered(h, PLACES, h(Y))),
+    *((f"replication_pad{n}d_backward", lambda n=n, x=x: padding_gradient(n, x), lambda h, n=n, x=x: copied_edges(h, n, x))
+      for n, x in ((1, TIMES), (2, IMAGES), (3, VOLUMES))),
+    *((f"{name}{n}d_backward", lambda name=name, n=n, x=x: nearest_gradient(name, n, x), lambda h, name=name, n=n, x=x: copied_nearest(h, name, n, x))
+      for name in ("upsample_nearest", "_upsample_nearest_exact") for n, x in ((1, TIMES), (2, IMAGES), (3, VOLUMES))),
     ("index_add", lambda: X.index_add(0, INDEX, Y), lambda h: scattered(h, PLACES, h(Y))),
     ("scatter_add", lambda: X.scatter_add(1, COLUMNS, Y),
      lambda h: scattered(h, (torch.arange(3)[:, None] * 5 + COLUMNS).numpy(), h(Y)[:, :3])),

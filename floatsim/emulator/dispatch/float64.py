@@ -13,14 +13,16 @@ from floatsim_kernels.gemm import float64 as loops
 
 from floatsim.accumulation import Kahan, Neumaier, ProductLeaf, Sequential, Tree, TreeLeaf
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
-from floatsim.emulator.params import float64_rounding
+from floatsim.emulator.params import float64_rounding, pack
 from floatsim.emulator.proofs import (
     nearest_then_nearest,
     products_are_not_rounded,
     rounds_in_float64,
+    short_products_round_in_float64,
     terms_fit_float64,
 )
 from floatsim.emulator.tiling import SCRATCH
+from floatsim.emulator.types import Floats
 from floatsim.formats import FP32, FP64
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import TermRange, contains, quantum
@@ -53,20 +55,21 @@ class Float64:
         if not terms_fit_float64(terms):
             exponents = f"exponents {terms.lowest} to {terms.highest}"
             return f"float64 does not hold every term: {terms.precision} bits, {exponents}"
+        entering = TermRange(product) if product is not None else terms
         if _to_single(case):
             attributes = case.sums
-            if not contains(FP32, terms) or attributes.random_bits > 32 or attributes.daz or attributes.ftz:
+            if not contains(FP32, entering) or attributes.random_bits > 32 or attributes.daz or attributes.ftz:
                 return "stochastic sums in FP32 need FP32 terms, at most 32 random bits, and neither DAZ nor FTZ"
         elif not rounds_in_float64(fmt, case.sums):
             return f"float64 does not round to {fmt} in this way"
         if product is not None:
-            if not rounds_in_float64(product, case.products):
+            short = short_products_round_in_float64(product, terms, case.products)
+            if not (short or rounds_in_float64(product, case.products)):
                 return f"float64 does not round products to {product} in this way"
             if terms.has_infinity and not product.has_infinity:
                 return f"products can be infinite, and {product} has no infinity"
             if fmt.has_signed_zero and not product.has_signed_zero:
                 return f"products can be -0, and {product} has no -0"
-        entering = TermRange(product) if product is not None else terms
         if entering.has_infinity and not fmt.has_infinity:
             return f"terms can be infinite, and {fmt} has no infinity"
         return None
@@ -81,11 +84,10 @@ def _rounded_product(leaf: ProductLeaf, terms: TermRange) -> Any:
 
 
 def _to_single(case: Case) -> bool:
-    """Return whether the case is a stochastic sum of exact terms in FP32, which has a kernel of its own."""
+    """Return whether the case is a stochastic sum in FP32, which has a rule of its own."""
     leaf = case.accumulation
     assert isinstance(leaf, ProductLeaf)
-    stochastic = leaf.format == FP32 and case.sums.rounding is Rounding.STOCHASTIC
-    return stochastic and _rounded_product(leaf, case.terms) is None
+    return leaf.format == FP32 and case.sums.rounding is Rounding.STOCHASTIC
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,24 @@ class Float64Kernel:
 
     call: Callable[..., None]
     arguments: tuple[Any, ...]
+    least: float | None = None
+    """The least magnitude of a product that FP32 holds for certain, where products are rounded to FP32. If all products
+    are zero or between it and FP32's largest number, they enter exactly."""
 
-    def __call__(self, *arguments: Any) -> None:
-        self.call(*arguments, *self.arguments)
+    def __call__(self, a: Floats, b: Floats, *arguments: Any) -> None:
+        rules, *more = self.arguments
+        if self.least is not None and _products_between(a, b, self.least, FP32.max):
+            rules = np.array([rules[loops.SUM_RULE], loops.EXACT], np.int64)
+        self.call(a, b, *arguments, rules, *more)
+
+
+def _products_between(a: Floats, b: Floats, least: float, most: float) -> bool:
+    """Return whether the magnitudes of all products of elements are 0 or between two bounds."""
+    low, high = 1.0, 1.0
+    for x in map(np.abs, (a, b)):
+        low *= x.min(initial=np.inf, where=x > 0)
+        high *= x.max(initial=0.0)
+    return bool(low >= least and high <= most)
 
 
 def float64_kernel(case: Case) -> Float64Kernel:
@@ -108,9 +125,12 @@ def float64_kernel(case: Case) -> Float64Kernel:
     if _to_single(case):
         rule = loops.STOCHASTIC_FP32
     product_rule, turn, product_params, least = loops.EXACT, 1.0, params, fmt.precision
+    exact_from: float | None = None
     if product is not None:
         product_rule, product_sign, product_params = float64_rounding(product, case.products)
         turn = sign * product_sign if product_rule == loops.TOWARD_NEGATIVE else 1.0
+        if short_products_round_in_float64(product, terms, case.products):
+            product_params, exact_from = _short_rounding(product_params), 2.0 ** (quantum(FP32) + terms.precision)
         least = min(least, product.precision)
     tree = isinstance(leaf, TreeLeaf)
     entering = terms if product is None else TermRange(product)
@@ -124,10 +144,23 @@ def float64_kernel(case: Case) -> Float64Kernel:
     rules = np.array([rule, product_rule], np.int64)
     arguments = (rules, sign, turn, params, product_params, growth, slack)
     if tree:
-        return Float64Kernel(_tree, arguments)
+        return Float64Kernel(_tree, arguments, exact_from)
     if isinstance(leaf, Kahan | Neumaier):
-        return Float64Kernel(_compensated, (int(isinstance(leaf, Neumaier)), *arguments))
-    return Float64Kernel(_sequential, arguments)
+        call = functools.partial(_compensated, int(isinstance(leaf, Neumaier)))
+        return Float64Kernel(call, arguments, exact_from)
+    return Float64Kernel(_sequential, arguments, exact_from)
+
+
+_SHORT = 20
+"""The bits of numbers that the rule STOCHASTIC rounds to: 32 random bits are behind them."""
+
+
+def _short_rounding(params: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the parameters of a stochastic rounding to FP32 for products of at most 20 bits."""
+    fields = dict(zip(loops.ROUNDING_FIELDS, params, strict=True))
+    fields["lowest"] = 2.0 ** (quantum(FP32) + _SHORT - 1)
+    fields["scale"] = 2.0 ** (52 - 32 - (_SHORT - 1))
+    return pack(loops.ROUNDING_FIELDS, fields, np.float64)
 
 
 def _power(x: float, n: int) -> float:
@@ -168,9 +201,11 @@ def _sequential(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: A
     loops.sequential(a, b, rows_of(out), ranges, index, *arguments, *work)
 
 
-def _compensated(a: Any, b: Any, out: Any, ranges: Any, index: Any, *arguments: Any) -> None:
+def _compensated(
+    neumaier: int, a: Any, b: Any, out: Any, ranges: Any, index: Any, seeds: Any, fresh: bool, *arguments: Any
+) -> None:
     work = np.empty(loops.KEYS, np.uint64), work_rows(loops.COMPENSATED_ROWS, index, b.shape[1])
-    loops.compensated(a, b, rows_of(out), ranges, index, *arguments, *work)
+    loops.compensated(a, b, rows_of(out), ranges, index, seeds, fresh, neumaier, *arguments, *work)
 
 
 def _tree(

@@ -7,9 +7,12 @@ Each element is unpacked, computed in float32 or float64, and rounded once more.
   products below 2**-126) the result is a multiple of 2**-149 or rounds to zero either way.
 - In float64, any rounding mode: the float64 result is rounded to odd, from its exact error (S. Boldo and
   G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). Every later rounding to fewer bits is correct.
+- In float64, stochastic rounding to FP32: 29 of the bits that FP32 discards are known, and three more are decided by
+  the integer kernels where they matter, for one element in 2**29.
 
 The exhaustive tests compare every pair of codes with the integer kernels. The kernels need
-`cpu.environment_is_default()`; `fp16` also needs `cpu.has_f16c()`, and the `odd_...` kernels need `cpu.has_fma()`.
+`cpu.environment_is_default()`; `fp16` also needs `cpu.has_f16c()`, and the `odd_...` kernels need `cpu.has_fma()`,
+as does `single_stochastic`.
 """
 
 import functools
@@ -274,6 +277,67 @@ def odd_stochastic(operation, brain):
                 m, k, q, fraction = quantize.truncated(_KIND64, _MASKS64, u, used, w)
                 m = m + q if add32(fraction, word) < fraction else m
                 results[i] = quantize.joined(_KIND64, _MASKS64, True, u, m, k, w)
+            done = end
+
+    return loop
+
+
+# -- FP32, stochastic --------------------------------------------------------------------------------------------------
+
+BLOCK = 1024
+"""Elements of a block that `single_stochastic` marks."""
+_DROPPED, _FRACTION = np.uint64(29), np.uint64((1 << 29) - 1)
+_REBIAS = np.uint64((1023 - 127) << 23)
+_MAGNITUDE = np.uint64((1 << 63) - 1)
+_LEAST, _MOST = np.uint64(897 << 52), np.uint64((1150 << 52) + ((1 << 52) - (1 << 29)))  # 2**-126, FP32's max
+_LARGEST_SURE = np.uint32(0xFFFFFFF8)
+_3, _32 = np.uint32(3), np.uint64(32)
+
+
+@inline
+def truncated_code(s, error):
+    """The float64 code of an exact result toward zero, of the result to nearest and a number with the error's sign."""
+    bits = bits_from_double(s)
+    inward = (error < 0) if s > 0 else (error > 0)
+    return np.uint64(bits - np.uint64(1)) if inward else bits
+
+
+@functools.cache
+def single_stochastic(operation):
+    """Return the kernel of an operation on float32 numbers, rounded stochastically to FP32 with at most 32 random bits.
+
+    The exact result toward zero in float64 has 29 of the bits that FP32 discards, and a draw has 32. If the three bits
+    between them can carry, or if the result is neither zero nor between 2**-126 and FP32's largest number, the element
+    is undecided. `undecided` marks the blocks of BLOCK elements that have such an element.
+    """
+
+    @kernel
+    def loop(a, b, c, out, draws, random_bits, undecided):
+        wide_vectors()
+        used = quantize.used_bits(random_bits)
+        done = np.int64(0)
+        while done < out.size:
+            block = done // BLOCK
+            low, high, first, n = quantize.run_from(draws, done, min(out.size, (block + 1) * BLOCK) - done)
+            end = done + n
+            xs, ys, zs, results = a[done:end], b[done:end], c[done:end], out[done:end]
+            unknown = np.uint32(0)
+            for i in range(n):
+                x, y, z = np.float64(xs[i]), np.float64(ys[i]), np.float64(zs[i])
+                s, error = result_and_error(operation, STOCHASTIC, x, y, z)
+                bits = truncated_code(s, error)
+                m = np.uint64(bits & _MAGNITUDE)
+                word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
+                fraction = left32(np.uint32(m & _FRACTION), _3)
+                total = add32(fraction, word)
+                code = np.uint32((m >> _DROPPED) - _REBIAS)
+                code = add32(code, np.uint32(1)) if total < fraction else code
+                zero = m == np.uint64(0)
+                fine = (m >= _LEAST) & (m < _MOST) & (total < _LARGEST_SURE)
+                unknown = unknown | (np.uint32(0) if fine | zero else np.uint32(1))
+                sign = np.uint32(np.uint64(bits >> _32) & np.uint64(0x80000000))
+                results[i] = np.uint32((np.uint32(0) if zero else code) | sign)
+            undecided[block] |= unknown != np.uint32(0)
             done = end
 
     return loop
