@@ -183,6 +183,16 @@ def test_a_tree_of_its_own():
     assert fs.as_accumulation(found.name) == description
 
 
+def test_a_sum_that_is_added_to_zero():
+    """As in OpenBLAS: a sum that underflows to -0 is +0 then. One block of all terms says so."""
+
+    def kernel(a, b):
+        return np.float32(0) + fs.matmul(a, b, accumulate="sequential(fp32, fused)")
+
+    a, b = fs.testing.hard_inputs((16, 40, 16), "fp32")
+    assert fs.identify(kernel, a, b).name == "blocked(sequential(fp32, fused), 40, fp32)"
+
+
 _FIVE = "(0, 3, (2, 4), 1)"  # a tree of five lanes
 
 
