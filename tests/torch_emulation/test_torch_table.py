@@ -218,7 +218,12 @@ def scattered(h, places, terms, rows=15):
 
 VOLUMES = tensor(2, 2, 3, 5, 4)
 ADAPTIVE = ((IMAGES, (4, 3)), (VOLUMES, (2, 3, 4)))
-POOLED = (((1, 1), False, True, None), ((1, 1), False, False, None), ((0, 1), True, True, None), ((1, 0), True, False, 7))
+POOLED = (
+    ((1, 1), False, True, None),
+    ((1, 1), False, False, None),
+    ((0, 1), True, True, None),
+    ((1, 0), True, False, 7),
+)
 """Paddings, ceil_mode, count_include_pad and divisor_override."""
 
 
@@ -280,13 +285,20 @@ def regular(lengths, sizes, steps, pads, ceil_mode):
     axes = []
     for length, size, step, pad in zip(lengths, sizes, steps, pads, strict=True):
         starts = [i * step - pad for i in range(length + 2 * pad)]
-        fits = [s for s in starts if s + size <= length + pad or (ceil_mode and s < length and s + size < length + pad + step)]
+        fits = [
+            s
+            for s in starts
+            if s + size <= length + pad or (ceil_mode and s < length and s + size < length + pad + step)
+        ]
         axes.append([range(s, s + size) for s in fits])
     return axes
 
 
 def adaptive(lengths, counts):
-    return [[range(i * length // n, -(-(i + 1) * length // n)) for i in range(n)] for length, n in zip(lengths, counts, strict=True)]
+    return [
+        [range(i * length // n, -(-(i + 1) * length // n)) for i in range(n)]
+        for length, n in zip(lengths, counts, strict=True)
+    ]
 
 
 def gradient_of(lengths, sizes, steps, k):
@@ -297,7 +309,9 @@ def divisor(window, lengths, pads, include, override):
     if override is not None:
         return fs.array(float(override), "fp64")
     edges = [(-p if include else 0, n + (p if include else 0)) for n, p in zip(lengths, pads, strict=True)]
-    return fs.array(float(np.prod([sum(a <= i < b for i in axis) for axis, (a, b) in zip(window, edges, strict=True)])), "fp64")
+    return fs.array(
+        float(np.prod([sum(a <= i < b for i in axis) for axis, (a, b) in zip(window, edges, strict=True)])), "fp64"
+    )
 
 
 def averages(h, x, axes, pads=None, ceil_mode=False, include=True, override=None):
@@ -388,7 +402,9 @@ def copied_edges(h, n, x):
 
 def copied_nearest(h, name, n, x):
     shift = 0.5 if "exact" in name else 0.0
-    axes = [((np.arange(m) + shift) * length / m).astype(int) for m, length in zip(larger(n, x), x.shape[2:], strict=True)]
+    axes = [
+        ((np.arange(m) + shift) * length / m).astype(int) for m, length in zip(larger(n, x), x.shape[2:], strict=True)
+    ]
     return sums_of_copies(h, x, axes)
 
 
