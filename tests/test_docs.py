@@ -176,7 +176,7 @@ FORMS = {
     "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
 }  # fmt: skip
 OTHER_MEANINGS = {  # pages that use a term's word only for another thing, such as a `with` block
-    "block": "conventions formats how-to sums 03_ends 04_orders", "bias": "02_rounding",
+    "block": "conventions formats how-to sums 03_ends 04_orders", "bias": "02_rounding pytorch",
     "term": "01_bits emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
 }  # fmt: skip
 NOT_PROSE = re.compile(

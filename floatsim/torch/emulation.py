@@ -30,7 +30,7 @@ from floatsim.torch.scaling import start_scaling
 from floatsim.torch.storage import Storage
 from floatsim.torch.table import Entry, entry_of
 from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
-from floatsim.training.policies import PolicyLike, as_policy
+from floatsim.training.policies import POLICIES, PolicyLike, as_policy
 from floatsim.training.policy import Decision, Policy
 
 __all__ = ["emulate"]
@@ -195,6 +195,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             return result
         if self.strict:
             raise NotImplementedError(f"{func} is not covered, and strict=True; run.uncovered lists such operations")
+        self._check(entry, [*tensors, *made])
         self.run.uncovered[str(func)] += 1
         operation, module, backward, _ = self._place(entry)
         formats = tuple(map(self._format_of, tensors))
@@ -207,9 +208,9 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
     def _handled(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation by its handler."""
         tensors = floats_of([*args, *kwargs.values()])
+        self._check(entry, tensors)
         if not tensors or self._is_bookkeeping(tensors):
             return func(*args, **kwargs)
-        self._check(entry, tensors)
         operation, module, backward, first_gradient = self._place(entry)
         out = kwargs.pop("out", None) if entry.target == "out" else None
         target = args[0] if entry.target == "first" else out
@@ -255,7 +256,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
     def _check(self, entry: Entry, tensors: list[torch.Tensor]) -> None:
         for x in tensors:
             if x.device.type != "cpu" or x.layout != torch.strided or type(x) not in (torch.Tensor, torch.nn.Parameter):
-                raise TypeError(
+                # no TypeError: Python would try the reflected operator, and lose the message
+                raise ValueError(
                     f"{entry.name}: an emulated tensor must be a dense tensor in host memory, not {type(x).__name__} "
                     f"with {x.layout} on {x.device}; move the model to the CPU"
                 )
@@ -399,10 +401,11 @@ def emulate(
     Raises
     ------
     TypeError
-        For other arguments, and for tensors outside host memory.
+        For other arguments.
     ValueError
-        For unknown policies, and if a key of the policy's `modules` fits no module of the model. The message has the
-        nearest match. Also for a format that the dtype of a tensor does not contain.
+        For unknown policies, and if a key of the `modules` of your own policy fits no module of the model. The message
+        has the nearest match. Also for tensors that are not dense in host memory, and for a format that the dtype of a
+        tensor does not contain.
     RuntimeError
         Inside another `emulate`.
 
@@ -431,7 +434,8 @@ def emulate(
     as_index(count, "count", 0, 1 << 31)
     if _ACTIVE:
         raise RuntimeError("ft.emulate does not nest: an emulation is at work already")
-    if model is not None:
+    named = isinstance(policy, str) or any(found is each for each in POLICIES.values())
+    if model is not None and not named:
         found.check_modules(path for path, _ in model.named_modules())
     mode = Emulation(found, model, strict, count)
     with ExitStack() as stack:

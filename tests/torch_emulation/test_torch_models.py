@@ -332,3 +332,35 @@ def test_bad_use():
         run.first("overflw")
     with ft.emulate("fp32", strict=True), pytest.raises(NotImplementedError, match="bessel_i0"):
         torch.special.i0(torch.ones(2))
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, device="meta"), torch.eye(2).to_sparse()], ids=["meta", "sparse"])
+def test_tensors_without_dense_host_memory(x):
+    with ft.emulate("bf16"), pytest.raises(ValueError, match="must be a dense tensor in host memory"):
+        x * 0.3
+    with ft.emulate("bf16"), pytest.raises(ValueError, match="must be a dense tensor in host memory"):
+        torch.eye(2).to_sparse()
+
+
+def test_complex_tensors_are_left_alone():
+    x = torch.full((2,), 1.234567, dtype=torch.complex64)
+    with ft.emulate("bf16", strict=True):
+        y = x * 1.234567
+    assert torch.equal(y, x * 1.234567)
+
+
+@pytest.mark.parametrize("name", fs.training.POLICIES)
+def test_named_policies_train_a_transformer_layer(name):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 2, 128, dropout=0.0, batch_first=True)
+    optimizer = torch.optim.AdamW(layer.parameters(), 1e-3, eps=1e-3)
+    x, found = tensor(2, 32, 64), []
+    with ft.emulate(name, layer, count=0) as run:
+        for _ in range(4):
+            loss = F.mse_loss(layer(x), torch.zeros_like(x))
+            found.append(loss.item())
+            run.scaler.scale(loss).backward()
+            run.scaler.step(optimizer)
+            optimizer.zero_grad()
+    assert not run.uncovered
+    assert all(np.isfinite(found)) and found[-1] <= found[0]

@@ -116,7 +116,7 @@ def norm_gradients(name, size):
 @pytest.mark.parametrize("size", [16384, 32768, 65536])
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_are_near_torch_with_any_number_of_threads(name, size, threads):
-    """From 32,768 elements on PyTorch uses several threads. LayerNorm's gradients then have sums of another order."""
+    """From 32,768 elements on PyTorch uses several threads. Some sums then have another order."""
     with ft.emulate("native", strict=True, count=0):
         found = norm_gradients(name, size)
     for count in (1, 2):
