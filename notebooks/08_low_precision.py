@@ -72,9 +72,9 @@ table(("sigma", "recipe", "error", "zeros", "overflows"), rows)
 # %% jupyter={"source_hidden": true}
 Markdown(
     "With sigma 4 nothing overflows. The error comes from the sum in FP16. With sigma 5, the sum of 4096 squares is "
-    f"about **{4096 * 5**2:,}**, and the largest number of FP16 is **{fs.FP16.max:,.0f}**. The sum becomes infinity, its "
-    "reciprocal root 0, and every result is 0. No result is infinity or NaN, so nothing shows the failure. FP32 inside "
-    "the operator is enough."
+    f"about **{4096 * 5**2:,}**, and the largest number of FP16 is **{fs.FP16.max:,.0f}**. The sum becomes infinity, "
+    "its reciprocal root 0, and every result is 0. No result is infinity or NaN, so nothing shows the failure. FP32 "
+    "inside the operator is enough."
 )
 
 # %% [markdown]
@@ -96,8 +96,8 @@ for recipe in ("all-fp16", "fp32-inside"):
 table(("recipe", "variant", "rows with NaN", "largest distance of a row's sum from 1"), rows)
 
 # %% [markdown]
-# Without the shift, exp(x) or the sum overflows in FP16. Infinity divided by infinity is NaN, and the other quotients are
-# 0. The shift removes the failure. The error that remains comes from the sum.
+# Without the shift, exp(x) or the sum overflows in FP16. Infinity divided by infinity is NaN, and the other quotients
+# are 0. The shift removes the failure. The error that remains comes from the sum.
 #
 # ## The list of steps for FP32
 #
@@ -153,8 +153,8 @@ figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
 bits = np.array([2, 8.6])
 ax.semilogy(bits, 1.4 * 2**-bits, color="0.7", lw=1)  # half the error for each bit
 offsets = {
-    "INT4, rows": (-58, -2), "INT4, 128": (-54, -4), "MXFP4": (-2, 9), "NF4, nested scales": (-100, -6), "NVFP4": (6, 5),
-    "NF4": (-6, -15), "INT8, rows": (-60, -4),
+    "INT4, rows": (-58, -2), "INT4, 128": (-54, -4), "MXFP4": (-2, 9), "NF4, nested scales": (-100, -6),
+    "NVFP4": (6, 5), "NF4": (-6, -15), "INT8, rows": (-60, -4),
 }  # fmt: skip
 for name, (x, y) in found.items():
     ax.plot(x, y, "o", color=fs.plot.colour(fs.FP16) if name.startswith(("MX", "NV")) else "0.35", ms=6)

@@ -13,7 +13,7 @@ import numpy as np
 from floatsim.accumulation import Accumulation, Blocked, Parts, Permuted, SplitK, TensorCore, tensor_cores
 from floatsim.arrays.conversion import read_floats
 from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.formats import FloatFormat
+from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import select
 from floatsim.tensorcore.instructions import Scales
 
@@ -79,12 +79,16 @@ def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b:
     """Return the scales of the selected instructions that have this format and these shapes."""
     rows = [row for row in unit.architecture.instructions if unit.instruction in (None, row.name)]
     there = list(dict.fromkeys(scales for row in rows if row.takes(a[1], b[1]) for scales in row.scales))
-    if not there:  # `select` raises the error
-        select(unit.architecture, unit.instruction, a[1], b[1], unit.output, Scales(32, fmt))
+    hint = "; fs.quantization.scaled_matmul takes FP32 scales for blocks of K" * (fmt == FP32)
+    if not there:
+        try:
+            select(unit.architecture, unit.instruction, a[1], b[1], unit.output, Scales(32, fmt))
+        except ValueError as error:
+            raise ValueError(f"{error}{hint}") from None
     known = [scales for scales in there if scales.format == fmt]
     if not known:
         listed = ", ".join(f"{scales.format} for every {scales.every}" for scales in there)
-        raise ValueError(f"{unit} takes no scales of {fmt} for {a[1]} by {b[1]}; it takes {listed} elements")
+        raise ValueError(f"{unit} takes no scales of {fmt} for {a[1]} by {b[1]}; it takes {listed} elements{hint}")
     for scales in known:
         if _shapes(scales, a[0].shape, b[0].shape) == shapes:
             return scales

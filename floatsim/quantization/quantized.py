@@ -110,6 +110,12 @@ class Quantized:
             if value is not None:
                 object.__setattr__(self, name, _read_only(value))
 
+    def __array__(self, *args: Any, **keywords: Any) -> Any:
+        raise TypeError(
+            "a Quantized is no array: `values` has its numbers; products take `elements` with `scales` "
+            "(fs.matmul, scale_a= and scale_b=), or both operands as they are (fs.quantization.scaled_matmul)"
+        )
+
     @property
     def format(self) -> Any:
         """The format of the elements."""

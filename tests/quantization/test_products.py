@@ -292,3 +292,18 @@ def test_mx_and_nvfp4_operands_on_a_matrix_unit():
     alpha = a.tensor_scale.item() * b.tensor_scale.item()
     y = fs.matmul(a.elements, b.elements, accumulate="blackwell", scale_a=a.scales, scale_b=b.scales, alpha=alpha)
     assert np.linalg.norm(y.values - exact) < 0.2 * np.linalg.norm(exact)
+
+
+def test_matmul_names_the_function_for_fp32_scales():
+    a = fs.quantize_blocks(matrix_of_ones(4, 256), "deepgemm")
+    b = fs.quantize_blocks(matrix_of_ones(256, 4), "deepgemm_weight")
+    for unit in ("hopper", "blackwell"):
+        with pytest.raises(ValueError, match=r"takes no scales.*fs\.quantization\.scaled_matmul"):
+            fs.matmul(a.elements, b.elements, accumulate=unit, scale_a=a.scales, scale_b=b.scales)
+    for call in (lambda: fs.matmul(a, b, accumulate="hopper"), lambda: np.asarray(a)):
+        with pytest.raises(TypeError, match=r"values.*fs\.quantization\.scaled_matmul"):
+            call()
+
+
+def matrix_of_ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
