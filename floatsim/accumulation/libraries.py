@@ -110,13 +110,19 @@ ROWS = (
         "aten/src/ATen/native/cpu/SumKernel.cpp, AVX2 vectors; 456 vectors", rules.aten_sum,
     ),
     LibraryRow(
-        "jax.numpy.matmul", ("float32", "bfloat16", "float16"), _JAX, (_HERE,), None,
+        "jax.numpy.matmul", ("float32", "bfloat16", "float16"), _JAX, (_HERE, "zen4"), None,
         "M > 1 and N = 64, or M >= 64 and N % 64 = 0", "XLA's CPU dot, under jit; jaxlib 0.10.2", rules.xla_gemm,
     ),
     LibraryRow(
         "jax.numpy.matmul", ("bfloat16",), _JAX, (_HERE,), None,
         "M = 16, 32, 48 or 64, N = 64; K % 32 = 0, K <= 1024",
         "XLA's CPU dot with preferred_element_type=float32, under jit; jaxlib 0.10.2", rules.xla_bfloat16_amx,
+        result="float32",
+    ),
+    LibraryRow(
+        "jax.numpy.matmul", ("bfloat16",), _JAX, ("zen4",), None,
+        "M = 16, 32, 48 or 64, N = 64; K % 32 = 0, K <= 1024",
+        "XLA's CPU dot with preferred_element_type=float32, under jit; jaxlib 0.10.2", rules.xla_bfloat16,
         result="float32",
     ),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from floatsim.formats import FP32, FP64, FloatFormat, as_format
 __all__ = [
     "NotDescribedError", "Region", "Regions", "aten_loop_rows", "aten_sum", "in_float32", "mkl_gemm", "mkl_gemm_zen4",
     "numpy_einsum", "numpy_sum", "onednn_bfloat16", "onednn_bfloat16_amx", "onednn_float16", "openblas_dot",
-    "openblas_gemm", "xla_bfloat16_amx", "xla_gemm",
+    "openblas_gemm", "xla_bfloat16", "xla_bfloat16_amx", "xla_gemm",
 ]  # fmt: skip
 
 Shape: TypeAlias = "tuple[int, ...]"
@@ -357,7 +357,18 @@ def xla_gemm(dtype: str, shape: Shape, threads: int) -> Regions:
 
 def xla_bfloat16_amx(dtype: str, shape: Shape, threads: int) -> Regions:
     """A chain of TDPBF16PS, with the result in float32."""
+    m, n, _ = _xla_tiles(shape)
+    return _whole(_TDPBF16PS, "float32", m, n)
+
+
+def xla_bfloat16(dtype: str, shape: Shape, threads: int) -> Regions:
+    """A chain of VDPBF16PS, with the result in float32."""
+    m, n, _ = _xla_tiles(shape)
+    return _whole(_VDPBF16PS, "float32", m, n)
+
+
+def _xla_tiles(shape: Shape) -> tuple[int, int, int]:
     m, n, k = _xla_shape(shape)
     if n != 64 or m % 16 or m > 64 or k % 32 or k > 1024:
         raise NotDescribedError("M % 16 > 0, M > 64, N other than 64, K % 32 > 0, or K > 1024")
-    return _whole(_TDPBF16PS, "float32", m, n)
+    return m, n, k

@@ -3,7 +3,8 @@
 Sources: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual" (VDPBF16PS, TDPBF16PS, TDPFP16PS); Bochs
 783b58f, cpu/avx (AMX-FP8, VDPPHPS, TOP2BF16PS); Arm, "Arm Architecture Reference Manual" DDI 0487, pseudocode BFAdd,
 BFMul, FPDot, FPMulAdd; corsix/amx (Apple); RISC-V, "Zvfbfwma". The rows that are verified on hardware were compared
-with an Intel processor with AMX, whose CPUID reports family 6, model 167.
+with an Intel processor with AMX, whose CPUID reports family 6, model 167, and two of them with an AMD processor of
+family 25, model 17 (Zen 4).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class CpuUnit(NamedTuple):
     instructions: tuple[Instruction, ...]
 
 
-_RUN_ON = "Intel Xeon with AMX"
+_INTEL, _AMD = "Intel Xeon with AMX", "AMD EPYC (Zen 4)"
+_RUN_ON = {"vdpbf16ps": f"{_INTEL}, {_AMD}", "vfmadd231ps": f"{_INTEL}, {_AMD}"}
 _PROJECT, _SPECIFIED = Evidence.PROJECT, Evidence.SPECIFIED
 
 
@@ -41,7 +43,7 @@ def _row(
     name: str, inputs: tuple[FloatFormat, ...], k: int, model: Model, output: FloatFormat = FP32,
     evidence: Evidence = _SPECIFIED, note: str = "", mixes: bool = False,
 ) -> Instruction:  # fmt: skip
-    ran = _RUN_ON if evidence is _PROJECT else ""
+    ran = _RUN_ON.get(name, _INTEL) if evidence is _PROJECT else ""
     return Instruction(name, inputs, k, model, output, evidence, ran, mixes=mixes, note=note)
 
 

@@ -145,7 +145,7 @@ ORDERS = ("swapped", "reversed", "strided-2", "strided-300", "backwards-4x4", "b
     ("source", "acc"), [("fp16", "fp16"), ("bf16", "bf16"), ("e4m3", "fp16"), ("bf16", "fp32"), ("fp32", "fp64")]
 )
 def test_other_orders(source, acc):
-    """Sums and dots in every order equal those in order of the moved terms: groups of a block, longer ones, the rest."""
+    """Sums and dots in every order equal those in order of the moved terms: short groups, long ones, the rest."""
     fmt, rng = fs.as_format(source), generator("orders", source, acc)
     lists = [rng.permutation(n).tolist() for n in (3, 100, 255, 256, 257, 5000)]
     for order in (*ORDERS, *lists):

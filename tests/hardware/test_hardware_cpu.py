@@ -336,8 +336,8 @@ BEGIN, END = "<!-- cpus: begin (python tests/hardware/test_hardware_cpu.py) -->\
 def verified() -> str:
     """Return the table of the instructions that the project has run: those with a capture first."""
     rows = [("instruction", "A, B", "D", "CPU", "captured: rows, mismatches", "jobs: rows, mismatches")]
-    captured = {check.capture.unit.name: check for check in fs.hardware.check_silicon(CAPTURES)}
-    for path in sorted(CAPTURES.rglob("exhaustive.json")):
+    for path in sorted(CAPTURES.rglob("exhaustive.json"), reverse=True):
+        captured = {check.capture.unit.name: check for check in fs.hardware.check_silicon(path.parent)}
         run = json.loads(path.read_text(encoding="utf-8"))
         done = {name.removeprefix("cpu-units-"): f"{n:,}, {wrong}" for name, (n, wrong) in run["jobs"].items()}
         for name, check in captured.items():
