@@ -46,7 +46,7 @@ WIDTH = loops.WIDTH
 
 
 COUNTED = frozenset({"overflow", "invalid", "nan"})
-"""The events that a call may count. The kernels count none: they leave rows with infinities or NaNs as they were."""
+"""The events that a call may count. The kernels count none: rows with infinities or NaNs are left as they were."""
 
 
 def can_do(row: Instruction) -> bool:
@@ -65,14 +65,17 @@ def accumulate(
 ) -> NDArray[np.bool_]:  # fmt: skip
     """Sums of a (M, K) times b (K, N) over each range into out (ranges, M, N), codes.
 
-    Returns which rows, of which groups of WIDTH columns, of each range are left as they were. `record` is not read:
-    the others have no event of COUNTED.
+    Returns which rows, of which groups of WIDTH columns, of each range are left as they were. With `record` these are
+    also those with a result that is not finite, so that the others have no event of COUNTED.
     """
     sums = values_of(out, row.output).copy()  # some are written that are found to have failed
     failed = np.zeros((*out.shape[:2], -(-out.shape[2] // WIDTH)), np.bool_)
     if not sums.size:
         return failed
     _run(row, a, b, sums, np.ascontiguousarray(ranges), scales, failed)
+    if record is not None:
+        starts = np.arange(0, sums.shape[2], WIDTH)
+        failed |= np.logical_or.reduceat(~np.isfinite(sums), starts, axis=2)
     store(sums, failed, WIDTH, out, row.output)
     return failed
 
