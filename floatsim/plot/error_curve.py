@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["error_curves"]
 
 _MARKERS = "os^Dv<>Pp*X"
+_NEAREST_LABELS = 0.035
+"""Share of the axis between two labels at least."""
 
 
 def error_curves(
@@ -50,7 +53,7 @@ def error_curves(
     Raises
     ------
     ValueError
-        If an error is negative, infinite or NaN, or no error is above 0.
+        If an error is negative, infinite or NaN, no error is above 0, or a length is not a finite number above 0.
 
     Examples
     --------
@@ -60,8 +63,9 @@ def error_curves(
     (['fp16', 'fp32'], 'log', 'log')
     """
     points = {name: sorted((x, y) for x, y in line.items() if y != 0) for name, line in errors.items()}
-    given = [(name, y) for name, line in errors.items() for y in line.values()]
-    for name, y in given:
+    for name, x, y in ((name, x, y) for name, line in errors.items() for x, y in line.items()):
+        if not 0 < x < float("inf"):
+            raise ValueError(f"errors[{name!r}] has the length {x!r}; lengths are finite numbers above 0")
         if not 0 <= y < float("inf"):
             raise ValueError(f"errors[{name!r}] holds {y!r}; errors are finite numbers, 0 or more")
     points = {name: line for name, line in points.items() if line}
@@ -75,7 +79,7 @@ def error_curves(
     for line, (tint, nth), marker in zip(points.values(), tints, itertools.cycle(_MARKERS), strict=False):
         ax.plot(*zip(*line, strict=True), color=tint, marker=marker, ms=4.5, lw=1.8, ls=DASHES[nth % len(DASHES)])
     every = sorted({x for line in points.values() for x, _ in line})
-    ax.set_xticks(every, [f"{x:g}" for x in every])
+    ax.set_xticks(every, _tick_labels(every))
     ax.minorticks_off()
     ax.set_xlim(every[0] / 1.06, every[-1] * 1.06)
     ax.set_xlabel(xlabel)
@@ -86,3 +90,14 @@ def error_curves(
     titled(ax, title, **HEADING)
     label_ends(ax, [line[-1] for line in points.values()], list(points), [tint for tint, _ in tints])
     return ax
+
+
+def _tick_labels(every: list[float]) -> list[str]:
+    """Return the labels of ticks on a logarithmic axis: none where the label before it is too near."""
+    labels, last = [], -math.inf
+    for x in every:
+        at = math.log(x / every[0])
+        free = at - last >= _NEAREST_LABELS * math.log(every[-1] / every[0])
+        labels.append(f"{x:g}" if free else "")
+        last = at if free else last
+    return labels

@@ -156,7 +156,8 @@ def _ends(base: np.ndarray, rest: np.ndarray) -> list[tuple[np.ndarray, np.ndarr
 def float32_by_numpy(name: str, size: int, chunk: int) -> tuple[Found, int]:
     """All float32 codes of a chunk, in all six modes, and how many MPFR decided."""
     codes = np.arange(chunk * size, (chunk + 1) * size, dtype=np.uint32)
-    x = codes.view(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        x = codes.view(np.float32).astype(np.float64)
     special = ~np.isfinite(x) | (x == 0)
     invalid = ((x < 0) & (name in _NEGATIVES_ARE_INVALID)) | (np.isinf(x) & (name in ("sin", "cos")))
     nan, signalling = np.isnan(x), np.isnan(x) & (codes & np.uint32(1 << 22) == 0)
@@ -213,7 +214,8 @@ def float32_ends(name: str, size: int, chunk: int) -> tuple[Found, int, int]:
         The comparisons; how many values are not between their ends; how many values MPFR decided.
     """
     codes = np.arange(chunk * size, (chunk + 1) * size, dtype=np.uint32)
-    x = codes.view(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        x = codes.view(np.float32).astype(np.float64)
     nan = np.isnan(x) | ((x < 0) & (name in _NEGATIVES_ARE_INVALID)) | (np.isinf(x) & (name in ("sin", "cos")))
     special = ~nan & (np.isinf(x) | (x == 0))
     low, high = np.empty_like(x), np.empty_like(x)

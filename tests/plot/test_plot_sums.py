@@ -194,6 +194,8 @@ def test_error_curves_draw_every_error_above_zero():
 
 def test_lines_that_are_no_descriptions_are_ink():
     (line,) = plot.error_curves({"quantisation": {1: 0.5}}).lines
+    ticks = plot.error_curves({"a": dict.fromkeys((1, 3, 9, 10, 55), 0.5)}).get_xticklabels()
+    assert [tick.get_text() for tick in ticks] == ["1", "3", "9", "", "55"], "10 is too near to 9"
     assert same_color(line.get_color(), "#222222")
 
 
@@ -208,6 +210,7 @@ def test_lines_that_are_no_descriptions_are_ink():
     (lambda: plot.first_map([[4]], 4), "first holds 4 to 4; with terms=4 it is -1 to 3"),
     (lambda: plot.order_map(np.ones((3, 4))), r"square matrix.*\(3, 4\)"),
     (lambda: plot.error_curves({"a": {1: -1.0}}), r"errors\['a'\] holds -1.0"),
+    (lambda: plot.error_curves({"a": {0: 1.0}}), r"errors\['a'\] has the length 0"),
     (lambda: plot.error_curves({"a": {1: float("nan")}}), "holds nan"),
     (lambda: plot.error_curves({"a": {1: 0.0}}), "at least one number above 0"),
 ])  # fmt: skip
