@@ -96,8 +96,9 @@ for recipe in ("all-fp16", "fp32-inside"):
 table(("recipe", "variant", "rows with NaN", "largest distance of a row's sum from 1"), rows)
 
 # %% [markdown]
-# Without the shift, exp(x) or the sum overflows in FP16. Infinity divided by infinity is NaN, and the other quotients
-# are 0. The shift removes the failure. The error that remains comes from the sum.
+# Without the shift, exp(x) or the sum [overflows](../docs/glossary.md#overflow) in FP16.
+# [Infinity](../docs/glossary.md#infinity) divided by infinity is [NaN](../docs/glossary.md#nan), and the other
+# quotients are 0. The shift removes the failure. The error that remains comes from the sum.
 #
 # ## The list of steps for FP32
 #
@@ -117,8 +118,8 @@ print(fs.sensitivity(ops.layer_norm, (activations, ones, zeros), "fp16"))
 #
 # ## Weights in INT8, INT4 and NF4
 #
-# A network of three layers recognizes handwritten digits. Ten lines run it with weights in many formats. Each block of
-# 32 weights has one [scale](../docs/glossary.md#block-scale):
+# A network of three layers recognizes handwritten digits. Ten lines run it with weights in many formats. Each
+# [block](../docs/glossary.md#block) of 32 weights has one [scale](../docs/glossary.md#block-scale):
 
 # %%
 net = fs.datasets.digits_network()
@@ -192,8 +193,8 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 
 # %% [markdown]
 # "rceil" and "ceil" never saturate. For E4M3 elements they have the lowest error. For E2M1 elements, the larger scales
-# of "ceil" flush many numbers to zero, and "even" has the lowest error. NVFP4 has blocks of 16 and scales in E4M3,
-# which are not only powers of two. So its error is lower than that of MXFP4.
+# of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has the lowest error.
+# NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower than that of MXFP4.
 #
 # ## Exercises
 #

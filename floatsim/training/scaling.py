@@ -372,9 +372,9 @@ def as_scaling(scaling: ScalingLike, **options: Any) -> Scaling:
     >>> import floatsim as fs
     >>> fs.training.as_scaling("delayed", history_length=16)
     DelayedScaling(history_length=16, algorithm='max', margin=0.0)
-    >>> fs.training.as_scaling("deepsek")
+    >>> fs.training.as_scaling("deepsek")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: scaling='deepsek' is not known; did you mean 'deepseek'?
+    ValueError: scaling='deepsek' is not known; did you mean 'deepseek'? known are deepseek, deepgemm, delayed, ...
     """
     if isinstance(scaling, str):
         return _METHODS[as_name(scaling, _METHODS, "scaling")](**options)

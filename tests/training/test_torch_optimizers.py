@@ -13,7 +13,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import training
-from floatsim.training.storage import _linspace
+from floatsim.quantization.lookup import _linspace
 
 torch = pytest.importorskip("torch", reason="needs torch: the extra `torch`")
 

@@ -133,9 +133,9 @@ def as_reduction(reduction: GradientReduction | str) -> GradientReduction:
 
     Raises a ValueError with the nearest match for an unknown name.
 
-    >>> as_reduction("fsdp3")
+    >>> as_reduction("fsdp3")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: reduction='fsdp3' is not known; did you mean 'fsdp2'?
+    ValueError: reduction='fsdp3' is not known; did you mean 'fsdp2'? known are fsdp1, fsdp2, ddp, ...
     """
     if isinstance(reduction, GradientReduction):
         return reduction
