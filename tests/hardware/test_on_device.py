@@ -206,14 +206,23 @@ def test_garbage_in_the_files_of_a_stage(tmp_path):
 def test_a_signal_ends_the_script_with_all_results(tmp_path, name):
     out, (command, names) = tmp_path / "out", command_of(tmp_path, "--stages", "machine", "capture", "probe",
                                                          fault="hang@capture")  # fmt: skip
-    process = subprocess.Popen(command, env=os.environ | names, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while not [*out.glob("unfinished-*/recordings/*/*.npz")]:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.Signals[name])
-    process.communicate(timeout=60)
+    number, pipes = signal.Signals[name], {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        command, env=os.environ | names, **pipes,
+        # a job in the background may ignore SIGINT
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509  # no other thread holds a lock here
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not [*out.glob("unfinished-*/recordings/*/*.npz")]:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     run = Run(process.returncode, out, (out / "summary.txt").read_text())
     assert run.code == 2, run.summary
     assert run.row("machine") == (1, 1, 0, 0)

@@ -54,17 +54,18 @@ def lanes(values, first, second):
     return vector.eight_lanes(vector.FP32Accumulator(), values, (first, second))
 
 @kernel
-def blocks(va, xa, vb, xb, acc, i, first, blocks):
+def blocks(va, xa, vb, xb, acc, tally, places, latest, i, first, blocks):
     model = np.int64(4), np.int64(24), np.int64(-32000), np.int64(-1), np.int64(0)
-    return float32._blocks(0, va, xa, vb, xb, acc, i, first, blocks, model)
+    return float32._blocks(0, 1, va, xa, vb, xb, acc, tally, places, latest, i, first, blocks, model)
 
 def matrix(rows, columns, dtype=np.float64):
     return np.zeros((rows, columns), dtype)
 
-def of_blocks(rows=2, terms=8, depth=8, width=32, height=2):
+def of_blocks(rows=2, terms=8, depth=8, width=32, height=2, counted=2, events=5, placed=3, seen=2, across=32, count=2):
     return (
         matrix(rows, terms, np.float32), matrix(rows, terms, np.int32), matrix(depth, width, np.float32),
-        matrix(depth, width, np.int16), matrix(height, width, np.float32),
+        matrix(depth, width, np.int16), matrix(height, width, np.float32), matrix(counted, events, np.int64),
+        np.zeros((placed, seen, across), np.int32), np.zeros(count, np.int32),
     )
 """
 
@@ -88,6 +89,13 @@ VIOLATIONS = {
     "blocks, term of b": "blocks(*of_blocks(depth=7), 0, 0, 2)",
     "blocks, columns": "blocks(*of_blocks(width=31), 0, 0, 2)",
     "blocks, accumulators": "blocks(*of_blocks(height=1), 0, 0, 2)",
+    "blocks, rows of counts": "blocks(*of_blocks(counted=1), 0, 0, 2)",
+    "blocks, counts": "blocks(*of_blocks(events=4), 0, 0, 2)",
+    "blocks, places": "blocks(*of_blocks(placed=2), 0, 0, 2)",
+    "blocks, rows of places": "blocks(*of_blocks(seen=1), 0, 0, 2)",
+    "blocks, columns of places": "blocks(*of_blocks(across=31), 0, 0, 2)",
+    "blocks, place of a block": "blocks(*of_blocks(count=1), 0, 0, 2)",
+    "blocks, place of a later block": "blocks(*of_blocks(count=1), 0, 4, 1)",
 }
 """Each one step outside of an array."""
 ALLOWED = (
