@@ -422,6 +422,7 @@ plot.explore(
 # >>> print(fs.hardware.compare(a, b, accumulate=guess, against=ours))
 # strided(sequential(fp32), 4, pairwise(fp32, halving)), against the array given
 # all 2048 results are equal, bit for bit
+# strength: these inputs tell strided(fp32, 4, pairwise(fp32, halving)) from all 23 other descriptions tried
 # ```
 #
 # </details>
