@@ -28,8 +28,9 @@ class Tile(NamedTuple):
 
 _FAST_TILE, _COUNTING_TILE, _INTEGER_TILE = 1 << 27, 1 << 24, 1 << 21
 """Multiply-adds of a tile: some tens of milliseconds by fast kernels, by counting ones, and by integer ones."""
-_PANEL_ROWS, _NARROWEST, _WIDEST = 64, 128, 512
-"""Rows of a tile below which b is loaded too often, and the columns of a panel of b."""
+_IN_CACHES, _PANEL_ROWS, _NARROWEST, _WIDEST = 1 << 20, 64, 128, 512
+"""Elements of b that stay in the caches without panels, rows of a tile below which b is loaded too often, and the
+columns of a panel of b."""
 _PARTIAL_VALUES = 1 << 19  # values of partial results in a tile: 4 MB of float64, which stay in the caches
 WORTH_THREADS = 1 << 24
 """Multiply-adds from which a second thread pays."""
@@ -86,7 +87,7 @@ def tiles(
             Tile(slice(n, min(n + every, batch)), slice(0, rows), slice(0, columns)) for n in range(0, batch, every)
         ]
     width = min(columns, cells)
-    if not whole_rows and cells // columns < _PANEL_ROWS:
+    if not whole_rows and depth * columns > _IN_CACHES and cells // columns < _PANEL_ROWS:
         width = min(width, max(_NARROWEST, min(cells // _PANEL_ROWS, _WIDEST)))
     height = max(1, cells // width)
     across, down = range(0, columns, width), range(0, rows, height)

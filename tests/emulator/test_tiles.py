@@ -58,6 +58,7 @@ def test_the_same_bits_in_every_piece_and_thread(threads, work, narrowest, monke
     for name in "_FAST_TILE", "_COUNTING_TILE", "_INTEGER_TILE":
         monkeypatch.setattr(tiling, name, work)
     monkeypatch.setattr(tiling, "_NARROWEST", narrowest)
+    monkeypatch.setattr(tiling, "_IN_CACHES", 0)
     # plans that know these sizes
     monkeypatch.setattr(plan, "_plan", functools.lru_cache(plan._plan.__wrapped__))
     monkeypatch.setattr(summation, "_RECENT", IdentityCache())
