@@ -98,12 +98,11 @@ def test_threads_change_nothing(scheme, monkeypatch):
     monkeypatch.setattr(quantization, "_WORTH_THREADS", 1 << 10)
     x = numbers((64, 256), np.float32, False)
     expected = bits(x, scheme)
-    threads = fs.get_num_threads()
     fs.set_num_threads(4)
     try:
         found = bits(x, scheme)
     finally:
-        fs.set_num_threads(threads)
+        fs.set_num_threads(None)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
