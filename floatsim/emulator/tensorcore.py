@@ -79,11 +79,14 @@ def accumulate(
             some = np.ascontiguousarray(out[part, n, rows, columns], np.uint64)[np.newaxis, np.newaxis]
             left, right = Matrix(a.codes[one, rows], a.format), Matrix(b.codes[one, :, columns], b.format)
             cut = BlockScales(scales.a[one, rows], scales.b[one, :, columns], scales.of) if scales else None
-            piece = None if record is None else record._replace(first=_copied(record.first[:, one, rows, columns]))
+            piece = record
+            if record is not None:
+                first = np.array(record.first[:, one, rows, columns], order="C")
+                piece = record._replace(first=first)
             _in_integers(row, left, right, some, ranges[part : part + 1], cut, piece)
             out[part, n, rows, columns] = some[0, 0]
-            if record is not None and piece is not None:
-                record.first[:, one, rows, columns] = piece.first
+            if record is not None:
+                record.first[:, one, rows, columns] = first
 
 
 def _roundings(row: Instruction, ranges: Indices, failed: NDArray[np.bool_], width: int, columns: int) -> int:
@@ -92,11 +95,6 @@ def _roundings(row: Instruction, ranges: Indices, failed: NDArray[np.bool_], wid
     widths = np.minimum(columns - np.arange(0, columns, width), width)
     done = ((~failed) @ widths).sum(axis=1)
     return int(instructions @ done) * row.roundings
-
-
-def _copied(first: Indices) -> Indices:
-    """Return a C-contiguous copy."""
-    return np.array(first, order="C")
 
 
 def _pieces(failed: NDArray[np.bool_], width: int, columns: int) -> Iterator[tuple[int, Any, slice]]:

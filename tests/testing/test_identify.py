@@ -158,13 +158,19 @@ def test_no_name_is_better_than_a_wrong_one():
     assert "near: fp32 (" in str(identified)
 
 
-def test_the_order_depends_on_the_place():
-    def kernel(a, b):
-        left = fs.matmul(a, b[:, :16], accumulate="fp32")
-        return np.concatenate([left, fs.matmul(a, b[:, 16:], accumulate="pairwise(fp32)")], 1)
+def in_two_regions(first, rest):
+    """A kernel that sums the first sixteen columns in one way and the others in another way."""
 
+    def kernel(a, b):
+        left = fs.matmul(a, b[:, :16], accumulate=first)
+        return np.concatenate([left, fs.matmul(a, b[:, 16:], accumulate=rest)], 1)
+
+    return kernel
+
+
+def test_the_order_depends_on_the_place():
     a, b = fs.testing.hard_inputs((16, 64, 24), "bf16")
-    regions = fs.identify(kernel, a, b).regions
+    regions = fs.identify(in_two_regions("fp32", "pairwise(fp32)"), a, b).regions
     assert {region.text: region.names for region in regions} == {
         "columns 0 to 15": ("fp32",), "columns 16 to 23, the incomplete last tile of 16": ("pairwise(fp32)",),
     }  # fmt: skip
@@ -250,11 +256,7 @@ def test_normal_probes_have_normal_factors_and_enough_range(formats):
 
 def test_rows_and_columns_are_identified_as_kernels_of_their_own():
     """Names that are not in the vocabulary, and FTZ, which few inputs show."""
-
-    def kernel(a, b):
-        left = fs.matmul(a, b[:, :16], accumulate="strided(sequential(fp32, fused), 5, fp32)")
-        return np.concatenate([left, fs.matmul(a, b[:, 16:], accumulate="sequential(fp32, ftz)")], 1)
-
+    kernel = in_two_regions("strided(sequential(fp32, fused), 5, fp32)", "sequential(fp32, ftz)")
     a, b = fs.testing.hard_inputs((16, 40, 24), "fp32")
     regions = fs.identify(kernel, a, b).regions
     assert sorted(region.names for region in regions) == [
