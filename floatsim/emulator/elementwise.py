@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from floatsim_kernels.elementwise import loops
 
-from floatsim.emulator import elementwise_fast, parallel
+from floatsim.emulator import elementwise_fast, tables
 from floatsim.emulator.elementwise_events import EventKernel, event_kernel, rare_elements
 from floatsim.emulator.params import format_params, rounding_params
+from floatsim.emulator.pieces import Array, Arrays, Codes, Events, flattened, run_in_pieces
 from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
@@ -23,28 +24,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Arrays", "Codes", "Events", "Operand", "by_integers", "classify", "compare", "convert", "decode", "elementwise",
-    "flattened", "from_integer", "logb", "neighbour", "quantize", "run_in_pieces", "scalb", "to_integer", "total_order",
+    "Operand", "by_integers", "classify", "compare", "convert", "decode", "elementwise", "from_integer", "logb",
+    "neighbour", "quantize", "scalb", "to_integer", "total_order",
 ]  # fmt: skip
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
-Events: TypeAlias = "NDArray[np.uint8]"
 Operand: TypeAlias = tuple[Any, FloatFormat]
-Array: TypeAlias = "NDArray[Any]"
-Arrays: TypeAlias = "list[NDArray[Any]]"
-
-
-def _draws(options: CallOptions, start: int = 0) -> NDArray[np.uint64]:
-    """Return the seed, and the index of the first draw of a piece that begins at an element."""
-    return np.array([options.seed, (options.offset + start) % (1 << 64)], dtype=np.uint64)
-
-
-def flattened(array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the array broadcast to `shape`, contiguous and one-dimensional."""
-    if array.shape != shape:
-        array = np.broadcast_to(array, shape)
-    return np.ascontiguousarray(array, dtype=dtype).reshape(-1)
-
 
 _U64 = np.dtype(np.uint64)
 
@@ -92,28 +76,53 @@ def elementwise(
     sources = tuple(source for _, source in operands)
     shapes = {codes.shape for codes, _ in operands}
     shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*(codes.shape for codes, _ in operands))
-    fast = elementwise_fast.kernel_for(name, sources, fmt, options.attributes)
-    find_events = None
-    if want_events and fast is not None:
-        find_events = event_kernel(name, sources, fmt, options.attributes, math.prod(shape))
-    if fast is None or (want_events and find_events is None):
+    run = _fastest(name, sources, fmt, options, math.prod(shape), want_events)
+    if run is None:
         return by_integers(name, operands, shape, fmt, options)
     flat = [flattened(codes, shape, source.code_dtype) for codes, source in operands]
     results = out if out is not None and _may_write(out, flat) else np.empty(shape, fmt.code_dtype)
-    run = _completed(name, sources, fmt, options.attributes, fast) if fast.block else fast.run
-    if find_events is None:
-        run_in_pieces(name, run, flat, results.reshape(-1), options)
-        return results, None
-    events = np.empty(shape, np.uint8)
-    run = _fast_with_events(name, sources, fmt, options, run, find_events)
-    run_in_pieces(name, run, [*flat, events.reshape(-1)], results.reshape(-1), options)
+    events = np.empty(shape, np.uint8) if want_events else None
+    arrays = flat if events is None else [*flat, events.reshape(-1)]
+    run_in_pieces(name, run, arrays, results.reshape(-1), options, fast=not want_events)
     return results, events
+
+
+_Run: TypeAlias = Callable[[Arrays, Array, Seeds], None]
+_FASTEST_IN_TABLES = {
+    "add", "subtract", "multiply", "divide", "remainder", "fmod", "sqrt", "rint", "floor", "ceil", "trunc"
+}  # fmt: skip
+"""The operations of 8-bit codes for which a table is faster than a kernel."""
+
+
+def _fastest(
+    name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, options: CallOptions, size: int, want_events: bool
+) -> _Run | None:
+    """Return the table or the fast kernels that compute a call, or None if only the integer kernels do."""
+    attributes = options.attributes
+    has_table = tables.is_worthwhile(sources, attributes, size)
+    if has_table and name in _FASTEST_IN_TABLES and all(source.bits <= 8 for source in sources):
+        return tables.reader(_in_integers, name, sources, fmt, attributes, want_events)
+    fast = elementwise_fast.kernel_for(name, sources, fmt, attributes)
+    if fast is not None:
+        run = _completed(name, sources, fmt, attributes, fast) if fast.block else fast.run
+        if not want_events:
+            return run
+        if (find_events := event_kernel(name, sources, fmt, attributes, size)) is not None:
+            return _fast_with_events(name, sources, fmt, options, run, find_events)
+    return tables.reader(_in_integers, name, sources, fmt, attributes, want_events) if has_table else None
+
+
+def _in_integers(
+    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, want_events: bool
+) -> tuple[Codes, Events]:
+    """Compute the entries of a table."""
+    return by_integers(name, operands, operands[0][0].shape, fmt, options)
 
 
 def _completed(
     name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, attributes: RoundingAttributes,
     fast: elementwise_fast.FastKernel,
-) -> Callable[[Arrays, Array, Seeds], None]:  # fmt: skip
+) -> _Run:  # fmt: skip
     """Return the kernel `fast` with the integer kernels for the blocks that it leaves undecided."""
     integers, dtype = _integer_loop(name, sources, fmt, attributes), _working_dtype([fmt, *sources])
 
@@ -131,8 +140,8 @@ def _completed(
 
 def _fast_with_events(
     name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, options: CallOptions,
-    fast: Callable[[Arrays, Array, Seeds], None], find_events: EventKernel,
-) -> Callable[[Arrays, Array, Seeds], None]:  # fmt: skip
+    fast: _Run, find_events: EventKernel,
+) -> _Run:  # fmt: skip
     """Return the kernel that writes results and their events. The integer kernels decide the rare elements."""
 
     def run(pieces: Arrays, written: Array, draws: Seeds) -> None:
@@ -166,7 +175,7 @@ def by_integers(
 
 def _integer_loop(
     name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, attributes: RoundingAttributes
-) -> Callable[[Arrays, Array, Seeds], None]:
+) -> _Run:
     """Return the integer kernel of an operation, for flat arrays: the operands' codes and the events."""
     extra: tuple[int, ...]
     if name == "rint":
@@ -200,34 +209,6 @@ def _write_below_zero(
     codes[cut], events[cut] = below_zero(fmt, attributes)
     saturated = attributes.overflow is Overflow.SATURATE_FINITE
     codes[infinite], events[infinite] = 0 if saturated else fmt.canonical_nan or 0, 0
-
-
-_PIECE = 1 << 17  # elements. The slowest kernel takes 15 ms for so many (November 2026), so that Ctrl-C is quick
-_WORTH_THREADS = 1 << 20  # elements; a thread takes 0.1 ms to start, in which the fastest kernels do 400,000
-
-
-def run_in_pieces(
-    title: str,
-    run: Callable[[Arrays, Array, Seeds], None],
-    arrays: Arrays,
-    out: Array,
-    options: CallOptions,
-) -> None:
-    """Run a kernel on flat arrays, piece by piece on all threads if they are long.
-
-    `arrays` are the operands, and the events if the kernel writes them.
-    """
-    if out.size <= _PIECE:
-        run(arrays, out, _draws(options))
-        return
-
-    def work(start: int) -> None:
-        piece = slice(start, start + _PIECE)
-        run([x[piece] for x in arrays], out[piece], _draws(options, start))
-
-    parallel.run(
-        range(0, out.size, _PIECE), work, parallel.get_num_threads() if out.size > _WORTH_THREADS else 1, title
-    )
 
 
 def _may_write(out: Codes, read: list[Codes]) -> bool:
@@ -407,9 +388,8 @@ def quantize(
     fast = None if want_events else elementwise_fast.quantize(carrier, fmt, options.attributes)
     if fast is not None:
         direct = out if _may_write(out, [codes]) else np.empty_like(out, order="C")
-        run_in_pieces(
-            "quantize", fast.run, [flattened(codes, codes.shape, carrier.code_dtype)], direct.reshape(-1), options
-        )
+        flat = flattened(codes, codes.shape, carrier.code_dtype)
+        run_in_pieces("quantize", fast.run, [flat], direct.reshape(-1), options, fast=True)
         if direct is not out:
             out[...] = direct
         return None

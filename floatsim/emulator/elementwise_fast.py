@@ -43,7 +43,7 @@ class _Carrier(NamedTuple):
     """The kernels of a carrier format by family and rounding, for values and for codes."""
 
     added: Callable[[Rounding, bool], Any]
-    shared: Callable[[Rounding], Any] | None
+    shared: Callable[[Rounding, bool], Any] | None
 
 
 _TIES_TO_EVEN, _STOCHASTIC = Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC
@@ -55,8 +55,10 @@ def _added(bits: int, rounding: Rounding, codes: bool) -> Any:
     return quantize_loops.added(bits, rounding.value, codes)
 
 
-def _shared(rounding: Rounding) -> Any:
-    return quantize_loops.shared_stochastic if rounding is _STOCHASTIC else quantize_loops.shared(rounding.value)
+def _shared(rounding: Rounding, codes: bool) -> Any:
+    if rounding is _STOCHASTIC:
+        return quantize_loops.shared_stochastic(codes)
+    return quantize_loops.shared(rounding.value, codes)
 
 
 _CARRIERS = {
@@ -180,7 +182,7 @@ def _rounding_kernel(
     last: tuple[Any, ...] = (found.params,)
     if found.shared:
         assert kind.shared is not None
-        loop = kind.shared(rounding)
+        loop = kind.shared(rounding, codes)
         last += (carrier.trailing_bits - fmt.trailing_bits,)
     else:
         loop = kind.added(rounding, codes)

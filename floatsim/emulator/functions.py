@@ -8,7 +8,6 @@ most 16 bits is read from a table of all results, made on the first call.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,10 @@ from floatsim_kernels.functions import loops
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim import reference
-from floatsim.emulator.elementwise import Arrays, Codes, Events, Operand, decode, elementwise, flattened, run_in_pieces
+from floatsim.emulator import tables
+from floatsim.emulator.elementwise import Operand, decode, elementwise
 from floatsim.emulator.elementwise_fast import is_default
+from floatsim.emulator.pieces import Arrays, Codes, Events, flattened, run_in_pieces
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["function"]
-
-_SHARE_OF_TABLE = 4  # a table of n results is made for calls of at least n / 4 elements
 
 
 def function(
@@ -47,42 +46,15 @@ def function(
     """
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     flat = [(flattened(codes, shape, source.code_dtype), source) for codes, source in operands]
-    (codes, source), *others = flat
-    deterministic = options.attributes.rounding is not Rounding.STOCHASTIC
-    if deterministic and not others and source.bits <= 16 and _SHARE_OF_TABLE * codes.size >= 1 << source.bits:
-        results, happened = _from_table(name, codes, source, fmt, options.attributes, want_events)
+    sources, size = tuple(source for _, source in operands), flat[0][0].size
+    if tables.is_worthwhile(sources, options.attributes, size):
+        results, happened = np.empty(size, fmt.code_dtype), np.empty(size, np.uint8) if want_events else None
+        read = tables.reader(_computed, name, sources, fmt, options.attributes, want_events)
+        arrays = [codes for codes, _ in flat] + ([] if happened is None else [happened])
+        run_in_pieces(name, read, arrays, results, options, fast=True)
     else:
         results, happened = _computed(name, flat, fmt, options, want_events)
     return results.reshape(shape), None if happened is None else happened.reshape(shape)
-
-
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=256)
-def _table(
-    name: str, source: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, want_events: bool
-) -> tuple[Codes, Events | None]:
-    """Return the results of all codes, repeated so that every number of the codes' type is an index."""
-    codes, events = _computed(name, [(source.codes(), source)], fmt, CallOptions(attributes), want_events)
-    size = 1 << 8 * source.code_dtype.itemsize
-    return np.resize(codes, size), None if events is None else np.resize(events, size)
-
-
-def _from_table(
-    name: str, codes: Codes, source: FloatFormat, fmt: FloatFormat, attributes: RoundingAttributes, want_events: bool
-) -> tuple[Codes, Events | None]:
-    results, events = _table(name, source, fmt, attributes, want_events)
-    found = np.empty(codes.size, results.dtype)
-    happened = None if events is None else np.empty(codes.size, np.uint8)
-
-    def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
-        loops.gather(pieces[0], results, written)
-        if events is not None:
-            loops.gather(pieces[0], events, pieces[1])
-
-    run_in_pieces(name, run, [codes] if happened is None else [codes, happened], found, CallOptions(attributes))
-    return found, happened
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

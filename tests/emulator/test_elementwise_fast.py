@@ -11,8 +11,14 @@ from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
-from floatsim.emulator import elementwise, elementwise_events, elementwise_fast
+from floatsim.emulator import elementwise, elementwise_events, elementwise_fast, pieces, tables
 from floatsim.emulator.params import unpack_params
+
+
+@pytest.fixture(autouse=True)
+def no_tables(monkeypatch):
+    """Tables would answer long calls on few codes."""
+    monkeypatch.setattr(tables, "SHARE", 0)
 
 
 def random_format(rng):
@@ -145,6 +151,15 @@ def test_arithmetic_of_the_named_formats(fmt, rounding):
             assert check_operation(name, operands, fmt, keywords) or not machine.has_fma()
 
 
+@pytest.mark.parametrize("fmt", [fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E3M2], ids=lambda f: f.name)
+def test_every_pair_of_small_formats(fmt):
+    x = fs.from_codes(np.repeat(fmt.codes(), len(fmt.codes())), fmt)
+    y = fs.from_codes(np.tile(fmt.codes(), len(fmt.codes())), fmt)
+    for rounding, name in itertools.product(fs.Rounding, ("add", "subtract", "multiply", "divide")):
+        keywords = {"rounding": rounding, "seed": 1}
+        assert check_operation(name, [x, y], fmt, keywords) or not machine.has_fma()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("precision", [19, 20, 21, 22, 23, 24, 25, 26])
 def test_precisions_beside_the_bounds(precision):
@@ -270,8 +285,9 @@ def test_long_arrays_are_done_in_pieces(monkeypatch):
         {"rounding": "sr", "return_flags": True, "seed": 2},
     ]
     whole = [fs.convert(x, "e4m3", **k) for k in keywords]
-    monkeypatch.setattr(elementwise, "_PIECE", 333)
-    monkeypatch.setattr(elementwise, "_WORTH_THREADS", 1000)
+    monkeypatch.setattr(pieces, "_PIECE", 333)
+    monkeypatch.setattr(pieces, "_LONG_PIECE", 777)
+    monkeypatch.setattr(pieces, "_WORTH_THREADS", 1000)
     for k, want in zip(keywords, whole, strict=True):
         got = fs.convert(x, "e4m3", **k)
         for a, b in zip(*((y if isinstance(y, tuple) else (y,)) for y in (got, want)), strict=True):

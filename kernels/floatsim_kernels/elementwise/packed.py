@@ -214,7 +214,7 @@ def double_of(brain, code, g):
 def to_single_code(rounding, shared, u, g):
     """The format's code of a float32 code u; `shared`: the format has float32's exponents."""
     if shared:
-        return quantize.shared_element(rounding, u, g[quantize.DROPPED], g)
+        return quantize.shared_element(rounding, True, u, g[quantize.DROPPED], g)
     return quantize.rounded_element(_KIND32, _MASKS32, rounding, True, u, g)
 
 

@@ -63,10 +63,10 @@ def split(kind, masks, u, g):
 
 
 @inline
-def join(kind, masks, u, r, g):
+def join(kind, masks, codes, u, r, g):
     """The result of the code u whose rounded magnitude has the code r: its sign, overflow, infinities and NaN."""
     m, s, zero = kind(u & masks[_MAGNITUDE]), kind(u & masks[_SIGN]), kind(0)
-    sign = shifted_right(s, g[SIGN_SHIFT])
+    sign = shifted_right(s, g[SIGN_SHIFT]) if codes else s
     code = kind(r | sign)
     code = kind(sign & g[ZERO_SIGN]) if r == zero else code
     over = g[NEGATIVE_OVERFLOW] if s != zero else g[OVERFLOW]
@@ -114,7 +114,7 @@ def magnitude_code(kind, total, c, g):
 @inline
 def joined(kind, masks, codes, u, r, c, g):
     """The result of the code u whose magnitude was rounded to r: a value of the carrier, or a code of the format."""
-    return join(kind, masks, u, magnitude_code(kind, r + c, c, g) if codes else as_bits(r), g)
+    return join(kind, masks, codes, u, magnitude_code(kind, r + c, c, g) if codes else as_bits(r), g)
 
 
 @inline
@@ -122,7 +122,7 @@ def rounded_element(kind, masks, rounding, codes, u, g):
     """The carrier's code u, rounded: a value of the carrier, or a code of the format."""
     v, c, q = split(kind, masks, u, g)
     if codes and rounding == TIES_TO_EVEN:
-        return join(kind, masks, u, magnitude_code(kind, v + c, c, g), g)
+        return join(kind, masks, True, u, magnitude_code(kind, v + c, c, g), g)
     r = rounded(rounding, kind, v, c, q, kind(u & masks[_SIGN]) != kind(0))
     return joined(kind, masks, codes, u, r, c, g)
 
@@ -225,14 +225,20 @@ def rounded_code(rounding, m, dropped, negative):
 
 
 @inline
-def shared_element(rounding, u, dropped, g):
+def shared_joined(codes, u, r, g):
+    """The result of the float32 code u whose magnitude was rounded to the code r: a value, or a code of the format."""
+    return join(_KIND32, _MASKS32, codes, u, right32(r, g[DROPPED]) if codes else r, g)
+
+
+@inline
+def shared_element(rounding, codes, u, dropped, g):
     """The float32 code u, rounded: a value of float32, or a code of the format."""
     m, negative = np.uint32(u & _MASKS32[_MAGNITUDE]), np.uint32(u & _MASKS32[_SIGN]) != np.uint32(0)
-    return join(_KIND32, _MASKS32, u, right32(rounded_code(rounding, m, dropped, negative), g[DROPPED]), g)
+    return shared_joined(codes, u, rounded_code(rounding, m, dropped, negative), g)
 
 
 @functools.cache
-def shared(rounding):
+def shared(rounding, codes=False):
     """Return the kernel for a deterministic rounding mode; the format has `dropped` trailing bits fewer."""
 
     @kernel
@@ -240,26 +246,31 @@ def shared(rounding):
         wide_vectors()
         g, d = fields_of(params), np.uint32(dropped)
         for i in range(x.size):
-            out[i] = shared_element(rounding, x[i], d, g)
+            out[i] = shared_element(rounding, codes, x[i], d, g)
 
     return loop
 
 
-@kernel
-def shared_stochastic(x, out, params, dropped, draws, random_bits):
-    """Stochastic rounding with at most 32 random bits: the first discarded bits plus as many random bits carry."""
-    g = fields_of(params)
-    d = np.uint32(dropped)
-    unused = np.uint32(max(0, dropped - random_bits))
-    mask, seen, shift = np.uint32(~((_1 << d) - _1)), np.uint32(~((_1 << unused) - _1)), np.uint32(32 - dropped)
-    used = used_bits(random_bits)
-    done = np.int64(0)
-    while done < x.size:
-        low, high, first, n = run_from(draws, done, x.size - done)
-        xs, ys = x[done : done + n], out[done : done + n]
-        for i in range(n):
-            m = np.uint32(xs[i] & _MASKS32[_MAGNITUDE])
-            word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
-            r = np.uint32(add32(m & seen, right32(word, shift) & seen) & mask)
-            ys[i] = join(_KIND32, _MASKS32, xs[i], right32(r, g[DROPPED]), g)
-        done += n
+@functools.cache
+def shared_stochastic(codes=False):
+    """Return the kernel for stochastic rounding: the first discarded bits plus as many random bits carry."""
+
+    @kernel
+    def loop(x, out, params, dropped, draws, random_bits):
+        g = fields_of(params)
+        d = np.uint32(dropped)
+        unused = np.uint32(max(0, dropped - random_bits))
+        mask, seen, shift = np.uint32(~((_1 << d) - _1)), np.uint32(~((_1 << unused) - _1)), np.uint32(32 - dropped)
+        used = used_bits(random_bits)
+        done = np.int64(0)
+        while done < x.size:
+            low, high, first, n = run_from(draws, done, x.size - done)
+            xs, ys = x[done : done + n], out[done : done + n]
+            for i in range(n):
+                m = np.uint32(xs[i] & _MASKS32[_MAGNITUDE])
+                word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
+                r = np.uint32(add32(m & seen, right32(word, shift) & seen) & mask)
+                ys[i] = shared_joined(codes, xs[i], r, g)
+            done += n
+
+    return loop

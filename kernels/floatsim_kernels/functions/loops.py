@@ -111,10 +111,3 @@ def compare_events(low, high, values, of_high, events, events_of_high, out, unkn
             events[i] = np.uint8(0) if operand[i] == np.uint8(1) else of_nan
         elif abs(low[i]) == np.inf:
             events[i] = np.uint8(0) if operand[i] == np.uint8(2) else of_pole
-
-
-@kernel
-def gather(codes, table, out):
-    """Write the results of codes from a table that has one for every value of the codes' type."""
-    for i in range(out.size):
-        out[i] = table[codes[i]]

@@ -225,7 +225,7 @@ def float_codes(bits, rounding, divides, shared):
         @inline
         def element(x, factor, zero, g, ends):
             t = x / factor if divides else x * factor
-            return quantize.shared_element(rounding, bits_from_float(t), g[quantize.DROPPED], g)
+            return quantize.shared_element(rounding, True, bits_from_float(t), g[quantize.DROPPED], g)
 
     else:
 
