@@ -59,19 +59,23 @@ def resolve_call(
 ) -> AccumulationCall:  # fmt: skip
     """Return the call for operands of two formats, with the instruction of a TensorCore for them.
 
-    Calls without rounding keywords are cached. The key is the identities of their arguments and of the context.
+    Calls without a seed are cached. The key is the identities of their arguments and of the context.
     """
-    for value in keywords.values():
+    if keywords.get("seed") is not None:
+        return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
+    arguments: list[object] = [accumulate, format, result_rounding, backend]
+    for name, value in keywords.items():
         if value is not None:
-            return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
-    if type(accumulate) is str:
-        accumulate = sys.intern(accumulate)
-    arguments = (accumulate, a, b, format, result_rounding, backend, scales, CURRENT_CONTEXT.get())
-    found: AccumulationCall | None = _RECENT.find(arguments)
+            arguments += name, value
+    for i, argument in enumerate(arguments):
+        if type(argument) is str:
+            arguments[i] = sys.intern(argument)
+    key = (*arguments, a, b, scales, CURRENT_CONTEXT.get())
+    found: AccumulationCall | None = _RECENT.find(key)
     if found is None:
         found = _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
         if not found.draws and found.result.attributes.rounding is not Rounding.STOCHASTIC:
-            _RECENT.keep(arguments, found)
+            _RECENT.keep(key, found)
     return found
 
 

@@ -240,3 +240,23 @@ def test_batches_of_single_sums(accumulator):
         together = fs.matmul(a, b, accumulate=accumulation)
         apart = [fs.matmul(x, y, accumulate=accumulation) for x, y in zip(a, b, strict=True)]
         assert together.shape == (3, 1, 1) and np.array_equal(together.codes, [one.codes for one in apart])
+
+
+def test_a_remembered_call_knows_its_keywords_and_its_context():
+    """The same call after one with other keywords, and after another context."""
+    a, b, call = fs.array([[3.0, 1.0]], "e4m3"), fs.array([[1.0], [0.1]], "e4m3"), "sequential(e4m3)"
+    tiny, one = fs.array([[2.0**-9]], "e4m3"), fs.array([[1.0]], "e4m3")
+    for _ in range(2):
+        for mode, value in ("toward_zero", 3.0), ("toward_positive", 3.25), ("ties_to_even", 3.0):
+            for rounding in mode, fs.Rounding[mode.upper()]:
+                assert fs.matmul(a, b, accumulate=call, rounding=rounding).item() == value
+            with fs.context(rounding=mode):
+                assert fs.matmul(a, b, accumulate=call).item() == value
+                assert fs.matmul(a, b, accumulate=call, rounding="RTP").item() == 3.25
+        for daz, value in (True, 0.0), (False, 2.0**-9), (None, 2.0**-9):
+            assert fs.matmul(tiny, one, accumulate=call, daz=daz).item() == value
+            assert fs.matmul(tiny, one, accumulate=call, ftz=daz).item() == value
+        draws = {fs.matmul(a, b, accumulate=call, rounding="stochastic", seed=seed).item() for seed in range(40)}
+        assert draws == {3.0, 3.25}
+        with pytest.raises(ValueError, match="seed"):
+            fs.matmul(a, b, accumulate=call, rounding="stochastic")

@@ -327,15 +327,11 @@ def to_odd(x, lost):
 
 
 @inline
-def add_product(s, error, x, ys, n, exactly):
-    """Add x * ys to s, and the rounding errors of these sums to `error`; with `exactly` there are none."""
-    if exactly:
-        for j in range(n):
-            s[j] += x * ys[j]
-    else:
-        for j in range(n):
-            s[j], lost = two_sum(s[j], x * ys[j])
-            error[j] += lost
+def add_two(s, p, q):
+    """(s + p + q, the sum of the rounding errors)."""
+    s, lost = two_sum(s, p)
+    s, rest = two_sum(s, q)
+    return s, lost + rest
 
 
 @inline
@@ -365,6 +361,7 @@ def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, half, si
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc, s, error = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    ones = np.ones(WIDTH, np.float64)
     limit = _FIELD16 if half else _FIELD32
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
@@ -388,10 +385,25 @@ def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, half, si
                 valid, exactly = high - low <= _IN_TWO and most < limit, high - low <= _EXACT
                 for k0 in range(start, filled if valid else start, terms):
                     plus = -0.0 if signed_zero and k0 + terms <= stop else 0.0  # the zeros behind the end are positive
-                    for j in range(n):
-                        s[j], error[j] = np.float64(acc[j]), 0.0
-                    for k in range(k0, min(k0 + terms, stop)):
-                        add_product(s, error, a[i, k], b[k, j0 : j0 + n], n, exactly)
+                    if exactly:
+                        for j in range(n):
+                            s[j] = np.float64(acc[j])
+                    end = min(k0 + terms, stop)
+                    for k in range(k0, end, 2):
+                        x, ys = a[i, k], b[k, j0 : j0 + n]
+                        y, zs = -0.0, ones[:n]  # a product that changes no sum
+                        if k + 1 < end:
+                            y, zs = a[i, k + 1], b[k + 1, j0 : j0 + n]
+                        if exactly:
+                            for j in range(n):
+                                s[j] = s[j] + x * ys[j] + y * zs[j]
+                        elif k == k0:
+                            for j in range(n):
+                                s[j], error[j] = add_two(np.float64(acc[j]), x * ys[j], y * zs[j])
+                        else:
+                            for j in range(n):
+                                s[j], lost = add_two(s[j], x * ys[j], y * zs[j])
+                                error[j] += lost
                     if not exactly:
                         for j in range(n):
                             x, lost = two_sum(s[j], error[j])
@@ -399,11 +411,11 @@ def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, half, si
                     if half:
                         for j in range(n):
                             acc[j] = np.float32(nearest_half(s[j] + plus))
+                        most = max(most, largest_field(acc[:n]))
                     else:
                         for j in range(n):
                             acc[j] = np.float32(s[j] + plus)
-                    most = max(most, largest_field(acc[:n]))
-                valid = valid and most < limit
+                valid = valid and max(most, largest_field(acc[:n])) < limit
                 bailed_out[part, i, tile] = not valid
                 if valid:
                     for j in range(n):
