@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +29,7 @@ from floatsim.emulator.tiling import (
     single_rows,
     tiles,
 )
-from floatsim.emulator.types import Codes, Indices
+from floatsim.emulator.types import Codes, Indices, Seeds
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import CallOptions
@@ -173,6 +174,17 @@ def _transposed(
     return found._replace(codes=np.swapaxes(found.codes, 1, 2))
 
 
+@functools.lru_cache(maxsize=64)
+def _all_terms(depth: int) -> Indices:
+    """Return the one range of a sum. Kernels only read ranges and seeds."""
+    return np.array([[0, depth, 1]], np.int64)
+
+
+@functools.lru_cache(maxsize=64)
+def _seeds(seed: int) -> Seeds:
+    return np.array([seed], np.uint64)
+
+
 class _Call:
     """One call at work: its plan and operands, and the results, which each tile writes into."""
 
@@ -185,8 +197,7 @@ class _Call:
         self._shape, self._depth, self._base, self._scales = shape, depth, base, scales
         self._whole = whole or shape[1:]
         self._events, self._draws = plan.case.events, plan.case.draws
-        self._ranges = np.array([[0, depth, 1]], np.int64)
-        self._seeds = np.array([options.seed & _MASK], np.uint64)
+        self._ranges, self._seeds = _all_terms(depth), _seeds(options.seed & _MASK)
         self._lock = threading.Lock()
         self._out = np.zeros(shape, plan.code_dtype)
         if self._events:

@@ -29,7 +29,7 @@ class Operand:
         self.codes, self.format = codes, fmt
         self._floats: dict[int, Floats] = {}  # by the bits of the carrier
         self._taken: dict[int, tuple[Indices, Operand]] = {}  # by the identity of the terms, which are kept
-        self._panel: tuple[tuple[int, ...], Floats] = (), np.empty(0)
+        self._panel: tuple[tuple[int, ...], Floats] | None = None
         self._lock = threading.Lock()
 
     @cached_property
@@ -52,7 +52,7 @@ class Operand:
             return floats
         key = carrier.bits, matrix, columns.start, columns.stop
         with self._lock:
-            if self._panel[0] != key:
+            if self._panel is None or self._panel[0] != key:
                 self._panel = key, np.ascontiguousarray(floats)
             return self._panel[1]
 

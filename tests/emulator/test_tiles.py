@@ -18,7 +18,7 @@ from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim.emulator import accumulate as summation
-from floatsim.emulator import compile_notice, elementwise, plan, tiling
+from floatsim.emulator import compile_notice, pieces, plan, tiling
 from floatsim.emulator import parallel as tiles
 from floatsim.formats._hashing import IdentityCache
 
@@ -150,8 +150,8 @@ def test_every_kernel_uses_as_many_threads(threads, monkeypatch):
     """Sums, products and element-wise operations start no more threads than set."""
     started = set()
     monkeypatch.setattr(tiles._ThreadPool, "_take_pieces", _noting(tiles._ThreadPool._take_pieces, started))
-    monkeypatch.setattr(elementwise, "_PIECE", 1000)
-    monkeypatch.setattr(elementwise, "_WORTH_THREADS", 1000)
+    monkeypatch.setattr(pieces, "_PIECE", 1000)
+    monkeypatch.setattr(pieces, "_WORTH_THREADS", 1000)
     monkeypatch.setattr(summation, "WORTH_THREADS", 1000)
     monkeypatch.setattr(tiling, "WORTH_THREADS", 1000)
     x = np.ones((64, 500), np.float16)
