@@ -95,6 +95,27 @@ def _neighbours(length: int, count: int, align: bool, scale: float | None) -> tu
     return np.stack([first, np.minimum(first + 1, length - 1)]), np.stack([1 - part, part])
 
 
+def _linear(x: Any, output_size: Any, align: bool, *scales: Any) -> Any:
+    """Return a linear interpolation along the last axis, then along those before it, as PyTorch's own kernels.
+
+    The positions and weights are computed in FP32, whatever the policy; each step is left * weight + right * weight.
+    """
+    lengths = x.shape[2:]
+    given = scales[0] if scales and isinstance(scales[0], list | tuple) else scales  # the overload "vec" has a list
+    if len(given) < len(lengths) or given[0] is None:
+        given = (None,) * len(lengths)
+    counts = output_size or [int(length * scale) for length, scale in zip(lengths, given, strict=True)]
+    for axis, each in reversed(list(enumerate(zip(lengths, counts, [align] * len(lengths), given, strict=True), 2))):
+        shape = [-1 if n == axis else 1 for n in range(x.ndim)]
+        sides, weights = map(torch.from_numpy, _neighbours(*each))
+        left, right = (
+            x.index_select(axis, side) * weight.to(x.dtype).view(shape)
+            for side, weight in zip(sides, weights, strict=True)
+        )
+        x = left + right
+    return x
+
+
 def _linear_backward(gradient: Any, output_size: Any, input_size: Any, align: bool, *scales: Any) -> Any:
     """Return the gradient of a linear interpolation: gradient times weight, added to each neighbour in C order."""
     lengths = input_size[2:]
@@ -115,6 +136,9 @@ def _linear_backward(gradient: Any, output_size: Any, input_size: Any, align: bo
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "_native_multi_head_attention": _multi_head_attention,
     "_transformer_encoder_layer_fwd": _encoder_layer,
+    "upsample_linear1d": _linear,
+    "upsample_bilinear2d": _linear,
+    "upsample_trilinear3d": _linear,
     "upsample_linear1d_backward": _linear_backward,
     "upsample_bilinear2d_backward": _linear_backward,
     "upsample_trilinear3d_backward": _linear_backward,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ import floatsim as fs  # noqa: E402
 import floatsim.torch as ft  # noqa: E402
 from floatsim.training.scaling import as_scaling  # noqa: E402
 from tests.torch_emulation.by_hand import assert_equal, tensor  # noqa: E402
+from tests.torch_emulation.test_torch_table import Hand  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.full]
 
@@ -179,3 +182,69 @@ def test_an_lstm_with_scaled_products_is_listed_as_uncovered():
     with ft.emulate(ft.Policy("fp32", rules={"lstm": record}), layer) as run:
         layer(tensor(2, 1, 4))
     assert list(run.uncovered) == ["aten.mkldnn_rnn_layer.default"]
+
+
+def lines_between(length, count, align, scale):
+    """For each result of a linear interpolation: the two elements beside it and its place between them, in FP32."""
+    single, found = np.float32, []
+    step = single((length - 1) / (count - 1) if align else 1 / scale if scale else length / count)
+    for i in range(count):
+        place = single(i) * step if align else max((single(i) + single(0.5)) * step - single(0.5), single(0))
+        left = min(int(place), length - 1)
+        found.append((left, min(left + 1, length - 1), min(place - single(left), single(1))))
+    return found
+
+
+def interpolated(hand, x, lines):
+    """Along the last axis first: left * weight + right * weight, each step rounded."""
+    for axis in reversed(range(2, x.ndim)):
+        terms = []
+        for side in 0, 1:
+            places = [line[side] for line in lines[axis - 2]]
+            shares = [np.float32(1) - line[2] if side == 0 else line[2] for line in lines[axis - 2]]
+            weights = np.array(shares).reshape([-1 if n == axis else 1 for n in range(x.ndim)])
+            values = fs.from_codes(np.take(x.codes, places, axis), hand.fmt)
+            terms.append(hand.do("multiply", values, hand(torch.from_numpy(weights))))
+        x = hand.do("add", *terms)
+    return x
+
+
+def interpolated_backward(hand, gradient, lines, shape):
+    """Gradient times weight, added to each neighbour: results in C order, neighbours in the order of their places."""
+    y = np.zeros((*shape[:2], np.prod(shape[2:])))
+    total = fs.array(y, hand.fmt)
+    for at in np.ndindex(*gradient.shape[2:]):
+        for sides in itertools.product((0, 1), repeat=len(at)):
+            weight, place = np.float32(1), []
+            for i, side, between in zip(at, sides, lines, strict=True):
+                place.append(between[i][side])
+                share = np.float32(1) - between[i][2] if side == 0 else between[i][2]
+                weight = share if len(place) == 1 else weight * share
+            to = int(np.ravel_multi_index(place, shape[2:]))
+            term = hand.do("multiply", gradient[(..., *at)], hand(torch.tensor(weight)))
+            total.codes[..., to] = hand.do("add", total[..., to], term).codes
+    return total.reshape(*shape)
+
+
+LINEAR = [("linear", (2, 2, 5)), ("bilinear", (1, 2, 3, 4)), ("trilinear", (1, 2, 3, 2, 3))]
+
+
+@pytest.mark.parametrize("fmt", ["bf16", "fp16", "e5m2"])
+@pytest.mark.parametrize("how", [{"scale_factor": 2.5}, {"size": 7}, {"size": 4, "align_corners": True}], ids=str)
+@pytest.mark.parametrize(("mode", "shape"), LINEAR, ids=[mode for mode, _ in LINEAR])
+def test_linear_interpolation_bit_for_bit(mode, shape, how, fmt):
+    layer, x, hand = nn.Upsample(mode=mode, **how), tensor(*shape), Hand(fmt)
+    with ft.emulate(ft.Policy(fmt), strict=True):
+        y, by_x = gradients(layer, x)
+    align, scale = how.get("align_corners", False), how.get("scale_factor")
+    lines = [lines_between(*sizes, align, scale) for sizes in zip(shape[2:], y.shape[2:], strict=True)]
+    assert_equal(y, interpolated(hand, hand(x), lines))
+    assert_equal(by_x, interpolated_backward(hand, hand(tensor(*y.shape, seed=7)), lines, shape))
+
+
+def test_positions_of_long_lines_are_not_rounded():
+    """BF16 has no odd numbers above 256: the neighbours would be wrong."""
+    x = torch.arange(300, dtype=torch.float32).remainder(2).view(1, 1, 300)
+    with ft.emulate(ft.Policy("bf16"), strict=True):
+        found = nn.functional.interpolate(x, scale_factor=2, mode="linear")
+    assert torch.equal(found, nn.functional.interpolate(x, scale_factor=2, mode="linear"))
