@@ -189,10 +189,10 @@ def test_an_illegal_instruction_ends_only_the_child(monkeypatch):
         bad = CpuDot("fma3", "vfmadd231ps", fs.FP32, fs.FP32, fs.FP32, assembly, ("avx512f",))
         code = (
             "import dataclasses, sys\n"
-            "from floatsim.hardware.cpu import instructions, support\n"
+            "from floatsim.hardware.cpu import instructions, loops\n"
             f"bad = dataclasses.replace(instructions.DOTS[2], assembly={assembly!r})\n"
-            "support.DOTS, support.CONVERSIONS, support.INTEGERS = (bad,), (), ()\n"
-            "support.run_child()\n"
+            "loops.DOTS, loops.CONVERSIONS, loops.INTEGERS = (bad,), (), ()\n"
+            "loops.run_child()\n"
         )
         monkeypatch.setattr(support, "_CHILD", code)
         found, how = support._answers([str(bad)])

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels.cpu import assembly, x86
 
-from floatsim.hardware.cpu.instructions import AnyInstruction, CpuConversion, CpuDot, CpuInteger
+from floatsim.hardware.cpu.instructions import (
+    CONVERSIONS,
+    DOTS,
+    INTEGERS,
+    AnyInstruction,
+    CpuConversion,
+    CpuDot,
+    CpuInteger,
+)
 from floatsim.hardware.cpu.support import request_tiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check", "run_conversion", "run_dot", "run_integers", "text_of"]
+__all__ = ["check", "run_child", "run_conversion", "run_dot", "run_integers", "text_of"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
@@ -130,3 +139,14 @@ def check(instruction: AnyInstruction) -> str:
 def _one(fmt: Any) -> int:
     code: int = fmt.bias << fmt.trailing_bits
     return code
+
+
+def run_child() -> None:
+    """Run the instructions that the command line names. Print the name of each, a tab, and the error if there is one.
+
+    The parent, `support.supported`, reads the output up to the point at which the process ended.
+    """
+    instructions: tuple[AnyInstruction, ...] = (*DOTS, *CONVERSIONS, *INTEGERS)
+    known = {str(each): each for each in instructions}
+    for name in sys.argv[1:]:
+        print(f"{name}\t{check(known[name])}", flush=True)

@@ -19,13 +19,13 @@ from floatsim_kernels.cpu import assembly
 
 from floatsim.hardware.cpu.instructions import CONVERSIONS, DOTS, INTEGERS, AnyInstruction
 
-__all__ = ["request_tiles", "run_child", "supported", "why_not"]
+__all__ = ["request_tiles", "supported", "why_not"]
 
 _LIMIT_S = 120
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 """The system call of Linux on x86-64 that permits the use of AMX tiles (Linux 5.16, arch/x86/kernel/fpu/xstate.c)."""
 
-_CHILD = "from floatsim.hardware.cpu.support import run_child; run_child()"
+_CHILD = "from floatsim.hardware.cpu.loops import run_child; run_child()"
 
 
 @functools.cache
@@ -93,16 +93,3 @@ def _answers(names: Sequence[str]) -> tuple[dict[str, str], str]:
         return answers, f"the child process ended with {signal.Signals(-code).name}"
     last = (child.stderr.strip().splitlines() or [""])[-1]
     return answers, f"the child process ended with exit code {code}: {last}"
-
-
-def run_child() -> None:
-    """Run the instructions that the command line names. Print the name of each, a tab, and the error if there is one.
-
-    The parent reads the output up to the point at which the process ended.
-    """
-    from floatsim.hardware.cpu.loops import check
-
-    instructions: tuple[AnyInstruction, ...] = (*DOTS, *CONVERSIONS, *INTEGERS)
-    known = {str(each): each for each in instructions}
-    for name in sys.argv[1:]:
-        print(f"{name}\t{check(known[name])}", flush=True)
