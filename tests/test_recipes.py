@@ -265,22 +265,19 @@ def check_special_values() -> None:
 def test_an_architecture(tmp_path):
     copy = Copy(tmp_path)
     copy.replace(
-        "floatsim/tensorcore/architectures.py",
+        "floatsim/tensorcore/gpu_instructions.py",
         "# -- AMD: ",
         "_MINE = (\n"
         '    _fused("mma.m16n8k8", _HALVES, 8, 4, 21, -132, FP32, NOTHING),\n'
         '    _fused("mma.m16n8k8", _FP16, 8, 4, 21, -20, FP16, NOTHING),\n'
         ")\n\n# -- AMD: ",
     )
+    last = '    _unit("cdna3", "AMD CDNA 3 (gfx942)", _CDNA3, "gfx942 mi300 mi300a mi300x mi325x"),\n'
     copy.insert(
-        "floatsim/tensorcore/architectures.py",
-        (
-            '        Architecture("cdna3", "AMD CDNA 3 (gfx942)", _CDNA3),\n',
-            '        Architecture("mine", "Mine", _MINE),\n',
-        ),
-        ('        "cdna3": "gfx942 mi300 mi300a mi300x mi325x",\n', '        "mine": "card9000",\n'),
+        "floatsim/tensorcore/gpu_instructions.py",
+        (last, '    _unit("mine", "Mine", _MINE, "card9000"),\n'),
     )
-    assert copy.new_lines["floatsim/tensorcore/architectures.py"] <= 7
+    assert copy.new_lines["floatsim/tensorcore/gpu_instructions.py"] <= 6
     assert_recipe("An architecture", copy, "hardware/tables/compute_capability.py")
     copy.check("check_architecture")
 
@@ -325,7 +322,7 @@ def test_a_matrix_unit_model(tmp_path):
     copy = Copy(tmp_path)
     copy.insert(
         "floatsim/tensorcore/instructions.py",
-        ('    "Instruction", "LateAccumulator", "Model", ', '"RoundedProducts", '),
+        ('    "GroupedBlocks", "Instruction", "LateAccumulator", "Model", ', '"RoundedProducts", '),
         ("FmaChain | ExactBlocks | FlushedTree | LateAccumulator", " | RoundedProducts"),
     )
     copy.replace(
@@ -396,7 +393,7 @@ def test_a_matrix_unit_model(tmp_path):
         "        case ExactBlocks():\n            return {\n",
     )
     copy.insert(
-        "floatsim/tensorcore/architectures.py",
+        "floatsim/tensorcore/gpu_instructions.py",
         ("    Model,\n", "    RoundedProducts,\n"),
         (
             '    *_mfma("MI100", _FP32, FmaChain(), *_FP32_SHAPES),\n',

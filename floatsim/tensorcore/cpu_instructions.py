@@ -9,11 +9,10 @@ family 25, model 17 (Zen 4).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Rounding, Tininess
 from floatsim.tensorcore.instructions import (
+    Architecture,
     Evidence,
     ExactBlocks,
     FmaChain,
@@ -23,15 +22,11 @@ from floatsim.tensorcore.instructions import (
     RoundedSteps,
 )
 
-__all__ = ["CPU_UNITS", "CpuUnit"]
+__all__ = ["CPU_UNITS"]
 
 
-class CpuUnit(NamedTuple):
-    """An instruction set of CPUs: the name and the title of its architecture, and its instructions."""
-
-    name: str
-    title: str
-    instructions: tuple[Instruction, ...]
+def _unit(name: str, title: str, instructions: tuple[Instruction, ...]) -> Architecture:
+    return Architecture(name, title, instructions, processor="CPU", aliases=(name.replace("-", ""),))
 
 
 _INTEL, _AMD = "Intel Xeon with AMX", "AMD EPYC (Zen 4)"
@@ -84,41 +79,41 @@ def _fp8(name: str, terms: int, output: FloatFormat) -> Instruction:
 # -- all ---------------------------------------------------------------------------------------------------------------
 
 CPU_UNITS = (
-    CpuUnit("avx512-bf16", "x86 AVX512_BF16",
+    _unit("avx512-bf16", "x86 AVX512_BF16",
             (_row("vdpbf16ps", (BF16,), 2, _ODD_FIRST, evidence=_PROJECT),)),
-    CpuUnit("avx512-fp16", "x86 AVX512-FP16",
+    _unit("avx512-fp16", "x86 AVX512-FP16",
             (_row("vfmadd231ph", (FP16,), 1, _X86_CHAIN, FP16, _PROJECT, _NEAREST),)),
-    CpuUnit("fma3", "x86 FMA",
+    _unit("fma3", "x86 FMA",
             (_row("vfmadd231ps", (FP32,), 1, _X86_CHAIN, FP32, _PROJECT, "with the default MXCSR"),)),
-    CpuUnit("avx10.2", "x86 AVX10.2", (_row("vdpphps", (FP16,), 2, _ODD_FIRST, note="equal to Bochs"),)),
-    CpuUnit("amx-bf16", "x86 AMX-BF16",
+    _unit("avx10.2", "x86 AVX10.2", (_row("vdpphps", (FP16,), 2, _ODD_FIRST, note="equal to Bochs"),)),
+    _unit("amx-bf16", "x86 AMX-BF16",
             (_row("tdpbf16ps", (BF16,), 32, _two_lanes(32), evidence=_PROJECT),)),
-    CpuUnit("amx-fp16", "x86 AMX-FP16", (_row("tdpfp16ps", (FP16,), 32, _two_lanes(32)),)),
-    CpuUnit("amx-fp8", "x86 AMX-FP8",
+    _unit("amx-fp16", "x86 AMX-FP16", (_row("tdpfp16ps", (FP16,), 32, _two_lanes(32)),)),
+    _unit("amx-fp8", "x86 AMX-FP8",
             (_row("tdpf8ps", _FP8, 64, _two_lanes(64, 2), note=_BOCHS_FP8, mixes=True),)),
-    CpuUnit("ace", "x86 ACE v1", (_row("top2bf16ps", (BF16,), 2, _X86_PAIR, note="equal to Bochs"),)),
-    CpuUnit("arm-bfdot", "Arm BFDOT", (
+    _unit("ace", "x86 ACE v1", (_row("top2bf16ps", (BF16,), 2, _X86_PAIR, note="equal to Bochs"),)),
+    _unit("arm-bfdot", "Arm BFDOT", (
         _row("bfdot", (BF16,), 2, _BF_STEP, note=_NO_EBF), _row("bfdot.ebf", (BF16,), 2, _FUSED_PAIR, note=_EBF),
     )),
-    CpuUnit("arm-bfmmla", "Arm BFMMLA", (
+    _unit("arm-bfmmla", "Arm BFMMLA", (
         _row("bfmmla", (BF16,), 4, _BF_STEP, note=_NO_EBF), _row("bfmmla.ebf", (BF16,), 4, _FUSED_PAIR, note=_EBF),
     )),
-    CpuUnit("arm-bfmlal", "Arm BFMLALB and BFMLALT", (_row("bfmlalb", (BF16,), 1, FmaChain(), note=_DN),)),
-    CpuUnit("arm-fp16", "Arm FP16", (
+    _unit("arm-bfmlal", "Arm BFMLALB and BFMLALT", (_row("bfmlalb", (BF16,), 1, FmaChain(), note=_DN),)),
+    _unit("arm-fp16", "Arm FP16", (
         _row("fdot", (FP16,), 2, _FUSED_PAIR), _row("fmlal", (FP16,), 1, FmaChain(), note=_DN),
         _row("fmmla", (FP16,), 4, RoundedSteps(4, 2, lanes=2, late=True, from_zero=False)),
         _row("fmla", (FP16,), 1, _CHAIN, FP16, note=_DN),
     )),
-    CpuUnit("arm-fp8", "Arm FP8", (
+    _unit("arm-fp8", "Arm FP8", (
         _fp8("fdot", 4, FP32), _fp8("fmmla", 8, FP32), _fp8("fmlall", 1, FP32), _fp8("fdot", 2, FP16),
         _fp8("fmmla", 4, FP16), _fp8("fmlal", 1, FP16),
     )),
-    CpuUnit("arm-fmmla", "Arm FMMLA", (_row("fmmla", (FP32,), 2, RoundedSteps(2, 2, fused=False), note=_DN),)),
-    CpuUnit("apple-amx", "Apple AMX", (
+    _unit("arm-fmmla", "Arm FMMLA", (_row("fmmla", (FP32,), 2, RoundedSteps(2, 2, fused=False), note=_DN),)),
+    _unit("apple-amx", "Apple AMX", (
         _row("fma16.fp32", (FP16, BF16), 1, FmaChain(), note=_APPLE),
         _row("fma16", (FP16,), 1, _CHAIN, FP16, note=_APPLE),
         _row("fma32", (FP32,), 1, FmaChain(), note=_APPLE), _row("fma64", (FP64,), 1, FmaChain(), FP64, note=_APPLE),
     )),
-    CpuUnit("riscv-zvfbfwma", "RISC-V Zvfbfwma", (_row("vfwmaccbf16", (BF16,), 1, FmaChain()),)),
+    _unit("riscv-zvfbfwma", "RISC-V Zvfbfwma", (_row("vfwmaccbf16", (BF16,), 1, FmaChain()),)),
 )  # fmt: skip
 """The instruction sets of CPUs, in the order of the table."""

@@ -8,6 +8,7 @@ and `cpu` of `floatsim.reference.tensorcore` define the models in exact integers
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from floatsim._warnings import former_name
@@ -16,8 +17,8 @@ from floatsim.formats._hashing import hashed_once
 from floatsim.formats.rounding import Rounding, Tininess
 
 __all__ = [
-    "E8M13", "EvenAndOdd", "Evidence", "ExactBlocks", "FlushedTree", "FmaChain", "FusedBlocks", "GroupedBlocks",
-    "Instruction", "LateAccumulator", "Model", "NanRule", "RoundedSteps", "Scales", "TwoHalves",
+    "E8M13", "Architecture", "EvenAndOdd", "Evidence", "ExactBlocks", "FlushedTree", "FmaChain", "FusedBlocks",
+    "GroupedBlocks", "Instruction", "LateAccumulator", "Model", "NanRule", "RoundedSteps", "Scales", "TwoHalves",
 ]  # fmt: skip
 
 E8M13 = FloatFormat.ieee(8, 13, "E8M13")
@@ -303,3 +304,38 @@ class Instruction:
     def group(self) -> int:
         """The number of products of one term."""
         return self.model.group if isinstance(self.model, GroupedBlocks) else 1
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A generation of matrix units, or an instruction set of CPUs: its names and its instructions.
+
+    The default instruction is the first one that takes the operands.
+
+    Attributes
+    ----------
+    name : str
+        The name in `fs.tensorcore.ARCHITECTURES`, such as "hopper".
+    title : str
+        The manufacturer's name.
+    instructions : tuple of Instruction
+        The matrix instructions.
+    processor : str
+        "GPU" or "CPU".
+    assumed : tuple of str
+        GPUs that are modelled in the same way, unverified: nothing is published about their arithmetic.
+    aliases : tuple of str
+        Other names, without spaces and hyphens: GPUs and compilation targets.
+    """
+
+    name: str
+    title: str
+    instructions: tuple[Instruction, ...]
+    assumed: tuple[str, ...] = ()
+    processor: str = "GPU"
+    aliases: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the instructions, each once, in the order of the table."""
+        return tuple(dict.fromkeys(row.name for row in self.instructions))
