@@ -15,7 +15,8 @@ from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FP64
 from floatsim.operators import activations, activations_backward
-from floatsim.torch.call import Call, Handler
+from floatsim.operators.engine import count
+from floatsim.torch.call import Call, Handler, number
 
 __all__ = ["ELEMENTWISE"]
 
@@ -71,7 +72,9 @@ def _rsub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
 
 
 def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArray:
-    quotient = c.value(a.divide, c.operand(x), c.operand(y))
+    """Return x / y. In the backward pass an integer y is the number of terms of a mean, which is exact."""
+    divisor = count(y) if c.backward and isinstance(y, int) else c.operand(y)
+    quotient = c.value(a.divide, c.operand(x), divisor)
     if rounding_mode is not None:
         quotient = {"floor": a.floor, "trunc": a.trunc}[rounding_mode](quotient)
     return c.result(quotient)
@@ -133,6 +136,20 @@ def _clamp(c: Call, x: Any, low: Any = None, high: Any = None) -> FloatArray:
         if bound is not None:
             found = c.value(function, found, c.operand(bound))
     return c.result(found)
+
+
+def _nan_to_num(
+    c: Call, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> FloatArray:
+    """Return x with other numbers in the place of NaN (0) and infinities (the largest numbers of the format)."""
+    found = c.result(c.operand(x))
+    values, fmt = found.values, found.format
+    codes = found.codes.copy()
+    for marked, given, default in (
+        (np.isnan(values), nan, 0.0), (values == np.inf, posinf, fmt.max), (values == -np.inf, neginf, -fmt.max),
+    ):  # fmt: skip
+        codes[marked] = number(default if given is None else given, fmt).codes
+    return FloatArray(codes, fmt)
 
 
 def _gelu(c: Call, x: Any, approximate: str = "none") -> FloatArray:
@@ -238,6 +255,7 @@ ELEMENTWISE: dict[str, tuple[str, Handler]] = {
     "addcdiv": ("addcdiv", _addcdiv),
     "lerp": ("lerp", _lerp),
     "clamp": ("clamp", _clamp),
+    "nan_to_num": ("clamp", _nan_to_num),
     "clamp_min": ("clamp", _clamp),
     "clamp_max": ("clamp", lambda c, x, high: _clamp(c, x, None, high)),
     "relu": ("relu", _relu),

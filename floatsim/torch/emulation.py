@@ -173,7 +173,20 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         assert entry.run is not None
         if entry.kind == "decomposition" and not floats_of([*args, *kwargs.values()]):
             return self._unrounded(entry, func, args, kwargs)
-        return self._inside(entry, entry.run, args, kwargs)
+        result = self._inside(entry, entry.run, args, kwargs)
+        if entry.kind == "decomposition" and entry.operation and not entry.backward and is_float(result):
+            return self._in_result_format(entry, result, floats_of([*args, *kwargs.values()]))
+        return result
+
+    def _in_result_format(self, entry: Entry, result: torch.Tensor, operands: list[torch.Tensor]) -> torch.Tensor:
+        """Round the elements that a decomposition copied from an operand, such as those of leaky_relu above zero."""
+        if torch._C._current_autograd_node() is not None:
+            return result
+        formats = tuple(map(self._format_of, operands))
+        out = self._resolved(self._outer or entry.operation, self.modules.inside, False, formats).out
+        if contains(out, format_of_dtype(result.dtype)):
+            return result
+        return self._tensor(convert(read(result), out), result.dtype, "value")
 
     def _implicit(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         return self._inside(entry, func.decompose, args, kwargs)
@@ -211,6 +224,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self._check(entry, tensors)
         if not tensors or self._is_bookkeeping(tensors):
             return func(*args, **kwargs)
+        if not tensors[0].numel() and not entry.target:
+            empty = func(*args, **kwargs)
+            if not any(x.numel() for x in floats_of(empty if isinstance(empty, tuple) else [empty])):
+                return empty
         operation, module, backward, first_gradient = self._place(entry)
         out = kwargs.pop("out", None) if entry.target == "out" else None
         target = args[0] if entry.target == "first" else out

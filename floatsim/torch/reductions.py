@@ -55,7 +55,7 @@ def _squares(c: Call, x: Any, axes: tuple[int, ...], correction: float) -> tuple
     mean = c.value(divide, _total(c, operand, axes, True), count(n))
     centred = c.value(subtract, operand, mean)
     total = _total(c, c.value(multiply, centred, centred), axes, True)
-    return c.value(divide, total, c.number(n - correction)), mean
+    return c.value(divide, total, count(max(n - correction, 0))), mean
 
 
 def _without(c: Call, x: FloatArray, axes: tuple[int, ...], keepdim: bool) -> FloatArray:
@@ -116,6 +116,18 @@ def _cumsum(c: Call, x: Any, dim: int, *, dtype: Any = None) -> FloatArray:
     return c.result(cumsum(c.operand(x), dim, accumulate=c.formats.sums, format=c.formats.inside))
 
 
+def _cumprod(c: Call, x: Any, dim: int, *, dtype: Any = None) -> FloatArray:
+    """Return running products in order, each rounded."""
+    operand = c.rounded(c.operand(x), c.formats.inside)
+    operand = FloatArray(operand.codes.copy(), operand.format)
+    if operand.ndim:
+        lines = np.moveaxis(operand.codes, dim, 0)  # a view
+        for i in range(1, len(lines)):
+            last, term = (FloatArray(lines[n], operand.format) for n in (i - 1, i))
+            lines[i] = c.value(multiply, last, term).codes
+    return c.result(operand)
+
+
 REDUCTIONS: dict[str, tuple[str, Handler]] = {
     "sum": ("sum", _sum),
     "mean": ("mean", _mean),
@@ -126,5 +138,6 @@ REDUCTIONS: dict[str, tuple[str, Handler]] = {
     "logsumexp": ("logsumexp", _logsumexp),
     "prod": ("prod", _prod),
     "cumsum": ("cumsum", _cumsum),
+    "cumprod": ("cumprod", _cumprod),
 }
 """By the name of the ATen operation: the operation of policies, and the handler."""

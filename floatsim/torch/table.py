@@ -76,6 +76,9 @@ def _decompositions() -> dict[Any, Any]:
     return dict(torch._decomp.decomposition_table)
 
 
+_COMPUTES_POSITIONS = {"upsample_bicubic2d", "grid_sampler_2d", "grid_sampler_3d"}
+"""Operations whose decomposition computes positions, which a policy must not round. They are not covered."""
+
 _SYNONYMS = {
     "_foreach_norm": "linalg_vector_norm", "square": "pow", "subtract": "sub", "multiply": "mul", "divide": "div",
     "true_divide": "div", "negative": "neg", "absolute": "abs", "clip": "clamp", "swish": "silu",
@@ -128,7 +131,7 @@ def entry_of(func: Any) -> Entry:
             return Entry(single, "each", *TABLE[single], False, target)
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return Entry(name, "implicit", _operation(name))
-    found = _decompositions().get(func)
+    found = None if name in _COMPUTES_POSITIONS else _decompositions().get(func)
     if found is not None and target != "out":
         return Entry(name, "decomposition", _operation(name), found, "_backward" in name)
     return Entry(name, "native", _operation(name), None, "_backward" in name, target)

@@ -38,7 +38,7 @@ MOVES = _names(
 
 SELECTIONS = _names(
     "max min amax amin aminmax argmax argmin sort argsort topk kthvalue median nanmedian mode cummax cummin "
-    "max_pool1d max_pool1d_with_indices sgn sign heaviside nan_to_num fmax fmin copysign searchsorted bucketize "
+    "max_pool1d max_pool1d_with_indices sgn sign heaviside fmax fmin copysign searchsorted bucketize "
     "unique _unique2 unique_dim"
 )
 """Selections: each element of the result is an element of an operand, up to its sign, 0, 1 or an index."""

@@ -248,3 +248,25 @@ def test_positions_of_long_lines_are_not_rounded():
     with ft.emulate(ft.Policy("bf16"), strict=True):
         found = nn.functional.interpolate(x, scale_factor=2, mode="linear")
     assert torch.equal(found, nn.functional.interpolate(x, scale_factor=2, mode="linear"))
+
+
+def test_positions_of_bicubic_interpolation_and_grids_are_not_rounded():
+    x = torch.arange(300.0).remainder(4).expand(1, 1, 40, 300).contiguous()
+    grid = torch.stack(torch.meshgrid(torch.linspace(-1, 1, 290), torch.linspace(-1, 1, 9), indexing="xy"), -1)[None]
+    for call in (
+        lambda: nn.functional.interpolate(x, size=(40, 512), mode="bicubic"),
+        lambda: nn.functional.grid_sample(x, grid, align_corners=False),
+    ):
+        with ft.emulate(ft.Policy("bf16")) as run:
+            found = call()
+        torch.testing.assert_close(found, call().bfloat16().float(), rtol=0, atol=0)
+        assert run.uncovered
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_layers_of_an_empty_batch(count):
+    x, w = tensor(count, 4, 5, 5), tensor(2, 4, 3, 3)
+    with ft.emulate(ft.Policy("bf16", accumulate="fp32"), strict=True):
+        assert nn.functional.conv2d(x, w).shape == (count, 2, 3, 3)
+        assert nn.functional.avg_pool2d(x, 2).shape == (count, 4, 2, 2)
+        assert nn.functional.group_norm(x, 2).shape == x.shape

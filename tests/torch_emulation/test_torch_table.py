@@ -412,6 +412,14 @@ INDEX = torch.tensor([2, 0, 2])
 PLACES = (INDEX[:, None] * 5 + torch.arange(5)).numpy()
 COLUMNS = torch.tensor([[0, 1, 1], [4, 4, 4], [2, 0, 2]])
 
+
+def running_product(h):
+    columns = [h(X)[:, 0]]
+    for i in range(1, X.shape[1]):
+        columns.append(h.do("multiply", columns[-1], h(X)[:, i]))
+    return fs.from_codes(np.stack([each.codes for each in columns], 1), h.fmt)
+
+
 CASES = [
     *(unary(name) for name in ["exp", "exp2", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "sigmoid"]),
     *(unary(name, P) for name in ["log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"]),
@@ -558,6 +566,8 @@ CASES = [
     ("logsumexp", lambda: torch.logsumexp(X, 1), lambda h: h.do(
         "add", h.do("log", h.sum(h.do("exp", h.do("subtract", h(X), h(X).max(1, keepdims=True))), 1)), h(X).max(1))),
     ("prod", lambda: X.prod(1), lambda h: fs.prod(h(X), 1, accumulate=h.fmt, format=h.fmt)),
+    ("cumprod", lambda: X.cumprod(1), running_product),
+    ("nan_to_num", lambda: torch.nan_to_num(X / 0), lambda h: fs.array(np.copysign(h.number(0).format.max, X.numpy()), h.fmt)),
     ("cumsum", lambda: X.cumsum(1), lambda h: fs.cumsum(h(X), 1, accumulate=h.fmt, format=h.fmt)),
     ("mkldnn_rnn_layer", lambda: run_lstm()[0], lstm),
     ("mkldnn_rnn_layer_backward", lambda: run_lstm_backward()[5], lstm_backward),
@@ -595,3 +605,35 @@ def test_operation(case, fmt):
 
 def test_each_operation_of_the_table_has_a_case():
     assert {case[0] for case in CASES} | ELSEWHERE == set(TABLE)
+
+
+@pytest.mark.parametrize(("fmt", "n"), [("bf16", 3001), ("fp16", 100000), ("e5m2", 11)])
+def test_numbers_of_terms_are_exact(fmt, n):
+    """3001 is no BF16 number, 100000 is beyond FP16, and 11 is no E5M2 number."""
+    p = torch.ones(n, requires_grad=True)
+    with ft.emulate(ft.Policy(fmt, accumulate="fp32"), strict=True):
+        p.mean().backward()
+    assert p.grad.unique().tolist() == [fs.divide(fs.array(1.0, fmt), fs.array(float(n), "fp64"), format=fmt).item()]
+    x, hand = tensor(3, n), Hand(fmt)
+    with ft.emulate(ft.Policy(fmt), strict=True):
+        found = x.var(1)
+    mean = hand.do("divide", hand.sum(hand(x), 1, keepdims=True), fs.array(float(n), "fp64"))
+    centred = hand.do("subtract", hand(x), mean)
+    squares = hand.sum(hand.do("multiply", centred, centred), 1)
+    assert_equal(found, hand.do("divide", squares, fs.array(float(n - 1), "fp64")))
+
+
+@pytest.mark.parametrize("name", ["leaky_relu", "prelu", "threshold", "celu", "softshrink", "hardshrink"])
+def test_a_rule_rounds_copied_elements_too(name):
+    x = torch.tensor([1.1, -1.1, 300.3, 0.0])
+    call = {
+        "leaky_relu": lambda: torch.nn.functional.leaky_relu(x, 0.01), "celu": lambda: torch.nn.functional.celu(x),
+        "prelu": lambda: torch.nn.functional.prelu(x, torch.tensor([0.25])),
+        "threshold": lambda: torch.nn.functional.threshold(x, 0.5, 20.0),
+        "softshrink": lambda: torch.nn.functional.softshrink(x, 0.01),
+        "hardshrink": lambda: torch.nn.functional.hardshrink(x),
+    }[name]  # fmt: skip
+    with ft.emulate(ft.Policy("fp32", rules={name: "e5m2"}), strict=True):
+        found = call()
+    assert_equal(found, rounded(found, "e5m2"))
+    assert found[2] == 320
