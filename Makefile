@@ -36,7 +36,7 @@ test-pythons: ## tests that depend on versions, under every Python here and with
 
 test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX, floatsim.torch and its notebook
 	$(PYTEST) tests/arrays tests/operators tests/training tests/test_docs.py -k "test_torch or test_jax or test_foreign or with_libraries"
-	$(PYTEST) tests/torch_emulation floatsim/torch
+	$(PYTEST) tests/torch_emulation floatsim/torch tests/testing/test_real_kernels.py
 	$(BIN)/python notebooks/run.py 07_pytorch
 
 notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes

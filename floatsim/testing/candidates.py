@@ -23,6 +23,7 @@ __all__ = ["orders_with_tree", "variants"]
 
 _LEAVES = ("same", "pairwise(same)", "pairwise(same, halving)", "pairwise(same, numpy)")
 _LANES = (2, 4, 8, 16, 32)
+_LIST = 64  # blocks of a list
 
 
 def _templates(meetings: Meetings, k: int) -> Iterator[str]:
@@ -49,6 +50,21 @@ def _templates(meetings: Meetings, k: int) -> Iterator[str]:
     for lane in lanes:
         for n in range(2, -(-k // lane)):
             yield f"strided(blocked(same, {n}, same), {lane})"
+    yield from _unequal_blocks(with_first)
+
+
+def _unequal_blocks(with_first: NDArray[np.int64]) -> Iterator[str]:
+    """Yield sums of blocks in order whose lengths differ, by the rule of BLAS libraries or as a list.
+
+    `with_first[t]` is the number of terms below the node where terms 0 and t meet. In its own block it grows by 1 from
+    term to term, and at the start of another block by the length of that block.
+    """
+    starts = np.flatnonzero(np.diff(with_first) > 1) + 1
+    lengths = np.diff([0, *starts.tolist(), len(with_first)]).tolist()
+    if 3 <= len(lengths) <= _LIST and lengths[0] > 1:
+        for tile in ("", ", tile=16"):
+            yield f"blocked(same, {lengths[0]}, same, halve{tile})"
+        yield f"blocked(same, {lengths}, same)"
 
 
 def orders_with_tree(meetings: Meetings, k: int) -> list[str]:

@@ -51,7 +51,8 @@ NAMED = [
     ("sequential(fp32, fused)", "fp32", "fp32", (16, 40, 16)), ("fp64", "fp32", "fp32", (16, 40, 16)),
     ("sequential(fp32, rounding=toward_zero)", "bf16", "fp32", (16, 40, 16)),
     ("blocked(pairwise(fp32), 7, pairwise(fp32))", "bf16", "bf16", (16, 45, 16)),
-    ("fp32", "bf16", "bf16", (64, 700, 64)),
+    ("fp32", "bf16", "bf16", (64, 700, 64)), ("blocked(fp32, [20, 8, 12], fp32)", "bf16", "fp32", (16, 40, 16)),
+    ("blocked(sequential(fp32, fused), 20, fp32, halve)", "fp32", "fp32", (16, 50, 16)),
     *((f"sequential(fp32, {options})", "bf16", "fp32", (16, 20, 16)) for options in ("ftz, daz", "ftz", "daz")),
     *((f"permuted({order}, fp32)", fmt, "fp32", (16, 20, 16)) for order in ("reversed", "swapped")
       for fmt in ("bf16", "fp32")),
