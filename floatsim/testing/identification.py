@@ -20,7 +20,14 @@ from floatsim.testing.location import locate
 from floatsim.testing.operands import as_float_array
 from floatsim.testing.order_trees import same_sum
 from floatsim.testing.products import Product, product_of
-from floatsim.testing.tree_search import Meetings, find_meetings, normal_probe_for, probe_for, reads_as_zero
+from floatsim.testing.tree_search import (
+    Meetings,
+    find_meetings,
+    normal_probe_for,
+    probe_for,
+    reads_as_zero,
+    widest_probe_for,
+)
 from floatsim.testing.vocabulary import brief, stepping_units, vocabulary
 
 if TYPE_CHECKING:
@@ -154,6 +161,12 @@ class _Experiment:
         return float(np.mean(_equal(found, self.result)))
 
 
+def _bits(found: FloatArray) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the codes, with one code for all NaNs."""
+    nan = found.codes.dtype.type(found.format.canonical_nan or 0)  # 0: the format has none
+    return np.where(np.isnan(found.values), nan, found.codes)
+
+
 def _equal(found: FloatArray, given: FloatArray) -> NDArray[np.bool_]:
     """Return which elements have equal bits. All NaNs are alike."""
     found = found.reshape(given.shape)
@@ -278,7 +291,7 @@ def _separated(found: Identification, product: Product, seed: int, where: Any = 
         return found
     shape = product.a.shape[-2], product.k, product.b.shape[-1]
     for inputs, trial in _separating(shape, product.a.format, product.b.format, found.format, seed):
-        results = (trial.result(name, found.format).codes for name in found.names)
+        results = (_bits(trial.result(name, found.format)) for name in found.names)
         if len({(codes if where is None else codes[where]).tobytes() for codes in results}) > 1:
             return replace(found, separating=inputs)
     return found
@@ -507,20 +520,26 @@ def _notes(meetings: Meetings | None, k: int) -> tuple[str, ...]:
 def _meetings(kernel: _Kernel, result: FloatFormat) -> Meetings | None:
     """Return the tree, searched with the range of one accumulator after the other."""
     for accumulator in (FP32, FP64, FP16, BF16):
-        formats = kernel.a, kernel.b, accumulator, result, kernel.shape[1]
-        probe = probe_for(*formats)
-        if probe is None or reads_as_zero(kernel.values, probe, kernel.shape):
-            probe = normal_probe_for(*formats)
-        if probe is None:
-            continue
-        found = find_meetings(kernel.values, probe, kernel.shape)
-        if found is not None and not (found.sizes == 2).all():
-            return found
+        for search in (probe_for, normal_probe_for, widest_probe_for):
+            probe = search(kernel.a, kernel.b, accumulator, result, kernel.shape[1])
+            if probe is None or reads_as_zero(kernel.values, probe, kernel.shape):
+                continue
+            found = find_meetings(kernel.values, probe, kernel.shape)
+            if found is not None and not (found.sizes == 2).all():
+                return found
+            break
     return None
 
 
 def _reproduces(description: Accumulation, experiments: Sequence[_Experiment]) -> bool:
     return all(experiment.share(description) == 1 for experiment in experiments)
+
+
+def _has_exact_products(kernel: _Kernel, accumulator: FloatFormat) -> bool:
+    """Return whether an accumulator holds all products of the operands, those that underflow included."""
+    least = sum(fmt.emin - fmt.trailing_bits for fmt in (kernel.a, kernel.b))
+    fits = kernel.a.precision + kernel.b.precision <= accumulator.precision
+    return fits and least >= accumulator.emin - accumulator.trailing_bits
 
 
 def _with_tree(
@@ -533,18 +552,18 @@ def _with_tree(
     found: list[Accumulation] = []
     others: list[Accumulation] = []
     k = kernel.shape[1]
+    units = [each for each in stepping_units(kernel.a, kernel.b, k) if _reproduces(each, experiments)]
     for order in orders_with_tree(meetings, k):
         for accumulator in (FP32, FP64, FP16, BF16):
-            exact = kernel.a.precision + kernel.b.precision <= accumulator.precision
+            exact = _has_exact_products(kernel, accumulator)
             tried = variants(order, accumulator, exact)
             equal = [each for each in tried if _reproduces(each, experiments)]
-            if not equal and not found:  # a kernel that adds its sum to +0, as OpenBLAS does, has no results -0
+            if not (equal or found or units):  # a kernel that adds its sum to +0, as OpenBLAS does, has no results -0
                 added = variants(f"blocked({order}, {k}, same)", accumulator, exact)
                 equal = [each for each in added if _reproduces(each, experiments)]
             found += equal
             others += tried[: not equal]
-    found += [each for each in stepping_units(kernel.a, kernel.b, k) if _reproduces(each, experiments)]
-    return [*_distinct(found, kernel, experiments[0].result.format, seed), *others]
+    return [*_distinct([*found, *units], kernel, experiments[0].result.format, seed), *others]
 
 
 def _distinct(
@@ -557,7 +576,7 @@ def _distinct(
     shape = min(kernel.shape[0], _SIDE), kernel.shape[1], min(kernel.shape[2], _SIDE)
     for _, trial in _separating(shape, kernel.a, kernel.b, result, seed):
         for each in descriptions:
-            bits[each] += trial.result(each, result).codes.tobytes()
+            bits[each] += _bits(trial.result(each, result)).tobytes()
     first = {seen: each for each, seen in reversed(bits.items())}
     return [each for each in descriptions if first[bits[each]] == each]
 

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["Meetings", "Probe", "find_meetings", "normal_probe_for", "probe_for", "reads_as_zero"]
+__all__ = ["Meetings", "Probe", "find_meetings", "normal_probe_for", "probe_for", "reads_as_zero", "widest_probe_for"]
 
 _ALL_PAIRS = 512  # terms: beyond, the number of all pairs exceeds that of the adaptive search by far
 _ALL_ON_DIAGONALS = 128  # the same for pairs that are tested on diagonals
 _REACH = 100  # the largest exponent of a product
+_VANISHING = 5000  # `weak` of a probe whose units outside a chunk are 0
 _PRODUCTS = 1 << 15  # products of matrices, at most
 
 
@@ -72,17 +73,22 @@ def probe_for(a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, result: 
     a unit, so that they do not change a count in a result of few bits.
     """
     chunk, weak, gap, top = _sizes(accumulator, result, k)
-    for low_a, low_b in ((a.emin, b.emin), (a.emin - a.trailing_bits, b.emin - b.trailing_bits)):
+    for low_a, low_b in ((a.emin, b.emin), (_least(a), _least(b))):
         # +M is large(a) * unit(b), -M is unit(a) * large(b): both sides need the whole gap
         if a.emax - low_a < gap + weak or b.emax - low_b < gap + weak:
             continue
         middle = min(top - gap, (a.emax - gap - weak) + (b.emax - gap - weak))
         unit_a = max(low_a + weak, min(a.emax - gap, middle // 2))
         unit_b = max(low_b, min(b.emax - gap - weak, middle - unit_a))
-        least = max(accumulator.emin, result.emin)
-        if unit_a + unit_b + gap <= top and unit_a + unit_b - weak >= least - accumulator.trailing_bits:
+        counted = unit_a + unit_b >= _least(result)
+        if unit_a + unit_b + gap <= top and counted and unit_a + unit_b - weak >= _least(accumulator):
             return Probe((unit_a + gap, unit_a), (unit_b + gap, unit_b), weak, chunk)
     return None
+
+
+def _least(fmt: FloatFormat) -> int:
+    """Return the exponent of the least positive number."""
+    return fmt.emin - fmt.trailing_bits
 
 
 def normal_probe_for(
@@ -99,11 +105,34 @@ def normal_probe_for(
     return Probe((unit_a + half_a, unit_a), (unit_b + half_b, unit_b), weak, chunk, both=True)
 
 
+def widest_probe_for(
+    a: FloatFormat, b: FloatFormat, accumulator: FloatFormat, result: FloatFormat, k: int
+) -> Probe | None:
+    """Return the factors of a probe with the least units that count, or None if the formats have no such range.
+
+    The units outside a chunk are 0, and M may be beyond the range of the result: the search of last resort, for E4M3
+    and for results in FP16.
+    """
+    unit = max(_least(a) + _least(b), _least(accumulator), _least(result))
+    unit_b = max(_least(b), unit - max(_least(a), unit // 2))
+    unit_a = unit - unit_b
+    widest = min(a.emax + b.emax, accumulator.emax - 1) - unit
+    bits = min(widest - accumulator.precision - 2, min(result.precision, accumulator.precision) - 1)
+    if bits < 1 or unit_a > a.emax or unit_b > b.emax:
+        return None
+    chunk = min(k, (1 << bits) - 1)
+    gap = accumulator.precision + 2 + chunk.bit_length()
+    large_a = min(a.emax, unit_a + gap)
+    large_b = unit_b + gap - (large_a - unit_a)
+    return Probe((large_a, unit_a), (large_b, unit_b), 0 if chunk == k else _VANISHING, chunk, both=True)
+
+
 def reads_as_zero(kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]) -> bool:
     """Return whether the product of the least factors of a probe is 0, as with DAZ and subnormal factors."""
     m, k, n = shape
     a, b = np.zeros((m, k)), np.zeros((k, n))
-    a[:, 0], b[0] = 2.0 ** (probe.a[1] - probe.weak), 2.0 ** probe.b[1]
+    weak = 0 if probe.weak == _VANISHING else probe.weak
+    a[:, 0], b[0] = 2.0 ** (probe.a[1] - weak), 2.0 ** probe.b[1]
     return not kernel(a, b).any()
 
 

@@ -13,7 +13,7 @@ import pytest
 import floatsim as fs
 from floatsim.accumulation import fitted
 from floatsim.testing.order_trees import meeting_sizes, tree_of
-from floatsim.testing.tree_search import find_meetings, normal_probe_for, probe_for, reads_as_zero
+from floatsim.testing.tree_search import find_meetings, normal_probe_for, probe_for, reads_as_zero, widest_probe_for
 from floatsim.testing.vocabulary import brief, vocabulary
 
 TREES = (
@@ -66,9 +66,9 @@ def test_a_kernel_is_named(description, fmt, result, shape):
 
 
 def same(name, description, fmt, k, result=None):
-    """Return whether two descriptions have the same parts, or agree on 110,592 hard dot products.
+    """Return whether two descriptions have the same parts, or agree on 110,592 hard dot products in this format.
 
-    The format of the result decides about the instruction of some units.
+    That format decides about the instruction of some units, too.
     """
     if name is None or fs.as_accumulation(name) == fs.as_accumulation(description):
         return name is not None
@@ -80,8 +80,9 @@ def same(name, description, fmt, k, result=None):
     for kind in ("cancelling", "subnormal", "normal", "overflow"):
         for seed in range(3):
             a, b = fs.testing.hard_inputs((96, k, 96), fmt, kind, seed=100 + seed)
-            results = [fs.matmul(a, b, accumulate=each, format="fp64") for each in fixed]
-            if not np.array_equal(*(x.view(np.uint64) for x in results)):
+            wide = [fs.matmul(a, b, accumulate=each, format="fp64") for each in fixed]
+            results = [fs.encode(x, result or "fp64") for x in wide]  # with the second rounding, as in the kernel
+            if not np.array_equal(*results):
                 return False
     return True
 
@@ -363,18 +364,43 @@ def test_long_sums_are_searched_in_batches(k, result, description):
     assert len(meetings.i) < k * (k - 1) // 20
 
 
-def test_random_descriptions():
+MANY = os.environ.get("FLOATSIM_EXHAUSTIVE") == "1"
+
+
+def from_the_vocabulary(rng, fmt, k):
+    known = vocabulary(fs.as_format(fmt), fs.as_format(fmt), k)
+    return known[int(rng.integers(len(known)))]
+
+
+def nested(rng, depth):
+    """Return an order in orders. A tree whose products are rounded in some terms only has no name: no fused leaves,
+    unless many cases are taken, of which five percent may be missed."""
+    if depth == 0:
+        leaves = ["fp32", "pairwise(fp32)", "pairwise(fp32, halving)", "pairwise(fp32, numpy)"]
+        return str(rng.choice([*leaves, "sequential(fp32, fused)"] if MANY else leaves))
+    inner, outer = nested(rng, depth - 1), str(rng.choice(["fp32", "pairwise(fp32)", "pairwise(fp32, halving)"]))
+    n, order = rng.integers(2, 13), rng.choice(["reversed", "swapped"])
+    return str(rng.choice([
+        f"blocked({inner}, {n}, {outer})", f"splitk({n}, {inner}, {outer})", f"strided({inner}, {n}, {outer})",
+        f"permuted({order}, {inner})",
+    ]))  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("draw", [
+    from_the_vocabulary, lambda rng, fmt, k: fs.as_accumulation(nested(rng, int(rng.integers(1, 4)))),
+], ids=["vocabulary", "nested"])  # fmt: skip
+def test_random_descriptions(draw):
     """No wrong unique name; the truth is in the list in at least 95 % of the cases. Each commit has its own seed.
 
-    FLOATSIM_EXHAUSTIVE=1 takes 300 descriptions, which takes ten minutes.
+    FLOATSIM_EXHAUSTIVE=1 takes 150 descriptions of each kind, which takes five minutes.
     """
     rng = np.random.default_rng(oracles.test_seed())
-    wrong, missed, cases = [], [], 300 if os.environ.get("FLOATSIM_EXHAUSTIVE") == "1" else 20
+    wrong, missed, cases = [], [], 150 if MANY else 20
     for _ in range(cases):
         fmt = str(rng.choice(["bf16", "fp16", "fp32", "e4m3"]))
         k = int(rng.integers(20, 90))
-        known = vocabulary(fs.as_format(fmt), fs.as_format(fmt), k)
-        truth = known[int(rng.integers(len(known)))]
+        truth = draw(rng, fmt, k)
         result = str(rng.choice(["fp32", "bf16", "fp16"]))
         identified = found(truth, fmt, result, (24, k, 24))
         if identified.name is not None and not same(identified.name, truth, fmt, k, result):
@@ -383,6 +409,27 @@ def test_random_descriptions():
             missed.append((str(truth), fmt, result, k, identified.names))
     assert not wrong
     assert len(missed) <= 0.05 * cases, missed
+
+
+@pytest.mark.parametrize(("fmt", "result"), [("e4m3", "fp32"), ("e4m3", "bf16"), ("e4m3", "fp16"), ("fp16", "fp16")])
+@pytest.mark.parametrize("k", [20, 150, 300])
+def test_the_widest_probe(fmt, result, k):
+    """+M is the product of the largest factors, a unit that of the least ones; beyond a chunk, other units are 0."""
+
+    def kernel(a, b):
+        left, right = fs.array(a, fmt), fs.array(b, fmt)
+        return np.asarray(fs.matmul(left, right, accumulate=description, format=result).values)
+
+    description = "blocked(strided(fp32, 4), 25, fp32)"
+    operand = fs.as_format(fmt)
+    probe = widest_probe_for(operand, operand, fs.FP32, fs.as_format(result), k)
+    unit, large = (probe.a[n] + probe.b[n] for n in (1, 0))
+    assert large - unit >= fs.FP32.precision + 1 + (probe.chunk - 1).bit_length()
+    assert all(operand.emin - operand.trailing_bits <= e <= operand.emax for e in (*probe.a, *probe.b))
+    assert (probe.chunk == k) == (probe.weak == 0)
+    meetings = find_meetings(kernel, probe, (8, k, 9))
+    tree = tree_of(fs.as_accumulation(description), k)
+    assert np.array_equal(meeting_sizes(tree, meetings.i, meetings.j), meetings.sizes)
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [
