@@ -20,7 +20,7 @@ QUANTIZED = (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2, CUSTOM)
 MODES = tuple(mode.name.lower() for mode in fs.Rounding)
 DIRECTED = ("toward_zero", "toward_positive", "toward_negative")
 
-COPYTO, COPY = "np.copyto", "x.copy()"
+COPYTO, COPY, SAME_BYTES = "np.copyto", "x.copy()", "np.copyto of as many bytes"
 OURS, OURS_OUT = "floatsim", "floatsim, out="
 BEST = OURS_OUT if HAS_OUT else OURS
 FULL = {"conversion": 1 << 24, "arithmetic": 1 << 22, "flags": 1 << 18, "small": 64}
@@ -45,6 +45,9 @@ REQUIREMENTS = {
     "float64": Requirement("quantize float64 against a float64 `np.copyto`", 0.8),
     "stochastic BF16": Requirement("stochastic rounding to BF16 against `np.copyto`", 0.8),
     "stochastic": Requirement("stochastic rounding to any format against `np.copyto`", 0.5),
+    "encode, 16 bits": Requirement("encode float32 to 16 bits, `out=`, against a copy of as many bytes", 0.6),
+    "encode": Requirement("encode float32 to 8 bits or a custom format, `out=`, against a copy of as many bytes", 0.5),
+    "decode": Requirement("decode, `out=`, against a copy of as many bytes", 0.5),
     "blocks": Requirement("quantize float32 in blocks with scales, scales included, against `np.copyto`", 0.3),
     "FP16": Requirement("FP16 add, multiply, divide, sqrt against NumPy's float16", 20),
     "BF16": Requirement("BF16 add, multiply, divide, sqrt against ml_dtypes", 5),
@@ -130,6 +133,12 @@ def _conversions() -> Iterator[Case]:
         requirement = "stochastic BF16" if fmt is fs.BF16 else "stochastic"
         checks = (Check(requirement, BEST, COPYTO),)
         yield Case("quantize float32, stochastic", fmt.name, "quantize", fmt, "conversion", rows, checks, "float32")
+    for operation in ("encode", "decode"):
+        for fmt in QUANTIZED:
+            requirement = "encode, 16 bits" if operation == "encode" and fmt in (fs.FP16, fs.BF16) else operation
+            rows = (Row(SAME_BYTES, "limit"), Row(OURS, "floatsim"), Row(OURS_OUT, "floatsim", out=True))
+            yield Case(f"{operation}, `out=`", fmt.name, operation, fmt, "conversion", rows,
+                       (Check(requirement, OURS_OUT, SAME_BYTES),), "float32")  # fmt: skip
     for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
         yield Case("convert float32 to packed codes", fmt.name, "convert", fmt, "conversion",
                    (Row(OURS, "floatsim"), *_peers()), (), "float32")  # fmt: skip
@@ -172,7 +181,7 @@ OPERANDS = {
     "floor": 1, "ceil": 1, "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
     "scalb": 1, "to_integer": 1, "from_integer": 0, "encode": 0, "quantize": 0, "convert": 0, "logb": 1, "next_up": 1,
     "next_down": 1, "equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
-    "unordered": 2, "quantize_blocks": 0,
+    "unordered": 2, "quantize_blocks": 0, "decode": 1,
 }  # fmt: skip
 """How many arrays of codes each operation takes; 0 for those that take numbers of another kind."""
 
@@ -184,7 +193,7 @@ WITHOUT_MODE = (
 def _flags() -> Iterator[Case]:
     for fmt in fs.FP16, fs.BF16, fs.E4M3, fs.FP32:
         for operation in OPERANDS:
-            if operation in ("convert", "quantize_blocks"):
+            if operation in ("convert", "quantize_blocks", "decode"):
                 continue  # encode, with another dtype on its result; no flags
             modes = ("",) if operation in WITHOUT_MODE else MODES
             rows = tuple(

@@ -58,14 +58,21 @@ def _call(case: Case, row: Row, operands: list[np.ndarray]) -> Callable[[], Any]
     """The public function as users call it."""
     function, keywords = getattr(fs, case.operation), dict(row.options)
     count = cases.OPERANDS[case.operation]
-    if count == 0:
+    if count == 0 or case.operation == "decode":
         arguments: list[Any] = [operands[0], case.fmt]
     else:
         arguments = [_array(codes, case.fmt) for codes in operands[:count]]
         arguments += [_INTEGER] if case.operation == "to_integer" else operands[count:]
     if row.out:
-        keywords["out"] = np.empty_like(arguments[0]) if count == 0 else _array(np.empty_like(operands[0]), case.fmt)
+        keywords["out"] = _result_of(case, operands[0])
     return functools.partial(function, *arguments, **keywords)
+
+
+def _result_of(case: Case, x: np.ndarray) -> Any:
+    """An array for the results."""
+    if dtype := {"encode": case.fmt.code_dtype, "decode": np.dtype(np.float64)}.get(case.operation):
+        return np.empty(x.shape, dtype)
+    return np.empty_like(x) if cases.OPERANDS[case.operation] == 0 else _array(np.empty_like(x), case.fmt)
 
 
 def _array(codes: np.ndarray, fmt: fs.FloatFormat) -> Any:
@@ -82,6 +89,8 @@ def job(case: Case, row: Row, operands: list[np.ndarray]) -> Job | str:
         (x,) = operands
         if row.label == cases.COPY:
             return Job(x.copy, values_of)
+        if row.label == cases.SAME_BYTES:
+            x = np.zeros((x.nbytes + _result_of(case, x).nbytes) // 2, np.uint8)
         return Job(functools.partial(np.copyto, np.empty_like(x), x), values_of)
     if row.kind == "floatsim":
         if row.out and case.operation == "quantize" and not cases.HAS_OUT:
@@ -109,7 +118,7 @@ def differing(expected: np.ndarray, got: np.ndarray) -> int:
 
 
 _WITH_REFERENCE = {name for name, count in cases.OPERANDS.items() if count and hasattr(reference, name)} - {
-    "scalb", "to_integer", "logb", "next_up", "next_down",
+    "scalb", "to_integer", "logb", "next_up", "next_down", "decode",
 }  # fmt: skip
 _WITHOUT_ATTRIBUTES_OF_DRAWS = ("floor", "ceil", "trunc")
 

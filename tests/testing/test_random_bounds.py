@@ -116,8 +116,9 @@ def random_numbers(rng, fmt, exponents):
     """Return numbers of a format with these exponents: random ones, or with all bits set; some are zeros."""
     shape = exponents.shape
     digits = rng.random(shape) if rng.integers(2) else 1 - 2.0**-fmt.trailing_bits * rng.integers(0, 3, shape)
+    significands = np.minimum(1 + digits, 2 - 2.0**-52)  # below 2, or the largest numbers of FP64 overflow
     signs = rng.choice([-1.0, 1.0], shape) if rng.integers(3) else 1.0
-    x = np.where(rng.random(shape) < rng.choice([0, 0.1]), 0.0, np.ldexp((1 + digits) * signs, exponents))
+    x = np.where(rng.random(shape) < rng.choice([0, 0.1]), 0.0, np.ldexp(significands * signs, exponents))
     return fs.array(np.asarray(fs.convert(fs.array(x, "fp64"), fmt, overflow="saturate_finite").values), fmt)
 
 
