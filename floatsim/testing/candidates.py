@@ -36,6 +36,7 @@ def _templates(meetings: Meetings, k: int) -> Iterator[str]:
     first = meetings.i == 0
     with_first[meetings.j[first]] = meetings.sizes[first]
     with_first[0] = 1
+    yield from _unequal_blocks(with_first)
     blocks = [n for n in range(2, k) if (with_first[:n] <= n).all() and with_first[n] > n]
     lanes = [n for n in range(2, k) if (with_first[::n] <= -(-k // n)).all()]
     for form, lengths in (("blocked({inner}, {n}, {outer})", blocks), ("strided({inner}, {n}, {outer})", lanes)):
@@ -50,7 +51,6 @@ def _templates(meetings: Meetings, k: int) -> Iterator[str]:
     for lane in lanes:
         for n in range(2, -(-k // lane)):
             yield f"strided(blocked(same, {n}, same), {lane})"
-    yield from _unequal_blocks(with_first)
 
 
 def _unequal_blocks(with_first: NDArray[np.int64]) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _unequal_blocks(with_first: NDArray[np.int64]) -> Iterator[str]:
     """
     starts = np.flatnonzero(np.diff(with_first) > 1) + 1
     lengths = np.diff([0, *starts.tolist(), len(with_first)]).tolist()
-    if 3 <= len(lengths) <= _LIST and lengths[0] > 1:
+    if 3 <= len(lengths) <= _LIST and lengths[0] > 1 and len(set(lengths[:-1])) > 1:
         for tile in ("", ", tile=16"):
             yield f"blocked(same, {lengths[0]}, same, halve{tile})"
         yield f"blocked(same, {lengths}, same)"
