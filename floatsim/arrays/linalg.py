@@ -48,7 +48,7 @@ Operand = tuple[Codes, FloatFormat]
 
 
 _NATIVE = {fmt.dtype: fmt for fmt in (FP16, FP32, FP64) if fmt.dtype is not None}
-"""The formats of NumPy's own dtypes, in this machine's byte order."""
+"""The formats of dtypes in this machine's byte order: NumPy's own, and those that have been read before."""
 
 
 def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
@@ -58,6 +58,8 @@ def _matrix_operand(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
         codes, fmt, float_array = x.view(native.code_dtype), native, False
     else:
         codes, fmt, float_array = read_floats(x, argument)
+        if type(x) is np.ndarray and x.dtype == fmt.dtype:
+            _NATIVE[x.dtype] = fmt
     if fmt.is_scale:
         raise TypeError(f"{argument} is {fmt.name}, a scale format, which has no arithmetic; fs.convert it first")
     if codes.ndim == 0:
