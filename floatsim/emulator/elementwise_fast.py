@@ -40,25 +40,25 @@ __all__ = [
 
 
 class _Carrier(NamedTuple):
-    """The kernels of a carrier format by family and rounding, for values and for codes."""
+    """The kernels of a carrier format by family and rounding, for values and for kinds of codes."""
 
-    added: Callable[[Rounding, bool], Any]
-    shared: Callable[[Rounding, bool], Any] | None
+    added: Callable[[Rounding, int], Any]
+    shared: Callable[[Rounding, int], Any] | None
 
 
 _TIES_TO_EVEN, _STOCHASTIC = Rounding.TIES_TO_EVEN, Rounding.STOCHASTIC
 
 
-def _added(bits: int, rounding: Rounding, codes: bool) -> Any:
+def _added(bits: int, rounding: Rounding, results: int) -> Any:
     if rounding is _STOCHASTIC:
-        return quantize_loops.added_stochastic(bits, codes)
-    return quantize_loops.added(bits, rounding.value, codes)
+        return quantize_loops.added_stochastic(bits, results)
+    return quantize_loops.added(bits, rounding.value, results)
 
 
-def _shared(rounding: Rounding, codes: bool) -> Any:
+def _shared(rounding: Rounding, results: int) -> Any:
     if rounding is _STOCHASTIC:
-        return quantize_loops.shared_stochastic(codes)
-    return quantize_loops.shared(rounding.value, codes)
+        return quantize_loops.shared_stochastic(results)
+    return quantize_loops.shared(rounding.value, results)
 
 
 _CARRIERS = {
@@ -100,9 +100,20 @@ def _rounding_params(
     def power(exponent: int) -> int:
         return exponent + carrier.bias << carrier.trailing_bits
 
+    def clamp(overflow: int) -> int:
+        """Return the carrier's code of the magnitude whose code is that of overflow, if that is max or the next one."""
+        beyond = (overflow & fmt.magnitude_mask) - fmt.max_code
+        if not codes or beyond not in (0, 1):
+            return 0
+        quantum, largest = max(fmt.emax, fmt.emin) - fmt.trailing_bits, reference.decode(fmt.max_code, fmt)
+        steps = (largest.significand << largest.exponent - quantum) + beyond
+        magnitude = reference.Number(reference.Kind.FINITE, 0, steps, quantum)
+        return reference.convert(magnitude, carrier, RoundingAttributes())[0]
+
     far = [reference.Number(reference.Kind.FINITE, sign, 1, 5000) for sign in (0, 1)]
     of_infinity = RoundingAttributes(rounding) if exact_infinity else attributes
     infinite = [result(reference.Number(reference.Kind.INFINITE, sign), of_infinity) for sign in (0, 1)]
+    overflows = [result(number) for number in far]
     dropped = carrier.trailing_bits - fmt.trailing_bits
     fields = {
         "emin": power(fmt.emin),
@@ -110,8 +121,8 @@ def _rounding_params(
         "below": fmt.trailing_bits << carrier.trailing_bits,
         "above": dropped << carrier.trailing_bits,
         "max": result(reference.decode(fmt.max_code, fmt)),
-        "overflow": result(far[0]),
-        "negative_overflow": result(far[1]),
+        "overflow": overflows[0],
+        "negative_overflow": overflows[1],
         "infinity": infinite[0],
         "negative_infinity": infinite[1],
         "nan": result(reference.NAN),
@@ -119,7 +130,11 @@ def _rounding_params(
         "sign_shift": carrier.bits - fmt.bits if codes else 0,
         "origin": power(fmt.emin + dropped),
         "dropped": dropped if codes else 0,
+        "clamp": clamp(overflows[0]),
+        "negative_clamp": clamp(overflows[1]) if overflows[1] & fmt.sign_mask else 0,
     }
+    no_infinity = infinite == [fields["nan"]] * 2
+    fields["last"] = power(carrier.emax + 1) - no_infinity
     return pack(quantize_loops.ROUNDING_FIELDS, fields, carrier.code_dtype)
 
 
@@ -149,10 +164,11 @@ class FastKernel(NamedTuple):
 
 
 class RoundingLoop(NamedTuple):
-    """The parameters of a loop of `quantize_loops`, and whether it is of the *shared* family."""
+    """The parameters of a loop of `quantize_loops`, whether it is of the *shared* family, and what it writes."""
 
     params: Any
     shared: bool
+    results: int
 
 
 @functools.lru_cache(maxsize=256)
@@ -167,7 +183,24 @@ def rounding_loop(
     if family is None:
         return None
     params = _rounding_params(carrier, fmt, attributes.rounding, attributes.overflow, codes, False)
-    return RoundingLoop(params, family == "shared")
+    return RoundingLoop(params, family == "shared", _kind_of_codes(fmt, params) if codes else quantize_loops.VALUES)
+
+
+def _kind_of_codes(fmt: FloatFormat, params: Any) -> int:
+    """Return the kind of codes with the fewest steps whose results are those of the parameters."""
+    p = dict(zip(quantize_loops.ROUNDING_FIELDS, params.tolist(), strict=True))
+    infinities = {p["infinity"], p["negative_infinity"]}
+    no_infinity = infinities == {p["nan"]}
+    signed = no_infinity or p["negative_infinity"] == p["infinity"] | fmt.sign_mask
+    kind: int = quantize_loops.CODES
+    if fmt.has_signed_zero and no_infinity and p["overflow"] == p["negative_overflow"] == p["nan"]:
+        kind = quantize_loops.UNIFORM_CODES
+    elif fmt.has_signed_zero and signed and p["clamp"] and p["negative_clamp"]:
+        kind = quantize_loops.CLAMPED_BY_SIGN_CODES
+        if p["clamp"] == p["negative_clamp"]:
+            one = no_infinity or p["infinity"] == p["overflow"]
+            kind = quantize_loops.CLAMPED_CODES if one else quantize_loops.CLAMPED_NUMBER_CODES
+    return kind
 
 
 @functools.lru_cache(maxsize=256)
@@ -182,10 +215,10 @@ def _rounding_kernel(
     last: tuple[Any, ...] = (found.params,)
     if found.shared:
         assert kind.shared is not None
-        loop = kind.shared(rounding, codes)
+        loop = kind.shared(rounding, found.results)
         last += (carrier.trailing_bits - fmt.trailing_bits,)
     else:
-        loop = kind.added(rounding, codes)
+        loop = kind.added(rounding, found.results)
 
     def run(operands: list[Array], out: Array, draws: Array) -> None:
         loop(operands[0], out, *last, *((draws, attributes.random_bits) if rounding is _STOCHASTIC else ()))

@@ -340,7 +340,7 @@ def float_codes(
     if rounds is None:
         return False
     dtype = _DTYPES[fmt]
-    loop = loops.float_codes(fmt.bits, attributes.rounding.value, name == "divide", rounds.shared)
+    loop = loops.float_codes(fmt.bits, attributes.rounding.value, name == "divide", rounds.shared, rounds.results)
     zeros, ends = _NONE[dtype]
     loop(
         codes.view(dtype).reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, rounds.params,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from unittest import mock
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
+from floatsim import reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import elementwise, elementwise_events, elementwise_fast, pieces, tables
 from floatsim.emulator.params import unpack_params
@@ -255,6 +257,27 @@ def test_encode(carrier):
         out = np.empty(x.shape, fmt.code_dtype)
         assert np.array_equal(fs.encode(x, fmt, **keywords), want), (fmt.name, keywords)
         assert fs.encode(x, fmt, out=out, **keywords) is out and np.array_equal(out, want)
+
+
+def test_kinds_of_codes():
+    """Each kind of code that `encode` writes, by the reference, for custom formats with every kind of specials."""
+    rng, kinds = np.random.default_rng(12), Counter()
+    kernels = elementwise_fast.quantize_loops
+    for _ in range(400):
+        fmt, options = random_format(rng), drawn_options(rng) if rng.random() < 0.6 else {}
+        attributes = resolve(options).attributes
+        loop = elementwise_fast.rounding_loop(fs.FP32, fmt, attributes, True)
+        if loop is None or attributes.rounding is fs.Rounding.STOCHASTIC:
+            continue
+        kinds[loop.results] += 1
+        special = np.uint32([0, 1, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF])
+        codes = np.concatenate([probing(rng, fmt, fs.FP32, 40), special, special | np.uint32(1 << 31)])
+        found = elementwise_fast.kernel_for("convert", (fs.FP32,), fmt, attributes)
+        out = np.empty(codes.size, fmt.code_dtype)
+        found.run([codes], out, np.zeros(2, np.uint64))
+        want = [reference.convert(reference.decode(int(code), fs.FP32), fmt, attributes)[0] for code in codes]
+        assert out.tolist() == want, (fmt, attributes)
+    assert all(kinds[kind] > 5 for kind in range(kernels.CODES, kernels.UNIFORM_CODES + 1)), kinds
 
 
 def test_out_of_encode_and_decode():

@@ -138,7 +138,7 @@ def general(operation):
         r, w = unpack.fields_of(read), quantize.fields_of(write)
         for i in range(out.size):
             x = computed(operation, unpack.number_of(a[i], r), unpack.number_of(b[i], r))
-            out[i] = quantize.rounded_element(_KIND32, _MASKS32, TIES_TO_EVEN, True, bits_from_float(x), w)
+            out[i] = quantize.rounded_element(_KIND32, _MASKS32, TIES_TO_EVEN, quantize.CODES, bits_from_float(x), w)
 
     return loop
 
@@ -214,8 +214,8 @@ def double_of(brain, code, g):
 def to_single_code(rounding, shared, u, g):
     """The format's code of a float32 code u; `shared`: the format has float32's exponents."""
     if shared:
-        return quantize.shared_element(rounding, True, u, g[quantize.DROPPED], g)
-    return quantize.rounded_element(_KIND32, _MASKS32, rounding, True, u, g)
+        return quantize.shared_element(rounding, quantize.CODES, u, g[quantize.DROPPED], g)
+    return quantize.rounded_element(_KIND32, _MASKS32, rounding, quantize.CODES, u, g)
 
 
 @functools.cache
@@ -250,7 +250,7 @@ def odd_double(operation, rounding):
         for i in range(out.size):
             x, y, z = double_of(False, a[i], r), double_of(False, b[i], r), double_of(False, c[i], r)
             s, error = result_and_error(operation, rounding, x, y, z)
-            out[i] = quantize.rounded_element(_KIND64, _MASKS64, rounding, True, odd64(s, error), w)
+            out[i] = quantize.rounded_element(_KIND64, _MASKS64, rounding, quantize.CODES, odd64(s, error), w)
 
     return loop
 
@@ -274,9 +274,9 @@ def odd_stochastic(operation, brain):
                 s, error = result_and_error(operation, STOCHASTIC, x, y, z)
                 u = odd64(s, error)
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
-                m, k, q, fraction = quantize.truncated(_KIND64, _MASKS64, u, used, w)
+                m, k, q, fraction = quantize.truncated(_KIND64, _MASKS64, quantize.CODES, u, used, w)
                 m = m + q if add32(fraction, word) < fraction else m
-                results[i] = quantize.joined(_KIND64, _MASKS64, True, u, m, k, w)
+                results[i] = quantize.joined(_KIND64, _MASKS64, quantize.CODES, u, m, k, w)
             done = end
 
     return loop

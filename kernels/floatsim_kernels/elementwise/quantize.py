@@ -25,14 +25,25 @@ from ..runtime.jit import inline, kernel
 
 ROUNDING_FIELDS = (
     "emin", "limit", "below", "above", "max", "overflow", "negative_overflow", "infinity", "negative_infinity", "nan",
-    "zero_sign", "sign_shift", "origin", "dropped",
+    "zero_sign", "sign_shift", "origin", "dropped", "clamp", "negative_clamp",
+    "last",
 )  # fmt: skip
 EMIN, LIMIT, BELOW, ABOVE, MAX, OVERFLOW, NEGATIVE_OVERFLOW, INFINITY, NEGATIVE_INFINITY, NAN = range(10)
-ZERO_SIGN, SIGN_SHIFT, ORIGIN, DROPPED = range(10, 14)
+ZERO_SIGN, SIGN_SHIFT, ORIGIN, DROPPED, CLAMP, NEGATIVE_CLAMP, LAST = range(10, 17)
 """Bits of the carrier: 2**emin; the last number below 2**(emax + 2); the exponent fields of 2**e / q and of C / 2**e.
 Of the result, a value or a code: max; the results of overflow (+, -), of infinity (+, -) and of NaN; and the sign bit
 of a zero, or 0 if the format has no negative zero. To form a code: the shift of the sign, the bits of C at emin, and
-the carrier's trailing bits that the format lacks; 0 if the results are values, except that of C."""
+the carrier's trailing bits that the format lacks; 0 if the results are values, except that of C. Of clamped codes, the
+largest magnitudes (+, -), and the last magnitude that does not give NaN: infinity, or the number before it."""
+
+VALUES, CODES, CLAMPED_CODES, CLAMPED_NUMBER_CODES, CLAMPED_BY_SIGN_CODES, UNIFORM_CODES = range(6)
+"""What a kernel writes: values of the carrier, or codes. Codes of formats with a negative zero may need fewer steps.
+
+- Clamped: overflow gives max or the code after max. Magnitudes are lowered to that code's number before they are
+  rounded. Infinity gives the same magnitude, or NaN.
+- Clamped number: the same, but infinity gives another magnitude, or NaN.
+- Clamped by sign: the same, but the result of overflow depends on the sign.
+- Uniform: infinity, overflow and NaN are one code."""
 
 _MAGNITUDE, _SIGN, _INFINITY, _INVERSE = range(4)
 _CARRIERS = {
@@ -51,13 +62,24 @@ def carrier(bits):
 
 @inline
 def fields_of(p):
-    return p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13]
+    return p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15], p[16]
 
 
 @inline
-def split(kind, masks, u, g):
-    """(magnitude, C, q) of a code, as floats. A magnitude far beyond max is lowered to `limit`; it still overflows."""
-    m = kind(min(kind(u & masks[_MAGNITUDE]), g[LIMIT]))
+def lowered(kind, masks, codes, u, g):
+    """The magnitude of a code. A magnitude far beyond max is lowered to `limit`; it still overflows."""
+    limit = g[LIMIT]
+    if codes == CLAMPED_CODES or codes == CLAMPED_NUMBER_CODES:
+        limit = g[CLAMP]
+    if codes == CLAMPED_BY_SIGN_CODES:
+        limit = g[NEGATIVE_CLAMP] if kind(u & masks[_SIGN]) != kind(0) else g[CLAMP]
+    return kind(min(kind(u & masks[_MAGNITUDE]), limit))
+
+
+@inline
+def split(kind, masks, codes, u, g):
+    """(magnitude, C, q) of a code, as floats."""
+    m = lowered(kind, masks, codes, u, g)
     e = kind(max(kind(m & masks[_INFINITY]), g[EMIN]))
     return as_float(m), as_float(kind(e + g[ABOVE])), as_float(kind(e - g[BELOW]))
 
@@ -67,7 +89,13 @@ def join(kind, masks, codes, u, r, g):
     """The result of the code u whose rounded magnitude has the code r: its sign, overflow, infinities and NaN."""
     m, s, zero = kind(u & masks[_MAGNITUDE]), kind(u & masks[_SIGN]), kind(0)
     sign = shifted_right(s, g[SIGN_SHIFT]) if codes else s
+    if codes == UNIFORM_CODES:  # the magnitude of NaN is beyond max, too
+        return g[NAN] if r > g[MAX] else kind(r | sign)
     code = kind(r | sign)
+    if codes == CLAMPED_NUMBER_CODES or codes == CLAMPED_BY_SIGN_CODES:
+        code = kind(g[INFINITY] | sign) if m == masks[_INFINITY] else code
+    if codes > CODES:
+        return g[NAN] if m > g[LAST] else code
     code = kind(sign & g[ZERO_SIGN]) if r == zero else code
     over = g[NEGATIVE_OVERFLOW] if s != zero else g[OVERFLOW]
     code = over if r > g[MAX] else code
@@ -105,31 +133,52 @@ def rounded(rounding, kind, x, c, q, negative):
 
 
 @inline
-def magnitude_code(kind, total, c, g):
-    """The format's code of a rounded magnitude r; total = r + C."""
-    significand = kind(as_bits(total) - as_bits(c))
+def significand_step(rounding, kind, x, nearest, q, negative):
+    """What the rounding adds to the significand of `nearest`, the magnitude x rounded to nearest, ties to even.
+
+    The sum is meant modulo a power of two. It may be q * 2**p, which is the next binade's first number.
+    """
+    zero, one = kind(0), kind(1)
+    if rounding == TIES_TO_EVEN:
+        return zero
+    if rounding == TIES_TO_AWAY:
+        discarded = x - nearest
+        return one if discarded + discarded == q else zero
+    down = kind(zero - one) if nearest > x else zero
+    if rounding == TOWARD_ZERO:
+        return down
+    up = one if nearest < x else zero
+    return up if negative == (rounding == TOWARD_NEGATIVE) else down
+
+
+@inline
+def magnitude_code(kind, total, c, step, g):
+    """The format's code of a rounded magnitude r; total + step * q = r + C."""
+    significand = kind(kind(as_bits(total) - as_bits(c)) + step)
     return kind(significand + shifted_right(kind(as_bits(c) - g[ORIGIN]), g[DROPPED]))
 
 
 @inline
 def joined(kind, masks, codes, u, r, c, g):
     """The result of the code u whose magnitude was rounded to r: a value of the carrier, or a code of the format."""
-    return join(kind, masks, codes, u, magnitude_code(kind, r + c, c, g) if codes else as_bits(r), g)
+    return join(kind, masks, codes, u, magnitude_code(kind, r + c, c, kind(0), g) if codes else as_bits(r), g)
 
 
 @inline
 def rounded_element(kind, masks, rounding, codes, u, g):
     """The carrier's code u, rounded: a value of the carrier, or a code of the format."""
-    v, c, q = split(kind, masks, u, g)
-    if codes and rounding == TIES_TO_EVEN:
-        return join(kind, masks, True, u, magnitude_code(kind, v + c, c, g), g)
-    r = rounded(rounding, kind, v, c, q, kind(u & masks[_SIGN]) != kind(0))
+    v, c, q = split(kind, masks, codes, u, g)
+    negative = kind(u & masks[_SIGN]) != kind(0)
+    if codes and rounding != TO_ODD:
+        step = significand_step(rounding, kind, v, (v + c) - c, q, negative)
+        return join(kind, masks, codes, u, magnitude_code(kind, v + c, c, step, g), g)
+    r = rounded(rounding, kind, v, c, q, negative)
     return joined(kind, masks, codes, u, r, c, g)
 
 
 @functools.cache
-def added(bits, rounding, codes=False):
-    """Return the kernel for a carrier of `bits` bits and a deterministic rounding mode; `codes`: it writes codes."""
+def added(bits, rounding, codes=VALUES):
+    """Return the kernel for a carrier of `bits` bits and a deterministic rounding mode; `codes`: what it writes."""
     kind, masks = _CARRIERS[bits]
 
     @kernel
@@ -168,20 +217,20 @@ def used_bits(random_bits):
 
 
 @inline
-def truncated(kind, masks, u, used, g):
+def truncated(kind, masks, codes, u, used, g):
     """The magnitude of the carrier's code u toward zero, C and q, and the first bits of the discarded fraction.
 
     The magnitude is rounded up by q if that fraction and as many random bits carry. The loops test this themselves:
     LLVM does not vectorize them if an inlined function does.
     """
-    v, c, q = split(kind, masks, u, g)
+    v, c, q = split(kind, masks, codes, u, g)
     r = toward_zero(v, c, q)
     scaled = (v - r) * as_float(kind(masks[_INVERSE] - as_bits(q)))
     return r, c, q, np.uint32(integer_part(scaled) & used)
 
 
 @functools.cache
-def added_stochastic(bits, codes=False):
+def added_stochastic(bits, codes=VALUES):
     """Return the kernel for a carrier of `bits` bits and stochastic rounding with at most 32 random bits."""
     kind, masks = _CARRIERS[bits]
 
@@ -195,7 +244,7 @@ def added_stochastic(bits, codes=False):
             xs, ys = x[done : done + n], out[done : done + n]
             for i in range(n):
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
-                r, c, q, fraction = truncated(kind, masks, xs[i], used, g)
+                r, c, q, fraction = truncated(kind, masks, codes, xs[i], used, g)
                 r = r + q if add32(fraction, word) < fraction else r
                 ys[i] = joined(kind, masks, codes, xs[i], r, c, g)
             done += n
@@ -225,6 +274,12 @@ def rounded_code(rounding, m, dropped, negative):
 
 
 @inline
+def shared_magnitude(codes, u, g):
+    """The magnitude of the float32 code u. Numbers beyond max need not be lowered, except for clamped codes."""
+    return lowered(_KIND32, _MASKS32, codes, u, g) if codes > CODES else np.uint32(u & _MASKS32[_MAGNITUDE])
+
+
+@inline
 def shared_joined(codes, u, r, g):
     """The result of the float32 code u whose magnitude was rounded to the code r: a value, or a code of the format."""
     return join(_KIND32, _MASKS32, codes, u, right32(r, g[DROPPED]) if codes else r, g)
@@ -233,12 +288,13 @@ def shared_joined(codes, u, r, g):
 @inline
 def shared_element(rounding, codes, u, dropped, g):
     """The float32 code u, rounded: a value of float32, or a code of the format."""
-    m, negative = np.uint32(u & _MASKS32[_MAGNITUDE]), np.uint32(u & _MASKS32[_SIGN]) != np.uint32(0)
+    m = shared_magnitude(codes, u, g)
+    negative = np.uint32(u & _MASKS32[_SIGN]) != np.uint32(0)
     return shared_joined(codes, u, rounded_code(rounding, m, dropped, negative), g)
 
 
 @functools.cache
-def shared(rounding, codes=False):
+def shared(rounding, codes=VALUES):
     """Return the kernel for a deterministic rounding mode; the format has `dropped` trailing bits fewer."""
 
     @kernel
@@ -252,7 +308,7 @@ def shared(rounding, codes=False):
 
 
 @functools.cache
-def shared_stochastic(codes=False):
+def shared_stochastic(codes=VALUES):
     """Return the kernel for stochastic rounding: the first discarded bits plus as many random bits carry."""
 
     @kernel
@@ -267,7 +323,7 @@ def shared_stochastic(codes=False):
             low, high, first, n = run_from(draws, done, x.size - done)
             xs, ys = x[done : done + n], out[done : done + n]
             for i in range(n):
-                m = np.uint32(xs[i] & _MASKS32[_MAGNITUDE])
+                m = shared_magnitude(codes, xs[i], g)
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
                 r = np.uint32(add32(m & seen, right32(word, shift) & seen) & mask)
                 ys[i] = shared_joined(codes, xs[i], r, g)

@@ -212,11 +212,12 @@ def products(divides):
 
 
 @functools.cache
-def float_codes(bits, rounding, divides, shared):
+def float_codes(bits, rounding, divides, shared, codes):
     """Return the kernel that writes the codes of the scaled elements in a floating-point format.
 
     `bits` is the width of x, `rounding` a deterministic mode as in rounding/integer.py, and `shared` whether the format
-    has the exponents of float32. `params` holds the fields of quantize.ROUNDING_FIELDS for codes.
+    has the exponents of float32. `codes` is their kind, as quantize.CODES, and `params` holds the fields of
+    quantize.ROUNDING_FIELDS for codes.
     """
     kind, masks = quantize.carrier(bits)
 
@@ -225,14 +226,14 @@ def float_codes(bits, rounding, divides, shared):
         @inline
         def element(x, factor, zero, g, ends):
             t = x / factor if divides else x * factor
-            return quantize.shared_element(rounding, True, bits_from_float(t), g[quantize.DROPPED], g)
+            return quantize.shared_element(rounding, codes, bits_from_float(t), g[quantize.DROPPED], g)
 
     else:
 
         @inline
         def element(x, factor, zero, g, ends):
             t = x / factor if divides else x * factor
-            return quantize.rounded_element(kind, masks, rounding, True, as_bits(t), g)
+            return quantize.rounded_element(kind, masks, rounding, codes, as_bits(t), g)
 
     return walk(element, quantize.fields_of, False)
 
@@ -252,7 +253,7 @@ def integer_codes(bits, rounding, divides, shifts):
         if rounding == TIES_TO_EVEN:  # beyond the largest of these integers, both numbers are clamped
             number = np.rint(t) + zero
         else:
-            number = as_float(quantize.rounded_element(kind, masks, rounding, False, as_bits(t), g)) + zero
+            number = as_float(quantize.rounded_element(kind, masks, rounding, quantize.VALUES, as_bits(t), g)) + zero
         number = ends[0] if number < ends[0] else number
         return np.int32(ends[1] if number > ends[1] else number)
 

@@ -104,7 +104,7 @@ def nvfp4(variant):
         w, r = quantize.fields_of(write), unpack.fields_of(read)
         for i in range(amax.size):
             q = nvfp4_quotient(variant, amax[i], first, least)
-            code = quantize.rounded_element(_KIND, _MASKS, TIES_TO_EVEN, True, bits_from_float(q), w)
+            code = quantize.rounded_element(_KIND, _MASKS, TIES_TO_EVEN, quantize.CODES, bits_from_float(q), w)
             codes[i] = code
             factors[i] = nvfp4_factor(variant, unpack.number_of(code, r), second, largest, inverts)
 
