@@ -139,6 +139,10 @@ def _conversions() -> Iterator[Case]:
             rows = (Row(SAME_BYTES, "limit"), Row(OURS, "floatsim"), Row(OURS_OUT, "floatsim", out=True))
             yield Case(f"{operation}, `out=`", fmt.name, operation, fmt, "conversion", rows,
                        (Check(requirement, OURS_OUT, SAME_BYTES),), "float32")  # fmt: skip
+    for fmt in QUANTIZED:
+        rows = tuple(Row(mode, "floatsim", _mode(mode), out=True) for mode in MODES if mode != "stochastic")
+        checks = tuple(Check("directed", mode, "ties_to_even") for mode in DIRECTED)
+        yield Case("encode float32, directed, `out=`", fmt.name, "encode", fmt, "conversion", rows, checks, "float32")
     for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
         yield Case("convert float32 to packed codes", fmt.name, "convert", fmt, "conversion",
                    (Row(OURS, "floatsim"), *_peers()), (), "float32")  # fmt: skip

@@ -6,6 +6,7 @@ is the default. All other cases use the integer kernels.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -130,11 +131,22 @@ def _rounding_params(
         "sign_shift": carrier.bits - fmt.bits if codes else 0,
         "origin": power(fmt.emin + dropped),
         "dropped": dropped if codes else 0,
-        "clamp": clamp(overflows[0]),
-        "negative_clamp": clamp(overflows[1]) if overflows[1] & fmt.sign_mask else 0,
     }
-    no_infinity = infinite == [fields["nan"]] * 2
-    fields["last"] = power(carrier.emax + 1) - no_infinity
+    nan, infinity = fields["nan"], power(carrier.emax + 1)
+    for sign, prefix in enumerate(("", "negative_")):
+        code = overflows[sign]
+        # without NaN in the format, its result is the code of a number
+        overflow_is_nan = code == infinite[sign] == nan and fmt.has_nan and rounding is not _STOCHASTIC
+        signed = not sign or code & fmt.sign_mask
+        fields[prefix + "clamp"] = fields["limit"] if overflow_is_nan else clamp(code) if signed else 0
+
+        def gives_nan(magnitude: int, sign: int = sign) -> bool:
+            return result(reference.decode(magnitude | sign * carrier.sign_mask, carrier)) == nan
+
+        last = infinity if infinite[sign] != nan or not fmt.has_nan else infinity - 1
+        if overflow_is_nan:
+            last = bisect.bisect_left(range(infinity), True, key=gives_nan) - 1
+        fields[prefix + "last"] = last
     return pack(quantize_loops.ROUNDING_FIELDS, fields, carrier.code_dtype)
 
 
@@ -193,13 +205,13 @@ def _kind_of_codes(fmt: FloatFormat, params: Any) -> int:
     no_infinity = infinities == {p["nan"]}
     signed = no_infinity or p["negative_infinity"] == p["infinity"] | fmt.sign_mask
     kind: int = quantize_loops.CODES
-    if fmt.has_signed_zero and no_infinity and p["overflow"] == p["negative_overflow"] == p["nan"]:
-        kind = quantize_loops.UNIFORM_CODES
-    elif fmt.has_signed_zero and signed and p["clamp"] and p["negative_clamp"]:
+    if fmt.has_signed_zero and signed and p["clamp"] and p["negative_clamp"]:
         kind = quantize_loops.CLAMPED_BY_SIGN_CODES
-        if p["clamp"] == p["negative_clamp"]:
+        if p["clamp"] == p["negative_clamp"] and p["last"] == p["negative_last"]:
             one = no_infinity or p["infinity"] == p["overflow"]
             kind = quantize_loops.CLAMPED_CODES if one else quantize_loops.CLAMPED_NUMBER_CODES
+            if p["clamp"] == p["limit"]:
+                kind = quantize_loops.UNIFORM_CODES
     return kind
 
 
@@ -213,7 +225,11 @@ def _rounding_kernel(
         return None
     kind, rounding = _CARRIERS[carrier], attributes.rounding
     last: tuple[Any, ...] = (found.params,)
-    if found.shared:
+    has_instruction = carrier == FP32 and fmt == FP16 and attributes.overflow is Overflow.INFINITY
+    half = quantize_loops.half(rounding.value) if has_instruction and codes and machine.has_f16c() else None
+    if half is not None:
+        loop = half
+    elif found.shared:
         assert kind.shared is not None
         loop = kind.shared(rounding, found.results)
         last += (carrier.trailing_bits - fmt.trailing_bits,)

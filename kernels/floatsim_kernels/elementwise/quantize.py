@@ -18,23 +18,34 @@ import functools
 import numpy as np
 
 from ..rounding.float32 import last_kept_bit, nearest_code
-from ..rounding.integer import TIES_TO_AWAY, TIES_TO_EVEN, TO_ODD, TOWARD_NEGATIVE, TOWARD_ZERO
+from ..rounding.integer import TIES_TO_AWAY, TIES_TO_EVEN, TO_ODD, TOWARD_NEGATIVE, TOWARD_POSITIVE, TOWARD_ZERO
 from ..rounding.random import draw_key, draw_word
-from ..runtime.intrinsics import add32, as_bits, as_float, integer_part, low32, right32, shifted_right, wide_vectors
+from ..runtime.intrinsics import (
+    add32,
+    as_bits,
+    as_float,
+    half_from_float,
+    integer_part,
+    low32,
+    right32,
+    set_rounding,
+    shifted_right,
+    wide_vectors,
+)
 from ..runtime.jit import inline, kernel
 
 ROUNDING_FIELDS = (
     "emin", "limit", "below", "above", "max", "overflow", "negative_overflow", "infinity", "negative_infinity", "nan",
     "zero_sign", "sign_shift", "origin", "dropped", "clamp", "negative_clamp",
-    "last",
+    "last", "negative_last",
 )  # fmt: skip
 EMIN, LIMIT, BELOW, ABOVE, MAX, OVERFLOW, NEGATIVE_OVERFLOW, INFINITY, NEGATIVE_INFINITY, NAN = range(10)
-ZERO_SIGN, SIGN_SHIFT, ORIGIN, DROPPED, CLAMP, NEGATIVE_CLAMP, LAST = range(10, 17)
+ZERO_SIGN, SIGN_SHIFT, ORIGIN, DROPPED, CLAMP, NEGATIVE_CLAMP, LAST, NEGATIVE_LAST = range(10, 18)
 """Bits of the carrier: 2**emin; the last number below 2**(emax + 2); the exponent fields of 2**e / q and of C / 2**e.
 Of the result, a value or a code: max; the results of overflow (+, -), of infinity (+, -) and of NaN; and the sign bit
 of a zero, or 0 if the format has no negative zero. To form a code: the shift of the sign, the bits of C at emin, and
 the carrier's trailing bits that the format lacks; 0 if the results are values, except that of C. Of clamped codes, the
-largest magnitudes (+, -), and the last magnitude that does not give NaN: infinity, or the number before it."""
+largest magnitudes (+, -), and the last magnitudes (+, -) that do not give NaN."""
 
 VALUES, CODES, CLAMPED_CODES, CLAMPED_NUMBER_CODES, CLAMPED_BY_SIGN_CODES, UNIFORM_CODES = range(6)
 """What a kernel writes: values of the carrier, or codes. Codes of formats with a negative zero may need fewer steps.
@@ -42,8 +53,12 @@ VALUES, CODES, CLAMPED_CODES, CLAMPED_NUMBER_CODES, CLAMPED_BY_SIGN_CODES, UNIFO
 - Clamped: overflow gives max or the code after max. Magnitudes are lowered to that code's number before they are
   rounded. Infinity gives the same magnitude, or NaN.
 - Clamped number: the same, but infinity gives another magnitude, or NaN.
-- Clamped by sign: the same, but the result of overflow depends on the sign.
-- Uniform: infinity, overflow and NaN are one code."""
+- Clamped by sign: the same, but the result of overflow depends on the sign. It may be that of NaN.
+- Uniform: infinity, overflow and NaN are one code, and the numbers of both signs overflow alike."""
+
+_TO_NEAREST = 1
+_DIRECTIONS = {TOWARD_ZERO: 0, TOWARD_POSITIVE: 2, TOWARD_NEGATIVE: 3}
+"""As `intrinsics.set_rounding` numbers them."""
 
 _MAGNITUDE, _SIGN, _INFINITY, _INVERSE = range(4)
 _CARRIERS = {
@@ -62,12 +77,17 @@ def carrier(bits):
 
 @inline
 def fields_of(p):
-    return p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15], p[16]
+    return (
+        p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15], p[16],
+        p[17],
+    )  # fmt: skip
 
 
 @inline
 def lowered(kind, masks, codes, u, g):
     """The magnitude of a code. A magnitude far beyond max is lowered to `limit`; it still overflows."""
+    if codes == UNIFORM_CODES:  # no magnitude beyond `last` is rounded
+        return kind(u & masks[_MAGNITUDE])
     limit = g[LIMIT]
     if codes == CLAMPED_CODES or codes == CLAMPED_NUMBER_CODES:
         limit = g[CLAMP]
@@ -89,13 +109,12 @@ def join(kind, masks, codes, u, r, g):
     """The result of the code u whose rounded magnitude has the code r: its sign, overflow, infinities and NaN."""
     m, s, zero = kind(u & masks[_MAGNITUDE]), kind(u & masks[_SIGN]), kind(0)
     sign = shifted_right(s, g[SIGN_SHIFT]) if codes else s
-    if codes == UNIFORM_CODES:  # the magnitude of NaN is beyond max, too
-        return g[NAN] if r > g[MAX] else kind(r | sign)
     code = kind(r | sign)
     if codes == CLAMPED_NUMBER_CODES or codes == CLAMPED_BY_SIGN_CODES:
         code = kind(g[INFINITY] | sign) if m == masks[_INFINITY] else code
     if codes > CODES:
-        return g[NAN] if m > g[LAST] else code
+        last = g[NEGATIVE_LAST] if codes == CLAMPED_BY_SIGN_CODES and s != zero else g[LAST]
+        return g[NAN] if m > last else code
     code = kind(sign & g[ZERO_SIGN]) if r == zero else code
     over = g[NEGATIVE_OVERFLOW] if s != zero else g[OVERFLOW]
     code = over if r > g[MAX] else code
@@ -152,10 +171,15 @@ def significand_step(rounding, kind, x, nearest, q, negative):
 
 
 @inline
+def exponent_part(kind, c, g):
+    """What the exponent adds to the significand, to form the code of a magnitude."""
+    return shifted_right(kind(as_bits(c) - g[ORIGIN]), g[DROPPED])
+
+
+@inline
 def magnitude_code(kind, total, c, step, g):
     """The format's code of a rounded magnitude r; total + step * q = r + C."""
-    significand = kind(kind(as_bits(total) - as_bits(c)) + step)
-    return kind(significand + shifted_right(kind(as_bits(c) - g[ORIGIN]), g[DROPPED]))
+    return kind(kind(kind(as_bits(total) - as_bits(c)) + step) + exponent_part(kind, c, g))
 
 
 @inline
@@ -176,10 +200,39 @@ def rounded_element(kind, masks, rounding, codes, u, g):
     return joined(kind, masks, codes, u, r, c, g)
 
 
+@inline
+def code_in_direction(kind, masks, codes, u, g):
+    """The code of the carrier's code u, rounded in the processor's direction: x + C has the sign of the value."""
+    v, c, _ = split(kind, masks, codes, u, g)
+    s = kind(u & masks[_SIGN])
+    x, signed_c = as_float(kind(as_bits(v) | s)), as_float(kind(as_bits(c) | s))
+    significand = kind(as_bits(x + signed_c) - as_bits(signed_c))
+    return join(kind, masks, codes, u, kind(significand + exponent_part(kind, c, g)), g)
+
+
+@functools.cache
+def in_direction(bits, direction, codes):
+    """Return the kernel that writes codes, rounded in a direction of `intrinsics.set_rounding`."""
+    kind, masks = _CARRIERS[bits]
+
+    @kernel
+    def loop(x, out, params):
+        wide_vectors()
+        g = fields_of(params)
+        set_rounding(np.int32(direction))
+        for i in range(x.size):
+            out[i] = code_in_direction(kind, masks, codes, x[i], g)
+        set_rounding(np.int32(_TO_NEAREST))
+
+    return loop
+
+
 @functools.cache
 def added(bits, rounding, codes=VALUES):
     """Return the kernel for a carrier of `bits` bits and a deterministic rounding mode; `codes`: what it writes."""
     kind, masks = _CARRIERS[bits]
+    if codes and rounding in _DIRECTIONS:
+        return in_direction(bits, _DIRECTIONS[rounding], codes)
 
     @kernel
     def loop(x, out, params):
@@ -248,6 +301,32 @@ def added_stochastic(bits, codes=VALUES):
                 r = r + q if add32(fraction, word) < fraction else r
                 ys[i] = joined(kind, masks, codes, xs[i], r, c, g)
             done += n
+
+    return loop
+
+
+# -- FP16 by the processor's instruction -------------------------------------------------------------------------------
+
+
+@functools.cache
+def half(rounding):
+    """Return the kernel that writes FP16 codes of float32 codes, or None if the processor has no such direction.
+
+    Overflow is IEEE 754's. The kernel needs `cpu.has_f16c()`.
+    """
+    if rounding != TIES_TO_EVEN and rounding not in _DIRECTIONS:
+        return None
+    direction = _DIRECTIONS.get(rounding, _TO_NEAREST)
+
+    @kernel
+    def loop(x, out, params):
+        wide_vectors()
+        nan = np.uint16(params[NAN])
+        set_rounding(np.int32(direction))
+        for i in range(x.size):
+            number = as_float(x[i])
+            out[i] = half_from_float(number) if number == number else nan
+        set_rounding(np.int32(_TO_NEAREST))
 
     return loop
 
