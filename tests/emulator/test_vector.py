@@ -190,7 +190,8 @@ def test_rows():
     for rows, length in ((1, 50), (3, 128), (40, 96), (17, 1000), (2, 5000), (5, 1), (0, 4), (4, 0)):
         table = np.stack([draw(KINDS[i % len(KINDS)], length, fs.FP16, rng) for i in range(rows)] or [np.zeros(length)])
         table = table[:rows].astype(np.uint16)
-        for text in [*descriptions("fp16", rng), "strided(fp16, 32, fp32)", "blocked(fp16, 8, fp32)"]:
+        more = ["strided(fp16, 32, fp32)", "blocked(fp16, 8, fp32)", "blocked(fp16, 3, fp32)"]
+        for text in [*descriptions("fp16", rng), *more]:
             expected = general(parse(text), table.T, fs.FP16)
             found = vector_sums(parse(text), table, fs.FP16)
             assert found.tolist() == expected.tolist(), (text, rows, length)

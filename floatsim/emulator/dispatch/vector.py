@@ -402,11 +402,12 @@ class VectorKernel:
 
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the sums over the whole range; there is no c."""
-        if not source.length:
-            return Partials(self._format, np.zeros((1, math.prod(source.shape)), self._format.code_dtype))
+        rows = math.prod(source.shape)
+        if not source.length or not rows:
+            return Partials(self._format, np.zeros((1, rows), self._format.code_dtype))
         if isinstance(source, Values):
-            rows = np.ascontiguousarray(source.values.codes.T)
-            vector: _Vector = _Values(rows.reshape(-1), self._terms.a)
+            codes = np.ascontiguousarray(source.values.codes.T)
+            vector: _Vector = _Values(codes.reshape(-1), self._terms.a)
             sums = _sums(self._accumulation, vector, source.length)
         else:
             a, b = self._terms
