@@ -1,11 +1,15 @@
 """The private parts of Numba and llvmlite that the kernels use are there in the installed versions."""
 
+import gc
+
 import llvmlite
 import numba
 import numpy as np
 import pytest
 from floatsim_kernels.runtime import numba_compat
-from floatsim_kernels.runtime.jit import SOURCE_HASH, kernel, kernel_of
+from floatsim_kernels.runtime.jit import SOURCE_HASH, inline, kernel, kernel_of
+from numba.core import event
+from numba.core.compiler import DefaultPassBuilder, Flags, StateDict
 
 
 @pytest.mark.parametrize("name", numba_compat.CHECKS)
@@ -14,6 +18,74 @@ def test_private_name_is_there(name):
         f"Numba {numba.__version__} with llvmlite {llvmlite.__version__} has no {name}: "
         "adapt floatsim_kernels/runtime/numba_compat.py"
     )
+
+
+def test_unused_passes_are_passes_of_numba():
+    """If Numba no longer ran one of them, its name here would say nothing."""
+    state = StateDict()
+    state.func_ir, state.flags = None, Flags()
+    state.flags.enable_ssa = True
+    passes = DefaultPassBuilder.define_nopython_pipeline(state).passes
+    assert set(numba_compat.KernelCompiler.UNUSED) <= {each for each, _ in passes}
+
+
+def test_inlined_functions_have_no_machine_code():
+    """They run in kernels, in kernels of kernels, and in functions that users compile."""
+
+    @inline
+    def square(x):
+        return x * x
+
+    @inline
+    def fourth_power(x):
+        return square(square(x))
+
+    @kernel
+    def sixteenth_power(x):
+        return fourth_power(fourth_power(x))
+
+    assert sixteenth_power(2.0) == 2.0**16
+    assert numba.njit(lambda x: fourth_power(x) + square(x))(3.0) == 90
+    (compiled,) = fourth_power.overloads.values()
+    engine = compiled.library.codegen._engine
+    assert not engine.is_symbol_defined(compiled.fndesc.mangled_name)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_collection_is_paused_while_kernels_compile(enabled, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # empty, so that the kernel is compiled
+    states = []
+    was_enabled = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        listener = Recorder(lambda: states.append(gc.isenabled()))
+        with event.install_listener("numba:compile", listener):
+
+            @kernel
+            def half(x):
+                return x / 2
+
+            assert half(4.0) == 2
+        assert states == [False]
+        assert gc.isenabled() is enabled
+        with pytest.raises(numba.TypingError):
+            half("4")  # a compilation that fails
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+
+
+class Recorder(event.Listener):
+    """Calls a function when a compilation begins."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def on_start(self, event):
+        self.call()
+
+    def on_end(self, event):
+        pass
 
 
 def test_cache_key_holds_the_source_hash(tmp_path, monkeypatch):

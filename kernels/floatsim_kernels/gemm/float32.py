@@ -418,7 +418,9 @@ def in_tree(style, products, scratch=SINGLE):
         scale = float_from_bits(params[SCALE])
         unit = scale if fast else np.float32(1)
         tile_rows = stack.shape[0] // depth
-        ks, merged = np.zeros(4, np.int64), np.empty(4, np.int64)
+        ks, merged = np.empty(4, np.int64), np.empty(4, np.int64)
+        for d in range(4):
+            ks[d] = 0  # Numba compiles a loop faster than `np.zeros`
         set_rounding(np.int32(direction))
         for n in range(tiles(tile_rows, stack.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, tile_rows, stack.shape[1], out)

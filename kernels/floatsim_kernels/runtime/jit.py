@@ -15,10 +15,12 @@ from pathlib import Path
 import numba
 
 from .numba_compat import (
-    ConstantArguments,
     CPUDispatcher,
+    InlineCompiler,
+    KernelCompiler,
     cache_on_disk,
     compile_for_one_signature,
+    compile_without_collection,
     name_by_closure,
     raise_index_error_if,
 )
@@ -62,7 +64,7 @@ class _Naming(CPUDispatcher):
 
 def kernel(function):
     """Compile a loop over arrays: cached on disk under the package's source hash, without the GIL, never fastmath."""
-    return _cached(function, nogil=True)
+    return _cached(function, nogil=True, pipeline_class=KernelCompiler)
 
 
 def calls_python(function):
@@ -74,6 +76,7 @@ def _cached(function, **options):
     name_by_closure(function)
     # A C function's wrapper would serve functions passed as arguments, and takes a tenth of the compile time.
     dispatcher = numba.njit(no_cfunc_wrapper=True, **options, **OPTIONS)(function)
+    compile_without_collection(dispatcher)
     cache_on_disk(dispatcher, SOURCE_HASH, CHECKED)
     if CHECKED:
         dispatcher.__class__ = _Naming
@@ -93,7 +96,7 @@ def kernel_of(signature):
 
 # no wrappers for callers outside Numba: there are none, and the wrappers are a large part of the compile time
 inline = numba.njit(
-    forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=ConstantArguments, **OPTIONS
+    forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=InlineCompiler, **OPTIONS
 )
 
 

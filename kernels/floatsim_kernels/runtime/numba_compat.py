@@ -3,24 +3,27 @@
 A new version may rename them. `CHECKS` names each one with a check that it is still there; a test runs them all.
 """
 
+import gc
 import hashlib
 import threading
 
 import numba
 from llvmlite import ir
-from numba.core import event, types
+from numba import _dynfunc
+from numba.core import event, typed_passes, types, untyped_passes
 from numba.core import ir as numba_ir
 from numba.core.caching import FunctionCache
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.consts import ConstantInference
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.serialize import dumps
-from numba.core.untyped_passes import IRProcessing
 
 __all__ = [
-    "CHECKS", "CPUDispatcher", "ConstantArguments", "cache_on_disk", "compile_for_one_signature", "disable_unrolling",
-    "force_inline", "name_by_closure", "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
+    "CHECKS", "CPUDispatcher", "InlineCompiler", "KernelCompiler", "cache_on_disk", "compile_for_one_signature",
+    "compile_without_collection", "disable_unrolling", "force_inline", "name_by_closure", "on_compilation",
+    "prefer_wide_vectors", "raise_index_error_if", "target",
 ]  # fmt: skip
 
 
@@ -86,6 +89,43 @@ def compile_for_one_signature(dispatcher, signature):
     dispatcher._compile_for_args = compile_for_args
 
 
+def compile_without_collection(dispatcher):
+    """Pause Python's garbage collector while a dispatcher compiles.
+
+    Compiling makes many objects, few of them garbage. The collector would take a sixth of the time.
+    """
+    compile_signature = dispatcher.compile
+
+    def compile(signature):
+        with _without_collection:
+            return compile_signature(signature)
+
+    dispatcher.compile = compile
+
+
+class _WithoutCollection:
+    """Pauses the garbage collector while at least one thread is inside."""
+
+    def __init__(self):
+        self._lock, self._inside, self._was_enabled = threading.Lock(), 0, False
+
+    def __enter__(self):
+        with self._lock:
+            if not self._inside:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *exception):
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._was_enabled:
+                gc.enable()
+
+
+_without_collection = _WithoutCollection()
+
+
 def on_compilation(start, end):
     """Call start(function) before Numba compiles a Python function, and end() after that. Compilations are nested."""
 
@@ -124,18 +164,100 @@ class _ConstantArguments(FunctionPass):
         return changed
 
 
-class ConstantArguments(CompilerBase):
-    """Numba's compiler, for functions whose branches depend on arguments that are constants of their callers.
+class _Flags(Flags):
+    """Flags that are compared and hashed faster: Numba does both thousands of times for one kernel.
 
-    It removes the other branches before it infers types. Numba does so later, when it has compiled every function that
-    they call.
+    The hash of Numba's flags depends on their names alone, and is therefore one number.
     """
 
-    def define_pipelines(self):
+    __slots__ = ()
+
+    def values(self):
+        return _DEFAULTS | self._values
+
+    def __eq__(self, other):
+        return self.values() == other.values() if isinstance(other, Flags) else NotImplemented
+
+    def __hash__(self):
+        return _HASH
+
+
+_DEFAULTS = Flags().values()
+_HASH = hash(Flags())
+
+
+class KernelCompiler(CompilerBase):
+    """Numba's compiler of nopython functions, without the passes for what our kernels do not contain."""
+
+    UNUSED = (
+        untyped_passes.WithLifting,
+        untyped_passes.InlineClosureLikes,
+        untyped_passes.RewriteDynamicRaises,
+        untyped_passes.MakeFunctionToJitFunction,
+        untyped_passes.InlineInlinables,
+        untyped_passes.FindLiterallyCalls,
+        untyped_passes.LiteralUnroll,
+        untyped_passes.LiteralPropagationSubPipelinePass,
+        typed_passes.InlineOverloads,
+        typed_passes.NopythonRewrites,
+        typed_passes.NoPythonSupportedFeatureValidation,
+        typed_passes.AnnotateTypes,
+        typed_passes.DumpParforDiagnostics,
+    )
+
+    def __init__(self, typing_context, target_context, library, args, return_type, flags, locals_):
+        super().__init__(typing_context, target_context, library, args, return_type, _Flags(flags), locals_)
+
+    def passes(self):
+        """Numba's passes that remain."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_ConstantArguments, IRProcessing)
+        passes.passes = [each for each in passes.passes if each[0] not in self.UNUSED]
+        return passes
+
+    def define_pipelines(self):
+        """The one list of passes, as Numba asks for it."""
+        passes = self.passes()
         passes.finalize()
         return [passes]
+
+
+class InlineCompiler(KernelCompiler):
+    """The compiler of functions that run only inside kernels.
+
+    Branches that depend on arguments that are constants of the callers are removed before types are inferred. Numba
+    removes them later, when it has compiled every function that they call. No machine code is made of the functions
+    alone: the kernels take their LLVM IR, and optimize it with their own.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.state.targetctx.get_executable = _function_without_code
+
+    def passes(self):
+        """Numba's passes that remain, and the one for constant arguments."""
+        self.state.library = _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        passes = super().passes()
+        passes.add_pass_after(_ConstantArguments, untyped_passes.IRProcessing)
+        return passes
+
+
+class _InlinedLibrary(JITCodeLibrary):
+    """The LLVM IR of a function and of those that it calls, neither optimized nor compiled."""
+
+    def _optimize_functions(self, module):
+        module.data_layout = self._codegen._data_layout
+
+    def finalize(self):
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+def _function_without_code(library, description, environment):
+    """Numba's handle of a compiled function, which keeps its library alive; it cannot be called from Python."""
+    return _dynfunc.make_function(description.lookup_module(), description.qualname, "", 0, environment, (library,))
 
 
 def force_inline(dispatcher):
@@ -191,11 +313,18 @@ def _metadata_have_operands():
     return hasattr(ir.Module().add_metadata(["x"]), "operands")
 
 
+def _flags_are_equal_to_numbas():
+    flags = Flags()
+    flags.nrt = True
+    ours = _Flags(flags)
+    return ours == flags and flags == ours and hash(ours) == hash(flags) and ours != Flags()
+
+
 def _constant_arguments_remove_branches():
     def f(kind, x):
         return x + 1 if kind == 0 else x.missing
 
-    pruned = numba.njit(pipeline_class=ConstantArguments)(f)
+    pruned = numba.njit(pipeline_class=InlineCompiler)(f)
     return numba.njit(lambda x: pruned(0, x))(1) == 2
 
 
@@ -205,6 +334,7 @@ CHECKS = {
     "Dispatcher.targetoptions": _dispatcher_has("targetoptions"),
     "Dispatcher.disable_compile": _dispatcher_has("disable_compile"),
     "CompilerBase, FunctionPass and the IR": _constant_arguments_remove_branches,
+    "Flags": _flags_are_equal_to_numbas,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
     "call_conv.return_user_exc": lambda: hasattr(cpu_target.target_context.call_conv, "return_user_exc"),
