@@ -1,6 +1,7 @@
 """The private parts of Numba and llvmlite that the kernels use are there in the installed versions."""
 
 import gc
+import itertools
 
 import llvmlite
 import numba
@@ -49,6 +50,20 @@ def test_inlined_functions_have_no_machine_code():
     (compiled,) = fourth_power.overloads.values()
     engine = compiled.library.codegen._engine
     assert not engine.is_symbol_defined(compiled.fndesc.mangled_name)
+
+
+def test_min_and_max_of_kernels_are_those_of_numba():
+    """Values and types, for pairs of types and for NaNs in either place."""
+
+    def both(a, b):
+        return min(a, b), max(a, b), min(a, 1), max(2.5, b)
+
+    numbas, ours = numba.njit(both), numba.njit(pipeline_class=numba_compat.KernelCompiler)(both)
+    for a, b in [("i4", "i4"), ("i4", "i8"), ("i8", "u8"), ("u4", "i8"), ("f4", "f4"), ("f4", "i4"), ("f8", "f4")]:
+        special = [np.nan, 0.0, -0.0] if a[0] == b[0] == "f" else []
+        for x, y in itertools.product(np.array([3, 200, 0, *special], a), np.array([200, 3, 0, *special], b)):
+            assert repr(ours(x, y)) == repr(numbas(x, y)), (a, b, x, y)
+        assert ours.nopython_signatures[-1].return_type == numbas.nopython_signatures[-1].return_type
 
 
 @pytest.mark.parametrize("enabled", [True, False])

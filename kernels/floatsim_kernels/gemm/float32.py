@@ -152,7 +152,6 @@ def pack_panel(b, k, step, depth, j0, columns, panel):
 @inline
 def pack_panel_and_range(b, k, step, depth, j0, columns, panel, panel_range):
     """Copy as `pack_panel` does; return the magnitude range of the rows and of earlier panels."""
-    wide_vectors()
     for d in range(depth):
         row, target = b[k + d * step, j0 : j0 + columns], panel[d]
         for j in range(row.size):
@@ -164,7 +163,6 @@ def pack_panel_and_range(b, k, step, depth, j0, columns, panel, panel_range):
 @inline
 def add_wide_range(row, x, ys, scale, g):
     """Add a row of ROUNDED_WIDE_RANGE products to scaled sums."""
-    wide_vectors()  # LLVM vectorises the loops of a function before it inlines it
     factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
     m, e = normalized(x)
     emin = bits_from_float(power(max(-126, -126 - e + B_SHIFT)))

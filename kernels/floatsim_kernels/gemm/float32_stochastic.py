@@ -160,7 +160,6 @@ def in_order(products):
 @inline
 def add_rows(u, v, codes, key, first, numbers, mask):
     """u = round(u + v), by column."""
-    wide_vectors()
     largest_tail = NONE
     for j in range(u.size):
         codes[j] = with_draw(u[j] + v[j], key[0], key[1], add32(first, numbers[j]), mask)

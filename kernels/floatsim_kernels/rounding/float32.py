@@ -48,7 +48,6 @@ from ..runtime.intrinsics import (
     multiply_add,
     or32,
     right32,
-    wide_vectors,
 )
 from ..runtime.jit import inline
 
@@ -339,7 +338,6 @@ def extended_range(known, x):
 @inline
 def magnitude_range(matrix):
     """The magnitude range of a matrix."""
-    wide_vectors()
     known = EMPTY_RANGE
     for k in range(matrix.shape[0]):
         row = matrix[k]
@@ -407,7 +405,6 @@ def epilogue(sums, target, params, signs_known, caller_fixes_zeros, fresh):
     then holds the sign of the start value, and the status is ZERO_SIGNS_UNKNOWN. For other callers the row is
     BAILED_OUT.
     """
-    wide_vectors()
     infinite, zero, unscale = params[INFINITE_RESULT], params[ZERO], float_from_bits(params[UNSCALE])
     limit = EXPONENT if infinite == NONE else add32(EXPONENT, ONE)
     not_finite, unknown_zeros = NONE, NONE

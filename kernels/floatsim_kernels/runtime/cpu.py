@@ -2,10 +2,8 @@
 
 import functools
 
-import numpy as np
 from numba import config
 
-from .jit import kernel
 from .numba_compat import target
 
 
@@ -45,18 +43,7 @@ def _has(feature):
     return f"+{feature}" in target()[1]
 
 
-@kernel
-def _environment(float32s, float64s):
-    """Whether subnormals are kept and rounding is to nearest; arrays of (least subnormal, 1, ulp / 2, 3/4 ulp)."""
-    tiny, one, half, above_half = float32s[0], float32s[1], float32s[2], float32s[3]
-    if not (tiny * one != 0 and one + half == one and -one - half == -one and one + above_half != one):
-        return False
-    tiny, one, half, above_half = float64s[0], float64s[1], float64s[2], float64s[3]
-    return tiny * one != 0 and one + half == one and -one - half == -one and one + above_half != one
-
-
-_FLOAT32S = np.array([2.0**-149, 1.0, 2.0**-24, 1.5 * 2.0**-24], np.float32)
-_FLOAT64S = np.array([2.0**-1074, 1.0, 2.0**-53, 1.5 * 2.0**-53], np.float64)
+_NUMBERS = [2.0**-1074, 1.0, 2.0**-53, 1.5 * 2.0**-53]  # in a list, so that no compiler takes them for constants
 
 
 def environment_is_default():
@@ -64,9 +51,11 @@ def environment_is_default():
 
     A shared object built with -ffast-math sets flush-to-zero when it is loaded, for the loading thread and the threads
     that it starts. Kernels that compute with hardware floats run only in the default environment; the other kernels are
-    integer.
+    integer. One control register governs float32 and float64 (x86-64: MXCSR, AArch64: FPCR), and the numbers of Python
+    are float64.
     """
-    return _environment(_FLOAT32S, _FLOAT64S)
+    tiny, one, half, above_half = _NUMBERS
+    return tiny * one != 0 and one + half == one and -one - half == -one and one + above_half != one
 
 
 def threads():

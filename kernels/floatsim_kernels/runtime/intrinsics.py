@@ -252,7 +252,10 @@ def converted(typingctx, x, like):
 
 @intrinsic
 def wide_vectors(typingctx):
-    """Let LLVM use the widest vector registers in the calling function; for Intel's 512 bits it prefers 256."""
+    """Let LLVM use the widest vector registers in the calling kernel; for Intel's 512 bits it prefers 256.
+
+    Functions that are inlined take the setting of their kernel.
+    """
 
     def codegen(context, builder, signature, args):
         prefer_wide_vectors(builder)

@@ -5,9 +5,12 @@ A new version may rename them. `CHECKS` names each one with a check that it is s
 
 import gc
 import hashlib
+import operator
 import threading
+from types import MappingProxyType
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import _dynfunc
 from numba.core import event, typed_passes, types, untyped_passes
@@ -19,6 +22,8 @@ from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.consts import ConstantInference
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.serialize import dumps
+from numba.cpython.builtins import do_minmax
+from numba.extending import intrinsic
 
 __all__ = [
     "CHECKS", "CPUDispatcher", "InlineCompiler", "KernelCompiler", "cache_on_disk", "compile_for_one_signature",
@@ -164,6 +169,39 @@ class _ConstantArguments(FunctionPass):
         return changed
 
 
+def _of_two(name, comparison):
+    """`min` or `max` of two numbers, as instructions. Numba would compile a function for each pair of types."""
+
+    def codegen(context, builder, signature, args):
+        return do_minmax(context, builder, signature.args, args, comparison)
+
+    def typer(typing_context, a, b):
+        return typing_context.unify_types(a, b)(a, b), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _MinMax(FunctionPass):
+    """Replaces `min` and `max`, which kernels call with two numbers, by `_of_two`."""
+
+    _name = "floatsim_min_max"
+    OF_TWO = MappingProxyType({"min": _of_two("min", operator.lt), "max": _of_two("max", operator.gt)})
+
+    def __init__(self):
+        super().__init__()
+
+    def run_pass(self, state):
+        changed = False
+        for block in state.func_ir.blocks.values():
+            for statement in block.find_insts(numba_ir.Assign):
+                if isinstance(statement.value, numba_ir.Global) and statement.value.name in self.OF_TWO:
+                    statement.value.value = self.OF_TWO[statement.value.name]
+                    changed = True
+        return changed
+
+
 class _Flags(Flags):
     """Flags that are compared and hashed faster: Numba does both thousands of times for one kernel.
 
@@ -212,6 +250,7 @@ class KernelCompiler(CompilerBase):
         """Numba's passes that remain."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.passes = [each for each in passes.passes if each[0] not in self.UNUSED]
+        passes.add_pass_after(_MinMax, untyped_passes.IRProcessing)
         return passes
 
     def define_pipelines(self):
@@ -242,10 +281,7 @@ class InlineCompiler(KernelCompiler):
 
 
 class _InlinedLibrary(JITCodeLibrary):
-    """The LLVM IR of a function and of those that it calls, neither optimized nor compiled."""
-
-    def _optimize_functions(self, module):
-        module.data_layout = self._codegen._data_layout
+    """The LLVM IR of a function and of those that it calls, which is not compiled."""
 
     def finalize(self):
         for library in dict.fromkeys(self._linking_libraries):
@@ -328,6 +364,14 @@ def _constant_arguments_remove_branches():
     return numba.njit(lambda x: pruned(0, x))(1) == 2
 
 
+def _two_numbers_have_a_least_and_a_largest():
+    def f(a, b):
+        return min(a, b), max(a, b)
+
+    kernel = numba.njit(pipeline_class=KernelCompiler)(f)
+    return kernel(2, 1) == (1, 2) and kernel(np.float32(2), np.int32(1)) == (1, 2)
+
+
 CHECKS = {
     "Dispatcher._cache": _dispatcher_has("_cache"),
     "Dispatcher._compile_for_args": _dispatcher_has("_compile_for_args"),
@@ -335,6 +379,7 @@ CHECKS = {
     "Dispatcher.disable_compile": _dispatcher_has("disable_compile"),
     "CompilerBase, FunctionPass and the IR": _constant_arguments_remove_branches,
     "Flags": _flags_are_equal_to_numbas,
+    "do_minmax": _two_numbers_have_a_least_and_a_largest,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
     "call_conv.return_user_exc": lambda: hasattr(cpu_target.target_context.call_conv, "return_user_exc"),
