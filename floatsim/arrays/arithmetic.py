@@ -669,13 +669,12 @@ def copysign(a: Floats, b: Floats, *, out: Out = None, **options: Unpack[Roundin
     (x, y), float_array = read_operands({"a": a, "b": b}, FP64)
     shape, fmt = check_shapes({"a": a, "b": b}, [x, y]), x[1]
     same = y[1] == fmt and fmt.has_signed_zero
-    negative_codes = None if same else signbit(FloatArray(*y))
+    signs = y[0] if same else signbit(FloatArray(*y)) * fmt.code_dtype.type(fmt.sign_mask)
 
     def signed(codes: Codes, mask: int) -> Any:
-        kind = codes.dtype.type
-        sign = y[0] & kind(mask) if negative_codes is None else negative_codes.astype(kind) * kind(mask)
-        result = codes & kind(fmt.magnitude_mask)
-        result |= sign
+        result = codes ^ signs
+        result &= codes.dtype.type(mask)
+        result ^= codes
         return result
 
     result = _with_sign(FloatArray(np.broadcast_to(x[0], shape), fmt), signed)

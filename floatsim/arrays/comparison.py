@@ -306,6 +306,8 @@ def _is_finite(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
 
 
 def _is_nan(codes: Codes, fmt: FloatFormat) -> NDArray[np.bool_]:
+    if fmt.has_signed_zero and fmt.infinity_code == fmt.max_code + 1:  # only NaNs are above infinity
+        return np.greater(codes & fmt.code_dtype.type(fmt.magnitude_mask), fmt.infinity_code)
     return ~(_is_finite(codes, fmt) | _is_infinite(codes, fmt))
 
 
