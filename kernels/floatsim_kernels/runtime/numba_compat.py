@@ -283,10 +283,10 @@ class InlineCompiler(KernelCompiler):
 class _InlinedLibrary(JITCodeLibrary):
     """The LLVM IR of a function and of those that it calls, which is not compiled."""
 
-    def finalize(self):
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+    def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
         self._finalize_dynamic_globals()
         self._finalized = True
 
