@@ -1,34 +1,42 @@
-"""Counts of the distances of two arrays in ulps, on several threads."""
+"""Counts of the distances of two arrays in ulps, and the distance of one rank, on several threads.
+
+The distance of a rank is found as in R. W. Floyd and R. L. Rivest, "Expected time bounds for selection",
+Communications of the ACM 18(3), 1975. A sample gives two bounds that enclose it with high probability. One pass over
+the arrays counts the distances below and at the bounds, and collects the few between them. The result is exact: bounds
+that do not enclose the rank are replaced by wider ones.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from floatsim_kernels.elementwise import distances as loops
 
 from floatsim.emulator.parallel import get_num_threads, run
-from floatsim.emulator.params import order_params
+from floatsim.emulator.params import pack
 from floatsim.formats import FloatFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-__all__ = ["Distances", "count_distances", "distance_of_rank"]
+__all__ = ["Distances", "count_distances"]
 
 _PIECE = 1 << 20  # elements of one piece of work: a multiple of the kernel's blocks
-_SEGMENT = 1 << 31  # elements whose counts fit uint32: a multiple of a piece
-
-_Work = Callable[[list[Any], Any], None]
+_SAMPLE = 1 << 13  # pairs: twice as many take as much longer as the fewer distances between the bounds save
+_STEP = 0x9E3779B1  # 2**32 divided by the golden ratio: its multiples modulo 2**32 are evenly spread
+_WIDTHS = 3, 24  # standard deviations from the rank in the sample to the bounds: 3 are too few once in 400 arrays
 
 
 class Distances(NamedTuple):
     """The number of pairs by distance. NaNs of both arrays are 0 apart; a NaN and a number have no distance.
 
-    `counts[i]` is the number of the distances d > 0 whose `_place` is i. `classes[n]` is the number of the distances
-    d > 0 with n bits in d - 1: 1, 2, 3-4, 5-8 and so on.
+    `classes[n]` is the number of the distances d > 0 with n bits in d - 1: 1, 2, 3-4, 5-8 and so on. `ranked` is the
+    distance of the rank that was asked for, or None if a NaN and a number have it.
     """
 
     elements: int
@@ -37,118 +45,116 @@ class Distances(NamedTuple):
     nans: int
     nan: int
     largest: int
-    counts: NDArray[np.uint64]
-    classes: NDArray[np.uint64]
+    classes: list[int]
+    ranked: int | None
 
 
-def _width(fmt: FloatFormat) -> int:
-    return 8 * np.dtype(fmt.code_dtype).itemsize
+class _Pass(NamedTuple):
+    """The counts of classes, the totals, and the distances between the bounds."""
+
+    counts: NDArray[np.int64]
+    totals: NDArray[np.uint64]
+    between: list[Any]
 
 
-def _place(beyond: int, width: int) -> int:
-    """Return the index of the count of the distance beyond + 1, as `floatsim_kernels` defines it."""
-    shift = 0 if width <= 16 else max(0, beyond.bit_length() - loops.STEPS - 1)
-    return int(shift << loops.STEPS) + (beyond >> shift)
+def count_distances(a: NDArray[Any], b: NDArray[Any], fmt: FloatFormat, rank: int) -> Distances:
+    """Count the distances of two arrays of codes, of one format and shape, and find the distance of a rank.
 
-
-def _range(place: int, width: int) -> tuple[int, int]:
-    """Return the least distance of a place, and the number of bits in which its distances differ."""
-    shift = 0 if width <= 16 else max(0, (place >> loops.STEPS) - 1)
-    return (place - (shift << loops.STEPS) << shift) + 1, shift
-
-
-def _tables(a: NDArray[Any], b: NDArray[Any], shape: tuple[int, ...], work: _Work) -> Iterator[NDArray[np.uint32]]:
-    """Yield the tables of counts that `work(arrays, table)` fills from pieces of the arrays: one for each thread."""
-    left, right = (np.ascontiguousarray(x).reshape(-1) for x in (a, b))
-    words = [x[: x.size // 8 * 8].view(np.uint64) for x in (left, right)]
-    for segment in range(0, left.size, _SEGMENT):
-        tables: list[Any] = []
-
-        def piece(start: int, tables: list[Any] = tables) -> None:
-            first, end = (at * left.itemsize // 8 for at in (start, start + _PIECE))
-            arrays = [x[start : start + _PIECE] for x in (left, right)] + [x[first:end] for x in words]
-            try:
-                table = tables.pop()
-            except IndexError:
-                table = np.zeros(shape, np.uint32)
-            work(arrays, table)
-            tables.append(table)
-
-        run(range(segment, min(segment + _SEGMENT, left.size), _PIECE), piece, get_num_threads(), "distances")
-        yield from tables
-
-
-def count_distances(a: NDArray[Any], b: NDArray[Any], fmt: FloatFormat) -> Distances:
-    """Count the distances of two arrays of codes, of one format and shape."""
-    width, params = _width(fmt), order_params(fmt)
-    kernel, totals, lock = loops.count(width), np.zeros(loops.TOTALS, np.uint64), threading.Lock()
-
-    def work(arrays: list[Any], table: Any) -> None:
-        own = np.zeros_like(totals)
-        kernel(*arrays, params, table, own)
-        with lock:
-            largest = max(totals[loops.LARGEST], own[loops.LARGEST])
-            np.add(totals, own, out=totals)
-            totals[loops.LARGEST] = largest
-
-    tables = list(_tables(a, b, (loops.TABLES, loops.counts(width) + loops.SPARE), work))
-    equal, zeros, nans, nan, largest = totals.tolist()
-    counts = _folded(tables, width, largest)
-    if width > 16 and counts.size == loops.counts(width):  # the last place has other pairs, too
-        counts[-1] = a.size - equal - zeros - nans - nan - int(counts[:-1].sum())
-    ends = [min(_place(1 << n, width), counts.size) for n in range(width + 1)]
-    classes = [int(counts[low:high].sum()) for low, high in zip([0, *ends], ends, strict=False)]
-    return Distances(a.size, equal, zeros, nans, nan, largest, counts, np.array(classes, np.uint64))
-
-
-def _folded(tables: list[Any], width: int, largest: int) -> NDArray[np.uint64]:
-    """Return the sums of the tables, from the distance 1 to the largest."""
-    if largest == 0:
-        return np.zeros(0, np.uint64)
-    first = 1 if width == 16 else 0
-    end = loops.counts(width) if width == 8 else first + _place(largest - 1, width) + 1
-    found = np.zeros(end - first, np.uint64)
-    for table in tables:
-        for row in table:
-            found += row[first:end]
-    if width == 8:  # pairs of distances
-        pairs = found.reshape(256, 256)
-        found = np.add(pairs.sum(axis=0), pairs.sum(axis=1))[1 : largest + 1]
-    return found
-
-
-def distance_of_rank(a: NDArray[Any], b: NDArray[Any], fmt: FloatFormat, found: Distances, rank: int) -> int:
-    """Return the distance > 0 of this rank among the distances > 0: 1 for the least.
-
-    `found` has the counts of a and b. Counts of single distances give the rank at once. Otherwise each pass over the
-    arrays finds 21 more bits.
+    The least distance has the rank 1, and pairs of a NaN and a number have the last ranks. The rank of empty arrays is
+    0, and its distance, too.
     """
-    width = _width(fmt)
-    place, rank = _search(found.counts, rank)
-    low, bits = _range(place, width)
-    while bits:
-        bits, shift = max(0, bits - loops.WINDOW_BITS), bits
-        place, rank = _search(_window(a, b, fmt, low, shift, bits), rank)
-        low += place << bits
-    return low
+    left, right = (np.ascontiguousarray(x).reshape(-1) for x in (a, b))
+    params, none = _params(fmt), int(np.iinfo(left.dtype).max)
+    for low, high in _bounds(left, right, params, rank):
+        found = _count(left, right, params, low, high)
+        ranked = _distance(found, low, high, rank) if rank else 0
+        if ranked is not None:
+            break
+    zeros, nans, nan = loops.last_classes(8 * left.itemsize)
+    counts = found.counts.tolist()
+    return Distances(
+        left.size, counts[loops.EQUAL], counts[zeros], counts[nans], counts[nan], int(found.totals[loops.LARGEST]),
+        counts[loops.FIRST : zeros], None if ranked == none else ranked,
+    )  # fmt: skip
 
 
-def _search(counts: NDArray[np.uint64], rank: int) -> tuple[int, int]:
-    """Return the place that has this rank, and the rank within the place."""
-    below = np.cumsum(counts, dtype=np.uint64)
-    place = int(np.searchsorted(below, np.uint64(rank)))
-    return place, rank - (int(below[place - 1]) if place else 0)
+def _params(fmt: FloatFormat) -> NDArray[Any]:
+    every = fmt.sign_mask | fmt.magnitude_mask
+    limit = fmt.max_code if fmt.infinity_code is None else fmt.infinity_code
+    flip, keep = 0, fmt.magnitude_mask
+    if fmt.canonical_nan is not None and fmt.canonical_nan == fmt.sign_mask:  # the code of -0 is the only NaN
+        flip, keep, limit = fmt.magnitude_mask, every, every - 1
+    fields = {"sign": fmt.sign_mask, "magnitude": fmt.magnitude_mask, "flip": flip, "keep": keep, "limit": limit}
+    return pack(loops.FIELDS, fields, fmt.code_dtype)
 
 
-def _window(a: NDArray[Any], b: NDArray[Any], fmt: FloatFormat, low: int, bits: int, shift: int) -> NDArray[np.uint64]:
-    """Return the counts of the distances from low to low + 2**bits - 1, 2**shift to a place."""
-    kernel, params = loops.window(_width(fmt)), order_params(fmt)
-    span = np.uint64((1 << bits) - 1)
+def _count(a: NDArray[Any], b: NDArray[Any], params: NDArray[Any], low: int, high: int) -> _Pass:
+    """Count the distances of two flat arrays, and collect those between the bounds."""
+    bits, whole = 8 * a.itemsize, a.size // loops.BLOCK * loops.BLOCK
+    kernel, bounds = loops.count(bits), (np.uint64(low), np.uint64(high))
+    found = _Pass(np.zeros(loops.last_classes(bits)[-1] + 1, np.int64), np.zeros(loops.TOTALS, np.uint64), [])
+    buffers: list[Any] = []
+    lock = threading.Lock()
 
-    def work(arrays: list[Any], table: Any) -> None:
-        kernel(*arrays, params, np.uint64(low), span, np.uint64(shift), table)
+    def count(x: NDArray[Any], y: NDArray[Any]) -> None:
+        counts, totals = np.zeros_like(found.counts), np.zeros_like(found.totals)
+        try:
+            buffer = buffers.pop()
+        except IndexError:
+            buffer = np.empty(_PIECE + 1, a.dtype)
+        kernel(x, y, params, *bounds, buffer, counts, totals)
+        between = buffer[: int(totals[loops.BETWEEN])].copy()
+        buffers.append(buffer)
+        with lock:
+            largest = max(found.totals[loops.LARGEST], totals[loops.LARGEST])
+            np.add(found.counts, counts, out=found.counts)
+            np.add(found.totals, totals, out=found.totals)
+            found.totals[loops.LARGEST] = largest
+            found.between.append(between)
 
-    found = np.zeros(1 << bits - shift, np.uint64)
-    for table in _tables(a, b, found.shape, work):
-        found += table
+    def piece(start: int) -> None:
+        end = min(start + _PIECE, whole)
+        count(a[start:end], b[start:end])
+
+    run(range(0, whole, _PIECE), piece, get_num_threads(), "distances")
+    rest = a.size - whole
+    if rest:
+        last = np.zeros((2, loops.BLOCK), a.dtype)
+        last[0, :rest], last[1, :rest] = a[whole:], b[whole:]
+        count(*last)
+        added = loops.BLOCK - rest  # pairs of equal bits
+        found.counts[loops.EQUAL] -= added
+        found.totals[loops.BELOW if low else loops.AT_LOW] -= np.uint64(added)
     return found
+
+
+def _bounds(a: NDArray[Any], b: NDArray[Any], params: NDArray[Any], rank: int) -> Iterator[tuple[int, int]]:
+    """Yield a lower and an upper bound of the distance of a rank, then wider ones, in the end of all distances.
+
+    With a sample of m pairs, the share of smaller distances in the sample has the deviation sqrt(p (1 - p) / m).
+    """
+    least, none = 0, int(np.iinfo(a.dtype).max)
+    if a.size > _SAMPLE:
+        parts = np.arange(_SAMPLE + 1) * a.size // _SAMPLE
+        steps = np.arange(_SAMPLE) * _STEP % (1 << 32)
+        places = parts[:-1] + (steps * np.diff(parts) >> 32)  # one of each part, each at another place of its part
+        found = _count(a[places], b[places], params, least, none)
+        share = rank / a.size
+        for width in _WIDTHS:
+            half = math.ceil(width * math.sqrt(share * (1 - share) * _SAMPLE)) + 1
+            middle = math.ceil(share * _SAMPLE)
+            low, high = (_distance(found, least, none, middle + side) for side in (-half, half))
+            yield least if low is None else low, none if high is None else high
+    yield least, none
+
+
+def _distance(found: _Pass, low: int, high: int, rank: int) -> int | None:
+    """Return the distance of a rank, or None if it is not between the bounds of a pass, or equal to one of them."""
+    below, at_low, between, at_high = found.totals[loops.BELOW :].tolist()
+    rank -= below
+    if 0 < rank <= at_low:
+        return low
+    rank -= at_low
+    if 0 < rank <= between:
+        return int(np.partition(np.concatenate(found.between), rank - 1)[rank - 1])
+    return high if 0 < rank - between <= at_high else None

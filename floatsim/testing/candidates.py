@@ -11,7 +11,7 @@ import numpy as np
 
 from floatsim.accumulation import Accumulation, parse
 from floatsim.accumulation.tree_shape import TreeShape, as_tree_shape
-from floatsim.formats import FP32, FloatFormat
+from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.testing.order_trees import meeting_sizes, tree_of
 from floatsim.testing.tree_search import Meetings
 from floatsim.testing.vocabulary import ORDERS
@@ -143,6 +143,7 @@ def _wide_tail(meetings: Meetings, k: int) -> list[str]:
 
 
 _PRODUCTS = ("", "fused")
+_NARROW = "product=fp32"  # rounded to FP32 and added in FP64, as in the scalar loop of OpenBLAS's `sdot`
 _OPTIONS = ("", "rounding=toward_zero", "ftz", "daz", "ftz, daz")
 
 
@@ -155,8 +156,9 @@ def variants(order: str, accumulator: FloatFormat, exact_products: bool) -> tupl
     ['blocked(sequential(fp32), 8, sequential(fp32))', 'blocked(sequential(fp32, fused), 8, sequential(fp32))']
     """
     found: dict[Accumulation, None] = {}
+    products = [*_PRODUCTS[: 1 if exact_products else 2], *[_NARROW] * (accumulator == FP64)]
     for option in _OPTIONS:
-        for product in _PRODUCTS[: 1 if exact_products else 2]:
+        for product in products:
             found.setdefault(parse(_with_options(order, product, option), accumulator))
     return tuple(found)
 
@@ -167,7 +169,7 @@ def _with_options(order: str, product: str, option: str) -> str:
     first = True
     for before in depth_words[:-1]:
         leaf = before.endswith("<")  # of a tree, which has arguments of its own
-        words = [] if not (product and first) else (["product=none"] if leaf else ["fused"])
+        words = [] if not (product and first) else (["product=none"] if leaf and product == "fused" else [product])
         words += [option] if option else []
         first = False
         if leaf:

@@ -15,6 +15,7 @@ from floatsim.arrays.exchange import to_jax, to_torch
 from floatsim.arrays.float_array import FloatArray, wrap
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.testing.candidates import orders_with_tree, variants
+from floatsim.testing.fused_terms import fused_terms
 from floatsim.testing.kernel_inputs import HardInputs, hard_inputs
 from floatsim.testing.location import locate
 from floatsim.testing.operands import as_float_array
@@ -405,7 +406,7 @@ def _of_one_order(kernel: _Kernel, pairs: _Pairs, more: list[Accumulation], seed
         wider = _named(rest, every, whole, first.format)
         found = wider if wider.names else replace(wider, near=_nearest({*found.near, *wider.near}))
     if not found.names:
-        return replace(found, notes=_notes(meetings, given.k))
+        return replace(found, notes=_notes(meetings, kernel))
     found = _decided(_separated(found, given, seed), kernel, given, seed)
     names, notes = _to_the_limits(found.names, _at_limits(kernel, seed))
     separating = found.separating if len(names) > 1 else None
@@ -508,13 +509,23 @@ def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Produ
     return found
 
 
-def _notes(meetings: Meetings | None, k: int) -> tuple[str, ...]:
+def _notes(meetings: Meetings | None, kernel: _Kernel) -> tuple[str, ...]:
+    k = kernel.shape[1]
     if meetings is None:
         return ("the summation tree was not found: the sums are no tree of one accumulator, or the range is too small",)
     if (meetings.sizes == 2).all():
         return ("no term is absorbed: the sums are exact, or in an accumulator wider than FP64",)
     first = meetings.i[meetings.sizes == meetings.sizes.min()][:4].tolist()
-    return (f"the summation tree of the {k} terms was found, and is not in the vocabulary; first pairs at k = {first}",)
+    note = f"the summation tree of the {k} terms was found, and is not in the vocabulary; first pairs at k = {first}"
+    if len(meetings.i) < k * (k - 1) // 2:
+        note += "; in sums of this length, no last terms in a wider accumulator and no tree of its own are tried"
+    fused = fused_terms(kernel.values, meetings, kernel.shape, (kernel.a, kernel.b))
+    if fused is None or fused.all() or not fused.any():
+        return (note,)
+    return note, (
+        f"{np.count_nonzero(fused)} of the {k} products are fused, as at k = {np.flatnonzero(fused)[:4].tolist()}, and the "
+        f"others are rounded first: a description of this tree takes all products fused, or none"
+    )
 
 
 def _meetings(kernel: _Kernel, result: FloatFormat) -> Meetings | None:

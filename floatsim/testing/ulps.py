@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.distances import Distances, count_distances, distance_of_rank
+from floatsim.emulator.distances import Distances, count_distances
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.testing.operands import read_pair
 
@@ -99,9 +97,10 @@ def ulp_stats(actual: Any, desired: Any, format: FormatLike | None = None) -> Ul
 
 def stats_of(actual: FloatArray, desired: FloatArray) -> UlpStats:
     """Return the statistics of two FloatArrays of one format and shape."""
-    found = count_distances(actual.codes, desired.codes, actual.format)
+    rank = -(-99 * actual.size // 100)
+    found = count_distances(actual.codes, desired.codes, actual.format, rank)
     largest = _UNORDERED if found.nan else found.largest
-    p99 = _percentile(actual, desired, found, -(-99 * found.elements // 100))
+    p99 = _UNORDERED if found.ranked is None else found.ranked
     return UlpStats(actual.format, found.elements, found.equal, largest, p99, _histogram(found))
 
 
@@ -111,19 +110,8 @@ def _histogram(found: Distances) -> dict[str, int]:
         counts["NaN, other bits"] = found.nans
     if found.zeros:
         counts["0, other bits"] = found.zeros
-    used = np.flatnonzero(found.classes)
-    for n in range(int(used[-1]) + 1 if used.size else 0):
+    used = max((n + 1 for n, pairs in enumerate(found.classes) if pairs), default=0)
+    for n, pairs in enumerate(found.classes[:used]):
         low, high = (1 << n - 1) + 1 if n else 1, 1 << n
-        counts[str(high) if low == high else f"{low}-{high}"] = int(found.classes[n])
+        counts[str(high) if low == high else f"{low}-{high}"] = pairs
     return counts | ({"NaN": found.nan} if found.nan else {})
-
-
-def _percentile(actual: FloatArray, desired: FloatArray, found: Distances, rank: int) -> int:
-    """Return the distance of this rank, 1 for the least."""
-    positive = int(found.classes.sum())
-    rank -= found.elements - found.nan - positive  # the distances of 0
-    if rank <= 0:
-        return 0
-    if rank > positive:
-        return _UNORDERED
-    return distance_of_rank(actual.codes, desired.codes, actual.format, found, rank)

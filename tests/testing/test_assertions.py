@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import floatsim as fs
+from floatsim.emulator import distances
 from floatsim.testing.location import locate
 
 FORMATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2", "e2m1", "fp64", "e4m3fnuz")
@@ -91,6 +93,91 @@ def test_large_distances_have_an_exact_percentile():
     b = np.ldexp(1.0, np.arange(5000) % 1000) * (1 + np.arange(5000) / 7)
     apart = np.sort(fs.ulp_distance(a, b))
     assert fs.testing.ulp_stats(a, b).p99 == apart[math.ceil(0.99 * 5000) - 1]
+
+
+def assert_statistics(a, b, fmt):
+    """Assert that the largest distance, the percentile and the histogram are those of the sorted distances."""
+    x, y = fs.from_codes(a, fmt), fs.from_codes(b, fmt)
+    found = fs.testing.ulp_stats(x, y)
+    apart = np.sort(np.where(a == b, 0, fs.ulp_distance(x, y, equal_nan=True)))
+    assert (found.max, found.p99) == (apart[-1], apart[math.ceil(0.99 * a.size) - 1])
+    numbers = apart[apart < 2**64 - 1]
+    for name, count in found.histogram.items():
+        if re.fullmatch(r"\d+(-\d+)?", name):
+            ends = [int(n) for n in name.split("-")]
+            assert count == ((numbers >= ends[0]) & (numbers <= ends[-1])).sum()
+    assert sum(found.histogram.values()) == a.size
+
+
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.FP32, fs.FP64], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("case", [
+    "sorted", "descending", "periodic", "two values", "heavy at the rank", "all different", "tail alone", "NaN",
+])  # fmt: skip
+def test_percentiles_where_a_sample_misleads(fmt, case):
+    """Long arrays, whose percentile is first enclosed by bounds from a sample of their distances."""
+    n = 60_001
+    i, top = np.arange(n), int(fmt.max_code)
+    spread = np.linspace(0, top, n).astype(np.uint64) if top < 1 << 52 else i.astype(np.uint64) * np.uint64(top // n)
+    few = np.arange(n) >= math.ceil(0.99 * n)
+    steps = {
+        "sorted": spread,
+        "descending": spread[::-1],
+        "periodic": np.where(i % 8 == 0, spread, 1),
+        "two values": np.where(few, top, 1),
+        "heavy at the rank": np.select([i % 50 == 0, i % 200 == 1], [1000, 1001], i % 999),
+        "all different": np.random.default_rng(3).permutation(spread),
+        "tail alone": np.where(np.roll(few, 5000), spread, 0),
+        "NaN": np.where(few, fmt.canonical_nan, spread % np.uint64(7)),
+    }[case]  # fmt: skip
+    a = np.zeros(n, fmt.code_dtype)
+    assert_statistics(a, steps.astype(fmt.code_dtype), fmt)
+    assert_statistics(steps.astype(fmt.code_dtype), a, fmt)
+
+
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.FP32], ids=lambda fmt: fmt.name)
+def test_bounds_that_miss_the_rank_are_replaced(fmt, monkeypatch):
+    """Bounds next to the rank in a small sample often miss it. That costs another pass and changes no bit."""
+    monkeypatch.setattr(distances, "_SAMPLE", 512)
+    monkeypatch.setattr(distances, "_WIDTHS", (0, 0.5))
+    passes = []
+    count = distances._count
+    monkeypatch.setattr(distances, "_count", lambda *args: passes.append(args[3:]) or count(*args))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        a, b = (rng.integers(0, fmt.max_code, 5000).astype(fmt.code_dtype) for _ in range(2))
+        assert_statistics(a, b, fmt)
+    assert len(passes) > 2 * 20 + 5  # two passes each, over the sample and over the arrays, and more
+
+
+@pytest.mark.parametrize("n", [0, 1, 2047, 2048, 2049, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.E4M3FNUZ, fs.E8M0, fs.p3109(8, 3, signed=False)], ids=lambda fmt: fmt.name)
+def test_statistics_of_special_arrays(fmt, n):
+    """Equal arrays, NaNs alone, both zeros, NaNs with other bits, and no elements; formats without a sign, too."""
+    codes = np.full(n, fmt.canonical_nan, fmt.code_dtype)
+    everything_equal = fs.testing.ulp_stats(fs.from_codes(codes, fmt), fs.from_codes(codes, fmt))
+    assert (everything_equal.equal, everything_equal.max, everything_equal.p99) == (n, 0, 0)
+    against_numbers = fs.testing.ulp_stats(fs.from_codes(codes, fmt), fs.from_codes(codes * 0 + 1, fmt))
+    assert (against_numbers.max, against_numbers.p99) == ((2**64 - 1,) * 2 if n else (0, 0))
+    if n and fmt.signed:
+        zeros = np.where(np.arange(n) % 2, 0, fmt.sign_mask).astype(fmt.code_dtype)
+        assert_statistics(zeros, np.zeros_like(zeros), fmt)
+    if n:
+        largest = np.full_like(codes, fmt.max_code)
+        assert_statistics(largest, largest * 0, fmt)
+    if n and fmt == fs.FP16:
+        others = fs.testing.ulp_stats(fs.from_codes(codes, fmt), fs.from_codes(codes + 1, fmt))
+        assert (others.max, others.p99, others.histogram) == (0, 0, {"equal": 0, "NaN, other bits": n})
+
+
+def test_threads_do_not_change_statistics():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(3 << 20).astype(np.float32) for _ in range(2))
+    found = set()
+    for threads in (1, 2, 5):
+        fs.set_num_threads(threads)
+        found.add(repr(fs.testing.ulp_stats(a, b)))
+    fs.set_num_threads(None)
+    assert len(found) == 1
 
 
 # -- inputs of other libraries -----------------------------------------------------------------------------------------

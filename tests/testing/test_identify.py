@@ -411,6 +411,25 @@ def test_random_descriptions(draw):
     assert len(missed) <= 0.05 * cases, missed
 
 
+def test_products_rounded_to_fp32_and_added_in_fp64():
+    """The sums of OpenBLAS's `sdot` with less than 32 terms."""
+    description = "sequential(fp64, product=fp32)"
+    assert found(description, "fp32", "fp32", (16, 31, 16)).names == (description,)
+
+
+def test_fused_and_rounded_products_in_one_tree_are_reported():
+    """Four lanes of rounded products, and then fused multiply-adds, as in the vector loops of OpenBLAS's `sdot`."""
+
+    def kernel(a, b):
+        first = fs.matmul(a[:, :4], b[:4], accumulate="pairwise(fp32)")
+        return fs.matmul(a[:, 4:], b[4:], first, accumulate="sequential(fp32, fused)")
+
+    a, b = fs.testing.hard_inputs((8, 11, 8), "fp32")
+    identified = fs.identify(kernel, a, b)
+    assert not identified.names
+    assert "7 of the 11 products are fused, as at k = [4, 5, 6, 7], and the others are rounded" in str(identified)
+
+
 @pytest.mark.parametrize(("fmt", "result"), [("e4m3", "fp32"), ("e4m3", "bf16"), ("e4m3", "fp16"), ("fp16", "fp16")])
 @pytest.mark.parametrize("k", [20, 150, 300])
 def test_the_widest_probe(fmt, result, k):

@@ -21,6 +21,38 @@ def leading_zeros(typingctx, x):
 
 
 @intrinsic
+def trailing_zeros(typingctx, x):
+    """Number of trailing zero bits of a uint64 (64 for zero), as int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def ones(typingctx, x):
+    """Number of one bits of a uint64, as int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def bit_length(typingctx, x):
+    """The number of bits of an unsigned integer without leading zeros, as uint8."""
+
+    def codegen(context, builder, signature, args):
+        kind, byte = args[0].type, ir.IntType(8)
+        length = builder.sub(ir.Constant(kind, x.bitwidth), builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0)))
+        return length if kind == byte else builder.trunc(length, byte)
+
+    return types.uint8(x), codegen
+
+
+@intrinsic
 def _multiply_high(typingctx, a, b):
     def codegen(context, builder, signature, args):
         wide = [builder.zext(x, _I128) for x in args]

@@ -483,24 +483,37 @@ def copy_columns(typingctx, target, i, j, source, k, l, n):  # noqa: E741
     return types.none(target, types.int64, types.int64, source, types.int64, types.int64, types.int64), codegen
 
 
-# -- sixteen elements of a flat array ----------------------------------------------------------------------------------
+# -- sixteen or 64 elements of a flat array ----------------------------------------------------------------------------
 
 SIXTEEN = 16
+GROUP = 64
+"""Elements whose comparisons fill the bits of a uint64."""
 
 
-def _sixteen(context, builder, kind, value, start):
-    """A pointer to sixteen elements of a flat C-contiguous array as one vector, its type, and an element's bytes."""
+def _elements(context, builder, kind, value, start, count):
+    """A pointer to `count` elements of a flat C-contiguous array as one vector, its type, and an element's bytes."""
     array = context.make_array(kind)(context, builder, value)
     (length,) = cgutils.unpack_tuple(builder, array.shape)
-    stop = builder.add(start, ir.Constant(_I64, SIXTEEN))
-    check(context, builder, "a part of sixteen elements", (start, length), (stop, length))
-    vector = ir.VectorType(context.get_data_type(kind.dtype), SIXTEEN)
+    stop = builder.add(start, ir.Constant(_I64, count))
+    check(context, builder, f"a part of {count} elements", (start, length), (stop, length))
+    vector = ir.VectorType(context.get_data_type(kind.dtype), count)
     return builder.bitcast(builder.gep(array.data, [start]), ir.PointerType(vector)), vector, kind.dtype.bitwidth // 8
 
 
+def _sixteen(context, builder, kind, value, start):
+    return _elements(context, builder, kind, value, start, SIXTEEN)
+
+
 def _in_all_lanes(builder, vector, x):
-    nothing, lanes = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_I32, SIXTEEN), [0] * SIXTEEN)
+    nothing = ir.Constant(vector, ir.Undefined)
+    lanes = ir.Constant(ir.VectorType(_I32, vector.count), [0] * vector.count)
     return builder.shuffle_vector(builder.insert_element(nothing, x, ir.Constant(_I32, 0)), nothing, lanes)
+
+
+def _largest(builder, vector):
+    name = f"llvm.vector.reduce.umax.v{vector.type.count}i{vector.type.element.width}"
+    kind = ir.FunctionType(vector.type.element, [vector.type])
+    return builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), [vector])
 
 
 @intrinsic
@@ -529,10 +542,55 @@ def largest_of_sixteen(typingctx, codes, start, flip, keep, limit):
         code = builder.and_(builder.xor(builder.load(place, align=size), others[0]), others[1])
         zero = ir.Constant(vector, [0] * SIXTEEN)
         code = builder.select(builder.icmp_unsigned("<=", code, others[2]), code, zero)
-        name = f"llvm.vector.reduce.umax.v{SIXTEEN}i{kind.bitwidth}"
-        reduce = builder.module.globals.get(name) or ir.Function(
-            builder.module, ir.FunctionType(vector.element, [vector]), name
-        )  # fmt: skip
-        return builder.call(reduce, [code])
+        return _largest(builder, code)
 
     return kind(codes, types.int64, kind, kind, kind), codegen
+
+
+@intrinsic
+def largest_below(typingctx, array, start, limit):
+    """The largest of 64 unsigned integers of an array that is less than `limit`, or 0."""
+    kind = array.dtype
+
+    def codegen(context, builder, sig, args):
+        place, vector, size = _elements(context, builder, sig.args[0], *args[:2], GROUP)
+        elements = builder.load(place, align=size)
+        below = builder.icmp_unsigned("<", elements, _in_all_lanes(builder, vector, args[2]))
+        elements = builder.select(below, elements, ir.Constant(vector, [0] * GROUP))
+        return _largest(builder, elements)
+
+    return kind(array, types.int64, kind), codegen
+
+
+def _comparison(name, operator):
+    """A comparison of 64 unsigned integers of an array with a number. Bit i of the result is that of element i."""
+
+    def typer(typingctx, array, start, value):
+        kind = array.dtype
+
+        def codegen(context, builder, sig, args):
+            place, vector, size = _elements(context, builder, sig.args[0], *args[:2], GROUP)
+            elements = builder.load(place, align=size)
+            lanes = builder.icmp_unsigned(operator, elements, _in_all_lanes(builder, vector, args[2]))
+            return builder.bitcast(lanes, _I64)
+
+        return types.uint64(array, types.int64, kind), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
+@intrinsic
+def differ(typingctx, a, b, start):
+    """Whether any of 64 unsigned integers of an array differs from that of another array of its type."""
+
+    def codegen(context, builder, sig, args):
+        places = [_elements(context, builder, sig.args[n], args[n], args[2], GROUP) for n in (0, 1)]
+        x, y = (builder.load(place, align=size) for place, _, size in places)
+        return builder.icmp_unsigned("!=", builder.bitcast(builder.icmp_unsigned("!=", x, y), _I64), _I64(0))
+
+    return types.boolean(a, b, types.int64), codegen
+
+
+equal_to = _comparison("equal_to", "==")
+less_than = _comparison("less_than", "<")
