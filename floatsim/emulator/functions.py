@@ -85,10 +85,22 @@ def _computed(
                 return results, events
         else:
             _between_ends(name, operands, fmt, options, results, events, unknown)
-    places = np.arange(size) if unknown is None else np.flatnonzero(unknown.view(np.bool_))
+    places = np.arange(size) if unknown is None else _marked(unknown)
     if places.size:
         _settle(name, operands, fmt, options, results, events, places)
     return results, events
+
+
+_ROW = 4096
+
+
+def _marked(unknown: Events) -> NDArray[np.intp]:
+    """Return the indices of the marks. Few rows have one, and NumPy tests rows for any mark quickly."""
+    marks = unknown.view(np.bool_)
+    whole = marks.size // _ROW * _ROW
+    rows = np.flatnonzero(marks[:whole].reshape(-1, _ROW).any(axis=1))
+    parts = [_ROW * row + np.flatnonzero(marks[_ROW * row : _ROW * (row + 1)]) for row in rows.tolist()]
+    return np.concatenate([*parts, whole + np.flatnonzero(marks[whole:])])
 
 
 _NO_OPTIONS = CallOptions(RoundingAttributes())

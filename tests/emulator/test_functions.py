@@ -13,6 +13,7 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
+from floatsim.emulator import functions
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.reference import functions as exact
 
@@ -276,3 +277,12 @@ def test_results_are_written_to_out(name):
     np.testing.assert_array_equal(columns[:, 1], expected)
     getattr(fs, name)(x, out=x)
     np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 20_000])
+def test_marks_are_found_in_every_row(size):
+    marks = np.zeros(size, np.uint8)
+    marks[np.random.default_rng(size).integers(0, size, size // 2000)] = 1
+    if size:
+        marks[[0, -1]] = 1
+    np.testing.assert_array_equal(functions._marked(marks), np.flatnonzero(marks))
