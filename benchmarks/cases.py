@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import floatsim as fs
+from floatsim.quantization import as_element_format
 
 from . import peers
 
@@ -86,7 +87,7 @@ class Case:
     group: str
     title: str
     operation: str
-    fmt: fs.FloatFormat
+    fmt: Any
     size_class: str
     rows: tuple[Row, ...]
     checks: tuple[Check, ...]
@@ -154,14 +155,29 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "MX blocks of 32": {"block": 32, "rule": "floor", "scale_format": "e8m0"},
 }
 NVFP4 = {"block": 16, "rule": "nvfp4", "scale_format": "e4m3", "factor": "reciprocal"}
+ASYMMETRIC = {"rule": "asymmetric"}
+OTHER_BLOCKS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("e2m1", "NVFP4 blocks of 16", NVFP4),
+    ("e2m1", "NVFP4 blocks of (16, 1)", NVFP4 | {"block": (16, 1)}),
+    ("nf4", "blocks of 64", {"block": 64}),
+    ("bnb_fp4", "blocks of 64", {"block": 64}),
+    ("fp16", "blocks of 128", {"block": 128}),
+    ("bf16", "blocks of 128", {"block": 128}),
+    ("int8", "one scale", {}),
+    ("int4", "blocks of 32", {"block": 32}),
+    ("uint4", "asymmetric, blocks of 32", ASYMMETRIC | {"block": 32}),
+    ("uint4", "asymmetric, blocks of 128", ASYMMETRIC | {"block": 128}),
+    ("int4", "asymmetric, columns", ASYMMETRIC | {"block": "column"}),
+)
 
 
 def _blocks() -> Iterator[Case]:
-    for fmt in (fs.E4M3, fs.E2M1):
-        for title, options in (BLOCKS | ({"NVFP4 blocks of 16": NVFP4} if fmt is fs.E2M1 else {})).items():
-            rows = (*_LIMITS, Row(OURS, "floatsim", options))
-            yield Case("quantize float32 in blocks", f"{fmt.name}, {title}", "quantize_blocks", fmt, "conversion", rows,
-                       (Check("blocks", OURS, COPYTO),), "float32")  # fmt: skip
+    of_formats = [(name, title, options) for name in ("e4m3", "e2m1") for title, options in BLOCKS.items()]
+    for name, title, options in (*of_formats, *OTHER_BLOCKS):
+        fmt = as_element_format(name)
+        rows = (*_LIMITS, Row(OURS, "floatsim", options))
+        yield Case("quantize float32 in blocks", f"{fmt.name}, {title}", "quantize_blocks", fmt, "conversion", rows,
+                   (Check("blocks", OURS, COPYTO),), "float32")  # fmt: skip
 
 
 def _arithmetic() -> Iterator[Case]:
@@ -227,6 +243,15 @@ def values(data: str, dtype: str, fmt: fs.FloatFormat, size: int) -> np.ndarray:
     x = np.ldexp(rng.uniform(1, 2, size) * rng.choice([-1, 1], size), exponents).astype(dtype)
     x[rng.integers(0, size, size // 100)] = rng.choice(np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype), size // 100)
     return x
+
+
+def matrix(data: str, fmt: Any, size: int) -> np.ndarray:
+    """`values` of float32 for blocks, 4096 columns. Integers and lookup formats have no special values."""
+    if isinstance(fmt, fs.FloatFormat):
+        return values(data, "float32", fmt, size).reshape(-1, 4096)
+    x = values(data, "float32", fs.FP16, size)
+    x[~np.isfinite(x)] = 0
+    return x.reshape(-1, 4096)
 
 
 def codes(data: str, fmt: fs.FloatFormat, size: int, count: int, positive: bool) -> list[np.ndarray]:

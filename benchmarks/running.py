@@ -46,6 +46,8 @@ def operands_of(case: Case, data: str, size: int) -> list[np.ndarray]:
         info = np.iinfo(np.int64)
         low, high = (-100, 100) if data == "easy" else (info.min, info.max)
         return [rng.integers(low, high, size)]
+    if case.operation == "quantize_blocks":
+        return [cases.matrix(data, case.fmt, size)]
     if count := cases.OPERANDS[case.operation]:
         arrays = cases.codes(data, case.fmt, size, count, case.operation == "sqrt")
         if case.operation == "scalb":

@@ -73,6 +73,7 @@ def operators_command(
     console = rich_console()
     console.print(str(table), soft_wrap=True)
     console.print("error: against float64, relative, in the Euclidean norm", style="dim")
+    console.print("described: whether the source of the recipe describes the operator", style="dim")
 
 
 def _print_encoder(weights: Path | None, rank: str, as_json: bool) -> None:

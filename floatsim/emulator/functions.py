@@ -42,7 +42,8 @@ def function(
 ) -> tuple[Codes, Events | None]:
     """Return (codes in `fmt`, event bytes) of a mathematical function of broadcastable arrays of codes.
 
-    Without `want_events` the events are None. `out` is not used: the results are always in new memory.
+    Without `want_events` the events are None. The results are in `out` if it is given, contiguous and shares no memory
+    with the operands; else in new memory.
     """
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     flat = [(flattened(codes, shape, source.code_dtype), source) for codes, source in operands]
@@ -53,42 +54,67 @@ def function(
         arrays = [codes for codes, _ in flat] + ([] if happened is None else [happened])
         run_in_pieces(name, read, arrays, results, options, fast=True)
     else:
-        results, happened = _computed(name, flat, fmt, options, want_events)
+        results, happened = _computed(name, flat, fmt, options, want_events, _own(out, shape, fmt, operands))
     return results.reshape(shape), None if happened is None else happened.reshape(shape)
+
+
+def _own(out: Codes | None, shape: tuple[int, ...], fmt: FloatFormat, operands: list[Operand]) -> Codes | None:
+    """Return `out`, flat, if results may be written there while operands are read."""
+    if out is None or out.shape != shape or out.dtype != fmt.code_dtype or not out.flags.c_contiguous:
+        return None
+    return None if any(np.may_share_memory(out, codes) for codes, _ in operands) else out.reshape(-1)
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
 def _computed(
-    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, want_events: bool
-) -> tuple[Codes, Events | None]:
+    name: str, operands: list[Operand], fmt: FloatFormat, options: CallOptions, want_events: bool,
+    out: Codes | None = None,
+) -> tuple[Codes, Events | None]:  # fmt: skip
     """Return (codes, events) of flat operands."""
     size = operands[0][0].size
-    results, unknown = np.empty(size, fmt.code_dtype), np.ones(size, np.uint8)
+    results, unknown = np.empty(size, fmt.code_dtype) if out is None else out, None
     events = np.empty(size, np.uint8) if want_events else None
     enclosed = machine.environment_is_default() and enclosed_in_float64([source for _, source in operands], fmt)
     if enclosed:
         of_float32 = len(operands) == 1 and operands[0][1] == fmt == FP32
+        unknown = np.zeros(size, np.uint8)
         if events is None and of_float32 and is_default(options.attributes):
-            _nearest_float32(name, operands[0][0], results, unknown)
+            if not _nearest_float32(name, operands[0][0], results, unknown):
+                return results, events
         else:
             _between_ends(name, operands, fmt, options, results, events, unknown)
-    if unknown.any():
-        _settle(name, operands, fmt, options, results, events, np.flatnonzero(unknown))
+    places = np.arange(size) if unknown is None else _marked(unknown)
+    if places.size:
+        _settle(name, operands, fmt, options, results, events, places)
     return results, events
+
+
+_ROW = 4096
+
+
+def _marked(unknown: Events) -> NDArray[np.intp]:
+    """Return the indices of the marks. Few rows have one, and NumPy tests rows for any mark quickly."""
+    marks = unknown.view(np.bool_)
+    whole = marks.size // _ROW * _ROW
+    rows = np.flatnonzero(marks[:whole].reshape(-1, _ROW).any(axis=1))
+    parts = [_ROW * row + np.flatnonzero(marks[_ROW * row : _ROW * (row + 1)]) for row in rows.tolist()]
+    return np.concatenate([*parts, whole + np.flatnonzero(marks[whole:])])
 
 
 _NO_OPTIONS = CallOptions(RoundingAttributes())
 
 
-def _nearest_float32(name: str, codes: Codes, results: Codes, unknown: Events) -> None:
-    loop = loops.nearest_float32(name)
+def _nearest_float32(name: str, codes: Codes, results: Codes, unknown: Events) -> int:
+    """Write the results, mark those that are unknown, and return their number."""
+    loop, counts = loops.nearest_float32(name), []
 
     def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
-        loop(pieces[0], written, pieces[1])
+        counts.append(loop(pieces[0], written, pieces[1]))
 
     run_in_pieces(name, run, [codes, unknown], results, _NO_OPTIONS)
+    return sum(counts)
 
 
 def _between_ends(

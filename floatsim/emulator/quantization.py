@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Blocks", "LookUp", "Piece", "environment_is_default", "float_codes", "float_values", "in_pieces", "integer_codes",
-    "integer_values", "largest", "largest_of_piece", "nearest", "numbers_of", "nvfp4_scales",
-    "pieces", "powers_of_two", "scaled", "shift_to_codes", "table_values", "usable_scales",
+    "integer_values", "largest", "largest_of_piece", "largest_of_signs", "largest_of_signs_of_piece", "nearest",
+    "numbers_of", "nvfp4_scales", "pieces", "powers_of_two", "scaled", "shift_to_codes", "table_values",
+    "usable_scales",
 ]  # fmt: skip
 
 _PIECE = 1 << 17  # elements: three arrays of float32 fit in 2 MiB; 2**15 took 1.3 times as long (November 2026)
 _LARGEST_PIECE = 4 * _PIECE  # so that whole blocks of a matrix with 4096 columns and blocks of 128 x 128 are one piece
+_PIECES = 32  # that a long array is cut into, enough for all threads. The numbers of the blocks of a piece are computed
+# by short array operations: pieces of 2**19 elements took 0.8 of the time of 2**17 (AVX-512, 2 MiB, November 2026)
 _WORTH_THREADS = 1 << 20  # elements, as in floatsim.emulator.elementwise
 
 
@@ -67,10 +70,11 @@ class Blocks(NamedTuple):
     @property
     def piece(self) -> tuple[int, int]:
         """The rows and columns of a piece: whole blocks if these are not too large."""
-        _, rows, columns = self.shape
-        if columns > _PIECE:
-            return 1, _PIECE // self.width * self.width or _PIECE
-        height = max(1, _PIECE // max(columns, 1))
+        stack, rows, columns = self.shape
+        size = max(_PIECE, min(_LARGEST_PIECE, stack * rows * columns // _PIECES))
+        if columns > size:
+            return 1, size // self.width * self.width or size
+        height = max(1, size // max(columns, 1))
         whole = -(-height // self.height) * self.height
         return min(rows, whole if whole * columns <= _LARGEST_PIECE else height), columns
 
@@ -147,36 +151,54 @@ def _place(blocks: Blocks, piece: Piece) -> tuple[int, int, int, int, int]:
     return piece.shape[1], piece.rows.start, piece.columns.start, blocks.height, blocks.width
 
 
-def _masks(fmt: FloatFormat, part: str) -> tuple[Any, Any, Any]:
+def _masks(fmt: FloatFormat) -> tuple[Any, Any, Any]:
     kind = fmt.code_dtype.type
-    everything, mask, sign = kind(2**fmt.bits - 1), kind(fmt.magnitude_mask), kind(fmt.sign_mask)
-    return {
-        "magnitude": (kind(0), mask, mask),
-        "positive": (kind(0), everything, mask),
-        "negative": (sign, everything, mask),
-    }[part]  # fmt: skip
+    return kind(0), kind(fmt.magnitude_mask), kind(fmt.magnitude_mask)
 
 
-def largest_of_piece(codes: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, part: str) -> Array:
+def largest_of_piece(codes: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece) -> Array:
     """Return the largest codes of the blocks of a piece, which has whole blocks, as `largest` does."""
     index = piece.of_grid(blocks)
     out = np.zeros([each.stop - each.start for each in index], fmt.code_dtype)
     size = blocks.height, blocks.width
-    loops.largest(piece.of(codes).reshape(-1), piece.shape[1], 0, 0, *size, *_masks(fmt, part), out[0])
+    loops.largest(piece.of(codes).reshape(-1), piece.shape[1], 0, 0, *size, *_masks(fmt), out[0])
     return out
 
 
-def largest(codes: Array, fmt: FloatFormat, blocks: Blocks, part: str = "magnitude") -> Array:
+def largest(codes: Array, fmt: FloatFormat, blocks: Blocks) -> Array:
     """Return the code of the largest magnitude of each block, (stack, blocks down, blocks across).
 
-    `part`: of all elements ("magnitude"), of the positive ones ("positive") or of the negative ones ("negative"). The
-    code of a NaN is larger than that of infinity. The code is 0 if there is no such element.
+    The code of a NaN is larger than that of infinity. The code is 0 if there is no element.
     """
     out = np.zeros(blocks.grid, fmt.code_dtype)
     for piece in pieces(blocks):
-        where = _place(blocks, piece), _masks(fmt, part)
-        loops.largest(piece.of(codes).reshape(-1), *where[0], *where[1], out[piece.matrix])
+        loops.largest(piece.of(codes).reshape(-1), *_place(blocks, piece), *_masks(fmt), out[piece.matrix])
     return out
+
+
+def _signed(fmt: FloatFormat) -> tuple[Any, Any]:
+    """Return the sign bit and the largest magnitude of codes."""
+    return fmt.code_dtype.type(fmt.sign_mask), fmt.code_dtype.type(fmt.magnitude_mask)
+
+
+def largest_of_signs(codes: Array, fmt: FloatFormat, blocks: Blocks) -> tuple[Array, Array]:
+    """Return the codes of `largest` for the positive and for the negative elements."""
+    both = np.zeros(blocks.grid, fmt.code_dtype), np.zeros(blocks.grid, fmt.code_dtype)
+    for piece in pieces(blocks):
+        out = (each[piece.matrix] for each in both)
+        loops.largest_of_signs(piece.of(codes).reshape(-1), *_place(blocks, piece), *_signed(fmt), *out)
+    return both
+
+
+def largest_of_signs_of_piece(codes: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece) -> tuple[Array, Array]:
+    """Return the codes of `largest_of_piece` for the positive and for the negative elements."""
+    shape = [each.stop - each.start for each in piece.of_grid(blocks)]
+    both = np.zeros(shape, fmt.code_dtype), np.zeros(shape, fmt.code_dtype)
+    size = blocks.height, blocks.width
+    loops.largest_of_signs(
+        piece.of(codes).reshape(-1), piece.shape[1], 0, 0, *size, *_signed(fmt), both[0][0], both[1][0]
+    )  # fmt: skip
+    return both
 
 
 # -- operations on the numbers of blocks -------------------------------------------------------------------------------
@@ -340,13 +362,32 @@ def float_codes(
     if rounds is None:
         return False
     dtype = _DTYPES[fmt]
-    loop = loops.float_codes(fmt.bits, attributes.rounding.value, name == "divide", rounds.shared, rounds.results)
-    zeros, ends = _NONE[dtype]
+    factors, (zeros, ends) = scales.view(dtype)[piece.matrix], _NONE[dtype]
+    own = piece.of_grid(blocks)[1:]
+    power = _lift(factors[own]) if name == "divide" else 0
+    if power:
+        lifted, ends = np.empty_like(factors), np.full(3, power, dtype)
+        lifted[own] = factors[own] * dtype.type(power)
+        factors = lifted
+    loop = loops.float_codes(
+        fmt.bits, attributes.rounding.value, name == "divide", rounds.shared, rounds.results, power > 0
+    )
     loop(
-        codes.view(dtype).reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, rounds.params,
-        ends, out.reshape(-1),
+        codes.view(dtype).reshape(-1), *_place(blocks, piece), factors, zeros, rounds.params, ends, out.reshape(-1)
     )  # fmt: skip
     return True
+
+
+def _lift(divisors: Array) -> float:
+    """Return a power of two p > 1, by which x * p / (divisor * p) is x / divisor, if a divisor is subnormal; else 0.
+
+    Processors divide by subnormal numbers slowly: ten times the time was measured (AVX-512, November 2026). The product
+    x * p is exact, or it is infinite, and then x / divisor is infinite too, because divisor * p < 2**emax / p.
+    """
+    info = np.finfo(divisors.dtype)
+    power = 2.0 ** (info.nmant + 1)
+    least, largest = float(divisors.min(initial=1.0)), float(divisors.max(initial=0.0))
+    return power if least < info.smallest_normal and largest < power**-2 else 0.0
 
 
 def integer_codes(
@@ -400,6 +441,23 @@ class LookUp:
         changes = by_order[1:] ^ by_order[:-1]
         self._changes = np.append(changes, np.zeros(missing)).astype(np.int32)
         self._codes = by_order
+        self._count = next((n for n in (loops.FEW, loops.MANY) if len(thresholds) <= n), 0)
+        room = self._count - len(self._keys)
+        if self._count:
+            last, none, first = np.full(room, 0x7FFFFFFF), np.zeros(room), by_order[:1]
+            self._params = np.concatenate([self._keys, last, self._changes, none, first]).astype(np.int32)
+
+    def scaled(self, name: str, codes: Array, scales: Array, blocks: Blocks, piece: Piece, out: Array) -> bool:
+        """Write the codes of the scaled elements of a piece (`scaled`), FP32, in one pass. Return False if none can."""
+        if not self._count or not environment_is_default():
+            return False
+        dtype = _DTYPES[FP32]
+        zeros, ends = _NONE[dtype]
+        loops.table_codes(name == "divide", self._count)(
+            codes.view(dtype).reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros,
+            self._params, ends, out.reshape(-1),
+        )  # fmt: skip
+        return True
 
     def __call__(self, codes: Array, out: Array) -> None:
         """Write the codes of the numbers of one dimension, which are given as FP32 codes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -124,6 +125,8 @@ def _table(rows: Sequence[Any]) -> str:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.1e}" if isinstance(value, float) else str(value)
 
 
@@ -230,6 +233,18 @@ def _swapped(recipe: Recipe, operator: str, step: str, fmt: FloatFormat) -> Reci
     return keywords
 
 
+def _check_operands(operator: Callable[..., Any], operands: tuple[Any, ...], given: Any) -> None:
+    """Raise a TypeError if the operator takes another number of operands."""
+    parameters = list(inspect.signature(operator).parameters.values())
+    known = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    needed = [p.name for p in known if p.default is inspect.Parameter.empty]
+    if len(needed) <= len(operands) <= len(known):
+        return
+    names = ", ".join(p.name for p in known)
+    what = "a list, which is one operand" if isinstance(given, list) else f"{len(operands)} operands"
+    raise TypeError(f"{operator.__name__} takes the operands ({names}), as a tuple; inputs is {what}")
+
+
 def sensitivity(
     function: Callable[..., Any] | str, inputs: Floats | tuple[Any, ...],
     formats: FormatLike | Iterable[FormatLike] = ("fp16", "bf16"), *, recipe: RecipeLike = "all-fp32",
@@ -242,7 +257,7 @@ def sensitivity(
     function : callable or str
         An operator, such as `fs.operators.softmax`, or its name.
     inputs : array_like of floats or tuple
-        The operand, or the operands, in the order of the operator.
+        The operand, or a tuple of the operands, in the order of the operator. A list is one operand.
     formats : format or iterable of formats
         The lower formats.
     recipe : Recipe or str
@@ -279,6 +294,7 @@ def sensitivity(
     if operator not in _FUNCTIONS:
         raise ValueError(f"operator {operator!r} is not known; {name_hint(operator, _FUNCTIONS)}")
     call, operands = _FUNCTIONS[operator], inputs if isinstance(inputs, tuple) else (inputs,)
+    _check_operands(call, operands, inputs)
     chosen = as_recipe(recipe)
     if operator in _NORMS_OF_BATCHES:
         variant = "training" if keywords.get("training") else "inference"
@@ -321,6 +337,8 @@ class RecipeRow:
         The number of these results.
     overflow, invalid, flushed, absorbed : int
         The events of all steps.
+    described : bool
+        Whether the source of the recipe describes the operator. If not, the row has the recipe's default formats.
 
     Examples
     --------
@@ -338,6 +356,7 @@ class RecipeRow:
     invalid: int
     flushed: int
     absorbed: int
+    described: bool
 
 
 @dataclass(frozen=True)
@@ -498,5 +517,6 @@ def recipe_table(
             with record(calls=False) as log:
                 found = call(*operands, recipe=recipe, **keywords)
             error, nonfinite = _error(_values(found), exact[variant])
-            rows.append(RecipeRow(operator, variant, recipe.name, error, nonfinite, **_counted(log.counts.values())))
+            events, described = _counted(log.counts.values()), recipe.describes(operator)
+            rows.append(RecipeRow(operator, variant, recipe.name, error, nonfinite, described=described, **events))
     return RecipeTable(fmt.name, scale, tuple(rows))

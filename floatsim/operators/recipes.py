@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
-from floatsim.formats import FP32, FormatLike, as_format
+from floatsim.formats import FP32, FP64, FormatLike, as_format
 from floatsim.formats._validation import name_hint
 from floatsim.operators.steps import OPERATORS, operator_steps
 
@@ -41,7 +41,8 @@ class Recipe:
     variants : mapping
         By operator: the variant, that is the order of computation. Others have their first variant.
     operators : tuple of str
-        The operators that the source describes. Empty: all. The recipe can be used for other operators.
+        The operators that the source describes. Empty: all. Others run in the default formats and order of the recipe:
+        what the library computes for them is not part of the recipe. `describes` tests this.
     source : str
         Where the recipe comes from.
     evidence : str
@@ -84,6 +85,18 @@ class Recipe:
                 raise ValueError(
                     f"recipe {self.name!r}: {operator} has no variant {variant!r}; {name_hint(variant, known)}"
                 )
+
+    def describes(self, operator: str) -> bool:
+        """Return whether the source describes an operator.
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> [fs.operators.as_recipe("pytorch-cuda").describes(name) for name in ("softmax", "conv2d")]
+        [True, False]
+        """
+        operator_steps(operator)
+        return not self.operators or operator in self.operators
 
     def format_of(self, operator: str, step: str) -> FormatLike:
         """Return the format of a step, or "same"."""
@@ -142,6 +155,15 @@ _ENDS: dict[str, FormatLike] = dict.fromkeys(
     [*_OPERANDS, "updated_mean", "updated_var", "updated_cell", "output"], SAME
 )
 _SIXTEEN_LANES = "strided(sequential(fp32), 16, pairwise(fp32, tree=halving))"
+_BATCH_MOMENTS: dict[str, FormatLike] = dict.fromkeys(("sum", "square", "square_sum", "variance"), FP64)
+
+
+def _each_step_but_products(operator: str) -> dict[str, FormatLike]:
+    """Return entries with the format of the input for all steps of a cell except the sums of products."""
+    steps = OPERATORS[operator]
+    return {step: SAME for step in steps.names if step not in steps.sums}
+
+
 _NO_PACKAGE = "The order was read in the source. It was not compared with an installed library"
 
 FLOAT64 = Recipe(
@@ -174,6 +196,16 @@ _NAMED = (
             EVERY: _ENDS,
             "log_softmax": {"sum": SAME, "log": SAME},
             "cross_entropy": {"sum": SAME, "log": SAME, "result": SAME},
+            "gelu": {"input": FP32},
+            "gelu_backward": {"gradient": FP32, "input": FP32},
+            "tanh_backward": {"square": FP64},
+            "batch_norm": _BATCH_MOMENTS,
+            "layer_norm_backward": {"mean": SAME, "rsqrt": SAME, "weight_gradient": SAME, "bias_gradient": SAME},
+            "max_pool_backward": {"sum": SAME},
+            "avg_pool_backward": {"share": SAME, "sum": SAME},
+            "embedding_backward": {"sum": SAME},
+            "attention": {"probabilities": SAME},
+            **{name: _each_step_but_products(name) for name in ("rnn_cell", "lstm_cell", "gru_cell")},
         },
         accumulations={
             "softmax": {"sum": _SIXTEEN_LANES},
@@ -183,24 +215,28 @@ _NAMED = (
             "softmax_backward": {"sum": _SIXTEEN_LANES},
             "log_softmax_backward": {"sum": _SIXTEEN_LANES},
         },
-        variants={"softmax": "reciprocal", "layer_norm": "welford", "silu": "composed"},
-        operators=(
-            "softmax",
-            "log_softmax",
-            "cross_entropy",
-            "layer_norm",
-            "rms_norm",
-            "silu",
-            "softmax_backward",
-            "log_softmax_backward",
-        ),
-        source="PyTorch, aten/src/ATen/native/cpu/SoftMaxKernel.cpp and layer_norm_kernel.cpp: FP32 inside; sums of "
-        "softmax in 16 lanes, as with AVX-512; softmax multiplies by 1/sum; log_softmax rounds the sum and its "
-        "logarithm to the format of the input, and subtracts the maximum, then the logarithm; layer_norm by Welford",
-        evidence="Compared with PyTorch 2.15.0 on a processor with AVX-512, in rows of 16 to 1024. FP16 and BF16: at "
-        "least 99.7 % of the results of softmax, log_softmax, layer_norm, rms_norm, silu and softmax_backward are "
-        "equal. FP32: softmax within 6 ulps, rms_norm 5, silu 2, because PyTorch's exp and order of means differ; "
-        "softmax_backward is equal if the length of the rows is a multiple of 16. Other processors have other lanes.",
+        variants={
+            "softmax": "reciprocal",
+            "layer_norm": "welford",
+            "silu": "composed",
+            "gelu": "erf",
+            "attention": "flash-attention-2",
+        },
+        operators=tuple(name for name in OPERATORS if not name.endswith("_cell_backward")),
+        source="PyTorch, aten/src/ATen/native/cpu/SoftMaxKernel.cpp and layer_norm_kernel.cpp, and results of PyTorch "
+        "2.13.0: FP32 inside; sums of softmax in 16 lanes, as with AVX-512; softmax multiplies by 1/sum; log_softmax "
+        "rounds the sum and its logarithm to the format of the input, and subtracts the maximum, then the logarithm; "
+        "layer_norm by Welford. From results only: the backward pass of layer_norm reads mean and rsqrt in the format "
+        "of the input; the backward passes of layer_norm, pooling and embedding add in that format; tanh_backward "
+        "fuses 1 - y * y; batch_norm takes its moments in FP64; cells round each step but the products to that format; "
+        "attention rounds exp(score - max) to that format and divides at the end",
+        evidence="Compared with PyTorch 2.13.0 on a processor with AVX-512; the documentation of operators has the "
+        "table. Equal in FP32, FP16 and BF16: relu, residual_add, pooling, embedding, the backward operators of relu, "
+        "tanh, pooling and embedding. In FP16 and BF16 at least 99.7 % of the results of most others are equal. FP32 "
+        "results are within 4 units of 2**-24, relative to the norm (attention and cells 8, batch_norm_backward 16): "
+        "the order of sums in matrix products and means, and exponentials, are PyTorch's own. Verified formats and "
+        "order only for the operators listed; the backward operators of cells are unverified. Other processors have "
+        "other lanes.",
     ),
     Recipe(
         "pytorch-cuda",

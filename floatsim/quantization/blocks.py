@@ -32,7 +32,16 @@ from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.quantized import NestedScales, Quantized
-from floatsim.quantization.scales import TENSOR_RULES, Extremes, Scaling, given_scaling, number, rounded, scaling_of
+from floatsim.quantization.scales import (
+    SIGNED_RULES,
+    TENSOR_RULES,
+    Extremes,
+    Scaling,
+    given_scaling,
+    number,
+    rounded,
+    scaling_of,
+)
 from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
 
 __all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor"]
@@ -56,6 +65,8 @@ def _refuse_special_values(extremes: Extremes, scheme: Scheme) -> None:
     if isinstance(scheme.format, FloatFormat):
         return
     fmt = extremes.format
+    if scheme.rule in SIGNED_RULES:
+        extremes.of_signs()
     if int(extremes.magnitude().codes.max(initial=0)) > fmt.max_code:
         raise ValueError(f"x has NaN or infinity in {fmt.name}, which no code of {scheme.format.name} stands for")
 
@@ -106,7 +117,7 @@ class _Writer:
             return integer_codes(
                 *what, FIXED_POINT, (element.min, element.max, element.fraction_bits), scaling.zeros, *where
             )
-        return False
+        return element.look_up.scaled(*what[:3], self.blocks, piece, out)
 
     def result(self) -> Array:
         """Return the codes in the shape of the tensor."""

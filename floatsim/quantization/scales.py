@@ -22,6 +22,8 @@ from floatsim.emulator.quantization import (
     Piece,
     largest,
     largest_of_piece,
+    largest_of_signs,
+    largest_of_signs_of_piece,
     nearest,
     numbers_of,
     nvfp4_scales,
@@ -35,7 +37,10 @@ from floatsim.formats.value_sets import contains
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.scheme import Scheme, largest_number
 
-__all__ = ["TENSOR_RULES", "Extremes", "Scaling", "given_scaling", "number", "rounded", "scaling_of", "to_format"]
+__all__ = [
+    "SIGNED_RULES", "TENSOR_RULES", "Extremes", "Scaling", "given_scaling", "number", "rounded", "scaling_of",
+    "to_format",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[Any]
 
@@ -131,7 +136,8 @@ class Extremes:
 
     def __init__(self, codes: Array, fmt: FloatFormat, blocks: Blocks) -> None:
         self._codes, self.format, self.blocks = codes, fmt, blocks
-        self._known: dict[str, FloatArray] = {}
+        self._known: FloatArray | None = None
+        self._signs: tuple[FloatArray, FloatArray] | None = None
         self._of_tensor: dict[Any, tuple[FloatArray, ...]] = {}
         self._tensor: Extremes = self
         self._piece: Piece | None = None
@@ -142,18 +148,30 @@ class Extremes:
         part._tensor, part._piece = self, piece
         return part
 
-    def magnitude(self, part: str = "magnitude") -> FloatArray:
-        """Return the largest magnitude of each block, of the positive or of the negative elements."""
-        if part not in self._known:
-            self._known[part] = FloatArray(self._largest(part), self.format)
-        return self._known[part]
+    def magnitude(self) -> FloatArray:
+        """Return the largest magnitude of each block."""
+        if self._known is None:
+            self._known = FloatArray(self._largest(), self.format)
+        return self._known
 
-    def _largest(self, part: str) -> Array:
+    def _largest(self) -> Array:
         if self._piece is None:
-            return largest(self._codes, self.format, self.blocks, part)
-        if part in self._tensor._known:
-            return self._tensor._known[part].codes[self._piece.of_grid(self.blocks)]
-        return largest_of_piece(self._codes, self.format, self.blocks, self._piece, part)
+            return largest(self._codes, self.format, self.blocks)
+        if self._tensor._known is not None:
+            return self._tensor._known.codes[self._piece.of_grid(self.blocks)]
+        return largest_of_piece(self._codes, self.format, self.blocks, self._piece)
+
+    def of_signs(self) -> tuple[FloatArray, FloatArray]:
+        """Return the largest magnitudes of the positive and of the negative elements, read once.
+
+        The larger one is the largest magnitude of the block.
+        """
+        if self._signs is None:
+            what = self._codes, self.format, self.blocks
+            up, down = largest_of_signs(*what) if self._piece is None else largest_of_signs_of_piece(*what, self._piece)
+            self._signs = FloatArray(up, self.format), FloatArray(down, self.format)
+            self._known = FloatArray(np.maximum(up, down), self.format)
+        return self._signs
 
     def of_tensor(self, rule: _TensorRule) -> tuple[FloatArray, ...]:
         """Return the numbers that follow from the largest magnitude of the tensor, computed once."""
@@ -237,14 +255,14 @@ def _no_clipping(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
     if fmt.min == 0:
         raise ValueError(f"rule='no_clipping' needs negative integers, which {fmt.name} has not; use 'full_range'")
-    up = rounded("divide", x.magnitude("positive"), x.constant(fmt.max))
-    down = rounded("divide", x.magnitude("negative"), x.constant(-fmt.min))
+    high, low = x.of_signs()
+    up, down = rounded("divide", high, x.constant(fmt.max)), rounded("divide", low, x.constant(-fmt.min))
     return _rounded_scales(scheme, rounded("maximum", up, down), x.magnitude())
 
 
 def _asymmetric(x: Extremes, scheme: Scheme) -> Scaling:
     fmt = _integers(scheme)
-    high, low = x.magnitude("positive"), x.magnitude("negative")
+    high, low = x.of_signs()
     width = rounded("divide", rounded("add", high, low), x.constant(fmt.max - fmt.min))
     scaling = _rounded_scales(scheme, width, x.magnitude())
     exact = scaling.factors if scaling.operation == "divide" else to_format(scaling.scales, x.format)
@@ -383,6 +401,8 @@ def _torchao_scales(x: FloatArray) -> FloatArray:
 _WITH_ZERO_POINTS = ("full_range", "asymmetric")
 TENSOR_RULES = ("nvfp4", "nvfp4_torchao")
 """The rules whose scales also depend on the largest magnitude of the tensor."""
+SIGNED_RULES = ("no_clipping", "asymmetric")
+"""The rules whose scales depend on the largest magnitudes of the positive and of the negative elements."""
 _RULES: dict[str, Callable[[Extremes, Scheme], Scaling]] = {
     "absmax": _absmax,
     "full_range": _full_range,

@@ -13,6 +13,7 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
+from floatsim.emulator import functions
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.reference import functions as exact
 
@@ -218,3 +219,70 @@ def test_environment_with_flush_to_zero_uses_the_reference(monkeypatch):
     got = fs.expm1(x, return_flags=True)
     assert got[0].codes.tolist() == want[0].codes.tolist()
     assert got[1].tolist() == want[1].tolist()
+
+
+def _by_both_ends(name, codes):
+    """Results of the kernel that rounds both ends, which any call with flags uses."""
+    x = fs.from_codes(codes, "fp32")
+    return getattr(fs, name)(x, return_flags=True)[0].codes
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sin", "cos"])
+def test_ends_of_the_range_of_one_conversion(name):
+    """The kernel with one conversion takes |x| <= 87 (exp), positive finite numbers (log), or |x| < 2**20.
+
+    Numbers next to multiples of pi / 2 are among the arguments.
+    """
+    centres = (87.0, -87.0, 88.7, -88.0, -104.0, 0.0, 1.0, 2.0**-126, 2.0**-149, 2.0**20, 2.0**-21, np.inf)
+    centres += tuple(np.pi / 2 * k for k in (1, 2, 3, 4, 1000, 573204, 667543))
+    codes = np.concatenate([np.float32([c]).view(np.uint32) + np.arange(-3, 4).astype(np.uint32) for c in centres])
+    codes = np.concatenate([codes, codes | np.uint32(1 << 31)])
+    ordinary = np.float32(np.random.default_rng(2).uniform(0.1, 20, 2048)).view(np.uint32)
+    for group in (codes, ordinary, np.concatenate([ordinary, codes, ordinary])):
+        found = getattr(fs, name)(fs.from_codes(group, "fp32")).codes
+        np.testing.assert_array_equal(found, _by_both_ends(name, group))
+
+
+def test_float64_numbers_far_from_midpoints_round_alike_in_float32():
+    """The bits decide for 64 last places, which are at least y * 2**-47; numbers of every exponent, near midpoints."""
+    rng = np.random.default_rng(3)
+    steps = np.concatenate([np.arange(-70, 71), rng.integers(-(1 << 28), 1 << 28, 200)])
+    middles = (rng.integers(1, 254, 400).astype(np.uint64) + np.uint64(1023 - 127)) << np.uint64(52)
+    middles |= rng.integers(0, 1 << 23, 400).astype(np.uint64) << np.uint64(29)
+    middles[:50] |= np.uint64(0x7FFFFF << 29)  # the next midpoint is at the end of a binade
+    middles[50:100] &= np.uint64(0x7FF << 52)
+    bits = (middles[:, None] + np.uint64(1 << 28)).astype(np.int64) + steps
+    y = bits.view(np.float64)
+    open_ = ((bits & ((1 << 29) - 1)) - ((1 << 28) - 64)).view(np.uint64) <= 128
+    low, high = np.float32(y - y * 2.0**-47), np.float32(y + y * 2.0**-47)
+    assert np.array_equal(low[~open_], high[~open_])
+    assert open_.any(axis=1).all()
+    assert (low[open_] != high[open_]).mean() > 0.5
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "tanh"])
+def test_results_are_written_to_out(name):
+    """In place, in parts that overlap, and in memory of its own, with results that the reference decides."""
+    x = np.abs(np.random.default_rng(4).standard_normal(3000)).astype(np.float32)
+    x[::7] = np.float32(1.0)
+    expected = getattr(fs, name)(x)
+    out = np.empty_like(x)
+    assert getattr(fs, name)(x, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    memory = np.concatenate([x, x[:5]])
+    getattr(fs, name)(memory[:3000], out=memory[5:])
+    np.testing.assert_array_equal(memory[5:], expected)
+    columns = np.empty((3000, 2), np.float32)
+    getattr(fs, name)(x, out=columns[:, 1])
+    np.testing.assert_array_equal(columns[:, 1], expected)
+    getattr(fs, name)(x, out=x)
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 20_000])
+def test_marks_are_found_in_every_row(size):
+    marks = np.zeros(size, np.uint8)
+    marks[np.random.default_rng(size).integers(0, size, size // 2000)] = 1
+    if size:
+        marks[[0, -1]] = 1
+    np.testing.assert_array_equal(functions._marked(marks), np.flatnonzero(marks))

@@ -120,3 +120,19 @@ def test_bad_input_of_the_command(run, arguments, message):
     code, out, err = run("operators", *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def test_operands_of_sensitivity_as_a_list():
+    x = fs.array(np.ones((2, 4)), "fp32")
+    with pytest.raises(TypeError, match=r"linear takes the operands \(x, weight, bias\), as a tuple; inputs is a list"):
+        fs.sensitivity("linear", [x, x], "fp16")
+    with pytest.raises(TypeError, match=r"softmax takes the operands .* inputs is 3 operands"):
+        fs.sensitivity("softmax", (x, x, x), "fp16")
+    assert fs.sensitivity("linear", (x, x), "fp16").rows
+
+
+def test_rows_say_whether_the_source_describes_the_operator():
+    rows = ops.recipe_table(["softmax", "relu"], ["pytorch-cuda", "all-fp16"]).rows
+    assert [(row.operator, row.recipe, row.described) for row in rows if not row.described] == [
+        ("relu", "pytorch-cuda", False)
+    ]

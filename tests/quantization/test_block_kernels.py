@@ -145,6 +145,27 @@ def test_reciprocals_of_powers_on_both_sides_of_the_bound(lowest, highest, holds
     assert same is holds
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quotients_by_lifted_divisors_are_the_same(dtype):
+    """x * p / (s * p) is x / s for subnormal s and every exponent of x, up to the largest divisor that is allowed."""
+    info, rng = np.finfo(dtype), np.random.default_rng(1)
+    subnormal = np.ldexp(dtype(1), info.minexp - 3)
+    power = quantization._lift(np.array([subnormal], dtype))
+    assert power == 2.0 ** (info.nmant + 1)
+    limit = dtype(power**-2)
+    assert quantization._lift(np.array([subnormal, limit], dtype)) == 0
+    assert quantization._lift(np.array([info.smallest_normal, 1], dtype)) == 0
+    below = np.nextafter(limit, dtype(0))
+    assert quantization._lift(np.array([subnormal, below], dtype)) == power
+    exponents = rng.integers(info.minexp - info.nmant, info.maxexp, 20_000)
+    x = np.ldexp(rng.uniform(1, 2, 20_000), exponents).astype(dtype)
+    x = np.concatenate([x, -x, [0.0, -0.0, np.inf, -np.inf, info.max, info.smallest_subnormal]]).astype(dtype)
+    divisors = [subnormal, info.smallest_subnormal, info.smallest_normal, below, dtype(info.smallest_normal * 1.3)]
+    with np.errstate(all="ignore"):
+        for divisor in (dtype(d) for d in divisors):
+            np.testing.assert_array_equal((x * dtype(power)) / (divisor * dtype(power)), x / divisor)
+
+
 def test_tables_of_other_sizes_and_orders():
     """The number of thresholds is no multiple of four, and the codes are not in the order of their numbers."""
     for size in (2, 3, 5, 6, 9, 16):

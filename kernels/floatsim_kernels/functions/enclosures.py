@@ -180,6 +180,19 @@ def exp(x):
 
 
 @inline
+def exp_inside(x):
+    """exp(x) for |x| <= 87, with a relative error below 2**-49: as `exp_of`, with fewer operations.
+
+    The low bits of `t` hold k; they are added to the exponent of exp(r), which is between 0.7 and 1.42.
+    """
+    t = contracted(x, _LOG2_E, _MAGIC)
+    k = t - _MAGIC
+    r = contracted(k, -_LOG_2_2, contracted(k, -_LOG_2_1, x))
+    y = 1.0 + contracted(r * r, _exp_tail(r), r)
+    return double_from_bits(np.uint64(bits_from_double(y) + (bits_from_double(t) << np.uint64(52))))
+
+
+@inline
 def exp2(x):
     t = min(max(x, -995.0), 995.0)
     k = (t + _MAGIC) - _MAGIC
@@ -266,10 +279,15 @@ def _in_domain(x, ends):
 
 
 @inline
+def log_inside(x):
+    """log(x) for positive normal x, with a relative error below 2**-49."""
+    m, k = _split(x)
+    return k * _LOG_2_1 + (_log_of(m - 1.0) + k * _LOG_2_2)
+
+
+@inline
 def log(x):
-    m, k = _split(x if x > 0.0 else 1.0)
-    y = k * _LOG_2_1 + (_log_of(m - 1.0) + k * _LOG_2_2)
-    return _in_domain(x, _around_finite(y, _E48))
+    return _in_domain(x, _around_finite(log_inside(x if x > 0.0 else 1.0), _E48))
 
 
 @inline
@@ -363,6 +381,24 @@ def _sine_cosine(r):
     sine = r - r * z * (_3 - z * (_5 - z * (_7 - z * (_9 - z * (_11 - z * (_13 - z * (_15 - z * _17)))))))
     cosine = 1.0 - z * (_2 - z * (_4 - z * (_6 - z * (_8 - z * (_10 - z * (_12 - z * (_14 - z * _16)))))))
     return sine, cosine
+
+
+@inline
+def sin_inside(x):
+    """sin(x) for |x| < 2**20, with a relative error below 2**-48."""
+    q, r = _turns_of_small(x)
+    sine, cosine = _sine_cosine(r)
+    y = cosine if q & 1 else sine
+    return -y if q & 2 else y
+
+
+@inline
+def cos_inside(x):
+    """cos(x) for |x| < 2**20, with a relative error below 2**-48."""
+    q, r = _turns_of_small(x)
+    sine, cosine = _sine_cosine(r)
+    y = sine if q & 1 else cosine
+    return -y if (q + 1) & 2 else y
 
 
 @inline
@@ -613,3 +649,15 @@ def power(x, y):
         low, high = _around((1.0 + (r + r * r * _exp_tail(r))) * _power_of_two(n), _E47 + abs(t) * 2.0**-48)
     negative = x < 0.0 and abs(y) < 2.0**30 and int(y) & 1
     return (-high, -low) if negative else (low, high)
+
+
+INSIDE = {
+    "exp": (exp_inside, np.uint32(0x7FFFFFFF), np.uint32(0), np.uint32(0x42AE0001)),  # |x| <= 87
+    "log": (log_inside, np.uint32(0xFFFFFFFF), np.uint32(1), np.uint32(0x7F7FFFFF)),  # positive and finite
+    "sin": (sin_inside, np.uint32(0x7FFFFFFF), np.uint32(0x00800000), np.uint32(0x49000000)),  # 2**-126 to 2**20
+    "cos": (cos_inside, np.uint32(0x7FFFFFFF), np.uint32(0), np.uint32(0x49800000)),  # |x| < 2**20
+}
+"""Functions of float32 codes whose values are normal float32 numbers or zero, each with a relative error below 2**-47.
+
+The arguments are the codes whose bits in a mask are `first` or one of `size` - 1 numbers after it.
+"""

@@ -5,7 +5,7 @@ import importlib
 
 import numpy as np
 
-from ..runtime.intrinsics import bits_from_float, float_from_bits, wide_vectors
+from ..runtime.intrinsics import and32, bits_from_double, bits_from_float, float_from_bits, subtract32, wide_vectors
 from ..runtime.jit import inline, kernel
 from . import enclosures
 
@@ -58,21 +58,69 @@ def ends_of_two(name):
     return loop
 
 
+@inline
+def _enclosed(function, x, out, unknown):
+    """Write the codes of float32 codes by both ends of their values, mark the unknown ones, and return their number."""
+    for i in range(x.size):
+        low, high = function(np.float64(float_from_bits(x[i])))
+        a, b = bits_from_float(np.float32(low)), bits_from_float(np.float32(high))
+        out[i] = a if low == low else _NAN_32
+        unknown[i] = np.uint8(low == low and a != b)
+    count = 0
+    for i in range(x.size):
+        count += unknown[i]
+    return count
+
+
+_CHUNK = 512
+_BELOW_HALF = np.uint64((1 << 29) - 1)
+"""The bits of a float64 number that float32 lacks."""
+_NEAR, _TWICE_NEAR = np.uint64((1 << 28) - 64), np.uint64(128)
+
+
+@inline
+def _is_near_midpoint(y):
+    """Whether a midpoint of float32 numbers is at most 64 last places of y away, for y in the range of normal numbers.
+
+    If there is none, every number with a distance of at most y * 2**-47 rounds to the float32 number nearest to y.
+    """
+    return np.uint64((bits_from_double(y) & _BELOW_HALF) - _NEAR) <= _TWICE_NEAR
+
+
 @functools.cache
 def nearest_float32(name):
-    """Return the kernel of a function of float32 codes, ties to even; it marks the results that it does not know."""
+    """Return the kernel of a function of float32 codes, ties to even, which returns how many results it does not know.
+
+    `unknown` is zero before the call. The kernel sets it to 1 for these results, and otherwise may leave it alone.
+    """
     function = enclosure(name)
+    inside = enclosures.INSIDE.get(name)
+    if inside is None:
+
+        @kernel
+        def loop(x, out, unknown):
+            wide_vectors()
+            return _enclosed(function, x, out, unknown)
+
+        return loop
+    value, mask, first, size = inside
 
     @kernel
-    def loop(x, out, unknown):
+    def of_chunks(x, out, unknown):
         wide_vectors()
-        for i in range(x.size):
-            low, high = function(np.float64(float_from_bits(x[i])))
-            a, b = bits_from_float(np.float32(low)), bits_from_float(np.float32(high))
-            out[i] = a if low == low else _NAN_32
-            unknown[i] = np.uint8(low == low and a != b)
+        count = 0
+        for start in range(0, x.size, _CHUNK):
+            codes, written = x[start : start + _CHUNK], out[start : start + _CHUNK]
+            is_open = False
+            for i in range(codes.size):
+                y = value(np.float64(float_from_bits(codes[i])))
+                written[i] = bits_from_float(np.float32(y))
+                is_open |= _is_near_midpoint(y) | (subtract32(and32(codes[i], mask), first) >= size)
+            if is_open:
+                count += _enclosed(function, codes, written, unknown[start : start + _CHUNK])
+        return count
 
-    return loop
+    return of_chunks
 
 
 @inline

@@ -594,3 +594,32 @@ def differ(typingctx, a, b, start):
 
 equal_to = _comparison("equal_to", "==")
 less_than = _comparison("less_than", "<")
+
+
+_LINE = 64
+"""The bytes of a cache line. Where lines are longer, some are requested twice."""
+
+
+@intrinsic
+def prefetch(typingctx, array, start, stop):
+    """Request the elements from `start` to `stop` of a flat C-contiguous array for the second cache level.
+
+    They may be outside the array: a processor ignores a request for memory that does not exist.
+    """
+
+    def codegen(context, builder, sig, args):
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        pointer, size = ir.PointerType(ir.IntType(8)), ir.Constant(_I64, sig.args[0].dtype.bitwidth // 8)
+        start, stop = builder.mul(args[1], size), builder.mul(args[2], size)
+        place, name = builder.bitcast(data, pointer), "llvm.prefetch.p0"
+        kind = ir.FunctionType(ir.VoidType(), [pointer, _I32, _I32, _I32])
+        request = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        read, second_level, of_data = (ir.Constant(_I32, x) for x in (0, 2, 1))
+
+        def emit(j):
+            builder.call(request, [builder.gep(place, [builder.add(start, j)]), read, second_level, of_data])
+
+        _loop(builder, builder.sub(stop, start), _LINE, emit)
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, types.int64), codegen
