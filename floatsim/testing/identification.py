@@ -523,8 +523,8 @@ def _notes(meetings: Meetings | None, kernel: _Kernel) -> tuple[str, ...]:
     if fused is None or fused.all() or not fused.any():
         return (note,)
     return note, (
-        f"{np.count_nonzero(fused)} of the {k} products are fused, as at k = {np.flatnonzero(fused)[:4].tolist()}, and the "
-        f"others are rounded first: a description of this tree takes all products fused, or none"
+        f"{np.count_nonzero(fused)} of the {k} products are fused, as at k = {np.flatnonzero(fused)[:4].tolist()},"
+        " and the others are rounded first: a description of this tree takes all products fused, or none"
     )
 
 
