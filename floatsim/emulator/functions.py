@@ -19,7 +19,7 @@ from floatsim.emulator import tables
 from floatsim.emulator.elementwise import Operand, decode, elementwise
 from floatsim.emulator.elementwise_fast import is_default
 from floatsim.emulator.pieces import Arrays, Codes, Events, flattened, run_in_pieces
-from floatsim.emulator.proofs import enclosed_in_float64
+from floatsim.emulator.proofs import enclosed_in_float64, one_float64_rounds_to_nearest
 from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
@@ -108,7 +108,7 @@ _NO_OPTIONS = CallOptions(RoundingAttributes())
 
 def _nearest_float32(name: str, codes: Codes, results: Codes, unknown: Events) -> int:
     """Write the results, mark those that are unknown, and return their number."""
-    loop, counts = loops.nearest_float32(name), []
+    loop, counts = loops.nearest_float32(name, one_float64_rounds_to_nearest(name)), []
 
     def run(pieces: Arrays, written: NDArray[Any], draws: Seeds) -> None:
         counts.append(loop(pieces[0], written, pieces[1]))

@@ -309,6 +309,20 @@ def enclosed_in_float64(sources: Sequence[FloatFormat], fmt: FloatFormat) -> boo
     )
 
 
+def one_float64_rounds_to_nearest(name: str) -> bool:
+    """Return whether one float64 number y gives the results of a function in FP32, ties to even.
+
+    Hypothesis: for the arguments of its row in `floatsim_kernels.functions.enclosures.INSIDE`, the kernel's error is at
+    most 2**-47 |y|, and y is 0, then exactly, or in the range of the normal numbers of FP32.
+    Claim: 64 last places of y are at least 2**-47 |y|. So if no midpoint of two FP32 numbers is at most 64 last places
+    of y away, the exact value and y round to one number. The bits of y that FP32 lacks say whether there is one:
+    midpoints have the bit of half a last place of FP32, and no bit below.
+    Test: tests/emulator/test_functions.py, test_float64_numbers_far_from_midpoints_round_alike_in_float32 and
+    test_ends_of_the_range_of_one_conversion; `python -m tests.exhaustive 'ends-fp32-*'`.
+    """
+    return name in ends.INSIDE
+
+
 def events_follow_from_results(attributes: RoundingAttributes) -> bool:
     """Return whether a finite result, and whether it is exact, decide the events of an element-wise operation.
 

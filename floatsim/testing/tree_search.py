@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Meetings", "Probe", "find_meetings", "normal_probe_for", "probe_for", "reads_as_zero", "widest_probe_for"]
 
 _ALL_PAIRS = 512  # terms: beyond, the number of all pairs exceeds that of the adaptive search by far
+_ALL_PRODUCTS = 1 << 14  # the same for products of matrices: of small ones, each tests few pairs
 _ALL_ON_DIAGONALS = 128  # the same for pairs that are tested on diagonals
 _REACH = 100  # the largest exponent of a product
 _VANISHING = 5000  # `weak` of a probe whose units outside a chunk are 0
@@ -212,13 +213,14 @@ def find_meetings(
 ) -> Meetings | None:
     """Return pairs that determine the tree of a kernel; None if a result is no number of units.
 
-    Up to 512 terms all pairs are tested. Beyond, one term of each group is compared with the others of the group, and
-    the others are grouped by where they meet it, until each group has one term.
+    Up to 512 terms all pairs are tested, if that takes few enough calls of the kernel. Otherwise one term of each group
+    is compared with the others of the group, and the others are grouped by where they meet it, until each group has one
+    term.
     """
-    k = shape[1]
+    m, k, n = shape
     if probe.both:
         return _pairs_on_diagonals(kernel, probe, shape)
-    if k <= _ALL_PAIRS:
+    if k <= _ALL_PAIRS and -(-k // m) * -(-k // n) * -(-k // probe.chunk) <= _ALL_PRODUCTS:
         remain = _counts(kernel, probe, shape, np.arange(k), np.arange(k))
         i, j = np.triu_indices(k, 1)
         upper, lower = remain[i, j], remain[j, i]

@@ -88,14 +88,15 @@ def _is_near_midpoint(y):
 
 
 @functools.cache
-def nearest_float32(name):
+def nearest_float32(name, by_one_number):
     """Return the kernel of a function of float32 codes, ties to even, which returns how many results it does not know.
 
     `unknown` is zero before the call. The kernel sets it to 1 for these results, and otherwise may leave it alone.
+    `by_one_number`: the function has a row in INSIDE, whose number is rounded where no midpoint is near. In chunks with
+    other arguments or a midpoint, and for other functions, both ends of the value are rounded.
     """
     function = enclosure(name)
-    inside = enclosures.INSIDE.get(name)
-    if inside is None:
+    if not by_one_number:
 
         @kernel
         def loop(x, out, unknown):
@@ -103,7 +104,7 @@ def nearest_float32(name):
             return _enclosed(function, x, out, unknown)
 
         return loop
-    value, mask, first, size = inside
+    value, mask, first, size = enclosures.INSIDE[name]
 
     @kernel
     def of_chunks(x, out, unknown):
