@@ -108,7 +108,6 @@ def _measure(kind, zeros, none, a, b, start, g, distances, numbers, largest):
     There are no branches: loops with branches are not vectorised. `none` is beyond every distance, because the sum of
     two finite magnitudes is smaller.
     """
-    wide_vectors()
     for i in range(BLOCK):
         place = np.uint64(start) + np.uint64(i)
         x, y = a[place], b[place]
