@@ -382,7 +382,7 @@ def _nvfp4_torchao(x: Extremes, scheme: Scheme) -> Scaling:
         return _from_codes(found, scheme, x.format, False, tensor_scale=whole)
     sixth = rounded("divide", x.magnitude(), x.constant(6.0))
     scales = _torchao_scales(rounded("divide", sixth, whole, saturate=True))
-    factors = rounded("divide", inverse, to_format(scales, x.format))
+    factors = rounded("divide", inverse, to_format(scales, x.format), saturate=True)
     return Scaling(scales, factors, "multiply", tensor_scale=whole)
 
 
@@ -436,8 +436,13 @@ def given_scaling(
 
 
 def _from_values(scale: FloatArray, target: FloatFormat) -> FloatArray:
+    given = scale.values
     scales = scale if scale.format == target else to_format(scale, target)
-    values = scales.values
-    if not np.all(np.isfinite(scale.values) & (values > 0)):
-        raise ValueError(f"scale must be positive and finite in {target.name}, the format of the scales; got {values}")
+    usable = np.isfinite(given) & (scales.values > 0) & (given <= target.max)
+    if not np.all(usable):
+        wrong = np.asarray(given)[~np.asarray(usable)].flat[0]
+        raise ValueError(
+            f"scale must be positive and finite in {target.name}, the format of the scales, and at most its largest "
+            f"number, {target.max:g}; got {wrong:g}"
+        )
     return scales

@@ -301,13 +301,17 @@ def _separated(found: Identification, product: Product, seed: int, where: Any = 
 def _separating(
     shape: tuple[int, int, int], a: FloatFormat, b: FloatFormat, result: FloatFormat, seed: int
 ) -> Iterator[tuple[HardInputs, Product]]:
-    """Yield the inputs of `_SEPARATING` that the formats have, and their products."""
+    """Yield the inputs of `_SEPARATING` that the formats have, and their products.
+
+    Sums overflow around the largest number of the result, and of FP32: there single products overflow in FP16.
+    """
     for kind, accumulator in _SEPARATING:
-        try:
-            inputs = hard_inputs(shape, (a, b), kind, accumulator=accumulator, result=result, seed=seed)
-        except ValueError:  # the formats have no such products
-            continue
-        yield inputs, product_of(inputs.a, inputs.b, None, "fp32")
+        for range_of in (result, FP32) if kind == "overflow" and result != FP32 else (result,):
+            try:
+                inputs = hard_inputs(shape, (a, b), kind, accumulator=accumulator, result=range_of, seed=seed)
+            except ValueError:  # the formats have no such products
+                continue
+            yield inputs, product_of(inputs.a, inputs.b, None, "fp32")
 
 
 def _nearest(shares: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
@@ -370,6 +374,8 @@ _Pairs = list[tuple[Product, FloatArray]]
 def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: int) -> Identification:
     given = product_of(a, b, None, "fp32")
     m, k, n = given.a.shape[-2], given.k, given.b.shape[-1]
+    if min(m, k, n) < 1:
+        raise ValueError(f"a and b must have at least one row, one column and one term; M, K, N are {m}, {k}, {n}")
     kernel = _Kernel(function, (m, k, n), given.a.format, given.b.format, type(a).__module__.partition(".")[0])
     pairs = _hard_pairs(kernel, given, seed)
     for product, result in pairs[:2]:
@@ -423,7 +429,11 @@ def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int, 
             break
         x, y = found.separating
         trial = product_of(x, y, None, "fp32")
-        result = kernel(trial.a, trial.b)
+        try:
+            result = kernel(trial.a, trial.b)
+        except Exception as error:  # such as one for infinities: the names stay
+            note = f"inputs that separate the names: the kernel raised {type(error).__name__}: {error}"
+            return replace(found, notes=(*found.notes, note))
         experiment = _Experiment(trial, result) if where is None else _sampled(trial, result, where, _CONFIRMED)
         shares = {name: experiment.share(as_accumulation(name)) for name in found.names}
         kept = tuple(name for name, share in shares.items() if share == 1)
@@ -547,10 +557,11 @@ def _reproduces(description: Accumulation, experiments: Sequence[_Experiment]) -
 
 
 def _has_exact_products(kernel: _Kernel, accumulator: FloatFormat) -> bool:
-    """Return whether an accumulator holds all products of the operands, those that underflow included."""
+    """Return whether an accumulator holds all products of the operands, the least and the largest ones included."""
     least = sum(fmt.emin - fmt.trailing_bits for fmt in (kernel.a, kernel.b))
     fits = kernel.a.precision + kernel.b.precision <= accumulator.precision
-    return fits and least >= accumulator.emin - accumulator.trailing_bits
+    largest = kernel.a.max * kernel.b.max
+    return fits and least >= accumulator.emin - accumulator.trailing_bits and largest <= accumulator.max
 
 
 def _with_tree(

@@ -329,6 +329,31 @@ def test_scales_that_are_refused(scale):
         fs.quantize_blocks(np.float32([[1, 2], [3, 4]]), "int8", block="column", scale=scale)
 
 
+@pytest.mark.parametrize("scale_format", ["fp32", "e4m3", "e8m0"])
+def test_a_scale_beyond_the_largest_number_of_its_format_is_refused(scale_format):
+    largest = fs.as_format(scale_format).max
+    fs.quantize_blocks(np.float32([1, 2]), "int8", scale=largest, scale_format=scale_format)
+    with pytest.raises(ValueError, match=r"at most its largest number.* got"):
+        fs.quantize_blocks(np.float32([1, 2]), "int8", scale=2 * largest, scale_format=scale_format)
+
+
+@pytest.mark.parametrize("scheme", ["nvfp4", "nvfp4_torchao", "nvfp4_single"])
+@pytest.mark.parametrize("kernels", [True, False])
+def test_zeros_beside_tiny_numbers_stay_zeros(scheme, kernels, monkeypatch):
+    """Factors beyond the largest number of FP32 are that number: infinity times 0 would be NaN."""
+    from floatsim.emulator import quantization
+
+    if not kernels:
+        monkeypatch.setattr(quantization.machine, "environment_is_default", lambda: False)
+    for largest in (2.0**-149, 1e-40, 1e-38, 4e-34, 5.05e-34, 5.3e-34, 1e-30):
+        x = np.zeros((1, 48), np.float32)
+        x[0, 0], x[0, 17] = largest, largest / 4
+        found = fs.quantize_blocks(x, scheme)
+        assert found.values[0, 32:].tolist() == [0.0] * 16
+        assert (found.values[0, 1:17] == 0).all()
+        assert found.values[0, 0] <= 2 * largest
+
+
 def test_a_scale_that_rounds_to_zero_is_refused():
     with pytest.raises(ValueError, match="positive and finite in FP16"):
         fs.quantize_blocks(np.float32([1, 2]), "int8", scale=1e-30, scale_format="fp16")

@@ -430,6 +430,36 @@ def test_fused_and_rounded_products_in_one_tree_are_reported():
     assert "7 of the 11 products are fused, as at k = [4, 5, 6, 7], and the others are rounded" in str(identified)
 
 
+@pytest.mark.parametrize("description", ["fp16", "sequential(fp16, fused)"])
+def test_single_products_that_overflow_tell_fused_from_rounded(description):
+    """Products of E4M3 are exact in FP16, but 448 * 448 is beyond its largest number."""
+    identified = found(description, "e4m3", "fp16", (20, 40, 20))
+    assert identified.names == (description,)
+    assert identified.notes == ()
+
+
+def test_an_error_of_the_kernel_does_not_escape_while_names_are_separated():
+    """A kernel that refuses infinities, as `math.fsum` refuses their sums."""
+
+    def kernel(a, b):
+        if not (np.isfinite(a.astype(np.float64)).all() and np.isfinite(b.astype(np.float64)).all()):
+            raise ValueError("-inf + inf")
+        return fs.matmul(a, b, accumulate="exact(fp32)")
+
+    a, b = fs.testing.hard_inputs((20, 45, 20), "bf16")
+    identified = fs.identify(kernel, a, b)
+    assert any("exact" in name for name in identified.names), identified
+    assert any("the kernel raised ValueError: -inf + inf" in note for note in identified.notes)
+
+
+def test_small_kernels_are_searched_adaptively():
+    """One element for each call: all pairs of 200 terms would take 40,000 calls."""
+    calls = []
+    a, b = fs.testing.hard_inputs((1, 200, 1), "fp32")
+    assert fs.identify(reference_kernel("strided(fp32, 8)", "fp32", calls), a, b).names == ("strided(fp32, 8)",)
+    assert len(calls) < 10_000
+
+
 @pytest.mark.parametrize(("fmt", "result"), [("e4m3", "fp32"), ("e4m3", "bf16"), ("e4m3", "fp16"), ("fp16", "fp16")])
 @pytest.mark.parametrize("k", [20, 150, 300])
 def test_the_widest_probe(fmt, result, k):

@@ -80,7 +80,8 @@ def nvfp4_quotient(variant, a, first, least):
 def nvfp4_factor(variant, scale, second, largest, inverts):
     """What the elements are multiplied with."""
     if variant == QUOTIENT:
-        return second / scale
+        quotient = second / scale
+        return largest if quotient > largest else quotient
     if variant == SINGLE:
         return factor_of(scale, _1, largest, inverts)
     product = scale * second
