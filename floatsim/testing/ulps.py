@@ -28,9 +28,10 @@ class UlpStats:
     equal : int
         The number of elements with equal bits.
     max : int
-        The largest distance; 2**64 - 1 if a NaN meets a number.
+        The largest distance; 2**64 - 1 if a NaN meets a number. Two NaNs are 0 apart, also with other bits. 0 if there
+        are no elements.
     p99 : int
-        The least distance that 99 % of the elements do not exceed.
+        The least distance that 99 % of the elements do not exceed. 0 if there are no elements.
     histogram : dict of str to int
         The number of elements by distance: "equal"; "0, other bits" (+0 and -0); "NaN, other bits" (NaN in both); "1";
         "2"; "3-4"; "5-8"; ...; "NaN" (NaN in one of them).
