@@ -5,7 +5,8 @@ so that a relative error of the rest is far below the base's last bit. NumPy sta
 of the rest, widened by 2**-46, must round alike. MPFR decides the others, and their number is part of the result.
 
 That takes four microseconds for each value. `float32_ends` takes a twentieth of a microsecond. It compares what all
-modes have in common: the two ends of the kernels, between which the value lies.
+modes have in common: the two ends of the kernels, between which the value lies. `float32_nearest` takes less again:
+it compares kernels of one float64 number with these ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import floatsim as fs
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
 
-__all__ = ["FLOAT32_FUNCTIONS", "codes_by_mpfr", "float32_by_numpy", "float32_ends", "pairs_by_mpfr"]
+__all__ = ["FLOAT32_FUNCTIONS", "codes_by_mpfr", "float32_by_numpy", "float32_ends", "float32_nearest", "pairs_by_mpfr"]
 
 _MARGIN = 2.0**-46
 _TINY, _HUGE = 2.0**-1000, 2.0**1000
@@ -249,3 +250,26 @@ def float32_ends(name: str, size: int, chunk: int) -> tuple[Found, int, int]:
     nothing = np.zeros(codes.size, np.uint8)
     found.append((name, o.OracleRounding(o.DETERMINISTIC[0]), (codes,), (got, nothing, got), (want, nothing, want)))
     return found, int(np.count_nonzero(missed)), len(places)
+
+
+def float32_nearest(name: str, size: int, chunk: int) -> Found:
+    """All float32 codes of a chunk: results to nearest against both ends of the value, or MPFR where these differ.
+
+    `float32_ends` tests the ends.
+    """
+    codes = np.arange(chunk * size, (chunk + 1) * size, dtype=np.uint32)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        x = codes.view(np.float32).astype(np.float64)
+    low, high = np.empty_like(x), np.empty_like(x)
+    ends_kernel(name)(x, low, high, False)
+    with np.errstate(all="ignore"):
+        want, other = low.astype(np.float32).view(np.uint32), high.astype(np.float32).view(np.uint32)
+    want[np.isnan(low)] = fs.FP32.canonical_nan
+    places = np.flatnonzero((want != other) & ~np.isnan(low))
+    to_nearest = o.OracleRounding(o.DETERMINISTIC[0])
+    found = _compared(name, (codes[places],), fs.FP32, [to_nearest])
+    got, _ = emulator.function(name, [(codes, fs.FP32)], fs.FP32, resolve({}), False)
+    want[places] = found[0][4][0]
+    nothing = np.zeros(codes.size, np.uint8)
+    found.append((name, to_nearest, (codes,), (got, nothing, got), (want, nothing, want)))
+    return found

@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import oracles as o
+from floatsim_kernels.functions.enclosures import INSIDE
 from oracles import OracleRounding
 
 import floatsim as fs
@@ -424,6 +425,11 @@ def _float32_ends(name: str, chunk: int) -> Outcome:
     return cases, mismatches + missed, [*examples, *([f"{missed} values outside the ends"] if missed else [])]
 
 
+def _float32_nearest(name: str, chunk: int) -> Outcome:
+    """All float32 codes of a chunk: results to nearest from one float64 number against both ends."""
+    return _outcome(fs.FP32, functions.float32_nearest(name, _FLOAT32_CHUNK, chunk))
+
+
 _CHECKED_CHUNKS = 200
 _PATH_CHUNKS = 300  # of about 5,000 elements each (vector_blocks: 3,000)
 
@@ -490,6 +496,9 @@ def jobs() -> dict[str, Job]:
             (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_function, name))  # fmt: skip
         add(f"ends-fp32-{name}", f"all float32 values, the ends of {name} and its results to nearest",
             (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_ends, name))  # fmt: skip
+    for name in INSIDE:
+        add(f"nearest-fp32-{name}", f"all float32 values, {name} to nearest from one float64 number, by both ends",
+            (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_nearest, name))  # fmt: skip
     for name in truth.TRUTH_TABLES:
         add(f"truth-{name}", f"the truth table {name} and its digest, by MPFR", truth.CHUNKS,
             functools.partial(truth.compare, name))  # fmt: skip
