@@ -11,7 +11,7 @@ import numpy as np
 
 from ..runtime.intrinsics import bit_length, ones, trailing_zeros, wide_vectors
 from ..runtime.jit import inline, kernel
-from ..runtime.simd import GROUP, differ, equal_to, largest_below, less_than
+from ..runtime.simd import GROUP, differ, equal_to, largest_of_group, less_than
 
 BLOCK = 2048
 """Elements of a block, a multiple of GROUP: the distances of a block of 32-bit codes stay in the first-level cache."""
@@ -130,7 +130,7 @@ def _count_classes(numbers, counts):
     """Count the classes of a block, from the last one down to the first one."""
     number = 0
     for group in range(0, BLOCK, GROUP):
-        number = max(number, np.int64(largest_below(numbers, group, np.uint8(255))))
+        number = max(number, np.int64(largest_of_group(numbers, group)))
     same = _occurrences(numbers, EQUAL)
     counts[EQUAL] += same
     rest = BLOCK - same

@@ -144,6 +144,12 @@ def on_compilation(start, end):
     event.register("numba:compile", Listener())
 
 
+def _assignments(state, kind):
+    """The assignments of a function whose value is of one kind."""
+    for block in state.func_ir.blocks.values():
+        yield from (each for each in block.find_insts(numba_ir.Assign) if isinstance(each.value, kind))
+
+
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _ConstantArguments(FunctionPass):
     """Replaces arguments of literal types by constants."""
@@ -155,15 +161,13 @@ class _ConstantArguments(FunctionPass):
 
     def run_pass(self, state):
         changed = False
-        for block in state.func_ir.blocks.values():
-            for statement in block.find_insts(numba_ir.Assign):
-                if isinstance(statement.value, numba_ir.Arg):
-                    kind = state.args[statement.value.index]
-                    if isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
-                        constant = numba_ir.Const(kind.literal_value, statement.loc)
-                        definitions = state.func_ir._definitions[statement.target.name]
-                        definitions[definitions.index(statement.value)] = statement.value = constant
-                        changed = True
+        for statement in _assignments(state, numba_ir.Arg):
+            kind = state.args[statement.value.index]
+            if isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
+                constant = numba_ir.Const(kind.literal_value, statement.loc)
+                definitions = state.func_ir._definitions[statement.target.name]
+                definitions[definitions.index(statement.value)] = statement.value = constant
+                changed = True
         if changed:
             state.func_ir._consts = ConstantInference(state.func_ir)
         return changed
@@ -194,11 +198,10 @@ class _MinMax(FunctionPass):
 
     def run_pass(self, state):
         changed = False
-        for block in state.func_ir.blocks.values():
-            for statement in block.find_insts(numba_ir.Assign):
-                if isinstance(statement.value, numba_ir.Global) and statement.value.name in self.OF_TWO:
-                    statement.value.value = self.OF_TWO[statement.value.name]
-                    changed = True
+        for statement in _assignments(state, numba_ir.Global):
+            if statement.value.name in self.OF_TWO:
+                statement.value.value = self.OF_TWO[statement.value.name]
+                changed = True
         return changed
 
 

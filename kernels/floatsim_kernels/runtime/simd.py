@@ -548,18 +548,14 @@ def largest_of_sixteen(typingctx, codes, start, flip, keep, limit):
 
 
 @intrinsic
-def largest_below(typingctx, array, start, limit):
-    """The largest of 64 unsigned integers of an array that is less than `limit`, or 0."""
-    kind = array.dtype
+def largest_of_group(typingctx, array, start):
+    """The largest of 64 unsigned integers of an array."""
 
     def codegen(context, builder, sig, args):
-        place, vector, size = _elements(context, builder, sig.args[0], *args[:2], GROUP)
-        elements = builder.load(place, align=size)
-        below = builder.icmp_unsigned("<", elements, _in_all_lanes(builder, vector, args[2]))
-        elements = builder.select(below, elements, ir.Constant(vector, [0] * GROUP))
-        return _largest(builder, elements)
+        place, _, size = _elements(context, builder, sig.args[0], *args, GROUP)
+        return _largest(builder, builder.load(place, align=size))
 
-    return kind(array, types.int64, kind), codegen
+    return array.dtype(array, types.int64), codegen
 
 
 def _comparison(name, operator):
