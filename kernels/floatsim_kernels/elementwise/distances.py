@@ -1,8 +1,9 @@
 """Distances of two arrays of codes in ulps, counted in one pass: by classes, and around a percentile.
 
 Blocks with equal bits need no more than a comparison. For each other block the distances are written to a buffer, and
-a class of one byte for each. Vector comparisons count the classes, and the distances below, at and between two bounds.
-A comparison of 64 elements gives a word of 64 bits, whose ones are counted by one instruction.
+a class of one byte for each. Vector comparisons count the classes in lanes of bytes. They also count the distances
+below, at and between two bounds: a comparison of 64 elements gives a word of 64 bits, and one instruction counts its
+ones.
 """
 
 import functools
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..runtime.intrinsics import bit_length, ones, trailing_zeros, wide_vectors
 from ..runtime.jit import inline, kernel
-from ..runtime.simd import GROUP, differ, equal_to, largest_of_group, less_than
+from ..runtime.simd import GROUP, differ, equal_to, largest, less_than, occurrences
 
 BLOCK = 2048
 """Elements of a block, a multiple of GROUP: the distances of a block of 32-bit codes stay in the first-level cache."""
@@ -25,11 +26,15 @@ LARGEST, BELOW, AT_LOW, BETWEEN, AT_HIGH = range(TOTALS)
 """Totals: the largest distance without NaN; the number of distances below the lower bound, equal to it, between the
 bounds, and equal to the upper bound. The last two are 0 where the bounds are equal."""
 
+_largest, _occurrences = largest(BLOCK), occurrences(BLOCK)
 _KINDS = {bits: getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)}
 
 
 def last_classes(bits):
-    """The last classes of codes of `bits` bits: zeros with other bits; NaNs with other bits; a NaN and a number."""
+    """The last classes of codes of `bits` bits: zeros with other bits; NaNs with other bits; a NaN and a number.
+
+    The last one is even: `_count_classes` counts pairs of classes, from an even one down.
+    """
     return bits + 2, bits + 3, bits + 4
 
 
@@ -127,23 +132,13 @@ def _measure(kind, zeros, none, a, b, start, g, distances, numbers, largest):
 
 @inline
 def _count_classes(numbers, counts):
-    """Count the classes of a block, from the last one down to the first one."""
-    number = 0
-    for group in range(0, BLOCK, GROUP):
-        number = max(number, np.int64(largest_of_group(numbers, group)))
-    same = _occurrences(numbers, EQUAL)
+    """Count the classes of a block: EQUAL, then two at a time, from the last one down to FIRST."""
+    same, _ = _occurrences(numbers, np.uint8(EQUAL))
     counts[EQUAL] += same
-    rest = BLOCK - same
+    number, rest = (_largest(numbers) + 1) // 2 * 2, BLOCK - same
     while rest:
-        found = _occurrences(numbers, number)
-        counts[number] += found
-        rest -= found
-        number -= 1
-
-
-@inline
-def _occurrences(numbers, number):
-    found = 0
-    for group in range(0, BLOCK, GROUP):
-        found += ones(equal_to(numbers, group, np.uint8(number)))
-    return found
+        upper, lower = _occurrences(numbers, np.uint8(number))
+        counts[number] += upper
+        counts[number - 1] += lower
+        rest -= upper + lower
+        number -= 2

@@ -451,10 +451,7 @@ def row_extreme(name, body, reduce, neutral):
                 builder.store(choose(x._compare("icmp_unsigned", instruction, y), x, y).value, extreme)
 
             _loop(builder, args[1], LANES, step)
-            kind = ir.FunctionType(_I64, [U64x8.llvm()])
-            intrinsic_name = f"llvm.vector.reduce.{reduce}.v{LANES}i64"
-            function = builder.module.globals.get(intrinsic_name) or ir.Function(builder.module, kind, intrinsic_name)
-            return builder.call(function, [builder.load(extreme)])
+            return _reduce(builder, reduce, builder.load(extreme))
 
         return types.uint64(work, types.int64, types.int64), codegen
 
@@ -483,7 +480,7 @@ def copy_columns(typingctx, target, i, j, source, k, l, n):  # noqa: E741
     return types.none(target, types.int64, types.int64, source, types.int64, types.int64, types.int64), codegen
 
 
-# -- sixteen or 64 elements of a flat array ----------------------------------------------------------------------------
+# -- elements of a flat array, many at a time --------------------------------------------------------------------------
 
 SIXTEEN = 16
 GROUP = 64
@@ -510,8 +507,9 @@ def _in_all_lanes(builder, vector, x):
     return builder.shuffle_vector(builder.insert_element(nothing, x, ir.Constant(_I32, 0)), nothing, lanes)
 
 
-def _largest(builder, vector):
-    name = f"llvm.vector.reduce.umax.v{vector.type.count}i{vector.type.element.width}"
+def _reduce(builder, operation, vector):
+    """The sum ("add"), the largest ("umax") or the least ("umin") of the elements of a vector."""
+    name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i{vector.type.element.width}"
     kind = ir.FunctionType(vector.type.element, [vector.type])
     return builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), [vector])
 
@@ -542,20 +540,9 @@ def largest_of_sixteen(typingctx, codes, start, flip, keep, limit):
         code = builder.and_(builder.xor(builder.load(place, align=size), others[0]), others[1])
         zero = ir.Constant(vector, [0] * SIXTEEN)
         code = builder.select(builder.icmp_unsigned("<=", code, others[2]), code, zero)
-        return _largest(builder, code)
+        return _reduce(builder, "umax", code)
 
     return kind(codes, types.int64, kind, kind, kind), codegen
-
-
-@intrinsic
-def largest_of_group(typingctx, array, start):
-    """The largest of 64 unsigned integers of an array."""
-
-    def codegen(context, builder, sig, args):
-        place, _, size = _elements(context, builder, sig.args[0], *args, GROUP)
-        return _largest(builder, builder.load(place, align=size))
-
-    return array.dtype(array, types.int64), codegen
 
 
 def _comparison(name, operator):
@@ -590,6 +577,56 @@ def differ(typingctx, a, b, start):
 
 equal_to = _comparison("equal_to", "==")
 less_than = _comparison("less_than", "<")
+
+
+_BYTES = 32
+"""Lanes of the loops over bytes: AVX2 compares them with one instruction, and the counts stay in vectors."""
+
+
+def _parts(context, builder, kind, value, size):
+    """Load the first `size` elements of an array of uint8, 32 at a time."""
+    for start in range(0, size, _BYTES):
+        place, _, _ = _elements(context, builder, kind, value, ir.Constant(_I64, start), _BYTES)
+        yield builder.load(place, align=1)
+
+
+def occurrences(size):
+    """Return a function for kernels, f(array, x): how often x and x - 1 are in the first `size` elements of an array.
+
+    `x` and the elements are uint8. `size` is at most 255 * 32: the counts of the lanes are bytes. The loop is unrolled.
+    """
+
+    def typer(typingctx, array, x):
+        def codegen(context, builder, sig, args):
+            lanes, wide = (ir.VectorType(ir.IntType(bits), _BYTES) for bits in (8, 16))
+            wanted = [_in_all_lanes(builder, lanes, builder.sub(args[1], ir.IntType(8)(less))) for less in (0, 1)]
+            counts = [ir.Constant(lanes, [0] * _BYTES)] * 2
+            for part in _parts(context, builder, sig.args[0], args[0], size):
+                equal = [builder.sext(builder.icmp_unsigned("==", part, w), lanes) for w in wanted]  # -1 where equal
+                counts = [builder.sub(*both) for both in zip(counts, equal, strict=True)]
+            sums = [_reduce(builder, "add", builder.zext(count, wide)) for count in counts]
+            return context.make_tuple(builder, sig.return_type, [builder.zext(x, _I64) for x in sums])
+
+        return types.UniTuple(types.int64, 2)(array, types.uint8), codegen
+
+    typer.__name__ = "occurrences"
+    return intrinsic(typer)
+
+
+def largest(size):
+    """Return a function for kernels, f(array): the largest of the first `size` elements of an array of uint8."""
+
+    def typer(typingctx, array):
+        def codegen(context, builder, sig, args):
+            first, *others = _parts(context, builder, sig.args[0], args[0], size)
+            for part in others:
+                first = builder.select(builder.icmp_unsigned(">", first, part), first, part)
+            return _reduce(builder, "umax", first)
+
+        return types.uint8(array), codegen
+
+    typer.__name__ = "largest"
+    return intrinsic(typer)
 
 
 _LINE = 64
