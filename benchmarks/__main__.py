@@ -52,6 +52,8 @@ def measure(quick: bool, pattern: str, quiet: bool) -> dict[str, Any]:
         waiting["waiting"] = startup.waiting(2 if quick else 11)
     if _matches(_STARTUP["compiling"], pattern):
         waiting["compiling"] = startup.compiling(1, 20) if quick else startup.compiling(2)
+    if _matches(_STARTUP["products"], pattern):
+        waiting["products"] = startup.first_products(1, 2) if quick else startup.first_products(2)
     part = {"date": datetime.date.today().isoformat(), "commit": machine.commit(), "pattern": pattern}
     return {
         "quick": quick, "parts": [part | {"load": [start, machine.load()]}],
@@ -59,7 +61,11 @@ def measure(quick: bool, pattern: str, quiet: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_STARTUP = {"waiting": "start: imports and first calls", "compiling": "compile: kernels"}
+_STARTUP = {
+    "waiting": "start: imports and first calls",
+    "compiling": "compile: kernels",
+    "products": "compile: first products",
+}
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -49,26 +49,31 @@ REQUIREMENTS = {
     "encode, 16 bits": Requirement("encode float32 to 16 bits, `out=`, against a copy of as many bytes", 0.6),
     "encode": Requirement("encode float32 to 8 bits or a custom format, `out=`, against a copy of as many bytes", 0.5),
     "decode": Requirement("decode, `out=`, against a copy of as many bytes", 0.5),
+    "convert": Requirement("convert float32 to packed codes, into a new array, against ml_dtypes", 1),
     "blocks": Requirement("quantize float32 in blocks with scales, scales included, against `np.copyto`", 0.3),
     "FP16": Requirement("FP16 add, multiply, divide, sqrt against NumPy's float16", 20),
     "BF16": Requirement("BF16 add, multiply, divide, sqrt against ml_dtypes", 5),
     "E4M3": Requirement("E4M3 add, multiply, divide, sqrt against ml_dtypes", 15),
+    "beside add": Requirement("comparisons and operations that round little, 8 and 16 bits, against add", 1 / 2),
+    "beside add, more work": Requirement("fma and stochastic rounding, 8 and 16 bits, against add", 1 / 5),
     "flags": Requirement("every operation but remainder with flags, in every rounding mode", 30, "M/s"),
     "flags, remainder": Requirement("remainder with flags, in every rounding mode", 2, "M/s"),
     "import": Requirement("`import floatsim` against `import numpy` (at most 1.3 times its time)", 1 / 1.3),
     "first call": Requirement("first call with a warm cache, Numba's import included, against 0.45 s", 1),
     "compile": Requirement("any one kernel compiled cold, against 1 s", 1),
+    "first product": Requirement("first product of a description, compiled cold, against 2 s and 1.5 s a nesting", 1),
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """A contestant: a limit, floatsim called with keywords, or a peer."""
+    """A contestant: a limit, floatsim called with keywords, or a peer. It does the operation of its case or its own."""
 
     label: str
     kind: str
     options: dict[str, Any] = field(default_factory=dict)
     out: bool = False
+    operation: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ def _conversions() -> Iterator[Case]:
         yield Case("encode float32, directed, `out=`", fmt.name, "encode", fmt, "conversion", rows, checks, "float32")
     for fmt in (fs.FP16, fs.BF16, fs.E4M3, fs.E5M2):
         yield Case("convert float32 to packed codes", fmt.name, "convert", fmt, "conversion",
-                   (Row(OURS, "floatsim"), *_peers()), (), "float32")  # fmt: skip
+                   (Row(OURS, "floatsim"), *_peers()), (Check("convert", OURS, "ml_dtypes"),), "float32")  # fmt: skip
 
 
 BLOCKS: dict[str, dict[str, Any]] = {
@@ -188,6 +193,22 @@ def _arithmetic() -> Iterator[Case]:
             yield Case("arithmetic", f"{fmt.name} {operation}", operation, fmt, "arithmetic", rows, checks)
 
 
+BESIDE_ADD = ("minimum", "maximum", "equal", "less", "absolute", "negative", "copysign", "rint")
+
+
+def _beside_add() -> Iterator[Case]:
+    for fmt in fs.FP16, fs.BF16, fs.E4M3, fs.E5M2:
+        rows = [Row("add", "floatsim", operation="add")]
+        rows += [Row(name, "floatsim", operation=name) for name in (*BESIDE_ADD, "fma")]
+        rows += [Row(f"{name}, stochastic", "floatsim", _mode("stochastic"), operation=name)
+                 for name in ("add", "multiply")]  # fmt: skip
+        checks = tuple(
+            Check("beside add" if row.operation in BESIDE_ADD else "beside add, more work", row.label, "add")
+            for row in rows[1:]
+        )
+        yield Case("beside add", fmt.name, "fma", fmt, "arithmetic", tuple(rows), checks)
+
+
 def _small() -> Iterator[Case]:
     """64 elements: what a call costs before it does anything."""
     rows = (Row(OURS, "floatsim"), *_peers())
@@ -201,20 +222,22 @@ OPERANDS = {
     "floor": 1, "ceil": 1, "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
     "scalb": 1, "to_integer": 1, "from_integer": 0, "encode": 0, "quantize": 0, "convert": 0, "logb": 1, "next_up": 1,
     "next_down": 1, "equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
-    "unordered": 2, "quantize_blocks": 0, "decode": 1,
+    "unordered": 2, "quantize_blocks": 0, "decode": 1, "absolute": 1, "negative": 1, "copysign": 2,
 }  # fmt: skip
 """How many arrays of codes each operation takes; 0 for those that take numbers of another kind."""
 
 WITHOUT_MODE = (
-    "logb", "next_up", "next_down", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered"
+    "logb", "next_up", "next_down", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered",
+    "absolute", "negative", "copysign",
 )  # fmt: skip
+WITHOUT_FLAGS = ("convert", "quantize_blocks", "decode", "absolute", "negative", "copysign")
 
 
 def _flags() -> Iterator[Case]:
     for fmt in fs.FP16, fs.BF16, fs.E4M3, fs.FP32:
         for operation in OPERANDS:
-            if operation in ("convert", "quantize_blocks", "decode"):
-                continue  # encode, with another dtype on its result; no flags
+            if operation in WITHOUT_FLAGS:  # `convert` is `encode`, with another dtype on its result
+                continue
             modes = ("",) if operation in WITHOUT_MODE else MODES
             rows = tuple(
                 Row(mode or OURS, "floatsim", (_mode(mode) if mode else {}) | {"return_flags": True}) for mode in modes
@@ -226,7 +249,7 @@ def _flags() -> Iterator[Case]:
 
 
 def cases() -> list[Case]:
-    return [*_conversions(), *_blocks(), *_arithmetic(), *_small(), *_flags()]
+    return [*_conversions(), *_blocks(), *_arithmetic(), *_beside_add(), *_small(), *_flags()]
 
 
 # -- data ----------------------------------------------------------------------------------------------------------

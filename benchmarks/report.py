@@ -252,6 +252,10 @@ def tables(run: dict[str, Any]) -> Tables:
         head = ["kernel", "argument types", "seconds, cold"]
         rows = [[row["kernel"], row["types"], f"{row['seconds']:.2f}"] for row in startup["compiling"]["rows"]]
         found.append(("kernels compiled cold", [head, *rows]))
+    if "products" in startup:
+        head = ["first product of a process", "seconds, cold", "at most"]
+        rows = [[row["what"], f"{row['seconds']:.2f}", f"{row['limit']:.1f}"] for row in startup["products"]["rows"]]
+        found.append(("first products, compiled cold", [head, *rows]))
     return [*found, ("runs", runs(run))]
 
 

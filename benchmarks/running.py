@@ -58,13 +58,16 @@ def operands_of(case: Case, data: str, size: int) -> list[np.ndarray]:
 
 def _call(case: Case, row: Row, operands: list[np.ndarray]) -> Callable[[], Any]:
     """The public function as users call it."""
-    function, keywords = getattr(fs, case.operation), dict(row.options)
-    count = cases.OPERANDS[case.operation]
-    if count == 0 or case.operation == "decode":
+    operation = row.operation or case.operation
+    function, keywords, count = getattr(fs, operation), dict(row.options), cases.OPERANDS[operation]
+    if count == 0 or operation == "decode":
         arguments: list[Any] = [operands[0], case.fmt]
     else:
         arguments = [_array(codes, case.fmt) for codes in operands[:count]]
-        arguments += [_INTEGER] if case.operation == "to_integer" else operands[count:]
+        if operation == "to_integer":
+            arguments.append(_INTEGER)
+        elif operation == "scalb":
+            arguments.append(operands[count])
     if row.out:
         keywords["out"] = _result_of(case, operands[0])
     return functools.partial(function, *arguments, **keywords)
@@ -127,11 +130,13 @@ _WITHOUT_ATTRIBUTES_OF_DRAWS = ("floor", "ceil", "trunc")
 
 def against_reference(case: Case, row: Row, operands: list[np.ndarray], result: Any, sample: int) -> list[int] | None:
     """[differing, compared] of a sample of floatsim's own results, and flags, against reference.py."""
-    converts = case.operation in ("quantize", "convert", "encode")
-    if not converts and case.operation not in _WITH_REFERENCE:
+    operation = row.operation or case.operation
+    converts = operation in ("quantize", "convert", "encode")
+    if not converts and operation not in _WITH_REFERENCE:
         return None
     source = fs.as_format(operands[0].dtype) if converts else case.fmt
-    function = reference.convert if converts else getattr(reference, case.operation)
+    function = reference.convert if converts else getattr(reference, operation)
+    operands = operands[: max(1, cases.OPERANDS[operation])]
     options = resolve(dict(row.options))
     size = operands[0].size
     picked = np.unique(np.random.default_rng(0).integers(0, size, sample))
@@ -141,12 +146,12 @@ def against_reference(case: Case, row: Row, operands: list[np.ndarray], result: 
         numbers = [reference.decode(int(x[n]), source) for x in codes]
         attributes = options.attributes
         draws = ()
-        if attributes.rounding is Rounding.STOCHASTIC and case.operation not in _WITHOUT_ATTRIBUTES_OF_DRAWS:
+        if attributes.rounding is Rounding.STOCHASTIC and operation not in _WITHOUT_ATTRIBUTES_OF_DRAWS:
             draws = (reference.draw(options.seed, int(index), attributes.random_bits),)
         code, events = function(*numbers, case.fmt, attributes, *draws)
         expected[n], flags[n] = code, events & FLAGS
     got, got_flags = result if options.return_flags else (result, flags)
-    got = fs.decode(got[picked], case.fmt) if case.operation == "encode" else values_of(got[picked])
+    got = fs.decode(got[picked], case.fmt) if operation == "encode" else values_of(got[picked])
     wrong = differing(fs.decode(expected, case.fmt), got)
     wrong += int(np.count_nonzero(flags != (got_flags[picked] if options.return_flags else flags)))
     return [wrong, picked.size]

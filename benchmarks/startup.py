@@ -1,4 +1,4 @@
-"""What a user waits for before the first result: imports, the first call, and each kernel compiled cold.
+"""What a user waits for before the first result: imports, the first call, the first product, kernels compiled cold.
 
 Everything is measured in processes of its own, with a cache folder of Numba's that is empty or just filled.
 """
@@ -17,10 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import floatsim as fs
+from floatsim.accumulation import Accumulation
+
 from . import cases
 from .running import outcome
 
 FIRST_CALL, COMPILED = 0.45, 1.0
+LEAF, NESTING = 2.0, 1.5
 _SETUP = "import numpy as np, floatsim as fs; x = np.ones(4, 'f4'); h = np.ones(4, 'f2'); "
 
 IMPORTS = {
@@ -37,6 +41,19 @@ FIRST_CALLS = {
     "first add, with flags": _SETUP + "fs.add(h, h, return_flags=True)",
     "first matmul": _SETUP + "fs.matmul(h[None], h[:, None])",
 }
+
+
+LEAVES: tuple[dict[str, Any], ...] = (
+    {"accumulate": "fp32"}, {"accumulate": "sequential({}, fused)"}, {"accumulate": "pairwise({})"},
+    {"accumulate": "kahan({})"}, {"accumulate": "exact({})"}, {"accumulate": "{}"},
+    {"accumulate": "{}", "rounding": "toward_zero"}, {"accumulate": "{}", "rounding": "stochastic", "seed": 1},
+)  # fmt: skip
+OTHERS = (
+    "hopper", "blackwell", "cdna3", "exact(fp32)", "pairwise(fp32)", "splitk(4, fp32, fp32)",
+    "strided(fp32, 4, pairwise(fp32))", "blocked(hopper, 128, fp32)",
+    "blocked(strided(fp32, 4, pairwise(fp32)), 64, kahan(fp32))",
+)  # fmt: skip
+"""Options of a first product: of each format of operands; descriptions of FP16 products."""
 
 
 _SUMS = ("{}", "sequential({}, fused)", "pairwise({})", "kahan({})", "neumaier({})", "exact({})")
@@ -169,4 +186,34 @@ def compiling(rounds: int, most: int | None = None) -> dict[str, Any]:
     rows = [fastest[name] for name in sorted(fastest)]
     ratios = {row["kernel"]: COMPILED / row["seconds"] for row in rows}
     checks = [outcome("compile", f"kernel {kernel}", ratio, ratio) for kernel, ratio in ratios.items()]
+    return {"rows": rows, "checks": checks}
+
+
+def _products() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in "fp16", "bf16", "e4m3", "fp32", "fp64":
+        for options in LEAVES:
+            if not (name == "fp64" and options["accumulate"] == "fp32"):
+                yield name, options | {"accumulate": options["accumulate"].format(name)}
+    for description in OTHERS:
+        yield "fp16", {"accumulate": description}
+
+
+def _nestings(description: Accumulation) -> int:
+    return sum(map(_nestings, description.children)) + bool(description.children)
+
+
+def first_products(rounds: int, most: int | None = None) -> dict[str, Any]:
+    """Seconds of a process that imports floatsim and computes one product, with an empty cache."""
+    rows = []
+    for name, options in list(_products())[:most]:
+        given = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        call = f"fs.matmul(a[None], a[:, None], {given})"
+        taken = []
+        for _ in range(rounds):
+            with _cache() as cache:
+                taken.append(_seconds(f"{_SETUP}a = fs.array(x, '{name}'); {call}", cache))
+        limit = LEAF + NESTING * _nestings(fs.as_accumulation(options["accumulate"]))
+        rows.append({"what": f"{name}, {given}", "seconds": min(taken), "limit": limit})
+    ratios = {row["what"]: row["limit"] / row["seconds"] for row in rows}
+    checks = [outcome("first product", what, ratio, ratio) for what, ratio in ratios.items()]
     return {"rows": rows, "checks": checks}

@@ -271,12 +271,8 @@ def _ordered(case: _Case) -> FastKernel | None:
     """Return a kernel of `ordering_loops`. Its results are operands: no rounding mode or overflow policy applies."""
     if case.name not in _EXTREMA or case.attributes.daz or case.attributes.ftz:
         return None
-    loop, params = ordering.extremum(_key_bits(case.fmt), *_EXTREMA[case.name]), order_params(case.fmt)
+    loop, params = ordering.extremum(8 * case.fmt.code_dtype.itemsize, *_EXTREMA[case.name]), order_params(case.fmt)
     return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params), in_floats=False)
-
-
-def _key_bits(fmt: FloatFormat) -> int:
-    return 32 if fmt.bits <= 32 else 64
 
 
 _ARITHMETIC = {
@@ -463,7 +459,7 @@ def kernel_for(
 @functools.lru_cache(maxsize=256)
 def comparison(fmt: FloatFormat, holds: tuple[bool, ...]) -> FastKernel:
     """Return the kernel that writes a bool for each pair of codes; `holds`: less, equal, greater, unordered."""
-    loop, params, truth = ordering.compare(_key_bits(fmt)), order_params(fmt), np.array(holds, np.bool_)
+    loop, params, truth = ordering.compare(8 * fmt.code_dtype.itemsize), order_params(fmt), np.array(holds, np.bool_)
     return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params, truth), in_floats=False)
 
 

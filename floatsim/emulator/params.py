@@ -239,7 +239,7 @@ def order_params(fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
         "nan": fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan,
         "nan_result": nan_result(fmt)[0],
     }
-    return pack(ordering_loops.ORDER_FIELDS, fields, np.uint32 if fmt.bits <= 32 else np.uint64)
+    return pack(ordering_loops.ORDER_FIELDS, fields, fmt.code_dtype)
 
 
 # -- float64 kernels ---------------------------------------------------------------------------------------------------
