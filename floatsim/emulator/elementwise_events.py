@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from floatsim_kernels.elementwise import events as loops
 from floatsim_kernels.elementwise import packed
 from floatsim_kernels.runtime import cpu as machine
 
-from floatsim.emulator.params import unpack_params
 from floatsim.emulator.proofs import events_follow_from_results, odd_float64_rounds_once
-from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.emulator.unpack import reader_of
+from floatsim.formats import FP64, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ EventKernel: TypeAlias = Callable[["list[Array]", "Array", "Array"], None]
 """Called as `kernel(operands, results, events)` with flat arrays; it writes the events."""
 
 
-class _Reader(NamedTuple):
-    """How a kernel reads the codes of a format."""
-
-    number: int
-    params: Array
-
-
-_READERS = {BF16: loops.BF16, FP32: loops.SINGLE, FP64: loops.DOUBLE}
 _FEWEST = 1 << 12
 """Elements from which the kernels are worth their compilation. The integer kernels take 0.1 ms for so many."""
 _ARITHMETIC = {
@@ -46,23 +38,16 @@ _INTEGRAL = {"rint": True, "floor": False, "ceil": False, "trunc": False}
 """The roundings to integers, and whether a difference is an event."""
 
 
-def _reader(fmt: FloatFormat) -> _Reader | None:
-    params = unpack_params(FP16 if fmt == FP64 else fmt)  # FP64 is read without parameters; those of FP16 are not used
-    if params is None:
-        return None
-    return _Reader(loops.HALF if fmt == FP16 and machine.has_f16c() else _READERS.get(fmt, loops.GENERAL), params)
-
-
 @functools.lru_cache(maxsize=1024)
 def _kernel(
     name: str, sources: tuple[FloatFormat, ...], fmt: FloatFormat, attributes: RoundingAttributes
 ) -> EventKernel | None:
-    own = _reader(fmt)
+    own = reader_of(fmt)
     if own is None or not events_follow_from_results(attributes):
         return None
     ends = np.array([np.ldexp(1.0, fmt.emin), fmt.max])
     if name == "convert":
-        source = _reader(sources[0])
+        source = reader_of(sources[0])
         if source is None:
             return None
         convert = loops.conversion(source.number, own.number)

@@ -20,11 +20,13 @@ from floatsim_kernels.runtime import cpu as machine
 from floatsim import reference
 from floatsim.emulator.params import order_params, pack, unpack_params
 from floatsim.emulator.proofs import (
+    float32_code_carries,
     float64_rounds_single_stochastically,
+    odd_float32_rounds_once,
     odd_float64_rounds_once,
     packed_float32_rounds_once,
 )
-from floatsim.emulator.unpack import unpack
+from floatsim.emulator.unpack import reader_of, unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
@@ -301,8 +303,7 @@ def _in_float32(case: _Case) -> FastKernel | None:
     if operation is None or attributes.daz or attributes.ftz:
         return None
     if attributes.overflow is Overflow.INFINITY:
-        # LLVM computes `rint` between two conversions in FP16, one number at a time
-        in_fp16 = fmt == FP16 and machine.has_f16c() and case.name in _ARITHMETIC
+        in_fp16 = fmt == FP16 and machine.has_f16c()
         own = packed.fp16 if in_fp16 else packed.bf16 if fmt == BF16 else None
         if own is not None:
             loop = own(operation)
@@ -315,31 +316,59 @@ def _in_float32(case: _Case) -> FastKernel | None:
     return FastKernel(lambda x, out, draws: loop(x[0], x[-1], out, read, write))
 
 
+_OWN_TARGETS = {
+    (unpack_loops.BF16, _TIES_TO_EVEN): packed.TO_BF16,
+    (unpack_loops.HALF, _TIES_TO_EVEN): packed.TO_HALF,
+    (unpack_loops.HALF, _STOCHASTIC): packed.TO_HALF,
+}
+"""Ways to write the codes of the readers' own formats, with IEEE 754's overflow."""
+
+
 def _to_odd(case: _Case) -> FastKernel | None:
     """Return a kernel that computes in float64, rounded to odd."""
     fmt, attributes = case.fmt, case.attributes
     operation = packed.FMA if case.name == "fma" else _ARITHMETIC.get(case.name)
-    read, rounding = unpack_params(fmt), attributes.rounding
-    if operation is None or read is None or not _is_plain(attributes) or not machine.has_fma():
+    reader, rounding = reader_of(fmt), attributes.rounding
+    if operation is None or reader is None or not _is_plain(attributes) or not machine.has_fma():
         return None
     if not odd_float64_rounds_once(fmt, rounding, attributes.random_bits):
         return None
-    single = _family(FP32, fmt) if rounding is not _STOCHASTIC and fmt.precision + 2 <= FP32.precision else None
+    wide = fmt.precision + 2 <= FP32.precision
+    narrow = odd_float32_rounds_once(fmt, case.name, rounding)
+    single = _family(FP32, fmt) if wide and (narrow or rounding is not _STOCHASTIC) else None
     if single is None and _family(FP64, fmt) is None:
         return None
     write = _rounding_params(FP64 if single is None else FP32, fmt, rounding, attributes.overflow, True, True)
+    read, source = reader.params, reader.number
 
     def thrice(x: list[Array]) -> tuple[Array, Array, Array]:
         return x[0], x[min(1, len(x) - 1)], x[-1]
 
+    target = packed.TO_SHARED if single == "shared" else packed.TO_FORMAT
+    if attributes.overflow is Overflow.INFINITY:
+        target = _OWN_TARGETS.get((source, rounding), target)
     if rounding is _STOCHASTIC:
-        draw, bits = packed.odd_stochastic(operation, fmt == BF16), attributes.random_bits
+        draw = packed.odd_stochastic(operation, source)
+        if single is not None:
+            draw = packed.narrow_stochastic(operation, source, target)
+        bits = attributes.random_bits
         return FastKernel(lambda x, out, draws: draw(*thrice(x), out, read, write, draws, bits))
     if single is None:
         loop = packed.odd_double(operation, rounding.value)
     else:
-        loop = packed.odd_single(operation, rounding.value, fmt == BF16, single == "shared")
+        loop = packed.odd_single(operation, rounding.value, source, target, narrow)
     return FastKernel(lambda x, out, draws: loop(*thrice(x), out, read, write))
+
+
+def _carried(case: _Case) -> FastKernel | None:
+    """Return a kernel that computes in float32 and rounds stochastically by a carry in its code."""
+    reader = reader_of(case.fmt)
+    if reader is None or reader.number == unpack_loops.GENERAL:
+        return None
+    if not float32_code_carries(case.fmt, case.name, case.attributes):
+        return None
+    loop, bits = packed.carrying(_ARITHMETIC[case.name], reader.number), case.attributes.random_bits
+    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, draws, bits))
 
 
 def _to_single(case: _Case) -> FastKernel | None:
@@ -428,7 +457,7 @@ _CONVERSIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (
     _through_float32,
     _looked_up,
 )
-_OPERATIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (_ordered, _in_float32, _to_odd, _to_single)
+_OPERATIONS: tuple[Callable[[_Case], FastKernel | None], ...] = (_ordered, _in_float32, _carried, _to_odd, _to_single)
 
 
 @functools.lru_cache(maxsize=1024)

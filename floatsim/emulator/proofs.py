@@ -11,16 +11,33 @@ from collections.abc import Sequence
 
 from floatsim_kernels.functions import enclosures as ends
 
-from floatsim.formats import BF16, FP32, FP64, FloatFormat
-from floatsim.formats.rounding import Rounding, RoundingAttributes
+from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import TermRange, contains, quantum
 
 __all__ = [
-    "FLOAT64_EXPONENTS", "counted_in_float32", "double_rounding_is_innocuous", "enclosed_in_float64",
-    "events_follow_from_results", "exponents_bound_operands", "float64_rounds_single_stochastically",
-    "nearest_then_nearest", "odd_float64_rounds_once", "on_grid", "packed_float32_rounds_once", "product_rounds_once",
-    "products_are_not_rounded", "reciprocals_of_powers_are_exact", "rounds_by_addition", "rounds_in_float64",
-    "short_products_round_in_float64", "sums_are_exact", "sums_with_terms_round_once", "terms_fit_float64",
+    "FLOAT64_EXPONENTS",
+    "counted_in_float32",
+    "double_rounding_is_innocuous",
+    "enclosed_in_float64",
+    "events_follow_from_results",
+    "exponents_bound_operands",
+    "float32_code_carries",
+    "float64_rounds_single_stochastically",
+    "nearest_then_nearest",
+    "odd_float32_rounds_once",
+    "odd_float64_rounds_once",
+    "on_grid",
+    "packed_float32_rounds_once",
+    "product_rounds_once",
+    "products_are_not_rounded",
+    "reciprocals_of_powers_are_exact",
+    "rounds_by_addition",
+    "rounds_in_float64",
+    "short_products_round_in_float64",
+    "sums_are_exact",
+    "sums_with_terms_round_once",
+    "terms_fit_float64",
     "two_floats_hold_blocks",
 ]  # fmt: skip
 
@@ -250,6 +267,48 @@ def odd_float64_rounds_once(fmt: FloatFormat, rounding: Rounding, random_bits: i
         and fmt.emax <= 250
         and not fmt.is_scale
     )
+
+
+def odd_float32_rounds_once(fmt: FloatFormat, name: str, rounding: Rounding) -> bool:
+    """Return whether an operation of `odd_float64_rounds_once` may be computed in float32 instead.
+
+    Hypothesis: 2 p <= 24, so that products are exact; the last bits of products and of the remainders x - (x / y) y are
+    normal float32 numbers, and twice the largest product and quotient are below float32's largest number.
+    Claim: as in float64, the error of a sum and the remainders are float32 numbers, so the result is rounded to odd in
+    24 >= p + 2 bits.
+    With stochastic rounding only sums, products and FMA, whose error e is known exactly, and quanta >= 2**-32. With t
+    the result toward zero in float32 and r its multiple of the quantum q, (t - r) 2**32 / q is an integer: t is a
+    multiple of its own last bit >= 2**-24 q, or of 2**(2 log2 q) where q is the least quantum. So its sum with the
+    integer part of what t lacks, times 2**32 / q, is the first 32 bits of the discarded fraction.
+    Test: tests/emulator/test_elementwise_fast.py; `python -m tests.exhaustive 'pairs-*'`.
+    """
+    lowest, highest = quantum(fmt), fmt.emax + 1
+    if rounding is Rounding.STOCHASTIC and (name in ("divide", "sqrt") or lowest < -32):
+        return False
+    return (
+        2 * fmt.precision <= FP32.precision
+        and 2 * lowest - highest - FP32.trailing_bits >= FP32.emin
+        and max(2 * highest, highest - lowest) + 1 <= FP32.emax
+    )
+
+
+def float32_code_carries(fmt: FloatFormat, name: str, attributes: RoundingAttributes) -> bool:
+    """Return whether a stochastic rounding of a float32 result is a carry into the bits that the format keeps.
+
+    Hypothesis: sums of BF16 or FP16 numbers, or products of BF16 numbers; at most 32 random bits, neither DAZ nor FTZ,
+    overflow gives infinity.
+    Claim: let t be the result toward zero in float32. The discarded bits of t and the integer part of what t lacks,
+    times 2**(32 - dropped) / ulp(t), are the first 32 bits of the discarded fraction: for BF16 the quantum is a fixed bit of
+    the code, and an FP16 sum below 2**-14 is an FP16 number. A sum lacks nothing where float32 is subnormal, nor below
+    2**-110: it is a multiple of 2**-133. A product of 8-bit significands is exact in float32 down to 2**-134, because
+    its last bit is at least 2**-149. Below 2**-126 it is computed as 2**83 |x| times 2**82 |y|, exactly: no operand is
+    more than 2**7 there, because none is less than 2**-133. That is 2**16 times float32's code, and below 2**-133 it is
+    the fraction of BF16's least number times 2**32. Beyond float32 a result is at least 2**128, which overflows.
+    Test: tests/emulator/test_elementwise_fast.py.
+    """
+    names = {BF16: ("add", "subtract", "multiply"), FP16: ("add", "subtract")}.get(fmt, ())
+    plain = float64_rounds_single_stochastically(attributes)
+    return name in names and plain and attributes.overflow is Overflow.INFINITY
 
 
 def float64_rounds_single_stochastically(attributes: RoundingAttributes) -> bool:

@@ -6,23 +6,44 @@ Both need the default floating-point environment (`cpu.environment_is_default()`
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from floatsim_kernels.elementwise import loops
 from floatsim_kernels.elementwise import unpack as unpack_loops
+from floatsim_kernels.runtime import cpu as machine
 
 from floatsim.emulator.params import format_params, rounding_params, unpack_params
 from floatsim.emulator.types import Codes, Floats
-from floatsim.formats import FP32, FloatFormat
+from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["pack", "unpack"]
+__all__ = ["Reader", "pack", "reader_of", "unpack"]
 
 _EXACT, _NO_DRAWS = rounding_params(RoundingAttributes()), np.zeros(2, np.uint64)
+
+
+class Reader(NamedTuple):
+    """How a kernel reads the codes of a format: a number of `unpack_loops`, and its parameters."""
+
+    number: int
+    params: NDArray[np.uint32]
+
+
+_READERS = {BF16: unpack_loops.BF16, FP32: unpack_loops.SINGLE, FP64: unpack_loops.DOUBLE}
+
+
+@functools.lru_cache(maxsize=256)
+def reader_of(fmt: FloatFormat) -> Reader | None:
+    """Return how kernels read the codes of a format as float32 numbers, or FP64's as float64; None if they cannot."""
+    params = unpack_params(FP16 if fmt == FP64 else fmt)  # FP64 is read without parameters; those of FP16 are not used
+    if params is None:
+        return None
+    in_fp16 = fmt == FP16 and machine.has_f16c()
+    return Reader(unpack_loops.HALF if in_fp16 else _READERS.get(fmt, unpack_loops.GENERAL), params)
 
 
 def _converted(codes: Codes, fmt: FloatFormat, target: FloatFormat) -> Codes:

@@ -13,7 +13,7 @@ from floatsim_kernels.runtime import cpu as machine
 import floatsim as fs
 from floatsim import reference
 from floatsim.arrays.options import resolve
-from floatsim.emulator import elementwise, elementwise_events, elementwise_fast, pieces, tables
+from floatsim.emulator import elementwise, elementwise_events, elementwise_fast, pieces, proofs, tables
 from floatsim.emulator.params import unpack_params
 
 
@@ -71,6 +71,7 @@ OPERATIONS = {
     "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
 }  # fmt: skip
 """The operations with fast kernels, and their numbers of operands."""
+ARITHMETIC = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered")
 
 
@@ -147,7 +148,7 @@ def test_operations_on_codes(name):
 def test_arithmetic_of_the_named_formats(fmt, rounding):
     rng = np.random.default_rng(5)
     for overflow in fs.Overflow:
-        for name in ("add", "subtract", "multiply", "divide", "sqrt", "fma"):
+        for name in ARITHMETIC:
             operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 3000))[: OPERATIONS[name]]]
             keywords = {"rounding": rounding, "overflow": overflow, "seed": 3, "random_bits": 32}
             assert check_operation(name, operands, fmt, keywords) or not machine.has_fma()
@@ -177,7 +178,41 @@ def test_precisions_beside_the_bounds(precision):
         assert ran == (machine.has_fma() and precision <= (20 if rounding is fs.Rounding.STOCHASTIC else 24))
 
 
-ARITHMETIC = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
+@pytest.mark.full
+@pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
+@pytest.mark.parametrize("within, beyond", [
+    ((5, 11, 15), (5, 12, 15)),  # 2 p = 24, 26
+    ((6, 4, 34), (6, 4, 35)),  # last bits of remainders: 2**-126, 2**-127
+    ((6, 4, 0), (6, 4, -1)),  # numbers below 2**63, 2**64
+    ((6, 4, 29), (6, 4, 30)),  # quanta from 2**-32, 2**-33: beyond the bound of stochastic rounding only
+])  # fmt: skip
+def test_formats_beside_the_bounds_of_float32(within, beyond, rounding):
+    applies = []
+    for width, trailing, bias in within, beyond:
+        fmt = fs.FloatFormat(f"({width},{trailing},{bias})", width, trailing, "ieee", bias)
+        rng = np.random.default_rng([width, trailing, bias + 1])
+        applies.append(proofs.odd_float32_rounds_once(fmt, "fma", rounding))
+        for name in ARITHMETIC:
+            operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 3000))[: OPERATIONS[name]]]
+            check_operation(name, operands, fmt, {"rounding": rounding, "seed": 3})
+    stochastic = rounding is fs.Rounding.STOCHASTIC
+    assert applies == [not (stochastic and within == (6, 4, 34)), not stochastic and beyond == (6, 4, 30)]
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
+@pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16], ids=lambda f: f.name)
+def test_stochastic_results_beside_every_code(fmt, name):
+    """Operands of every distance: what float32 lacks of a sum may be anything below its last bit."""
+    few = [0, 1, 2, 3, 1 << fmt.trailing_bits, fmt.infinity_code, fmt.max_code, fmt.canonical_nan, fs.encode(1.0, fmt)]
+    few += np.random.default_rng(4).integers(0, 1 << 15, 12).tolist()
+    codes = np.array(few, np.uint16)
+    x = np.concatenate([codes, codes | np.uint16(1 << 15)])
+    y = fmt.codes()
+    options = resolve({"rounding": "stochastic", "seed": 11})
+    pairs = [(each.ravel(), fmt) for each in np.broadcast_arrays(x[:, None], y[None, :])]
+    want, _ = elementwise.by_integers(name, pairs, (x.size * y.size,), fmt, options)
+    got, _ = elementwise.elementwise(name, pairs, fmt, options, want_events=False)
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.full

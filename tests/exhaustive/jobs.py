@@ -342,6 +342,17 @@ def _every_pair(fmt: fs.FloatFormat, chunk: int) -> Outcome:
     return _compared(operation, fmt, options, operands, (got, happened), (np.array(want, got.dtype), np.array(events)))
 
 
+def _stochastic_pairs(fmt: fs.FloatFormat, operation: str, chunk: int) -> Outcome:
+    """All pairs of a 16-bit format, rounded stochastically: the fast kernels against the integer kernels."""
+    a = np.arange(chunk * _ROWS, (chunk + 1) * _ROWS, dtype=np.uint16)
+    first, second = (x.ravel() for x in np.broadcast_arrays(a[:, None], fmt.codes()[None, :]))
+    options = resolve({"rounding": Rounding.STOCHASTIC, "seed": chunk})
+    operands = [(x, fmt) for x in (first, second)]
+    got, _ = elementwise.elementwise(operation, operands, fmt, options, want_events=False)
+    want, _ = elementwise.by_integers(operation, operands, first.shape, fmt, options)
+    return _compared(operation, fmt, OracleRounding(Rounding.STOCHASTIC), (first, second), (got,), (want,))
+
+
 # -- one step of a sum -------------------------------------------------------------------------------------------------
 
 
@@ -465,6 +476,10 @@ def jobs() -> dict[str, Job]:
             for operation in _PAIR_OPERATIONS:
                 add(f"pairs-{fmt.name}-{operation}-{mode.name}", f"all pairs of {fmt.name}, {operation}, {mode.name}",
                     (1 << 16) // _ROWS, functools.partial(_pairs, fmt, operation, mode))  # fmt: skip
+    for fmt in (fs.FP16, fs.BF16):
+        for operation in _PAIR_OPERATIONS:
+            add(f"pairs-{fmt.name}-{operation}-stochastic", f"all pairs of {fmt.name}, {operation}, fast and not",
+                (1 << 16) // _ROWS, functools.partial(_stochastic_pairs, fmt, operation))  # fmt: skip
     for fmt in (fs.FP16, fs.BF16):
         for operation in _ORDERINGS:
             add(f"order-{fmt.name}-{operation}", f"all pairs of {fmt.name}, {operation}, fast and not",

@@ -11,30 +11,15 @@ import functools
 import numpy as np
 
 from ..rounding.integer import ABSORBED, FLUSHED, INEXACT, SUBNORMAL, UNDERFLOW
-from ..runtime.intrinsics import double_from_bits, float_from_bits, float_from_half, wide_vectors
+from ..runtime.intrinsics import wide_vectors
 from ..runtime.jit import inline, kernel
 from . import packed, unpack
+from .unpack import float64_of
 
 RARE = np.uint8(0xFF)
 """Written where the integer kernels have to decide. No operation has all events."""
-GENERAL, HALF, BF16, SINGLE, DOUBLE = range(5)
-"""How codes are read: by unpack.UNPACK_FIELDS, or as the codes of one format. HALF needs `cpu.has_f16c()`."""
 _0, _INEXACT, _ABSORBED, _SUBNORMAL = (np.uint8(x) for x in (0, INEXACT, ABSORBED, SUBNORMAL))
 _TINY, _LOST = np.uint8(INEXACT | UNDERFLOW | SUBNORMAL), np.uint8(INEXACT | UNDERFLOW | FLUSHED)
-
-
-@inline
-def value_of(reader, code, g):
-    """The float64 number of a code."""
-    if reader == DOUBLE:
-        return double_from_bits(np.uint64(code))
-    if reader == SINGLE:
-        return np.float64(float_from_bits(np.uint32(code)))
-    if reader == BF16:
-        return np.float64(packed.from_bf16(code))
-    if reader == HALF:
-        return np.float64(float_from_half(np.uint16(code)))
-    return np.float64(unpack.number_of(code, g))
 
 
 @inline
@@ -60,7 +45,7 @@ def error_of(operation, x, y, z, r):
         return r * r - x
     left = x * y if operation == packed.FMA else x
     right = z if operation == packed.FMA else (-y if operation == packed.SUBTRACT else y)
-    s, rest = packed.two_sum(0, left, right)
+    s, rest = packed.two_sum(left, right)
     return rest if s == r else s - r
 
 
@@ -78,8 +63,12 @@ def arithmetic(operation, reader):
         wide_vectors()
         g, least, largest = unpack.fields_of(read), ends[0], ends[1]
         for i in range(out.size):
-            x, y, z = value_of(reader, a[i], g), value_of(reader, b[i], g), value_of(reader, c[i], g)
-            r = value_of(reader, out[i], g)
+            x, y, z = (
+                float64_of(reader, a[i], g),
+                float64_of(reader, b[i], g),
+                float64_of(reader, c[i], g),
+            )
+            r = float64_of(reader, out[i], g)
             error = error_of(operation, x, y, z, r)
             inexact = error != 0
             event = event_of(r, inexact, least, largest) if error == error else RARE
@@ -103,8 +92,8 @@ def conversion(source_reader, reader):
         wide_vectors()
         g, w, least, largest = unpack.fields_of(read), unpack.fields_of(write), ends[0], ends[1]
         for i in range(out.size):
-            r = value_of(reader, out[i], w)
-            events[i] = event_of(r, value_of(source_reader, a[i], g) != r, least, largest)
+            r = float64_of(reader, out[i], w)
+            events[i] = event_of(r, float64_of(source_reader, a[i], g) != r, least, largest)
 
     return loop
 
@@ -118,7 +107,11 @@ def extremum(reader):
         wide_vectors()
         g, least, largest = unpack.fields_of(read), ends[0], ends[1]
         for i in range(out.size):
-            x, y, r = value_of(reader, a[i], g), value_of(reader, b[i], g), value_of(reader, out[i], g)
+            x, y, r = (
+                float64_of(reader, a[i], g),
+                float64_of(reader, b[i], g),
+                float64_of(reader, out[i], g),
+            )
             events[i] = event_of(r, False, least, largest) if x == x and y == y else RARE
 
     return loop
@@ -133,7 +126,7 @@ def integral(reader, exact):
         wide_vectors()
         g, least, largest = unpack.fields_of(read), ends[0], ends[1]
         for i in range(out.size):
-            x, r = value_of(reader, a[i], g), value_of(reader, out[i], g)
+            x, r = float64_of(reader, a[i], g), float64_of(reader, out[i], g)
             m = abs(r)
             event = _INEXACT if exact and x != r else _0
             events[i] = event if m < largest and (m >= least or m == 0) else RARE

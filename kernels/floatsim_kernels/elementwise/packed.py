@@ -5,14 +5,16 @@ Each element is unpacked, computed in float32 or float64, and rounded once more.
 - In float32, ties to even: the second rounding is innocuous, because float32 has at least 2p + 2 significand bits
   (S. A. Figueroa, "When is double rounding innocuous?", 1995). Where float32 itself would lose subnormal digits (BF16
   products below 2**-126) the result is a multiple of 2**-149 or rounds to zero either way.
-- In float64, any rounding mode: the float64 result is rounded to odd, from its exact error (S. Boldo and
+- In float32 or float64, any rounding mode: the result is rounded to odd, from its exact error (S. Boldo and
   G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). Every later rounding to fewer bits is correct.
+- In float32, stochastic rounding of sums and products: the bits that a format discards are those of the float32 result
+  and those of its exact error.
 - In float64, stochastic rounding to FP32: 29 of the bits that FP32 discards are known, and three more are decided by
   the integer kernels where they matter, for one element in 2**29.
 
 The exhaustive tests compare every pair of codes with the integer kernels. The kernels need
-`cpu.environment_is_default()`; `fp16` also needs `cpu.has_f16c()`, and the `odd_...` kernels need `cpu.has_fma()`,
-as does `single_stochastic`.
+`cpu.environment_is_default()`; `fp16` and the reader HALF also need `cpu.has_f16c()`, and the `odd_...` kernels need
+`cpu.has_fma()`, as does `single_stochastic`.
 """
 
 import functools
@@ -25,20 +27,24 @@ from ..rounding.integer import STOCHASTIC, TIES_TO_EVEN, TOWARD_NEGATIVE
 from ..rounding.random import draw_word
 from ..runtime.intrinsics import (
     add32,
+    as_bits,
+    as_float,
     bits_from_double,
     bits_from_float,
-    double_from_bits,
     float_from_bits,
     float_from_half,
     half_from_float,
+    integer_part,
     left32,
     low32,
     multiply_add,
     right32,
+    subtract32,
     wide_vectors,
 )
 from ..runtime.jit import inline, kernel
 from . import quantize, unpack
+from .unpack import float32_of
 
 ADD, SUBTRACT, MULTIPLY, DIVIDE, SQRT, FMA, RINT, FLOOR, CEIL, TRUNC = range(10)
 
@@ -65,6 +71,27 @@ def computed(operation, x, y):
     return np.float32(np.trunc(x))
 
 
+_INTEGRAL = np.float32(1 << 23)  # from here on, every float32 number is an integer
+
+
+@inline
+def integral(operation, x):
+    """A float32 number between -2**22 and 2**22, infinite or NaN, rounded to an integer.
+
+    LLVM computes `rint` and the like between two conversions in FP16, one number at a time.
+    """
+    magnitude = abs(x)
+    n = math.copysign((magnitude + _INTEGRAL) - _INTEGRAL, x)
+    if operation == FLOOR:
+        n = n - np.float32(1) if n > x else n
+    if operation == CEIL:
+        n = n + np.float32(1) if n < x else n
+    if operation == TRUNC:
+        n = abs(n)
+        n = n - np.float32(1) if n > magnitude else n
+    return math.copysign(n, x)
+
+
 # -- FP16: the processor's own conversions -----------------------------------------------------------------------------
 
 _FP16_NAN = np.uint16(0x7E00)
@@ -84,7 +111,11 @@ def fp16(operation):
     def loop(a, b, out):
         wide_vectors()
         for i in range(out.size):
-            out[i] = to_fp16(computed(operation, float_from_half(a[i]), float_from_half(b[i])))
+            x = float_from_half(a[i])
+            if operation >= RINT:
+                out[i] = to_fp16(integral(operation, x))
+            else:
+                out[i] = to_fp16(computed(operation, x, float_from_half(b[i])))
 
     return loop
 
@@ -92,12 +123,6 @@ def fp16(operation):
 # -- BF16: the upper half of a float32 ---------------------------------------------------------------------------------
 
 _16, _BF16_NAN = np.uint32(16), np.uint16(0x7FC0)
-
-
-@inline
-def from_bf16(code):
-    """The float32 number of a BF16 code."""
-    return float_from_bits(left32(np.uint32(code), _16))
 
 
 @inline
@@ -114,7 +139,7 @@ def bf16(operation):
     def loop(a, b, out):
         wide_vectors()
         for i in range(out.size):
-            out[i] = to_bf16(computed(operation, from_bf16(a[i]), from_bf16(b[i])))
+            out[i] = to_bf16(computed(operation, unpack.from_bf16(a[i]), unpack.from_bf16(b[i])))
 
     return loop
 
@@ -143,36 +168,46 @@ def general(operation):
     return loop
 
 
-# -- float64 results rounded to odd ------------------------------------------------------------------------------------
+# -- results rounded to odd --------------------------------------------------------------------------------------------
 
-_SIGN = np.uint64(1 << 63)
+_SIGN_MASK = 1  # in the masks of a carrier
+TO_FORMAT, TO_SHARED, TO_BF16, TO_HALF = range(4)
+"""How float32 codes are rounded: by the fields of quantize.ROUNDING_FIELDS, or of its *shared* family; ties to even to
+BF16, or to FP16 by the processor's instruction, with IEEE 754's overflow."""
 
 
 @inline
-def two_sum(rounding, x, y):
-    """x + y and the sign of the error, with the sign that a zero has in a rounding mode (D. E. Knuth's TwoSum)."""
+def two_sum(x, y):
+    """x + y and the exact error (D. E. Knuth's TwoSum), which is NaN beside infinities."""
     s = x + y
     part = s - x
-    error = (x - (s - part)) + (y - part)  # exact; NaN beside infinities
+    return s, (x - (s - part)) + (y - part)
+
+
+@inline
+def directed_sum(kind, masks, rounding, x, y):
+    """x + y and the exact error, with the sign that a zero has in a rounding mode."""
+    s, error = two_sum(x, y)
     if rounding == TOWARD_NEGATIVE:
-        s = double_from_bits((bits_from_double(x) | bits_from_double(y)) & _SIGN) if s == 0 else s
+        s = as_float(kind(kind(as_bits(x) | as_bits(y)) & masks[_SIGN_MASK])) if s == 0 else s
     return s, error
 
 
 @inline
-def result_and_error(operation, rounding, x, y, z):
-    """The float64 result s of an operation, to nearest, and a number with the sign of the exact result less s.
+def result_and_error(kind, masks, operation, rounding, x, y, z):
+    """The result s of an operation, to nearest, and a number with the sign of the exact result less s.
 
-    Products are exact. Only FMA reads z.
+    The numbers are float32 or float64; `kind` and `masks` are those of the carrier. Products are exact. Only FMA reads
+    z. The error of a sum is exact.
     """
     if operation == ADD:
-        return two_sum(rounding, x, y)
+        return directed_sum(kind, masks, rounding, x, y)
     if operation == SUBTRACT:
-        return two_sum(rounding, x, -y)
+        return directed_sum(kind, masks, rounding, x, -y)
     if operation == MULTIPLY:
-        return x * y, 0.0
+        return x * y, as_float(kind(0))
     if operation == FMA:
-        return two_sum(rounding, x * y, z)
+        return directed_sum(kind, masks, rounding, x * y, z)
     if operation == DIVIDE:
         s = x / y
         rest = multiply_add(-s, y, x)
@@ -191,40 +226,40 @@ def odd_code(kind, bits, negative, rest):
 
 
 @inline
-def odd64(s, error):
-    """The float64 code of an exact result rounded to odd."""
-    return odd_code(_KIND64, bits_from_double(s), s < 0, error)
+def odd_code_of(kind, masks, operation, rounding, x, y, z):
+    """The carrier's code of an exact result rounded to odd."""
+    s, error = result_and_error(kind, masks, operation, rounding, x, y, z)
+    return odd_code(kind, as_bits(s), s < 0, error)
 
 
 @inline
-def odd32(s, error):
-    """The float32 code of an exact result rounded to odd. A result beyond float32 becomes its largest number."""
+def odd32(operation, rounding, x, y, z):
+    """The float32 code of an exact result of float64 numbers rounded to odd; beyond float32 the largest number's."""
+    s, error = result_and_error(_KIND64, _MASKS64, operation, rounding, x, y, z)
     single = np.float32(s)
     rest = s - np.float64(single)
     return odd_code(_KIND32, bits_from_float(single), s < 0, error if rest == 0 else rest)
 
 
 @inline
-def double_of(brain, code, g):
-    """The float64 number of a code; `brain`: the format is BF16."""
-    return np.float64(from_bf16(code) if brain else unpack.number_of(code, g))
-
-
-@inline
-def to_single_code(rounding, shared, u, g):
-    """The format's code of a float32 code u; `shared`: the format has float32's exponents."""
-    if shared:
+def to_code(target, rounding, u, g):
+    """The format's code of a float32 code u."""
+    if target == TO_BF16:
+        return to_bf16(float_from_bits(u))
+    if target == TO_HALF:
+        return to_fp16(float_from_bits(u))
+    if target == TO_SHARED:
         return quantize.shared_element(rounding, quantize.CODES, u, g[quantize.DROPPED], g)
     return quantize.rounded_element(_KIND32, _MASKS32, rounding, quantize.CODES, u, g)
 
 
 @functools.cache
-def odd_single(operation, rounding, brain, shared):
+def odd_single(operation, rounding, reader, target, narrow):
     """Return the kernel of an operation, and of a deterministic rounding mode numbered as in rounding/integer.py.
 
-    The exact result is rounded to odd in float32, and then to the format. `read` holds the fields of
-    unpack.UNPACK_FIELDS, and `write` those of quantize.ROUNDING_FIELDS for codes from float32. Operands that an
-    operation does not have are any arrays of codes. `brain`: the format is BF16, `shared`: it has float32's exponents.
+    The exact result is rounded to odd in float32, and then to the format. It is computed in float64, or in float32 if
+    the format is `narrow`. `read` holds the fields of unpack.UNPACK_FIELDS, and `write` those of
+    quantize.ROUNDING_FIELDS for codes from float32. Operands that an operation does not have are any arrays of codes.
     """
 
     @kernel
@@ -232,9 +267,16 @@ def odd_single(operation, rounding, brain, shared):
         wide_vectors()
         r, w = unpack.fields_of(read), quantize.fields_of(write)
         for i in range(out.size):
-            x, y, z = double_of(brain, a[i], r), double_of(brain, b[i], r), double_of(brain, c[i], r)
-            s, error = result_and_error(operation, rounding, x, y, z)
-            out[i] = to_single_code(rounding, shared, odd32(s, error), w)
+            x, y, z = (
+                float32_of(reader, a[i], r),
+                float32_of(reader, b[i], r),
+                float32_of(reader, c[i], r),
+            )
+            if narrow:
+                u = odd_code_of(_KIND32, _MASKS32, operation, rounding, x, y, z)
+            else:
+                u = odd32(operation, rounding, np.float64(x), np.float64(y), np.float64(z))
+            out[i] = to_code(target, rounding, u, w)
 
     return loop
 
@@ -248,15 +290,15 @@ def odd_double(operation, rounding):
         wide_vectors()
         r, w = unpack.fields_of(read), quantize.fields_of(write)
         for i in range(out.size):
-            x, y, z = double_of(False, a[i], r), double_of(False, b[i], r), double_of(False, c[i], r)
-            s, error = result_and_error(operation, rounding, x, y, z)
-            out[i] = quantize.rounded_element(_KIND64, _MASKS64, rounding, quantize.CODES, odd64(s, error), w)
+            x, y, z = unpack.number_of(a[i], r), unpack.number_of(b[i], r), unpack.number_of(c[i], r)
+            u = odd_code_of(_KIND64, _MASKS64, operation, rounding, np.float64(x), np.float64(y), np.float64(z))
+            out[i] = quantize.rounded_element(_KIND64, _MASKS64, rounding, quantize.CODES, u, w)
 
     return loop
 
 
 @functools.cache
-def odd_stochastic(operation, brain):
+def odd_stochastic(operation, reader):
     """Return the kernel as `odd_double` does, for stochastic rounding with at most 32 random bits."""
 
     @kernel
@@ -270,13 +312,169 @@ def odd_stochastic(operation, brain):
             end = done + n
             xs, ys, zs, results = a[done:end], b[done:end], c[done:end], out[done:end]
             for i in range(n):
-                x, y, z = double_of(brain, xs[i], r), double_of(brain, ys[i], r), double_of(brain, zs[i], r)
-                s, error = result_and_error(operation, STOCHASTIC, x, y, z)
-                u = odd64(s, error)
+                x, y, z = (
+                    float32_of(reader, xs[i], r),
+                    float32_of(reader, ys[i], r),
+                    float32_of(reader, zs[i], r),
+                )
+                x, y, z = np.float64(x), np.float64(y), np.float64(z)
+                u = odd_code_of(_KIND64, _MASKS64, operation, STOCHASTIC, x, y, z)
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
-                m, k, q, fraction = quantize.truncated(_KIND64, _MASKS64, quantize.CODES, u, used, w)
-                m = m + q if add32(fraction, word) < fraction else m
+                m, k, q, fraction = quantize.truncated(_KIND64, _MASKS64, quantize.CODES, u, w)
+                m = m + q if add32(np.uint32(fraction & used), word) < word else m
                 results[i] = quantize.joined(_KIND64, _MASKS64, quantize.CODES, u, m, k, w)
+            done = end
+
+    return loop
+
+
+# -- sums and products in float32, stochastic --------------------------------------------------------------------------
+
+_1, _EXPONENT, _TO_LAST_BIT = np.uint32(1), np.uint32(0xFF << 23), np.uint32(23 << 23)
+
+
+@inline
+def toward_zero(s, error):
+    """The float32 code of an exact result toward zero, and whether it is below the result to nearest s."""
+    u = bits_from_float(s)
+    inward = abs(error) > 0 and (error < 0) != (s < 0)
+    return subtract32(u, _1) if inward else u, inward
+
+
+@inline
+def lacking(u, error, inward, q):
+    """The integer part of 2**32 / q times what a result toward zero with the float32 code u lacks.
+
+    That is the magnitude of the error of the result to nearest, or an ulp less it. The difference would be rounded.
+    """
+    size = abs(error) * quantize.inverse(_KIND32, _MASKS32, q)
+    ulp = float_from_bits(subtract32(np.uint32(u & _EXPONENT), _TO_LAST_BIT))
+    whole = quantize.scaled_by(_KIND32, _MASKS32, ulp, q)
+    return subtract32(whole, integer_part(np.float32(np.ceil(size)))) if inward else integer_part(size)
+
+
+@functools.cache
+def narrow_stochastic(operation, reader, target):
+    """Return the kernel of a sum, a product or FMA as `odd_stochastic` does, computed in float32."""
+
+    @kernel
+    def loop(a, b, c, out, read, write, draws, random_bits):
+        wide_vectors()
+        r, w = unpack.fields_of(read), quantize.fields_of(write)
+        used = quantize.used_bits(random_bits)
+        done = np.int64(0)
+        while done < out.size:
+            low, high, first, n = quantize.run_from(draws, done, out.size - done)
+            end = done + n
+            xs, ys, zs, results = a[done:end], b[done:end], c[done:end], out[done:end]
+            for i in range(n):
+                x, y, z = (
+                    float32_of(reader, xs[i], r),
+                    float32_of(reader, ys[i], r),
+                    float32_of(reader, zs[i], r),
+                )
+                s, error = result_and_error(_KIND32, _MASKS32, operation, STOCHASTIC, x, y, z)
+                u, inward = toward_zero(s, error)
+                word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
+                m, k, q, fraction = quantize.truncated(_KIND32, _MASKS32, quantize.CODES, u, w)
+                fraction = np.uint32(add32(fraction, lacking(u, error, inward, q)) & used)
+                m = m + q if add32(fraction, word) < word else m
+                if target == TO_HALF:
+                    results[i] = to_fp16(math.copysign(m, s) if s == s else s)
+                else:
+                    results[i] = quantize.joined(_KIND32, _MASKS32, quantize.CODES, u, m, k, w)
+            done = end
+
+    return loop
+
+
+_SIGN, _INFINITY = np.uint32(1 << 31), np.uint32(0xFF << 23)
+_FIRST_BIT, _LAST_OF_BF16, _31, _23 = np.uint32(1 << 23), np.uint32(1 << 16), np.uint32(31), np.uint32(23)
+_2_M16, _128, _2_39, _2_82, _2_83 = (np.float32(2.0**n) for n in (-16, 7, 39, 82, 83))
+
+
+@inline
+def lacking_bits(u, error, inward, bits):
+    """The integer part of 2**bits / ulp times what a result toward zero with the float32 code u lacks.
+
+    In integers: multiplications of subnormal numbers take a hundred cycles on many processors.
+    """
+    m = np.uint32(bits_from_float(error) & ~_SIGN)
+    exponent = right32(m, _23)
+    significand = np.uint32(np.uint32(m & np.uint32(_FIRST_BIT - _1)) | (_FIRST_BIT if exponent else np.uint32(0)))
+    # less than an ulp: the shift is at least 24 - bits
+    shift = subtract32(right32(np.uint32(u & _EXPONENT), _23), add32(np.uint32(max(exponent, _1)), bits))
+    shift = np.uint32(min(shift, _31))
+    whole = right32(significand, shift)
+    more = add32(whole, _1) if left32(whole, shift) != significand else whole
+    return subtract32(left32(_1, bits), more) if inward else whole
+
+
+@inline
+def sum_and_fraction(operation, x, y, more):
+    """A sum to nearest, float32's code of its magnitude toward zero, and the first 32 bits that this code discards.
+
+    `more`: 32 less the bits of float32's code that the format discards.
+    """
+    s, error = result_and_error(_KIND32, _MASKS32, operation, STOCHASTIC, x, y, y)
+    u, inward = toward_zero(s, error)
+    m = np.uint32(u & ~_SIGN)
+    return s, m, add32(left32(m, more), lacking_bits(u, error, inward, more))
+
+
+@inline
+def at_most_128(x):
+    """The magnitude of x, at most 128; NaN stays NaN."""
+    return _128 if abs(x) > _128 else abs(x)
+
+
+@inline
+def product_and_fraction(x, y):
+    """The product of two BF16 numbers, as `sum_and_fraction`: exact, or zero where float32 would be subnormal.
+
+    Below 2**-126 the code, and the fraction of BF16's least number, come from 2**165 times the product. No factor is
+    more than 128 there; larger ones are cut, so that none times zero is infinite.
+    """
+    large = (at_most_128(x) * _2_83) * (at_most_128(y) * _2_82)
+    small = (large < _2_39) & (abs(y) <= _128)
+    s = x * (math.copysign(np.float32(0), y) if small else y)
+    m = integer_part(large * _2_M16) if small else np.uint32(bits_from_float(s) & ~_SIGN)
+    return s, m, integer_part(large) if m < _LAST_OF_BF16 else left32(m, _16)
+
+
+@functools.cache
+def carrying(operation, reader):
+    """Return the kernel of a sum of BF16 or FP16 numbers, or of a BF16 product, with stochastic rounding.
+
+    It carries into the last bit that the format keeps of float32's code, and gives IEEE 754's overflow.
+    """
+    dropped = 16 if reader == unpack.BF16 else 13
+    last, kept, more = np.uint32(1 << dropped), np.uint32((1 << 32) - (1 << dropped)), np.uint32(32 - dropped)
+
+    @kernel
+    def loop(a, b, out, draws, random_bits):
+        wide_vectors()
+        used = quantize.used_bits(random_bits)
+        done = np.int64(0)
+        while done < out.size:
+            low, high, first, n = quantize.run_from(draws, done, out.size - done)
+            end = done + n
+            xs, ys, results = a[done:end], b[done:end], out[done:end]
+            for i in range(n):
+                x, y = float32_of(reader, xs[i], None), float32_of(reader, ys[i], None)
+                if operation == MULTIPLY:
+                    s, m, fraction = product_and_fraction(x, y)
+                else:
+                    s, m, fraction = sum_and_fraction(operation, x, y, more)
+                fraction = np.uint32(fraction & used)
+                word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
+                r = np.uint32(m & kept)
+                r = np.uint32(min(add32(r, last) if add32(fraction, word) < word else r, _INFINITY))
+                r = np.uint32(r | np.uint32(bits_from_float(s) & _SIGN))
+                if reader == unpack.HALF:
+                    results[i] = to_fp16(float_from_bits(r) if s == s else s)
+                else:
+                    results[i] = np.uint16(right32(r, _16)) if s == s else _BF16_NAN
             done = end
 
     return loop
@@ -291,7 +489,7 @@ _REBIAS = np.uint64((1023 - 127) << 23)
 _MAGNITUDE = np.uint64((1 << 63) - 1)
 _LEAST, _MOST = np.uint64(897 << 52), np.uint64((1150 << 52) + ((1 << 52) - (1 << 29)))  # 2**-126, FP32's max
 _LARGEST_SURE = np.uint32(0xFFFFFFF8)
-_3, _32 = np.uint32(3), np.uint64(32)
+_3, _UPPER = np.uint32(3), np.uint64(32)
 
 
 @inline
@@ -324,7 +522,7 @@ def single_stochastic(operation):
             unknown = np.uint32(0)
             for i in range(n):
                 x, y, z = np.float64(xs[i]), np.float64(ys[i]), np.float64(zs[i])
-                s, error = result_and_error(operation, STOCHASTIC, x, y, z)
+                s, error = result_and_error(_KIND64, _MASKS64, operation, STOCHASTIC, x, y, z)
                 bits = truncated_code(s, error)
                 m = np.uint64(bits & _MAGNITUDE)
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
@@ -335,7 +533,7 @@ def single_stochastic(operation):
                 zero = m == np.uint64(0)
                 fine = (m >= _LEAST) & (m < _MOST) & (total < _LARGEST_SURE)
                 unknown = unknown | (np.uint32(0) if fine | zero else np.uint32(1))
-                sign = np.uint32(np.uint64(bits >> _32) & np.uint64(0x80000000))
+                sign = np.uint32(np.uint64(bits >> _UPPER) & np.uint64(0x80000000))
                 results[i] = np.uint32((np.uint32(0) if zero else code) | sign)
             undecided[block] |= unknown != np.uint32(0)
             done = end

@@ -270,16 +270,27 @@ def used_bits(random_bits):
 
 
 @inline
-def truncated(kind, masks, codes, u, used, g):
-    """The magnitude of the carrier's code u toward zero, C and q, and the first bits of the discarded fraction.
+def inverse(kind, masks, q):
+    """2**32 / q."""
+    return as_float(kind(masks[_INVERSE] - as_bits(q)))
 
-    The magnitude is rounded up by q if that fraction and as many random bits carry. The loops test this themselves:
-    LLVM does not vectorize them if an inlined function does.
+
+@inline
+def scaled_by(kind, masks, x, q):
+    """The integer part of 2**32 x / q, as uint32, for 0 <= x < q."""
+    return integer_part(x * inverse(kind, masks, q))
+
+
+@inline
+def truncated(kind, masks, codes, u, g):
+    """The magnitude of the carrier's code u toward zero, C and q, and the first 32 bits of the discarded fraction.
+
+    The magnitude is rounded up by q if the first bits of the fraction and as many random bits carry. The loops test
+    this themselves: LLVM does not vectorize them if an inlined function does.
     """
     v, c, q = split(kind, masks, codes, u, g)
     r = toward_zero(v, c, q)
-    scaled = (v - r) * as_float(kind(masks[_INVERSE] - as_bits(q)))
-    return r, c, q, np.uint32(integer_part(scaled) & used)
+    return r, c, q, scaled_by(kind, masks, v - r, q)
 
 
 @functools.cache
@@ -297,8 +308,8 @@ def added_stochastic(bits, codes=VALUES):
             xs, ys = x[done : done + n], out[done : done + n]
             for i in range(n):
                 word = np.uint32(draw_word(low, high, add32(first, low32(i))) & used)
-                r, c, q, fraction = truncated(kind, masks, codes, xs[i], used, g)
-                r = r + q if add32(fraction, word) < fraction else r
+                r, c, q, fraction = truncated(kind, masks, codes, xs[i], g)
+                r = r + q if add32(np.uint32(fraction & used), word) < word else r
                 ys[i] = joined(kind, masks, codes, xs[i], r, c, g)
             done += n
 
