@@ -18,6 +18,7 @@ from floatsim.formats.value_sets import TermRange, contains, quantum
 __all__ = [
     "FLOAT64_EXPONENTS",
     "counted_in_float32",
+    "divisions_may_be_lifted",
     "double_rounding_is_innocuous",
     "enclosed_in_float64",
     "events_follow_from_results",
@@ -405,3 +406,13 @@ def reciprocals_of_powers_are_exact(scales: FloatFormat, carrier: FloatFormat) -
     """
     least, largest = scales.emin - scales.trailing_bits, scales.emax
     return -least <= carrier.emax and -largest >= carrier.emin - carrier.trailing_bits
+
+
+def divisions_may_be_lifted(largest: float, power: float) -> bool:
+    """Return whether x / d may be computed as (x * p) / (d * p), for 0 < d <= largest and a power of two p >= 1.
+
+    Hypothesis: largest < p**-2. Claim: d * p < 1 / p is finite, so both products are exact, unless x * p is infinite.
+    Then |x| >= 2**(emax + 1) / p, and x / d is infinite too: |x| / d >= 2**(emax + 1) / p * p**2.
+    Test: tests/quantization/test_block_kernels.py.
+    """
+    return largest < power**-2

@@ -19,6 +19,7 @@ from floatsim.emulator import parallel
 from floatsim.emulator.elementwise import convert, elementwise
 from floatsim.emulator.elementwise_fast import rounding_loop
 from floatsim.emulator.params import unpack_params
+from floatsim.emulator.proofs import divisions_may_be_lifted
 from floatsim.formats import BF16, E4M3, E8M0, FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes
@@ -379,15 +380,14 @@ def float_codes(
 
 
 def _lift(divisors: Array) -> float:
-    """Return a power of two p > 1, by which x * p / (divisor * p) is x / divisor, if a divisor is subnormal; else 0.
+    """Return a power of two by which dividends and divisors may be multiplied, if a divisor is subnormal; else 0.
 
-    Processors divide by subnormal numbers slowly: ten times the time was measured (AVX-512, November 2026). The product
-    x * p is exact, or it is infinite, and then x / divisor is infinite too, because divisor * p < 2**emax / p.
+    Processors divide by subnormal numbers slowly: ten times the time was measured (AVX-512, November 2026).
     """
     info = np.finfo(divisors.dtype)
     power = 2.0 ** (info.nmant + 1)
     least, largest = float(divisors.min(initial=1.0)), float(divisors.max(initial=0.0))
-    return power if least < info.smallest_normal and largest < power**-2 else 0.0
+    return power if least < info.smallest_normal and divisions_may_be_lifted(largest, power) else 0.0
 
 
 def integer_codes(
