@@ -299,12 +299,13 @@ def float32_code_carries(fmt: FloatFormat, name: str, attributes: RoundingAttrib
     Hypothesis: sums of BF16 or FP16 numbers, or products of BF16 numbers; at most 32 random bits, neither DAZ nor FTZ,
     overflow gives infinity.
     Claim: let t be the result toward zero in float32. The discarded bits of t and the integer part of what t lacks,
-    times 2**(32 - dropped) / ulp(t), are the first 32 bits of the discarded fraction: for BF16 the quantum is a fixed bit of
-    the code, and an FP16 sum below 2**-14 is an FP16 number. A sum lacks nothing where float32 is subnormal, nor below
-    2**-110: it is a multiple of 2**-133. A product of 8-bit significands is exact in float32 down to 2**-134, because
-    its last bit is at least 2**-149. Below 2**-126 it is computed as 2**83 |x| times 2**82 |y|, exactly: no operand is
-    more than 2**7 there, because none is less than 2**-133. That is 2**16 times float32's code, and below 2**-133 it is
-    the fraction of BF16's least number times 2**32. Beyond float32 a result is at least 2**128, which overflows.
+    times 2**(32 - dropped) / ulp(t), are the first 32 bits of the discarded fraction: for BF16 the quantum is a fixed
+    bit of the code, and an FP16 sum below 2**-14 is an FP16 number. A sum lacks nothing where float32 is subnormal, nor
+    below 2**-110: it is a multiple of 2**-133. A product of 8-bit significands is exact in float32 down to 2**-134,
+    because its last bit is at least 2**-149. Below 2**-126 it is computed as 2**83 |x| times 2**82 |y|, exactly: no
+    operand is more than 2**7 there, because none is less than 2**-133. That is 2**16 times float32's code, and below
+    2**-133 it is the fraction of BF16's least number times 2**32. Beyond float32 a result is at least 2**128, which
+    overflows.
     Test: tests/emulator/test_elementwise_fast.py.
     """
     names = {BF16: ("add", "subtract", "multiply"), FP16: ("add", "subtract")}.get(fmt, ())
