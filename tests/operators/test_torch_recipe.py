@@ -32,7 +32,7 @@ NEARLY = (
 CLOSE = (
     "gelu", "gelu_backward", "batch_norm training", "batch_norm_backward training", "cross_entropy",
     "cross_entropy_backward", "sigmoid_backward", "conv2d_backward", "attention", "attention_backward", "rnn_cell",
-    "lstm_cell", "gru_cell",
+    "lstm_cell", "gru_cell", "rnn_cell_backward", "lstm_cell_backward", "gru_cell_backward",
 )  # fmt: skip
 """Within 1.5 units in FP16 and BF16, within 8 in FP32 (batch_norm_backward: 16)."""
 
@@ -267,6 +267,29 @@ class Case:
         (x, hidden), cell, weights = self._cell(4)
         return ops.lstm_cell(x, hidden, cell, *weights, **RECIPE), torch.lstm_cell(x, (hidden, cell), *weights)
 
+    def _cell_backward(self, name, gates, function):
+        """PyTorch's gradients come from the steps of the cell: it has no operator for them on a CPU."""
+        operands, _, weights = self._cell(gates)
+        g = self.normal(5, 16)
+        found = getattr(ops, name)(g, *operands, *weights, **RECIPE)._asdict()
+        found.pop("cell")
+        return tuple(found.values()), self.gradients(function, g, *operands, *weights)
+
+    def rnn_cell_backward(self):
+        return self._cell_backward("rnn_cell_backward", 1, torch.rnn_tanh_cell)
+
+    def gru_cell_backward(self):
+        return self._cell_backward("gru_cell_backward", 3, torch.gru_cell)
+
+    def lstm_cell_backward(self):
+        (x, hidden), cell, weights = self._cell(4)
+        g, by_cell = self.normal(5, 16), self.normal(5, 16)
+        leaves = [operand.clone().requires_grad_(True) for operand in (x, hidden, cell, *weights)]
+        outputs = torch.lstm_cell(leaves[0], leaves[1:3], *leaves[3:])
+        torch.autograd.backward(outputs, [g, by_cell])
+        found = ops.lstm_cell_backward(g, by_cell, x, hidden, cell, *weights, **RECIPE)
+        return tuple(found), [leaf.grad for leaf in leaves]
+
 
 def measured(name, fmt):
     """The least share of equal results, and the largest distance in units, of all results of an operator."""
@@ -276,6 +299,15 @@ def measured(name, fmt):
         shares.append(np.mean(a == b))
         distances.append(np.linalg.norm(a - b) / np.linalg.norm(b) * 2.0 ** fs.as_format(fmt).precision)
     return min(shares), max(distances)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Each thread of PyTorch sums a part of the gradients of weights of norms."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
