@@ -223,22 +223,22 @@ _NAMED = (
             "attention": "flash-attention-2",
         },
         operators=tuple(OPERATORS),
-        source="PyTorch, aten/src/ATen/native/cpu/SoftMaxKernel.cpp and layer_norm_kernel.cpp, and results of PyTorch "
-        "2.13.0: FP32 inside; sums of softmax in 16 lanes, as with AVX-512; softmax multiplies by 1/sum; "
-        "log_softmax rounds the sum and its logarithm to the format of the input, and subtracts the maximum, then "
-        "the logarithm; layer_norm by Welford. From results only: the backward pass of layer_norm reads mean and "
-        "rsqrt in the format of the input; the backward passes of layer_norm, pooling and embedding add in that "
-        "format; tanh_backward fuses 1 - y * y; batch_norm takes its moments in FP64; cells and their backward "
-        "passes round each step but the products to that format; attention rounds exp(score - max) to that format "
-        "and divides at the end",
-        evidence="Compared with PyTorch 2.13.0, one thread, on a processor with AVX-512; the documentation of operators has "
-        "the table. Equal in FP32, FP16 and BF16: relu, residual_add, pooling, embedding, the backward operators of "
-        "relu, tanh, pooling and embedding. In FP16 and BF16 at least 99.7 % of the results of most others are "
-        "equal. FP32 results are within 4 units of 2**-24, relative to the norm (attention and cells 8, "
+        source="PyTorch, aten/src/ATen/native/cpu/SoftMaxKernel.cpp and layer_norm_kernel.cpp, and results of "
+        "PyTorch 2.13.0: FP32 inside; sums of softmax in 16 lanes, as with AVX-512; softmax multiplies by 1/sum; "
+        "log_softmax rounds the sum and its logarithm to the format of the input, and subtracts the maximum, then the "
+        "logarithm; layer_norm by Welford. From results only: the backward pass of layer_norm reads mean and rsqrt in "
+        "the format of the input; the backward passes of layer_norm, pooling and embedding add in that format; "
+        "tanh_backward fuses 1 - y * y; batch_norm takes its moments in FP64; cells and their backward passes round "
+        "each step but the products to that format; attention rounds exp(score - max) to that format and divides at "
+        "the end",
+        evidence="Compared with PyTorch 2.13.0, one thread, on a processor with AVX-512; the documentation of "
+        "operators has the table. Equal in FP32, FP16 and BF16: relu, residual_add, pooling, embedding, the backward "
+        "operators of relu, tanh, pooling and embedding. In FP16 and BF16 at least 99.7 % of the results of most "
+        "others are equal. FP32 results are within 4 units of 2**-24, relative to the norm (attention and cells 8, "
         "batch_norm_backward 16): the order of sums in matrix products and means, and exponentials, are PyTorch's "
         "own. One set of random operands for each operator; formats that are known from results only were chosen on "
-        "such operands. The backward pass of attention has another order. Other processors have other lanes, and "
-        "more threads another order of the gradients of weights of norms.",
+        "such operands. The backward pass of attention has another order. Other processors have other lanes, and more "
+        "threads another order of the gradients of weights of norms.",
     ),
     Recipe(
         "pytorch-cuda",
