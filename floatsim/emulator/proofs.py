@@ -273,8 +273,8 @@ def odd_float64_rounds_once(fmt: FloatFormat, rounding: Rounding, random_bits: i
 def odd_float32_rounds_once(fmt: FloatFormat, name: str, rounding: Rounding) -> bool:
     """Return whether an operation of `odd_float64_rounds_once` may be computed in float32 instead.
 
-    Hypothesis: 2 p <= 24, so that products are exact; the last bits of products and of the remainders x - (x / y) y are
-    normal float32 numbers, and twice the largest product and quotient are below float32's largest number.
+    Hypothesis: 2 p <= 24, so that products are exact; the last bits of products, and of the remainders x - (x / y) y,
+    are normal float32 numbers, and twice the largest product and quotient are below float32's largest number.
     Claim: as in float64, the error of a sum and the remainders are float32 numbers, so the result is rounded to odd in
     24 >= p + 2 bits.
     With stochastic rounding only sums, products and FMA, whose error e is known exactly, and quanta >= 2**-32. With t
@@ -288,7 +288,7 @@ def odd_float32_rounds_once(fmt: FloatFormat, name: str, rounding: Rounding) -> 
         return False
     return (
         2 * fmt.precision <= FP32.precision
-        and 2 * lowest - highest - FP32.trailing_bits >= FP32.emin
+        and 2 * lowest - max(0, highest + FP32.trailing_bits) >= FP32.emin
         and max(2 * highest, highest - lowest) + 1 <= FP32.emax
     )
 

@@ -183,11 +183,13 @@ def test_precisions_beside_the_bounds(precision):
 @pytest.mark.parametrize("within, beyond", [
     ((5, 11, 15), (5, 12, 15)),  # 2 p = 24, 26
     ((6, 4, 34), (6, 4, 35)),  # last bits of remainders: 2**-126, 2**-127
+    ((3, 4, 60), (3, 4, 61)),  # last bits of products: 2**-126, 2**-128
+    ((3, 4, 60), (3, 4, 90)),  # products below 2**-149, the least float32 number
     ((6, 4, 0), (6, 4, -1)),  # numbers below 2**63, 2**64
     ((6, 4, 29), (6, 4, 30)),  # quanta from 2**-32, 2**-33: beyond the bound of stochastic rounding only
 ])  # fmt: skip
 def test_formats_beside_the_bounds_of_float32(within, beyond, rounding):
-    applies = []
+    applies, stochastic = [], rounding is fs.Rounding.STOCHASTIC
     for width, trailing, bias in within, beyond:
         fmt = fs.FloatFormat(f"({width},{trailing},{bias})", width, trailing, "ieee", bias)
         rng = np.random.default_rng([width, trailing, bias + 1])
@@ -195,8 +197,7 @@ def test_formats_beside_the_bounds_of_float32(within, beyond, rounding):
         for name in ARITHMETIC:
             operands = [fs.from_codes(codes, fmt) for codes in hard_codes(rng, fmt, (3, 3000))[: OPERATIONS[name]]]
             check_operation(name, operands, fmt, {"rounding": rounding, "seed": 3})
-    stochastic = rounding is fs.Rounding.STOCHASTIC
-    assert applies == [not (stochastic and within == (6, 4, 34)), not stochastic and beyond == (6, 4, 30)]
+    assert applies == [not (stochastic and within in ((6, 4, 34), (3, 4, 60))), not stochastic and beyond == (6, 4, 30)]
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
