@@ -39,6 +39,15 @@ def _worst(checks: list[dict[str, Any]]) -> dict[str, Any] | None:
     return min(measured, key=lambda check: check["measured"], default=None)
 
 
+def _holding(checks: list[dict[str, Any]]) -> str:
+    """Return how many of the measured checks hold, in bold if not all do, and how many were not measured."""
+    measured = [check for check in checks if check["measured"] is not None]
+    holding, missing = sum(check["holds"] is True for check in measured), len(checks) - len(measured)
+    found = f"{holding} of {len(measured)}" if holding == len(measured) else f"**{holding}** of {len(measured)}"
+    parts = ([found] if measured else []) + ([f"{missing} not measured"] if missing else [])
+    return ", ".join(parts)
+
+
 def all_checks(run: dict[str, Any]) -> list[dict[str, Any]]:
     return [check for part in (*run["cases"], *run["startup"].values()) for check in part["checks"]]
 
@@ -53,13 +62,12 @@ def requirements(run: dict[str, Any]) -> Cells:
         if name not in checks:
             continue
         worst = _worst(checks[name])
-        holding, total = sum(check["holds"] is True for check in checks[name]), len(checks[name])
         unit = "" if requirement.unit == "x" else f" {requirement.unit}"
         lines.append([
             requirement.text, f"{requirement.at_least:.3g}{unit}",
             f"{_number(worst['measured'])}{unit}" if worst else "not measured",
             f"{_number(worst['fastest'])}{unit}" if worst else "", worst["what"] if worst else "",
-            f"{holding} of {total}" if holding == total else f"**{holding}** of {total}",
+            _holding(checks[name]),
         ])  # fmt: skip
     return lines
 
@@ -156,12 +164,11 @@ def sum_targets(run: dict[str, Any]) -> Cells:
             continue
         pick = min if target.unit == FASTER else max
         worst = pick(measured, key=lambda row: row["measured"], default=None)
-        holding = sum(row["holds"] is True for row in rows)
         lines.append([
             target.text, _limit(target.unit, target.must), _times(target.unit, target.aim),
             _times(target.unit, worst["measured"]) if worst else "not measured",
             _times(target.unit, worst["fastest"]) if worst else "", worst["name"] if worst and len(rows) > 1 else "",
-            f"{holding} of {len(rows)}" if holding == len(rows) else f"**{holding}** of {len(rows)}",
+            _holding(rows),
         ])  # fmt: skip
     return lines
 
