@@ -34,14 +34,17 @@ def _number(x: float | None) -> str:
     return "" if x is None else f"{x:.3g}" if x < 100 else f"{x:.0f}"
 
 
+def _measured(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [check for check in checks if check["measured"] is not None]
+
+
 def _worst(checks: list[dict[str, Any]]) -> dict[str, Any] | None:
-    measured = [check for check in checks if check["measured"] is not None]
-    return min(measured, key=lambda check: check["measured"], default=None)
+    return min(_measured(checks), key=lambda check: check["measured"], default=None)
 
 
 def _holding(checks: list[dict[str, Any]]) -> str:
     """Return how many of the measured checks hold, in bold if not all do, and how many were not measured."""
-    measured = [check for check in checks if check["measured"] is not None]
+    measured = _measured(checks)
     holding, missing = sum(check["holds"] is True for check in measured), len(checks) - len(measured)
     found = f"{holding} of {len(measured)}" if holding == len(measured) else f"**{holding}** of {len(measured)}"
     parts = ([found] if measured else []) + ([f"{missing} not measured"] if missing else [])
@@ -159,11 +162,10 @@ def sum_targets(run: dict[str, Any]) -> Cells:
     lines = [["target", "must", "aim", "worst", "by fastest rounds", "where", "holds"]]
     for name, target in TARGETS.items():
         rows = [row for row in run["sums"] if row["target"] == name]
-        measured = [row for row in rows if row["measured"] is not None]
         if not rows:
             continue
         pick = min if target.unit == FASTER else max
-        worst = pick(measured, key=lambda row: row["measured"], default=None)
+        worst = pick(_measured(rows), key=lambda row: row["measured"], default=None)
         lines.append([
             target.text, _limit(target.unit, target.must), _times(target.unit, target.aim),
             _times(target.unit, worst["measured"]) if worst else "not measured",

@@ -288,7 +288,7 @@ def odd_float32_rounds_once(fmt: FloatFormat, name: str, rounding: Rounding) -> 
         return False
     return (
         2 * fmt.precision <= FP32.precision
-        and 2 * lowest - max(0, highest + FP32.trailing_bits) >= FP32.emin
+        and min(2 * lowest, 2 * lowest - highest - FP32.trailing_bits) >= FP32.emin
         and max(2 * highest, highest - lowest) + 1 <= FP32.emax
     )
 
