@@ -93,11 +93,16 @@ def unpack(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
 
 
 def pack(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
-    """Return the codes of values on the format's grid: C-contiguous, in the dtype of the carrier."""
+    """Return the codes of values on the format's grid, as a new array that is C-contiguous."""
+    codes: Codes
     _, params = _PARAMS.get(id(fmt)) or _remember(fmt)
     if params is None:
+        if fmt == carrier:
+            codes = np.array(values, order="C").view(fmt.code_dtype)
+            codes[np.isnan(values)] = fmt.canonical_nan
+            return codes
         return _converted(values.view(carrier.code_dtype), carrier, fmt)
-    codes: Codes = np.empty(values.shape, fmt.code_dtype)
+    codes = np.empty(values.shape, fmt.code_dtype)
     single = values
     if carrier is not FP32:
         with np.errstate(invalid="ignore"):

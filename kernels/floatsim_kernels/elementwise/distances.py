@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from ..runtime.intrinsics import bit_length, ones, trailing_zeros, wide_vectors
+from ..runtime.intrinsics import bit_length, ones, trailing_zeros, wide_vectors, zero_array
 from ..runtime.jit import inline, kernel
 from ..runtime.simd import GROUP, differ, equal_to, largest, less_than, occurrences
 
@@ -55,8 +55,8 @@ def count(bits):
         wide_vectors()
         g = params[0], params[1], params[2], params[3], params[4]
         low, high, after = kind(low), kind(high), kind(kind(low) + kind(1))
-        distances, largest = np.empty(BLOCK, kind), np.zeros(BLOCK, kind)
-        numbers = np.empty(BLOCK, np.uint8)  # of the classes
+        distances, largest = zero_array(BLOCK, kind), zero_array(BLOCK, kind)
+        numbers = zero_array(BLOCK, np.uint8)  # of the classes
         below, at_low, inside, at_high = 0, 0, 0, 0
         for start in range(0, a.size, BLOCK):
             if _same(a, b, start):

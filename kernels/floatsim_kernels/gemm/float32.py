@@ -78,6 +78,7 @@ from ..runtime.intrinsics import (
     subtract_floats,
     wide_vectors,
     xor32,
+    zero_array,
 )
 from ..runtime.jit import inline, kernel_of
 
@@ -204,7 +205,7 @@ def in_order(style, products, scratch=SINGLE):
         scale = float_from_bits(params[SCALE])
         unit = scale if fast else np.float32(1)
         if scans_range:
-            ranges_a = np.empty((a.shape[0], 2), np.uint32)
+            ranges_a = zero_array((a.shape[0], 2), np.uint32)
             for i in range(a.shape[0]):
                 ranges_a[i, 0], ranges_a[i, 1] = magnitude_range(a[i : i + 1])
         set_rounding(np.int32(direction))
@@ -416,9 +417,7 @@ def in_tree(style, products, scratch=SINGLE):
         scale = float_from_bits(params[SCALE])
         unit = scale if fast else np.float32(1)
         tile_rows = stack.shape[0] // depth
-        ks, merged = np.empty(4, np.int64), np.empty(4, np.int64)
-        for d in range(4):
-            ks[d] = 0  # Numba compiles a loop faster than `np.zeros`
+        ks, merged = zero_array(4, np.int64), zero_array(4, np.int64)
         set_rounding(np.int32(direction))
         for n in range(tiles(tile_rows, stack.shape[1], out)):
             part, i0, rows, c, j0, columns = tile(n, tile_rows, stack.shape[1], out)

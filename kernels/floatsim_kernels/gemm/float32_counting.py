@@ -40,7 +40,7 @@ from ..rounding.float32 import (
     rounded_to_format,
     veltkamp_rne,
 )
-from ..runtime.intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors
+from ..runtime.intrinsics import add32, and32, bits_from_float, float_from_bits, or32, right32, wide_vectors, zero_array
 from ..runtime.jit import inline, kernel_of
 
 EVENTS = (
@@ -221,10 +221,10 @@ def counting(bfloat, products):
         if has_fast_path:
             scale, unscale = float_from_bits(fast_params[SCALE]), float_from_bits(fast_params[UNSCALE])
         least = bits_from_float(float_from_bits(g[_SMALLEST_NORMAL]) * scale)
-        words = np.empty(out.shape[2], np.uint32)
-        before = np.empty(out.shape[2], np.float32)
-        places = np.empty((first.shape[0], out.shape[2]), np.int32)
-        tally = np.empty(3, np.int32)
+        words = zero_array(out.shape[2], np.uint32)
+        before = zero_array(out.shape[2], np.float32)
+        places = zero_array((first.shape[0], out.shape[2]), np.int32)
+        tally = zero_array(3, np.int32)
         locates_absorbed = (wanted & _S_ABSORBED) != _NONE
         for part in range(ranges.shape[0]):
             for i in range(out.shape[1]):
@@ -275,13 +275,14 @@ def tiny_products(bfloat):
         wide_vectors()
         g = (params[0], params[1], params[2], params[3], params[4], params[5], params[6])
         tiny = np.float64(float_from_bits(g[_TINY]))
-        smallest = np.full(b.shape[0], np.inf)  # the least non-zero magnitude of each row of b
+        smallest = zero_array(b.shape[0], np.float64)  # the least non-zero magnitude of each row of b
         for k in range(b.shape[0]):
+            smallest[k] = np.inf
             for j in range(b.shape[1]):
                 size = np.float64(abs(b[k, j]))
                 smallest[k] = size if size < smallest[k] and size > 0 else smallest[k]
-        words = np.empty(b.shape[1], np.uint32)
-        places = np.empty((first.shape[0], b.shape[1]), np.int32)
+        words = zero_array(b.shape[1], np.uint32)
+        places = zero_array((first.shape[0], b.shape[1]), np.int32)
         for part in range(ranges.shape[0]):
             for i in range(a.shape[0]):
                 for event in range(first.shape[0]):

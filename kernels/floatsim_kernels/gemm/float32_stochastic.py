@@ -36,6 +36,7 @@ from ..runtime.intrinsics import (
     right32,
     set_rounding,
     wide_vectors,
+    zero_array,
 )
 from ..runtime.jit import inline, kernel_of
 from .float32 import PROGRAMS, SINGLE, arguments, copy, load_accumulators, pack_panel, tile, tiles
@@ -106,8 +107,8 @@ def in_order(products):
         bail_out_of_rows(TO_ODD, products, a, b, params, bailed_out)
         mask = params[RANDOM_MASK]
         tile_rows = acc.shape[0] // 2
-        keys = np.empty((panel.shape[0], 4), np.uint32)
-        numbers = np.empty(acc.shape[1], np.uint32)
+        keys = zero_array((panel.shape[0], 4), np.uint32)
+        numbers = zero_array(acc.shape[1], np.uint32)
         number_columns(numbers, index[2])
         set_rounding(np.int32(TOWARD_ZERO))
         for n in range(tiles(tile_rows, acc.shape[1], out)):
@@ -183,7 +184,7 @@ def in_tree(products):
         bail_out_of_rows(TO_ODD, products, a, b, params, bailed_out)
         mask = params[RANDOM_MASK]
         tile_rows = stack.shape[0] // depth
-        codes, numbers = np.empty(stack.shape[1], np.uint32), np.empty(stack.shape[1], np.uint32)
+        codes, numbers = zero_array(stack.shape[1], np.uint32), zero_array(stack.shape[1], np.uint32)
         number_columns(numbers, index[2])
         set_rounding(np.int32(TOWARD_ZERO))
         for n in range(tiles(tile_rows, stack.shape[1], out)):

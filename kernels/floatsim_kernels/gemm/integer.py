@@ -52,7 +52,7 @@ from ..rounding.integer import (
     rounding_fields,
 )
 from ..rounding.random import draw_key, draw_of_keys
-from ..runtime.intrinsics import leading_zeros
+from ..runtime.intrinsics import leading_zeros, zero_array
 from ..runtime.jit import inline, kernel_of
 
 PRODUCT, SUM = 0, 1
@@ -187,8 +187,8 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
     fa, f_sum = format_fields(fa), format_fields(f)
     daz, rounds = m[DAZ], fp[P] != 0
     columns = b.shape[2]
-    state = np.zeros((S + 1, columns), np.uint64)
-    s_is_larger = np.zeros(columns, np.bool_)
+    state = zero_array((S + 1, columns), np.uint64)
+    s_is_larger = zero_array(columns, np.bool_)
     for part in range(ranges.shape[0]):
         steps = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
         for n in range(a.shape[0]):
@@ -289,9 +289,9 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
     """
     fa, daz, rounds = format_fields(fa), m[DAZ], fp[P] != 0
     columns = b.shape[2]
-    stack = np.zeros((depth, columns), np.uint64)
-    leaf = np.zeros(depth, np.int64)  # k + 1 of a term, 0 for a sum
-    latest = np.zeros(depth, np.int64)
+    stack = zero_array((depth, columns), np.uint64)
+    leaf = zero_array(depth, np.int64)  # k + 1 of a term, 0 for a sum
+    latest = zero_array(depth, np.int64)
     for part in range(ranges.shape[0]):
         terms = length_of(ranges[part, 0], ranges[part, 1], ranges[part, 2])
         for n in range(a.shape[0]):

@@ -24,6 +24,7 @@ from ..runtime.intrinsics import (
     differing_bits,
     larger_integer,
     wide_vectors,
+    zero_array,
     zero_beyond,
 )
 from ..runtime.jit import inline, kernel
@@ -105,7 +106,7 @@ def raise_blocks(codes, columns, first_row, first_column, height, width, flip, k
             row = codes[i * columns : (i + 1) * columns]
             raise_to_largest(row, first_column, width, flip, keep, limit, out[first_row + i])
         return
-    of_rows, no_flip = np.empty(min(_CHUNK, codes.size), codes.dtype), differing_bits(flip, flip)
+    of_rows, no_flip = zero_array(min(_CHUNK, codes.size), codes.dtype), differing_bits(flip, flip)
     for start in range(0, columns, _CHUNK):
         n, i = min(columns - start, _CHUNK), 0
         while i < rows:
@@ -202,8 +203,8 @@ def walk(element, fields_of, shifts):
         wide_vectors()
         fields, three = fields_of(params), (ends[0], ends[1], ends[2])
         together, rows = max(1, _CHUNK // columns), x.size // columns
-        factor = np.empty(min(_CHUNK, x.size), factors.dtype)
-        zero = np.empty(min(_CHUNK, x.size) if shifts else 0, zeros.dtype)
+        factor = zero_array(min(_CHUNK, x.size), factors.dtype)
+        zero = zero_array(min(_CHUNK, x.size) if shifts else 0, zeros.dtype)
         constant = zeros[0, 0]
         for i in range(0, rows, together):
             m = min(together, rows - i)
@@ -396,7 +397,7 @@ def look_up(bits, thresholds, codes, changes, out):
     numbers, in vectors; `thresholds` and `changes` are filled up to a multiple of four.
     """
     wide_vectors()
-    keys, found = np.empty(_CHUNK, np.int32), np.empty(_CHUNK, np.int32)
+    keys, found = zero_array(_CHUNK, np.int32), zero_array(_CHUNK, np.int32)
     zero, first = np.int32(0), np.int32(codes[0])
     for start in range(0, bits.size, _CHUNK):
         part, written = bits[start : start + _CHUNK], out[start : start + _CHUNK]

@@ -43,6 +43,7 @@ from ..rounding.integer import (
     unpack,
 )
 from ..rounding.random import draw_of_keys
+from ..runtime.intrinsics import zero_array
 from ..runtime.jit import inline, kernel_of
 
 RESULT = 8
@@ -87,8 +88,8 @@ def running_sums(passes, clears, x, fx, out, f, m, seed, counts, first):
     fx, f, m = format_fields(fx), format_fields(f), rounding_fields(m)
     daz, compensated = m[DAZ], passes.shape[0] > 1
     final = passes[passes.shape[0] - 1, 3]
-    state = np.zeros((_STATE_ROWS, x.shape[1]), np.uint64)
-    s_is_larger = np.zeros(x.shape[1], np.bool_)
+    state = zero_array((_STATE_ROWS, x.shape[1]), np.uint64)
+    s_is_larger = zero_array(x.shape[1], np.bool_)
     for step in range(x.shape[0]):
         for p in range(passes.shape[0]):
             x_row, y_row, minus, to, r = passes[p, 0], passes[p, 1], passes[p, 2], passes[p, 3], passes[p, 4]
@@ -181,7 +182,8 @@ def tree_products(x, fx, order, merges, depth, fone, out, f, m, seed, base, coun
     """
     fx, fone, f, m = format_fields(fx), format_fields(fone), format_fields(f), rounding_fields(m)
     columns = x.shape[1]
-    stack, leaf, latest = np.zeros((depth, columns), np.uint64), np.zeros(depth, np.int64), np.zeros(depth, np.int64)
+    stack = zero_array((depth, columns), np.uint64)
+    leaf, latest = zero_array(depth, np.int64), zero_array(depth, np.int64)
     top, multiplications = -1, 0
     for t in range(order.size):
         top += 1

@@ -31,6 +31,7 @@ from ..runtime.intrinsics import (
     half_from_float,
     left32,
     right32,
+    zero_array,
 )
 from ..runtime.jit import OPTIONS, check, inline, kernel
 
@@ -529,7 +530,7 @@ def numpy_leaves(accumulator, values):
 def numpy_tree(source, accumulator, n, every, out, scratch):
     """Sum blocks of `every` terms along the tree "numpy". scratch: 576."""
     lefts, terms = scratch[:64], scratch[64:]
-    sizes, has_left = np.empty(64, np.int64), np.empty(64, np.bool_)
+    sizes, has_left = zero_array(64, np.int64), zero_array(64, np.bool_)
     for block in range(out.size):
         start = block * every
         depth = 0

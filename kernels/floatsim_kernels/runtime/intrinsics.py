@@ -2,12 +2,26 @@
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .cpu import has_fma
-from .numba_compat import prefer_wide_vectors
+from .numba_compat import new_array, prefer_wide_vectors
 
 _I64, _I128 = ir.IntType(64), ir.IntType(128)
+
+
+@intrinsic
+def zero_array(typingctx, shape, dtype):
+    """A new C-contiguous array of zeros: `np.zeros` of a number or a tuple of numbers, which must not be negative."""
+    axes = len(shape) if isinstance(shape, types.BaseTuple) else 1
+    kind = types.Array(dtype.dtype, axes, "C")
+
+    def codegen(context, builder, signature, args):
+        sizes = cgutils.unpack_tuple(builder, args[0]) if isinstance(shape, types.BaseTuple) else args[:1]
+        return new_array(context, builder, kind, sizes)
+
+    return kind(types.UniTuple(types.intp, axes) if isinstance(shape, types.BaseTuple) else types.intp, dtype), codegen
 
 
 @intrinsic

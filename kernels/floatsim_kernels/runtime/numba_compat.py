@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import _dynfunc
-from numba.core import event, typed_passes, types, untyped_passes
+from numba.core import cgutils, event, typed_passes, types, untyped_passes
 from numba.core import ir as numba_ir
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
@@ -24,11 +24,12 @@ from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.serialize import dumps
 from numba.cpython.builtins import do_minmax
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
 __all__ = [
     "CHECKS", "CPUDispatcher", "InlineCompiler", "KernelCompiler", "cache_on_disk", "compile_for_one_signature",
-    "compile_without_collection", "disable_unrolling", "force_inline", "name_by_closure", "on_compilation",
-    "prefer_wide_vectors", "raise_index_error_if", "target",
+    "compile_without_collection", "disable_unrolling", "force_inline", "name_by_closure", "new_array",
+    "on_compilation", "prefer_wide_vectors", "raise_index_error_if", "target",
 ]  # fmt: skip
 
 
@@ -332,6 +333,25 @@ def raise_index_error_if(context, builder, condition, message):
         context.call_conv.return_user_exc(builder, IndexError, (message,))
 
 
+def new_array(context, builder, kind, shape):
+    """Emit: a new array of zeros, of a C-contiguous type and a shape of LLVM integers; MemoryError if there is no room.
+
+    `np.zeros` is a function that Numba compiles for each type, which takes a tenth of a second.
+    """
+    item, word = context.get_abi_sizeof(context.get_data_type(kind.dtype)), context.get_value_type(types.intp)
+    strides = [ir.Constant(word, item)]
+    for size in reversed(shape):
+        strides.insert(0, builder.mul(strides[0], size))
+    size = strides.pop(0)
+    holder = context.nrt.meminfo_alloc_aligned(builder, size, align=64)
+    data = context.nrt.meminfo_data(builder, holder)
+    cgutils.memset(builder, data, size, 0)
+    array = make_array(kind)(context, builder)
+    pointer = builder.bitcast(data, context.get_data_type(kind.dtype).as_pointer())
+    populate_array(array, data=pointer, shape=shape, strides=strides, itemsize=ir.Constant(word, item), meminfo=holder)
+    return array._getvalue()
+
+
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
@@ -367,6 +387,16 @@ def _constant_arguments_remove_branches():
     return numba.njit(lambda x: pruned(0, x))(1) == 2
 
 
+def _arrays_are_new():
+    @intrinsic
+    def zeros(typing_context, rows, columns):
+        kind = types.Array(types.float32, 2, "C")
+        return kind(types.intp, types.intp), lambda context, builder, _, args: new_array(context, builder, kind, args)
+
+    made = numba.njit(lambda n, m: zeros(n, m))(2, 3)
+    return made.shape == (2, 3) and made.dtype == np.float32 and made.flags.c_contiguous and not made.any()
+
+
 def _two_numbers_have_a_least_and_a_largest():
     def f(a, b):
         return min(a, b), max(a, b)
@@ -382,6 +412,7 @@ CHECKS = {
     "Dispatcher.disable_compile": _dispatcher_has("disable_compile"),
     "CompilerBase, FunctionPass and the IR": _constant_arguments_remove_branches,
     "Flags": _flags_are_equal_to_numbas,
+    "make_array, populate_array and context.nrt": _arrays_are_new,
     "do_minmax": _two_numbers_have_a_least_and_a_largest,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,

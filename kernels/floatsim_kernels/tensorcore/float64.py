@@ -20,6 +20,7 @@ from ..runtime.intrinsics import (
     float_from_bits,
     multiply_add,
     wide_vectors,
+    zero_array,
 )
 from ..runtime.jit import inline, kernel_of
 from .integer import INFINITE, NONE
@@ -125,8 +126,8 @@ def grouped(
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    sums, e = np.zeros((groups, WIDTH), np.float32), np.zeros(WIDTH, np.int32)
-    acc, total, up = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    sums, e = zero_array((groups, WIDTH), np.float32), zero_array(WIDTH, np.int32)
+    acc, total, up = zero_array(WIDTH, np.float32), zero_array(WIDTH, np.float64), zero_array(WIDTH, np.float64)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         for tile in range(bailed_out.shape[2]):
@@ -235,9 +236,9 @@ def late(a, b, e_a, e_b, out, ranges, terms, k_of_instruction, fraction, sum_bit
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc, c = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64)
-    top, top_odd = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
-    total, odd, up = np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
+    acc, c = zero_array(WIDTH, np.float32), zero_array(WIDTH, np.float64)
+    top, top_odd = zero_array(WIDTH, np.int64), zero_array(WIDTH, np.int64)
+    total, odd, up = zero_array(WIDTH, np.float64), zero_array(WIDTH, np.float64), zero_array(WIDTH, np.float64)
     step = 2 if apart else 1
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
@@ -360,8 +361,10 @@ def exact(a, b, range_a, range_b, out, ranges, terms, k_of_instruction, half, si
     """
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc, s, error = np.zeros(WIDTH, np.float32), np.zeros(WIDTH, np.float64), np.zeros(WIDTH, np.float64)
-    ones = np.ones(WIDTH, np.float64)
+    acc, s, error = zero_array(WIDTH, np.float32), zero_array(WIDTH, np.float64), zero_array(WIDTH, np.float64)
+    ones = zero_array(WIDTH, np.float64)
+    for j in range(WIDTH):
+        ones[j] = 1
     limit = _FIELD16 if half else _FIELD32
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
@@ -434,7 +437,7 @@ def flushed_tree(a, b, out, ranges, terms, k_of_instruction, bailed_out):
     """Two or four products, added as neighbours, then to c. Subnormal operands and their -0 are +0 on entry."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
+    acc, sums = zero_array(WIDTH, np.float32), zero_array((2, WIDTH), np.float32)
     zero = np.float32(0)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
@@ -477,7 +480,7 @@ def chain_loop(a, b, out, ranges, k_of_instruction, bailed_out):
     """acc = fma(a, b, acc), in the format of `out`, with zeros behind the last term. Needs `cpu.has_fma()`."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc, zero = np.zeros(WIDTH, out.dtype), out.dtype.type(0)
+    acc, zero = zero_array(WIDTH, out.dtype), out.dtype.type(0)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         filled = (stop - start) % k_of_instruction != 0

@@ -40,7 +40,7 @@ from ..rounding.integer import (
 from ..rounding.integer import (
     INFINITE as INFINITE_KIND,
 )
-from ..runtime.intrinsics import leading_zeros
+from ..runtime.intrinsics import leading_zeros, zero_array
 from ..runtime.jit import inline, kernel_of
 
 NONE, INFINITE, QUIET, SIGNALING = -(1 << 20), 1 << 20, 1 << 21, 1 << 22
@@ -242,7 +242,7 @@ def fused(
         model[0], model[1], model[2], model[3], model[4], model[5], model[6], model[7], model[8], model[9],
     )  # fmt: skip
     nan = left(U1, fd[SIGN]) - U1
-    ts, te = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    ts, te = zero_array(64, np.int64), zero_array(64, np.int64)
     bits = model[FACTOR] + model[SCALE]
     for part in range(ranges.shape[0]):
         range_start, range_stop = ranges[part, 0], ranges[part, 1]
@@ -361,7 +361,7 @@ def late(sa, ea, sb, eb, out, model, fd, rounding_params, ranges, where, counts,
     fd, m = format_fields(fd), rounding_fields(rounding_params)
     nan = np.uint64(fd[INF]) | left(U1, fd[P] - 2)
     size = model[TERMS]
-    ts, te = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    ts, te = zero_array(size, np.int64), zero_array(size, np.int64)
     for part in range(ranges.shape[0]):
         range_start, range_stop = ranges[part, 0], ranges[part, 1]
         for n in range(sa.shape[0]):

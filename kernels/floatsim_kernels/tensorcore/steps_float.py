@@ -18,6 +18,7 @@ from ..runtime.intrinsics import (
     half_from_float,
     multiply_add,
     wide_vectors,
+    zero_array,
 )
 from ..runtime.jit import inline, kernel_of
 from .float64 import WIDTH, largest_field, to_odd, two_sum
@@ -96,8 +97,8 @@ def chains(a, b, out, ranges, params, bailed_out):
     least = _LEAST if params[5] else np.uint32(0)
     edge = _LEAST if params[5] else _NEVER
     rows, columns = out.shape[1], out.shape[2]
-    acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
-    marks = np.zeros(WIDTH, np.uint32)
+    acc, sums = zero_array(WIDTH, np.float32), zero_array((2, WIDTH), np.float32)
+    marks = zero_array(WIDTH, np.uint32)
     bottom = b.shape[0] - 1
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
@@ -134,7 +135,7 @@ def half_chain(a, b, out, ranges, bailed_out):
     """acc = fma(a, b, acc) in float16, whose numbers a, b and out hold. Needs `cpu.has_f16c()`."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
-    acc = np.zeros(WIDTH, np.float32)
+    acc = zero_array(WIDTH, np.float32)
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
         for tile in range(bailed_out.shape[2]):
@@ -184,8 +185,8 @@ def pairs(a, b, out, ranges, params, bailed_out):
     least = _LEAST if params[7] else np.uint32(0)
     edge = _LEAST if params[7] and not odd else _NEVER
     rows, columns = out.shape[1], out.shape[2]
-    acc, sums = np.zeros(WIDTH, np.float32), np.zeros((2, WIDTH), np.float32)
-    marks = np.zeros(WIDTH, np.uint32)
+    acc, sums = zero_array(WIDTH, np.float32), zero_array((2, WIDTH), np.float32)
+    marks = zero_array(WIDTH, np.uint32)
     bottom = b.shape[0] - 1
     for part in range(out.shape[0]):
         start, stop = ranges[part, 0], ranges[part, 1]
