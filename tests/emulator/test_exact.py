@@ -15,6 +15,7 @@ from test_sums import by_kernel, by_reference, cancelling, codes_of, operand
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Specials
+from floatsim.emulator.dispatch import exact
 from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
@@ -23,6 +24,19 @@ from floatsim.formats.value_sets import TermRange
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
 
 pytestmark = pytest.mark.skipif(not machine.environment_is_default(), reason="not this thread's arithmetic")
+
+
+@pytest.fixture(autouse=True)
+def levels_always(monkeypatch, request):
+    """The kernel of levels runs for all sizes, also for those that are faster without it."""
+    if "sizes_as_they_are" not in request.fixturenames:
+        monkeypatch.setattr(exact, "_FEW_TERMS", -1)
+        monkeypatch.setattr(exact, "_FEW_COLUMNS", -1)
+
+
+@pytest.fixture
+def sizes_as_they_are():
+    """The sizes decide, as for users."""
 
 
 def kernel_of(leaf, a_format, b_format, attributes):
@@ -77,6 +91,21 @@ def test_equals_the_reference():
         fmt, a_format, b_format = (INPUTS[i] for i in r.integers(0, len(INPUTS), 3))
         a, b = operand(r, a_format, (1, 2, 12), fmt), operand(r, b_format, (1, 12, 3), fmt)
         assert_same(fs.Exact(fmt), (a, a_format), (b, b_format), random_options(r, rounding), by=by_reference)
+
+
+@pytest.mark.usefixtures("sizes_as_they_are")
+def test_few_terms_or_columns():
+    """Both sides of the sizes from which the levels are used, with narrow and with wide ranges of exponents."""
+    r = o.rng("exact sums, few terms")
+    for rows, depth, columns in (1, 4, 1), (1, 5000, 2), (1, 1700, 3), (4, 128, 8), (4, 129, 8), (2, 0, 3):
+        for spread in 0, 40, 900:
+            x, y = (
+                r.standard_normal((1, *shape)) * 2.0 ** r.integers(-spread, spread + 1, (1, *shape))
+                for shape in ((rows, depth), (depth, columns))
+            )
+            a, b = cancelling(r, x.view(np.uint64), fs.FP64, 2), y.view(np.uint64)
+            options = CallOptions(RoundingAttributes(Rounding(int(r.integers(6)))))
+            assert_same(fs.Exact(fs.FP64), (a, fs.FP64), (b, fs.FP64), options)
 
 
 PAIRS = [

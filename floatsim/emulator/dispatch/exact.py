@@ -32,6 +32,9 @@ __all__ = ["ExactInFloat64"]
 
 _BELOW_ALL = -4096
 """An exponent that no other factor brings back into the range of the levels: float64's are 1023 at most."""
+_FEW_TERMS, _FEW_COLUMNS = 4096, 2
+"""Up to so many terms in all sums, or columns, the general kernel is faster than levels that it has to add. It reads
+one term at a time; the kernel of levels computes whole vectors."""
 _KEPT = 51
 """How many bits of a sum are known, at least, before it is rounded."""
 
@@ -135,13 +138,15 @@ class ExactSums:
         index: NDArray[np.int64], seeds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
         span, split = self._range(a, b), self._split
-        if not span.fits or (split and not cpu.has_fma()):
+        lengths = [len(range(*each)) for each in ranges.tolist()]
+        few = sum(lengths) * len(a) * b.shape[1] <= _FEW_TERMS or b.shape[1] <= _FEW_COLUMNS
+        if not span.fits or (split and not cpu.has_fma()) or (few and not self.in_floats):
             codes = a.view(np.uint64)[np.newaxis], FP64, b.view(np.uint64)[np.newaxis]
-            whole = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
-            out[...] = self._by_integers(*codes, whole, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]
+            if not span.fits:
+                span = _Range(2 * (FP64.emin - FP64.trailing_bits), 2 * (FP64.emax + 1))
+            out[...] = self._by_integers(*codes, span, ranges, np.array([index[0], 0, *index[1:]]), seeds)[:, 0]
             return
-        most_terms = max(map(len, map(range, *ranges.T.tolist())), default=0) + 1
-        levels = _levels(span, most_terms * (1 + split))
+        levels = _levels(span, (max(lengths, default=0) + 1) * (1 + split))
         rule, sign, grid = self._rule
         rows = loops.rows_of_work(levels.number)
         shape = (len(ranges), len(a), levels.number, b.shape[1])
