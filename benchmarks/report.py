@@ -262,8 +262,9 @@ def tables(run: dict[str, Any]) -> Tables:
         rows = [[row["kernel"], row["types"], f"{row['seconds']:.2f}"] for row in startup["compiling"]["rows"]]
         found.append(("kernels compiled cold", [head, *rows]))
     if "products" in startup:
-        head = ["first product of a process", "seconds, cold", "at most"]
-        rows = [[row["what"], f"{row['seconds']:.2f}", f"{row['limit']:.1f}"] for row in startup["products"]["rows"]]
+        head = ["first product of a process", "seconds, cold", "at most", "with import and operand"]
+        rows = [[row["what"], f"{row['seconds']:.2f}", f"{row['limit']:.1f}", f"{row['process']:.2f}"]
+                for row in startup["products"]["rows"]]  # fmt: skip
         found.append(("first products, compiled cold", [head, *rows]))
     return [*found, ("runs", runs(run))]
 
