@@ -99,7 +99,8 @@ def pack(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
     if params is None:
         if fmt == carrier:
             codes = np.array(values, order="C").view(fmt.code_dtype)
-            codes[np.isnan(values)] = FP64.canonical_nan
+            assert fmt.canonical_nan is not None
+            codes[np.isnan(values)] = fmt.canonical_nan
             return codes
         return _converted(values.view(carrier.code_dtype), carrier, fmt)
     codes = np.empty(values.shape, fmt.code_dtype)

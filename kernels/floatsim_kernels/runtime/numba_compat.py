@@ -8,6 +8,7 @@ import hashlib
 import operator
 import threading
 from types import MappingProxyType
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -228,6 +229,35 @@ _DEFAULTS = Flags().values()
 _HASH = hash(Flags())
 
 
+class _RememberingContext:
+    """Numba's typing context, which finds the type of an operator on numbers once and not at every use.
+
+    Numba tries the overloads of an operator, those of arrays and of text included, each time that it meets one.
+    """
+
+    _found: ClassVar = {}
+
+    def __init__(self, context):
+        self._context = context
+
+    def __getattr__(self, name):
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function, arguments, keywords):
+        """The signature of a call."""
+        resolve = self._context.resolve_function_type
+        key = getattr(function, "typing_key", None), arguments
+        if key[0] not in _OPERATORS or keywords or not all(isinstance(kind, _NUMBERS) for kind in arguments):
+            return resolve(function, arguments, keywords)
+        if key not in self._found:
+            self._found[key] = resolve(function, arguments, keywords)
+        return self._found[key]
+
+
+_OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__)
+_NUMBERS = types.Number, types.Boolean
+
+
 class KernelCompiler(CompilerBase):
     """Numba's compiler of nopython functions, without the passes for what our kernels do not contain."""
 
@@ -248,7 +278,8 @@ class KernelCompiler(CompilerBase):
     )
 
     def __init__(self, typing_context, target_context, library, args, return_type, flags, locals_):
-        super().__init__(typing_context, target_context, library, args, return_type, _Flags(flags), locals_)
+        context = _RememberingContext(typing_context)
+        super().__init__(context, target_context, library, args, return_type, _Flags(flags), locals_)
 
     def passes(self):
         """Numba's passes that remain."""
@@ -397,6 +428,11 @@ def _arrays_are_new():
     return made.shape == (2, 3) and made.dtype == np.float32 and made.flags.c_contiguous and not made.any()
 
 
+def _operators_are_remembered():
+    kernel = numba.njit(pipeline_class=KernelCompiler)(lambda x, y: (x + y, x - y + y))
+    return kernel(1.5, 2) == (3.5, 1.5) and any(key[0] is operator.add for key in _RememberingContext._found)
+
+
 def _two_numbers_have_a_least_and_a_largest():
     def f(a, b):
         return min(a, b), max(a, b)
@@ -412,6 +448,7 @@ CHECKS = {
     "Dispatcher.disable_compile": _dispatcher_has("disable_compile"),
     "CompilerBase, FunctionPass and the IR": _constant_arguments_remove_branches,
     "Flags": _flags_are_equal_to_numbas,
+    "resolve_function_type and Function.typing_key": _operators_are_remembered,
     "make_array, populate_array and context.nrt": _arrays_are_new,
     "do_minmax": _two_numbers_have_a_least_and_a_largest,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
