@@ -6,6 +6,7 @@ A new version may rename them. `CHECKS` names each one with a check that it is s
 import gc
 import hashlib
 import operator
+import sys
 import threading
 from types import MappingProxyType
 from typing import ClassVar
@@ -13,6 +14,7 @@ from typing import ClassVar
 import numba
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba import _dynfunc
 from numba.core import cgutils, event, typed_passes, types, untyped_passes
 from numba.core import ir as numba_ir
@@ -21,8 +23,12 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.consts import ConstantInference
+from numba.core.ir_utils import build_definitions
+from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.runtime.context import NRTContext
 from numba.core.serialize import dumps
+from numba.core.ssa import reconstruct_ssa
 from numba.cpython.builtins import do_minmax
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
@@ -230,7 +236,7 @@ _HASH = hash(Flags())
 
 
 class _RememberingContext:
-    """Numba's typing context, which finds the type of an operator on numbers once and not at every use.
+    """Numba's typing context, which finds the type of an operator or of a number's class once and not at every use.
 
     Numba tries the overloads of an operator, those of arrays and of text included, each time that it meets one.
     """
@@ -246,16 +252,108 @@ class _RememberingContext:
     def resolve_function_type(self, function, arguments, keywords):
         """The signature of a call."""
         resolve = self._context.resolve_function_type
-        key = getattr(function, "typing_key", None), arguments
-        if key[0] not in _OPERATORS or keywords or not all(isinstance(kind, _NUMBERS) for kind in arguments):
+        is_number = isinstance(function, types.NumberClass)
+        key = function if is_number else getattr(function, "typing_key", None), arguments
+        builtin = is_number or key[0] in _BUILTINS
+        if not builtin or keywords or not all(isinstance(kind, _VALUES) for kind in arguments):
             return resolve(function, arguments, keywords)
         if key not in self._found:
             self._found[key] = resolve(function, arguments, keywords)
         return self._found[key]
 
 
-_OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__)
-_NUMBERS = types.Number, types.Boolean
+_BUILTINS = frozenset((*(vars(operator)[name] for name in operator.__all__), bool, range, slice))
+_VALUES = types.Number, types.Boolean, types.Array, types.BaseTuple, types.SliceType
+
+
+class _References(NRTContext):
+    """Numba's counting of references to memory, without instructions for the members of a value that hold none."""
+
+    _holders: ClassVar = {}
+
+    def holds(self, kind):
+        """Whether a value of this type refers to memory whose references are counted."""
+        if kind not in self._holders:
+            self._holders[kind] = self._context.data_model_manager[kind].contains_nrt_meminfo()
+        return self._holders[kind]
+
+    def get_meminfos(self, builder, kind, value):
+        """The pairs of a type and a pointer to counted memory that a value holds."""
+        if not self.holds(kind):
+            return []
+        model = self._context.data_model_manager[kind]
+        found = [(kind, model.get_nrt_meminfo(builder, value))] if model.has_nrt_meminfo() else []
+        for member, getter in model.traverse(builder):
+            if self.holds(member):
+                found += self.get_meminfos(builder, member, getter(value))
+        return found
+
+
+class _Lower(Lower):
+    """Numba's translation of a function to LLVM IR, without what kernels do not need.
+
+    Variables that refer to no memory are not deleted, and an error does not name the statement.
+    """
+
+    def lower_block(self, block):
+        """Translate a block."""
+        self.pre_block(block)
+        for statement in block.body:
+            self.loc = statement.loc
+            self.lower_inst(statement)
+        self.post_block(block)
+
+    def lower_binop(self, result, expression, operator):
+        """Translate an operator of two operands."""
+        if not (expression.static_lhs is expression.static_rhs is numba_ir.UNDEFINED):
+            return super().lower_binop(result, expression, operator)
+        context, signature = self.context, self.fndesc.calltypes[expression]
+        typing_context = _RememberingContext(context.typing_context)
+        kind = typing_context.resolve_value_type(operator)
+        function = context.get_function(kind, typing_context.resolve_function_type(kind, signature.args, {}))
+        operands = [
+            context.cast(self.builder, self.loadvar(variable.name), self.typeof(variable.name), kind)
+            for variable, kind in zip((expression.lhs, expression.rhs), signature.args, strict=True)
+        ]
+        return context.cast(self.builder, function(self.builder, operands), signature.return_type, result)
+
+    def delvar(self, name):
+        """Delete a variable."""
+        if self.context.nrt.holds(self.typeof(name)):
+            super().delvar(name)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(typed_passes.NativeLowering):
+    """Numba's pass, with `_Lower`."""
+
+    _name = "floatsim_lowering"
+    lowering_class = _Lower
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _ReconstructSSA(untyped_passes.ReconstructSSA):
+    """Numba's pass, without the lifetimes of variables, which nothing reads before the last passes find them anew."""
+
+    _name = "floatsim_reconstruct_ssa"
+
+    def run_pass(self, state):
+        state.func_ir = reconstruct_ssa(state.func_ir)
+        self._patch_locals(state)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _StripPhis(typed_passes.PreLowerStripPhis):
+    """Numba's pass, without the lifetimes of variables, which the next pass finds."""
+
+    _name = "floatsim_strip_phis"
+
+    def run_pass(self, state):
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        return True
 
 
 class KernelCompiler(CompilerBase):
@@ -276,15 +374,29 @@ class KernelCompiler(CompilerBase):
         typed_passes.AnnotateTypes,
         typed_passes.DumpParforDiagnostics,
     )
+    REPLACED = MappingProxyType({
+        untyped_passes.ReconstructSSA: _ReconstructSSA,
+        typed_passes.PreLowerStripPhis: _StripPhis,
+        typed_passes.NativeLowering: _Lowering,
+    })  # fmt: skip
 
     def __init__(self, typing_context, target_context, library, args, return_type, flags, locals_):
         context = _RememberingContext(typing_context)
         super().__init__(context, target_context, library, args, return_type, _Flags(flags), locals_)
+        self.state.targetctx.nrt = _References(self.state.targetctx, self.state.targetctx.enable_nrt)
+
+    def library(self):
+        """A library for the code of the function."""
+        library = _Library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        library.enable_object_caching()
+        return library
 
     def passes(self):
         """Numba's passes that remain."""
+        self.state.library = self.library()
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [each for each in passes.passes if each[0] not in self.UNUSED]
+        used = [each for each in passes.passes if each[0] not in self.UNUSED]
+        passes.passes = [(self.REPLACED.get(each, each), description) for each, description in used]
         passes.add_pass_after(_MinMax, untyped_passes.IRProcessing)
         return passes
 
@@ -307,12 +419,37 @@ class InlineCompiler(KernelCompiler):
         super().__init__(*args)
         self.state.targetctx.get_executable = _function_without_code
 
+    def library(self):
+        """A library for the LLVM IR of the function."""
+        return _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+
     def passes(self):
         """Numba's passes that remain, and the one for constant arguments."""
-        self.state.library = _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         passes = super().passes()
         passes.add_pass_after(_ConstantArguments, untyped_passes.IRProcessing)
         return passes
+
+
+class _Library(JITCodeLibrary):
+    """The code of a kernel. Two passes of LLVM simplify the kernel before it is optimized with what it calls.
+
+    Numba runs all passes here, and again on the whole. Most of the instructions read and write variables and take
+    structures apart, and go in the first pass. One pass more, InstCombine, and LLVM vectorizes few loops later.
+    """
+
+    def _optimize_functions(self, ll_module):
+        if not hasattr(self._codegen, "_pass_builder"):  # Numba 0.61 uses LLVM's older pass managers
+            super()._optimize_functions(ll_module)
+            return
+        ll_module.data_layout = self._codegen._data_layout
+        builder = self._codegen._pass_builder()
+        manager = create_new_function_pass_manager()
+        manager.add_sroa_pass()
+        manager.add_simplify_cfg_pass()
+        manager.add_refprune_pass()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
 
 
 class _InlinedLibrary(JITCodeLibrary):
@@ -433,6 +570,33 @@ def _operators_are_remembered():
     return kernel(1.5, 2) == (3.5, 1.5) and any(key[0] is operator.add for key in _RememberingContext._found)
 
 
+def _overrides(ours):
+    """A check that Numba's class has the methods that ours has, but for those that only ours calls."""
+
+    def check():
+        methods = {name for name, value in vars(ours).items() if callable(value)}
+        return methods - {"holds"} <= set(dir(ours.__base__))
+
+    return check
+
+
+def _reads_of_memory_are_counted():
+    def f(x, pairs):
+        total = 0
+        for row in x:
+            kept = (row, row[1:])
+            total += kept[1][0] + pairs[0][1]
+        return kept, total
+
+    x = np.arange(6).reshape(3, 2)
+    before = sys.getrefcount(x)
+    kept, total = numba.njit(pipeline_class=KernelCompiler)(f)(x, ((1, 2), (3, 4)))
+    shown = [part.tolist() for part in kept]
+    during = sys.getrefcount(x)
+    del kept
+    return shown == [[4, 5], [5]] and total == 15 and during > before and sys.getrefcount(x) == before
+
+
 def _two_numbers_have_a_least_and_a_largest():
     def f(a, b):
         return min(a, b), max(a, b)
@@ -450,6 +614,10 @@ CHECKS = {
     "Flags": _flags_are_equal_to_numbas,
     "resolve_function_type and Function.typing_key": _operators_are_remembered,
     "make_array, populate_array and context.nrt": _arrays_are_new,
+    "NRTContext": _overrides(_References),
+    "Lower": _overrides(_Lower),
+    "JITCodeLibrary": _overrides(_Library),
+    "data models and Lower.delvar": _reads_of_memory_are_counted,
     "do_minmax": _two_numbers_have_a_least_and_a_largest,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
