@@ -53,7 +53,7 @@ def measure(quick: bool, pattern: str, quiet: bool) -> dict[str, Any]:
     if _matches(_STARTUP["compiling"], pattern):
         waiting["compiling"] = startup.compiling(1, 20) if quick else startup.compiling(2)
     if _matches(_STARTUP["products"], pattern):
-        waiting["products"] = startup.first_products(1, 2) if quick else startup.first_products(2)
+        waiting["products"] = startup.first_products(1, 2) if quick else startup.first_products(3)
     part = {"date": datetime.date.today().isoformat(), "commit": machine.commit(), "pattern": pattern}
     return {
         "quick": quick, "parts": [part | {"load": [start, machine.load()]}],

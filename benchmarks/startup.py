@@ -202,24 +202,31 @@ def _nestings(description: Accumulation) -> int:
     return sum(map(_nestings, description.children)) + bool(description.children)
 
 
+def _first_product(name: str, options: dict[str, Any]) -> tuple[float, float]:
+    """Seconds of the call and of its process, in a process with an empty cache."""
+    code = (
+        f"import time\nstart = time.perf_counter()\n{_HIDE_SCIPY}{_SETUP}a = fs.array(x, '{name}')\n"
+        f"made = time.perf_counter()\nfs.matmul(a[None], a[:, None], **{options!r})\nend = time.perf_counter()\n"
+        "print(end - made, end - start)"
+    )
+    with _cache() as cache:
+        call, process = map(float, _python(code, cache).split())
+    return call, process
+
+
 def first_products(rounds: int, most: int | None = None) -> dict[str, Any]:
     """Seconds of the first call of `matmul` with an empty cache and without SciPy, and of the whole process, which
-    also imports floatsim and makes the operand. The limits are those of the call.
+    also imports floatsim and makes the operand. The limits are those of the call. A round times every product, so that
+    a slow phase of the processor does not meet all rounds of one product.
     """
+    products = list(_products())[:most]
+    taken = [[_first_product(*product) for product in products] for _ in range(rounds)]
     rows = []
-    for name, options in list(_products())[:most]:
-        given = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        call = f"fs.matmul(a[None], a[:, None], {given})"
-        setup = f"{_HIDE_SCIPY}{_SETUP}a = fs.array(x, '{name}')"
-        timed = f"start = time.perf_counter()\n{setup}\nmade = time.perf_counter()\n{call}\nend = time.perf_counter()"
-        taken = []
-        for _ in range(rounds):
-            with _cache() as cache:
-                printed = _python(f"import time\n{timed}\nprint(end - made, end - start)", cache)
-                taken.append(tuple(map(float, printed.split())))
-        seconds, process = min(taken)
+    for (name, options), seconds in zip(products, zip(*taken, strict=True), strict=True):
+        call, process = min(seconds)
+        what = f"{name}, {', '.join(f'{option}={value!r}' for option, value in options.items())}"
         limit = LEAF + NESTING * _nestings(fs.as_accumulation(options["accumulate"]))
-        rows.append({"what": f"{name}, {given}", "seconds": seconds, "process": process, "limit": limit})
+        rows.append({"what": what, "seconds": call, "process": process, "limit": limit})
     ratios = {row["what"]: row["limit"] / row["seconds"] for row in rows}
     checks = [outcome("first product", what, ratio, ratio) for what, ratio in ratios.items()]
     return {"rows": rows, "checks": checks}
