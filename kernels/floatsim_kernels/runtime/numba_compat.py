@@ -292,7 +292,9 @@ class _References(NRTContext):
 class _Lower(Lower):
     """Numba's translation of a function to LLVM IR, without what kernels do not need.
 
-    Variables that refer to no memory are not deleted, and an error does not name the statement.
+    An error does not name the statement. Variables are deleted as Numba does, by storing zeros in them: without that,
+    LLVM sees a value that passes from one iteration of a loop to the next, and does not vectorize the loop. Comparisons
+    of 8- and 16-bit codes then took 7 to 18 times as long (AMD Zen 3 with AVX2, 2026-11).
     """
 
     def lower_block(self, block):
@@ -316,11 +318,6 @@ class _Lower(Lower):
             for variable, kind in zip((expression.lhs, expression.rhs), signature.args, strict=True)
         ]
         return context.cast(self.builder, function(self.builder, operands), signature.return_type, result)
-
-    def delvar(self, name):
-        """Delete a variable."""
-        if self.context.nrt.holds(self.typeof(name)):
-            super().delvar(name)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -617,7 +614,7 @@ CHECKS = {
     "NRTContext": _overrides(_References),
     "Lower": _overrides(_Lower),
     "JITCodeLibrary": _overrides(_Library),
-    "data models and Lower.delvar": _reads_of_memory_are_counted,
+    "data models": _reads_of_memory_are_counted,
     "do_minmax": _two_numbers_have_a_least_and_a_largest,
     "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
