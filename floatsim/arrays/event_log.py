@@ -12,6 +12,7 @@ from floatsim.arrays import backends
 from floatsim.arrays.cancellation import Cancelled
 from floatsim.arrays.recorded import (
     CANCELLATION,
+    CLIPPED,
     DEFAULT,
     EVENTS,
     Call,
@@ -217,6 +218,10 @@ class Log:
             if operation not in table:
                 table[operation] = self._new_counts()
             table[operation].add(elements, happened)
+
+    def add_clipped(self, call: Call, operation: str, number: int) -> None:
+        """Add the clipped results of an operation whose histogram was added."""
+        self._add(call, operation, 0, {CLIPPED: number})
 
     def add_cancelled(self, call: Call, operation: str, cancelled: Cancelled) -> None:
         """Add the cancellations of an operation whose histogram was added."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from floatsim.arrays import backends
 from floatsim.arrays.cancellation import CANCELLING, cancelled
 from floatsim.arrays.event_log import Log
-from floatsim.arrays.recorded import ALL, CANCELLATION, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
+from floatsim.arrays.recorded import ALL, CANCELLATION, CLIPPED, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import as_flag, as_index, name_hint
+from floatsim.formats.rounding import OVERFLOW
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +59,8 @@ def wanted() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=256)
 def _wanted(*events: frozenset[str]) -> frozenset[str]:
-    return _NO_EVENTS.union(*events) - {CANCELLATION}
+    asked = _NO_EVENTS.union(*events)
+    return asked - {CANCELLATION, CLIPPED} | ({"overflow"} if CLIPPED in asked else _NO_EVENTS)
 
 
 def _known_events(events: Iterable[str] | None) -> frozenset[str]:
@@ -89,8 +91,8 @@ def record(
     ----------
     events : iterable of str, optional
         The events to count: "invalid", "divide_by_zero", "overflow", "underflow", "flushed", "subnormal", "inexact",
-        "absorbed", "nan" for `log.first` alone, and "cancellation" of `add`, `subtract` and `fma`. Default: all but
-        "cancellation", which takes more time. Matrix products are faster with few.
+        "absorbed", "nan" for `log.first` alone, "cancellation" of `add`, `subtract` and `fma`, and "clipped". Default:
+        all but the last two, which take more time. Matrix products are faster with few.
     where : bool
         Keep the index, operands and result of the first events of each kind, too. Matrix products and reductions keep
         the first k of the element, and the operands of term k.
@@ -117,7 +119,9 @@ def record(
     -----
     *flushed*: a non-zero exact value became zero, by rounding or FTZ. *absorbed*: a non-zero addend left a finite sum
     unchanged. *cancellation*: the exponent of the result is below the largest exponent of an operand; `exact_zeros`
-    counts the zeros from operands that are not all zero. Without a `record`, nothing is counted and the fast kernels
+    counts the zeros from operands that are not all zero. *clipped*: a result of an element-wise operation, a conversion
+    or a quantization overflowed, and is a finite number by saturation or by a directed rounding mode; *overflow* counts
+    it, too. Without a `record`, nothing is counted and the fast kernels
     run.
 
     `log["add"]` has the totals of an operation, `log.total` those of all operations. `log.scopes` has the totals of
@@ -272,12 +276,26 @@ def note(
         lost = None
         if operation in CANCELLING and any(CANCELLATION in log.events for log in logs):
             lost = cancelled(operation, events, operands, result, daz)  # type: ignore[arg-type]  # they have formats
+        finite = _clipped(events, result) if any(CLIPPED in log.events for log in logs) else 0
         for log, call in _calls(logs, operation):
             log.add_histogram(call, operation, histogram)
+            if CLIPPED in log.events:
+                log.add_clipped(call, operation, finite)
             if lost is not None and CANCELLATION in log.events:
                 log.add_cancelled(call, operation, lost)
             if log.keep:
                 log.add_places(call, operation, events, operands, result)
+
+
+def _clipped(events: NDArray[np.uint8], result: tuple[NDArray[Any], FloatFormat] | None) -> int:
+    """Return the number of results that overflowed and are finite. Integers, and codes of tables, always are."""
+    import numpy as np
+
+    places = (events & OVERFLOW) != 0
+    if result is None or not places.any():
+        return int(places.sum())
+    codes, fmt = result
+    return int(np.isfinite(backends.emulator().decode(np.broadcast_to(codes, events.shape)[places], fmt)).sum())
 
 
 def note_sums(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "ALL", "CANCELLATION", "DEFAULT", "EVENTS", "Call", "Counts", "Event", "FirstSteps", "Operand", "SumEvents",
-    "TermsAt",
+    "ALL", "CANCELLATION", "CLIPPED", "DEFAULT", "EVENTS", "Call", "Counts", "Event", "FirstSteps", "Operand",
+    "SumEvents", "TermsAt",
 ]  # fmt: skip
 
 EVENTS = EVENT_BITS
@@ -24,10 +24,13 @@ EVENTS = EVENT_BITS
 CANCELLATION = "cancellation"
 """The event that no kernel counts: it is computed from operands and results."""
 
+CLIPPED = "clipped"
+"""An overflow whose result is a finite number: it is computed from events and results of element-wise operations."""
+
 DEFAULT = frozenset(EVENTS) | {"nan"}
 """The events that `record()` counts by default. Of "nan", sums keep the first k."""
 
-ALL = DEFAULT | {CANCELLATION}
+ALL = DEFAULT | {CANCELLATION, CLIPPED}
 """The names that `record(events=...)` accepts."""
 
 
@@ -44,6 +47,7 @@ class Counts:
     subnormal: int | None = 0
     inexact: int | None = 0
     absorbed: int | None = 0
+    clipped: int | None = None
     cancellation: int | None = None
     exact_zeros: int | None = None
 
