@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,15 @@ from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.call import Call, floats_of
 from floatsim.torch.decisions import Resolved, line, resolve
+from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
-from floatsim.torch.modules import Modules
-from floatsim.torch.run import EVENTS, Run
+from floatsim.torch.modules import Modules, paths
+from floatsim.torch.run import EVENTS, Run, Site
 from floatsim.torch.scaling import start_scaling
-from floatsim.torch.storage import Storage
-from floatsim.torch.table import Entry, entry_of
+from floatsim.torch.storage import OPTIMIZER, Storage
+from floatsim.torch.table import Entry, check_rules, entry_of
 from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
+from floatsim.torch.threads import threads_warn
 from floatsim.training.policies import POLICIES, PolicyLike, as_policy
 from floatsim.training.policy import Decision, Policy
 
@@ -37,6 +39,9 @@ __all__ = ["emulate"]
 
 _ACTIVE: list[Any] = []
 """The emulation at work. There is at most one: emulations do not nest."""
+
+_VERSION = 1
+"""The version of what `run.state_dict()` returns."""
 
 _WITHOUT_REFERENCE = {
     "_scaled_dot_product_flash_attention_for_cpu_backward", "mkldnn_rnn_layer_backward", "native_batch_norm_backward",
@@ -54,17 +59,19 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.policy, self.strict, self.count = policy, strict, count
         self.stream = RandomStream(policy.seed)
-        self.run = Run(scaler=LossScaler(policy.loss_scale))
+        self.run = Run(scaler=LossScaler(policy.loss_scale), _emulation=self)
         self.modules = Modules(model)
         self.storage = Storage(self, policy, model, self.stream)
         self.bookkeeping = 0
+        self.paused = False
         self._entries: dict[Any, Entry] = {}
         self._outer = ""
         self._scalers: dict[Any, Any] = {}
+        self._saved_scalers: dict[str, Any] = {}
         self._kinds: dict[str, Callable[..., Any]] = {
             "unrounded": self._unrounded, "handler": self._handled, "each": self._each, "fused": self._fused,
             "composite": self._written_out, "decomposition": self._written_out, "implicit": self._implicit,
-            "native": self._native,
+            "native": self._native, "own": self._own,
         }  # fmt: skip
         self._decided = functools.lru_cache(maxsize=None)(self._decide)
         self._resolved = functools.lru_cache(maxsize=None)(self._resolve)
@@ -76,10 +83,17 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         """The number of optimizer steps so far."""
         return self.run.step
 
+    @property
+    def at_work(self) -> bool:
+        """Whether the block is open and not paused."""
+        return self in _ACTIVE
+
     def scaler(self, scaling: Any) -> Any:
         """Return the state of a scaling method in this run."""
         if scaling not in self._scalers:
             self._scalers[scaling] = start_scaling(scaling, self.policy.seed)
+            if (saved := self._saved_scalers.pop(_text(scaling), None)) is not None:
+                self._scalers[scaling].load_state_dict(saved)
         return self._scalers[scaling]
 
     def finish_step(self) -> None:
@@ -88,6 +102,55 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             scaler.finish_step()
         self.modules.finish_step()
         self.run.step += 1
+
+    # -- leaving, saving and resuming ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Let PyTorch compute by itself in a block, with the stored weights."""
+        if self.paused:
+            raise RuntimeError("run.pause() does not nest: the emulation is paused already")
+        if self not in _ACTIVE or self.storage.in_step:
+            raise RuntimeError("run.pause() must be called in the block of its ft.emulate, between optimizer steps")
+        self.storage.pause()
+        self.paused = self.modules.paused = True
+        _ACTIVE.remove(self)
+        fast = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(True)
+        try:
+            yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            _ACTIVE.append(self)
+            self.paused = self.modules.paused = False
+            self.storage.resume()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a run keeps beside the tensors of the model and of the optimizer."""
+        scaling = {_text(key): scaler.state_dict() for key, scaler in self._scalers.items()}
+        return {
+            "version": _VERSION, "step": self.run.step, "seed": self.policy.seed, "draws": self.stream.calls,
+            "loss_scaler": self.run.scaler.state_dict(), "scaling": {**self._saved_scalers, **scaling},
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue the run that returned this state."""
+        if not isinstance(state, Mapping) or state.get("version") != _VERSION or set(state) != set(self.state_dict()):
+            given = f"{state!r:.80}"
+            raise ValueError(f"state must be what run.state_dict() returned in version {_VERSION}, not {given}")
+        if state["seed"] != self.policy.seed:
+            raise ValueError(f"state belongs to a policy with seed={state['seed']}, not seed={self.policy.seed}")
+        loss_scaler = state["loss_scaler"]
+        if bool(loss_scaler) != self.run.scaler.is_enabled():
+            kinds = ("without", "with")
+            raise ValueError(
+                f"state belongs to a policy {kinds[bool(loss_scaler)]} loss scaling, not {kinds[not loss_scaler]} it"
+            )
+        if loss_scaler:
+            self.run.scaler.load_state_dict(loss_scaler)
+        self.run.step, self.stream.calls = state["step"], state["draws"]
+        self._scalers.clear()
+        self._saved_scalers = dict(state["scaling"])
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -118,6 +181,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Carry out one ATen operation."""
+        if self.paused:
+            return func(*args, **(kwargs or {}))
         entry = self._entries.get(func)
         if entry is None:
             entry = self._entries[func] = entry_of(func)
@@ -158,15 +223,21 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         """Run an operation that stores its results itself."""
         tensors = floats_of(args)
         self._check(entry, tensors)
-        inside = FP64 if any(x.dtype == torch.float64 for x in tensors) else FP32
-        formats = line(inside, inside)
+        formats = self._by_storage(tensors[0], tensors)
+        stored: list[torch.Tensor] = []
+        lost = 0
 
         def store(x: torch.Tensor, value: FloatArray) -> None:
-            self._count(entry.name, "", False, [self._into(x, value)], "the optimizer", tensors)
+            nonlocal lost
+            made = self._for_storage(x, value)
+            lost += self._lost(Site(self.storage.place_of(x), entry.name, False, formats.source, True), [made], tensors)
+            stored.append(x.copy_(made))
 
         assert entry.run is not None
         self.run.operations[entry.name] += 1
-        entry.run(Call(self, formats, "", False), store, *args, **kwargs)
+        with self._recorded() as log:
+            entry.run(Call(self, formats, "", False), store, *args, **kwargs)
+        self._count(Site(OPTIMIZER, entry.name, False, formats.source, True), stored, log, lost)
 
     def _written_out(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a function of PyTorch operations, each of which is emulated, as parts of this operation."""
@@ -238,23 +309,49 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             resolved = self._resolved(self._outer or operation, module, backward, tuple(map(self._format_of, wide)))
         weak = any(not x.ndim for x in tensors) and any(x.ndim for x in tensors)
         call = Call(self, resolved, module, backward, weak)
-        counts = self.run.step < self.count and not self.storage.in_step
+        update = self.storage.in_step
+        counts = self.run.step < self.count and not update
         reference = _reference(entry, func, args, kwargs, out) if counts else None
-        with ExitStack() as stack:
-            if self.policy.rounding is not Rounding.TIES_TO_EVEN:
-                stack.enter_context(context(rounding=self.policy.rounding, seed=self.stream))
-            log = stack.enter_context(record(events=EVENTS, calls=False)) if counts else None
+        with self._recorded() as log, self._rounding():
             assert entry.run is not None
             result = entry.run(call, *args, **kwargs)
+            if result is not NotImplemented:
+                made = self._made(entry, result, tensors, target, args, kwargs, backward)
         if result is NotImplemented:
             return self._fallback(entry, func, args, kwargs if out is None else {**kwargs, "out": out})
         self.run.operations[entry.name] += 1
-        made = self._delivered(entry, result, resolved, tensors, target, args, kwargs, backward)
         first = made if isinstance(made, torch.Tensor) else next(x for x in made if x is not None)
-        if self.storage.in_step and not first.ndim:
+        site = Site(OPTIMIZER if update else module, entry.name, backward, resolved.source, update)
+        weight = self.storage.place_of(tensors[0] if target is None else target) if update else module
+        lost = self._lost(site._replace(module=weight), [first], tensors)
+        self._count(site, [first], log, lost, reference)
+        if target is not None and isinstance(result, FloatArray):
+            made = first = (target if target.shape == first.shape else target.resize_(first.shape)).copy_(first)
+        if update and not first.ndim:
             self.storage.scalars.add(first.untyped_storage().data_ptr())
-        self._count(entry.name, module, backward, [first], resolved.source, tensors, log, reference)
         return made
+
+    def _rounding(self) -> AbstractContextManager[Any]:
+        """Return a context with the rounding mode of the policy."""
+        if self.policy.rounding is Rounding.TIES_TO_EVEN:
+            return nullcontext()
+        return context(rounding=self.policy.rounding, seed=self.stream)
+
+    def _recorded(self) -> AbstractContextManager[Any]:
+        """Return a context that yields the log of the events; None in steps whose events are not counted."""
+        return record(events=EVENTS, calls=False) if self.run.step < self.count else nullcontext()
+
+    def _own(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a building block of this package, which states its formats itself."""
+        tensors = floats_of(args)
+        _, module, backward, _ = self._place(entry)
+        with self._recorded() as log:
+            result = func(*args, **kwargs)
+        self.run.operations[entry.name] += 1
+        write_tag(result, Tag(self, format_of_dtype(result.dtype), "gradient" if backward else "value"))
+        site = Site(module, entry.name, backward, "the call")
+        self._count(site, [result], log, self._lost(site, [result], tensors))
+        return result
 
     def _fallback(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run what a handler does not take: by PyTorch's decomposition, or natively."""
@@ -274,6 +371,11 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         for x in tensors:
             if x.device.type != "cpu" or x.layout != torch.strided or type(x) not in (torch.Tensor, torch.nn.Parameter):
                 # no TypeError: Python would try the reflected operator, and lose the message
+                if type(x).__name__ == "DTensor":
+                    raise ValueError(
+                        f"{entry.name}: ft.emulate does not take DTensor, the sharded tensor of FSDP2 and of tensor "
+                        "parallelism; emulate the model before it is sharded, or gather the tensor by x.full_tensor()"
+                    )
                 raise ValueError(
                     f"{entry.name}: an emulated tensor must be a dense tensor in host memory, not {type(x).__name__} "
                     f"with {x.layout} on {x.device}; move the model to the CPU"
@@ -282,33 +384,32 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
     # -- results -------------------------------------------------------------------------------------------------------
 
     def _by_storage(self, target: Any, tensors: list[torch.Tensor]) -> Resolved:
-        """Return the formats of a line of an optimizer: FP32 inside, and the format of the tensor for its result."""
-        inside = FP64 if any(x.dtype == torch.float64 for x in tensors) else FP32
-        out = self._format_of(target if target is not None else tensors[0])
-        return line(inside, out)
+        """Return the formats of a line of an optimizer: FP32 inside, and the format of a new tensor for its result.
 
-    def _into(self, x: torch.Tensor, value: FloatArray) -> torch.Tensor:
-        """Store a value in a tensor, rounded to the format of its storage."""
+        A result that is stored in place is rounded once, by `_for_storage`.
+        """
+        inside = FP64 if any(x.dtype == torch.float64 for x in tensors) else FP32
+        return line(inside, inside if target is not None else self._format_of(tensors[0]))
+
+    def _for_storage(self, x: torch.Tensor, value: FloatArray) -> torch.Tensor:
+        """Return a value as it is stored in a tensor: rounded to the format of its storage, weights in their mode."""
         tag = tag_of(x, self)
         fmt = format_of_dtype(x.dtype) if tag is None else tag.format
         if value.format != fmt:
             drawn: dict[str, Any] = {}
-            if tag is not None and tag.role == "weight" and self.policy.weight_rounding is Rounding.STOCHASTIC:
-                drawn = {"rounding": Rounding.STOCHASTIC, "seed": self.stream}
-            elif tag is not None and tag.role == "weight":
-                drawn = {"rounding": self.policy.weight_rounding}
+            if tag is not None and tag.role == "weight":
+                stochastic = self.policy.weight_rounding is Rounding.STOCHASTIC
+                drawn = {"rounding": self.policy.weight_rounding} | ({"seed": self.stream} if stochastic else {})
             value = convert(value, fmt, **drawn)
-        return x.copy_(tensor_of(value, x.dtype))
+        return tensor_of(value, x.dtype)
 
-    def _delivered(
-        self, entry: Entry, result: Any, resolved: Resolved, tensors: list[torch.Tensor], target: Any, args: Any,
-        kwargs: Any, backward: bool,
+    def _made(
+        self, entry: Entry, result: Any, tensors: list[torch.Tensor], target: Any, args: Any, kwargs: Any,
+        backward: bool,
     ) -> Any:  # fmt: skip
-        """Return the results as tensors, or store the result in place."""
+        """Return the results as tensors. That of an operation in place is not yet stored."""
         if target is not None and isinstance(result, FloatArray):
-            if target.shape != result.shape:
-                target.resize_(result.shape)
-            return self._into(target, result)
+            return self._for_storage(target, result)
         dtype = _result_dtype(entry, tensors, args, kwargs)
         role = "gradient" if backward else "value"
         if isinstance(result, FloatArray):
@@ -327,28 +428,41 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _count(
-        self, name: str, module: str, backward: bool, results: list[torch.Tensor], rule: str,
-        operands: list[torch.Tensor], log: Any = None, reference: Any = None,
-    ) -> None:  # fmt: skip
+    def _lost(self, site: Site, results: list[torch.Tensor], operands: list[torch.Tensor]) -> int:
+        """Return the number of infinities and NaNs among the results of finite operands, and keep the first of them.
+
+        Nothing is stored in place yet. Later steps look no further than the first.
+        """
+        if self.run.first("overflow") is not None and self.run.step >= self.count:
+            return 0
+        if all(map(_all_finite, results)) or not all(map(_all_finite, operands)):
+            return 0
+        self.run.happened("overflow", site)
+        return sum(int((~torch.isfinite(x)).sum()) for x in results)
+
+    def _count(self, site: Site, results: list[torch.Tensor], log: Any, lost: int, reference: Any = None) -> None:
         """Count the events of a call, and keep the first of each kind."""
-        overflowed = not all(map(_all_finite, results)) and all(map(_all_finite, operands))
-        if overflowed:
-            self.run.happened("overflow", module, name, backward, rule)
         if log is None:
             return
-        row, total = self.run.row(module, name, backward), log.total
+        row, total = self.run.row(site), log.total
         row.calls += 1
         row.elements += sum(x.numel() for x in results)
-        for kind in EVENTS:
-            if number := getattr(total, kind):
+        numbers = {kind: getattr(total, kind) or 0 for kind in EVENTS}
+        numbers["overflow"] = max(numbers["overflow"] - numbers["clipped"], lost)
+        for kind, number in numbers.items():
+            if number:
                 setattr(row, kind, getattr(row, kind) + number)
-                self.run.happened(kind, module, name, backward, rule)
+                self.run.happened(kind, site)
         if reference is not None and reference.shape == results[0].shape:
             found, wanted = results[0].double(), reference.double()
             kept = torch.isfinite(found) & torch.isfinite(wanted)
             row.error += float((found - wanted)[kept].square().sum())
             row.reference += float(wanted[kept].square().sum())
+
+
+def _text(scaling: Any) -> str:
+    """Return the name of a scaling method in a saved run."""
+    return scaling if isinstance(scaling, str) else repr(scaling)
 
 
 def _all_finite(x: torch.Tensor) -> bool:
@@ -390,10 +504,9 @@ def _result_dtype(entry: Entry, tensors: list[torch.Tensor], args: Any, kwargs: 
 # -- the public block --------------------------------------------------------------------------------------------------
 
 
-@contextmanager
 def emulate(
     policy: PolicyLike, model: torch.nn.Module | None = None, *, strict: bool = False, count: int = 1
-) -> Iterator[Run]:
+) -> AbstractContextManager[Run]:
     """Carry out every floating-point operation of PyTorch in a `with` block under a policy, forward and backward.
 
     Parameters
@@ -444,20 +557,31 @@ def emulate(
     >>> print(run.first("overflow"))
     first overflow: outside of modules, mm, forward, step 0 (the default)
     """
-    found = as_policy(policy)
+    try:
+        found = as_policy(policy)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} The policies are {', '.join(POLICIES)}; your own is a ft.Policy") from None
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     as_flag(strict, "strict")
     as_index(count, "count", 0, 1 << 31)
-    if _ACTIVE:
-        raise RuntimeError("ft.emulate does not nest: an emulation is at work already")
     named = isinstance(policy, str) or any(found is each for each in POLICIES.values())
-    if model is not None and not named:
-        found.check_modules(path for path, _ in model.named_modules())
-    mode = Emulation(found, model, strict, count)
+    if not named:
+        check_rules(found)
+        if model is not None:
+            found.check_modules(path for path, _ in paths(model))
+    return _emulation(found, model, strict, count)
+
+
+@contextmanager
+def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, count: int) -> Iterator[Run]:
+    """Enter an emulation, and leave it again."""
+    if _ACTIVE:
+        raise RuntimeError("ft.emulate does not nest: an emulation is at work already; run.pause() interrupts it")
+    mode = Emulation(policy, model, strict, count)
     with ExitStack() as stack:
         _ACTIVE.append(mode)
-        stack.callback(_ACTIVE.clear)
+        stack.callback(_ACTIVE.remove, mode)
         fast = torch.backends.mha.get_fastpath_enabled()
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
         torch.backends.mha.set_fastpath_enabled(False)
@@ -466,5 +590,7 @@ def emulate(
         stack.callback(mode.modules.stop)
         stack.callback(mode.storage.stop)
         mode.storage.start()
+        stack.enter_context(followed(model, mode.modules))
+        stack.enter_context(threads_warn(mode))
         stack.enter_context(mode)
         yield mode.run

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-__all__ = ["Modules"]
+__all__ = ["Modules", "paths"]
 
 
 def _sequence_number() -> int:
     """Return the number that autograd gives to its next node, in this thread."""
     number: int = torch._C._autograd._get_sequence_nr()
     return number
+
+
+def paths(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Return the modules of a model with their paths. The path of the model itself is the name of its class.
+
+    >>> [path for path, _ in paths(torch.nn.Sequential(torch.nn.ReLU()))]
+    ['Sequential', '0']
+    """
+    return ((path or type(root).__name__, module) for path, module in root.named_modules())
 
 
 class Modules:
@@ -27,8 +38,13 @@ class Modules:
     Parameters
     ----------
     model : torch.nn.Module, optional
-        The paths are those of its `named_modules()`. Modules outside, and all modules without a model, have paths from
-        the outermost module that is called.
+        The paths are those of its `named_modules()`; its own is the name of its class. Modules outside, and all modules
+        without a model, have paths from the outermost module that is called.
+
+    Attributes
+    ----------
+    paused : bool
+        Whether modules are not followed now.
     """
 
     def __init__(self, model: torch.nn.Module | None = None) -> None:
@@ -38,13 +54,15 @@ class Modules:
         self._forward: dict[int, tuple[str, str]] = {}
         self._old = 0
         self._handles: list[Any] = []
+        self._thread = threading.get_ident()
+        self.paused = False
         if model is not None:
             self.add(model)
 
     def add(self, root: torch.nn.Module) -> None:
         """Add the modules of a model, with their paths from it."""
         self._kept.append(root)
-        for path, module in root.named_modules():
+        for path, module in paths(root):
             self._paths.setdefault(id(module), path)
 
     def start(self) -> None:
@@ -60,12 +78,26 @@ class Modules:
             handle.remove()
         self._handles.clear()
 
+    def _is_followed(self) -> bool:
+        return not self.paused and threading.get_ident() == self._thread
+
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
+        if not self._is_followed():
+            return
         if id(module) not in self._paths:
             self.add(module)
         self._stack.append(self._paths[id(module)])
 
     def _leave(self, *_: Any) -> None:
+        if self._is_followed():
+            self._stack.pop()
+
+    def enter_path(self, path: str) -> None:
+        """Begin the operations of a module that has no forward pass of its own, as in an exported program."""
+        self._stack.append(path)
+
+    def leave_path(self) -> None:
+        """End the operations of a module."""
         self._stack.pop()
 
     # -- where an operation belongs ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from floatsim.arrays.random_stream import RandomStream
@@ -13,11 +14,15 @@ from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import Scheme
+from floatsim.torch.modules import paths
 from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.training.policy import Policy
 from floatsim.training.storage import store
 
-__all__ = ["Storage"]
+__all__ = ["OPTIMIZER", "Storage"]
+
+OPTIMIZER = "optimizer"
+"""The place of the operations of an optimizer whose weight is not known, and of all of them in the table of a run."""
 
 _COUNTERS = ("step", "mu_product", "eta", "mu")
 """The names of states of optimizers that count steps or follow from the number of steps. They are never rounded."""
@@ -40,26 +45,45 @@ class Storage:
 
     def __init__(self, owner: Any, policy: Policy, model: torch.nn.Module | None, stream: RandomStream) -> None:
         self.owner, self.policy, self.model, self.stream = owner, policy, model, stream
-        self.in_step = False
+        self.in_step = self.paused = False
         self.scalars: set[int] = set()
+        self._names: dict[int, str] = {}
+        self._at_use: dict[int, Any] = {}
+        self._places: dict[int, str] = {}
         self._masters: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._handles: list[Any] = []
 
     # -- start and end -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Round the stored weights, and register the hooks."""
+        """Round the stored weights, and register the hooks. Those of lazy modules follow when they get their shape."""
         self._handles = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
         ]
         if self.model is None:
             return
+        self._names = {id(each): name for name, each in self.model.named_parameters()}
         for parameter in self._parameters():
-            self._store(parameter, self.policy.weights, "weight")
-            if parameter.requires_grad:
-                self._handles.append(parameter.register_post_accumulate_grad_hook(self._keep_gradient))
+            self._begin(parameter)
+        for module in self.model.modules():
+            if any(map(is_lazy, module.parameters(recurse=False))):
+                self._handles.append(module.register_forward_pre_hook(self._when_known))
+        self._at_use = self._weights_at_use()
         self._handles.append(self.model.register_forward_pre_hook(self._before_forward))
+
+    def _begin(self, parameter: torch.Tensor) -> None:
+        """Store a weight, and round its gradients from now on."""
+        self._store(parameter, self.policy.weights, "weight")
+        if parameter.requires_grad:
+            self._handles.append(parameter.register_post_accumulate_grad_hook(self._keep_gradient))
+
+    def _when_known(self, module: torch.nn.Module, *_: Any) -> None:
+        """Store the weights of a lazy module that has its shape now."""
+        for parameter in filter(is_float, module.parameters(recurse=False)):
+            if not is_lazy(parameter) and tag_of(parameter, self.owner) is None:
+                self._begin(parameter)
+        self._at_use = self._weights_at_use()
 
     def stop(self) -> None:
         """Remove the hooks, and give the model its stored weights back."""
@@ -70,7 +94,19 @@ class Storage:
 
     def _parameters(self) -> Iterator[torch.Tensor]:
         assert self.model is not None
-        return (each for each in self.model.parameters() if is_float(each))
+        return (each for each in self.model.parameters() if is_float(each) and not is_lazy(each))
+
+    def _weights_at_use(self) -> dict[int, Any]:
+        """Return how each parameter that is rounded before use is stored, by the identity of the parameter."""
+        names: dict[int, tuple[list[str], list[str]]] = {}
+        for path, module in () if self.model is None else paths(self.model):
+            for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+                mine, kinds = names.setdefault(id(parameter), ([], []))
+                mine.append(name if module is self.model else f"{path}.{name}")
+                kinds += [f"{each.__name__}.{name}" for each in type(module).__mro__]
+        self.policy.check_weights([each for both in names.values() for part in both for each in part])
+        found = {key: self.policy.weight_at_use(*both) for key, both in names.items()}
+        return {key: storage for key, storage in found.items() if storage is not None}
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
@@ -100,6 +136,8 @@ class Storage:
 
     def _keep_gradient(self, parameter: torch.Tensor) -> None:
         """Round the gradient of a weight to the format in which it is kept."""
+        if self.paused:
+            return
         if parameter.grad is not None and is_float(parameter.grad) and parameter.grad.layout == torch.strided:
             self._store(parameter.grad, self._gradient_storage(parameter), "gradient")
 
@@ -107,11 +145,12 @@ class Storage:
 
     def _before_forward(self, *_: Any) -> None:
         """Put the rounded weights in the place of the stored ones until the next step of an optimizer."""
-        if self.policy.weights_at_use is None or self._masters:
+        if not self._at_use or self._masters or self.paused:
             return
         for parameter in self._parameters():
-            self._masters.append((parameter, parameter.detach().clone()))
-            self._store(parameter, self.policy.weights_at_use, "weight")
+            if (storage := self._at_use.get(id(parameter))) is not None:
+                self._masters.append((parameter, parameter.detach().clone()))
+                self._store(parameter, storage, "weight")
 
     def _give_back(self) -> None:
         for parameter, master in self._masters:
@@ -122,36 +161,57 @@ class Storage:
     # -- steps of optimizers -------------------------------------------------------------------------------------------
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        """Store what has no tag of this emulation: weights, gradients, and moments of an earlier block or a file."""
+        if self.paused:
+            return
         self._give_back()
         self.in_step = True
-        for group in optimizer.param_groups:
-            for parameter in filter(is_float, group["params"]):
-                if tag_of(parameter, self.owner) is None:
-                    self._store(parameter, self.policy.weights, "weight")
-                self._keep_gradient(parameter)
-                if parameter.ndim == 0:
-                    self._add_scalars(optimizer, parameter)
-
-    def _add_scalars(self, optimizer: Any, parameter: torch.Tensor) -> None:
-        """Note the storages of a weight without dimensions, which is no counter."""
-        state = optimizer.state.get(parameter, {})
-        moments = [each for name, each in state.items() if name not in _COUNTERS and is_float(each)]
-        for each in (parameter, parameter.grad, *moments):
-            if each is not None:
-                self.scalars.add(each.untyped_storage().data_ptr())
+        for parameter in _weights_of(optimizer):
+            if tag_of(parameter, self.owner) is None:
+                self._store(parameter, self.policy.weights, "weight")
+            self._keep_gradient(parameter)
+            moments = list(_moments_of(optimizer, parameter))
+            for each in moments:
+                if tag_of(each, self.owner) is None:
+                    self._store(each, self.state_storage(), "state")
+            for each in (parameter, parameter.grad, *moments):
+                if each is not None:
+                    place = each.untyped_storage().data_ptr()
+                    self._places[place] = self._names.get(id(parameter), OPTIMIZER)
+                    if parameter.ndim == 0:
+                        self.scalars.add(place)
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self.paused:
+            return
         self.in_step = False
         self.scalars.clear()
+        self._places.clear()
         policy = self.policy
-        for group in optimizer.param_groups:
-            for parameter in filter(is_float, group["params"]):
-                if isinstance(policy.weights, Scheme):
-                    self._store(parameter, policy.weights, "weight", policy.weight_rounding)  # type: ignore[arg-type]
-                for name, each in optimizer.state.get(parameter, {}).items():
-                    if is_float(each) and name not in _COUNTERS:
-                        self._store(each, self.state_storage(), "state")
+        for parameter in _weights_of(optimizer):
+            if isinstance(policy.weights, Scheme):
+                self._store(parameter, policy.weights, "weight", policy.weight_rounding)  # type: ignore[arg-type]
+            for each in _moments_of(optimizer, parameter):
+                self._store(each, self.state_storage(), "state")
         self.owner.finish_step()
+
+    def place_of(self, x: torch.Tensor) -> str:
+        """Return the path of the weight that a tensor of an optimizer's step belongs to, "optimizer" if unknown."""
+        return self._places.get(x.untyped_storage().data_ptr(), OPTIMIZER)
+
+    # -- pauses --------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Give the model its stored weights, and let the hooks do nothing."""
+        self._give_back()
+        self.paused = True
+
+    def resume(self) -> None:
+        """Store again what was changed in a pause by another emulation, and let the hooks work again."""
+        self.paused = False
+        for parameter in () if self.model is None else self._parameters():
+            if tag_of(parameter, self.owner) is None:
+                self._store(parameter, self.policy.weights, "weight")
 
     def state_storage(self) -> Any:
         """Return how the optimizer's state is stored: by default as the weights."""
@@ -161,3 +221,15 @@ class Storage:
     def counts_steps(self, tensors: list[torch.Tensor]) -> bool:
         """Return whether an operation in a step has counters only: numbers that are no weight, gradient or moment."""
         return all(x.ndim == 0 and x.untyped_storage().data_ptr() not in self.scalars for x in tensors)
+
+
+def _weights_of(optimizer: Any) -> Iterator[torch.Tensor]:
+    """Return the weights of an optimizer."""
+    return (each for group in optimizer.param_groups for each in group["params"] if is_float(each))
+
+
+def _moments_of(optimizer: Any, parameter: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Return the floating-point tensors of an optimizer's state for a weight, of its lists too, but no counters."""
+    for name, each in optimizer.state.get(parameter, {}).items():
+        if name not in _COUNTERS:
+            yield from filter(is_float, each if isinstance(each, list | tuple) else [each])

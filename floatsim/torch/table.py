@@ -20,9 +20,11 @@ from floatsim.torch.recurrent import RECURRENT
 from floatsim.torch.reductions import REDUCTIONS
 from floatsim.torch.scatter import SCATTER
 from floatsim.torch.unrounded import UNROUNDED, VIEWS
-from floatsim.training.operations import known_names
+from floatsim.training.operations import OPERATIONS, known_names, matches, operation_names, operation_of
+from floatsim.training.policies import POLICIES
+from floatsim.training.policy import Policy
 
-__all__ = ["TABLE", "Entry", "base_name", "entry_of"]
+__all__ = ["TABLE", "Entry", "base_name", "check_rules", "entry_of"]
 
 TABLE: dict[str, tuple[str, Callable[..., Any]]] = {
     **ELEMENTWISE, **PRODUCTS, **CONVOLUTIONS, **POOLS, **NORMALIZATIONS, **REDUCTIONS, **RECURRENT, **SCATTER,
@@ -43,7 +45,7 @@ class Entry:
     kind : str
         "view" or "unrounded" (PyTorch runs it), "handler", "each" (a list of tensors, each by the handler), "fused"
         (the handler stores its results), "composite" (written out), "decomposition", "implicit" (a decomposition of
-        ATen itself) or "native" (not covered).
+        ATen itself), "own" (a building block of this package, which states its formats) or "native" (not covered).
     operation : str
         The operation of policies.
     run : callable, optional
@@ -110,6 +112,8 @@ def entry_of(func: Any) -> Entry:
     ('first', 'view')
     """
     space, _, full = func._schema.name.partition("::")
+    if space == "floatsim":
+        return Entry(full, "own", backward=False)
     if space not in ("aten", "prims"):
         return Entry(full, "unrounded" if space == "profiler" else "native")
     name = base_name(full)
@@ -135,3 +139,57 @@ def entry_of(func: Any) -> Entry:
     if found is not None and target != "out":
         return Entry(name, "decomposition", _operation(name), found, "_backward" in name)
     return Entry(name, "native", _operation(name), None, "_backward" in name, target)
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _acting() -> frozenset[str]:
+    """Return the operations of policies that an operation of ATen belongs to which rounds something."""
+    found = {operation_of(operation).name for operation, _ in TABLE.values() if operation}
+    for name in known_names():
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in () if packet is None else packet.overloads():
+            try:
+                entry = entry_of(getattr(packet, overload))
+            except RuntimeError:  # some names are there without an operator
+                continue
+            if entry.operation and entry.kind not in ("view", "unrounded", "implicit"):
+                found.add(operation_of(entry.operation).name)
+    return frozenset((*found, "other"))
+
+
+_PUBLISHED = frozenset(pattern for policy in POLICIES.values() for pattern in policy.rules)
+"""The keys of named policies. They are lists of PyTorch and others, which name operations without rounding, too."""
+
+
+def check_rules(policy: Policy) -> None:
+    """Raise a ValueError for a rule that acts on no operation of PyTorch.
+
+    Such operations round nothing, or PyTorch takes them apart before the emulation sees them.
+
+    Parameters
+    ----------
+    policy : Policy
+        A policy, whose `modules` may contain others.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> check_rules(fs.training.Policy(rules={"softmax|mm": "fp32"}))
+    >>> check_rules(fs.training.Policy(rules={"cat": "e4m3"}))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: rules: 'cat' acts on no operation that rounds in PyTorch; rules act on linear, bmm, ...
+    """
+    for pattern in policy.rules.keys() - _PUBLISHED:
+        for alternative in pattern.split("|"):
+            if not any(matches(alternative, operation_names(name)) for name in _acting()):
+                can = ", ".join(name for name in OPERATIONS if name in _acting())
+                raise ValueError(
+                    f"rules: {alternative.strip()!r} acts on no operation that rounds in PyTorch; rules act on {can}. "
+                    "ft.quantize rounds a tensor explicitly"
+                )
+    for each in policy.modules.values():
+        if isinstance(each, Policy):
+            check_rules(each)

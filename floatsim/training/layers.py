@@ -24,8 +24,18 @@ Random: TypeAlias = np.random.Generator
 class Layer:
     """A layer: its path, its parameters, and its two passes. `saved` is what the forward pass keeps."""
 
+    inner: Sequence[Layer] = ()
+    """The layers that it consists of."""
+
     def __init__(self, path: str) -> None:
         self.path = path
+
+    def kinds(self) -> dict[str, str]:
+        """Return the class of the layer of each path, of the inner layers too."""
+        found = {self.path: type(self).__name__}
+        for layer in self.inner:
+            found |= layer.kinds()
+        return found
 
     def initial(self, rng: Random) -> dict[str, NDArray[np.float64]]:
         """Return the first values of the parameters, by path."""
@@ -145,10 +155,10 @@ class Attention(Layer):
     def __init__(self, path: str, features: int, heads: int) -> None:
         super().__init__(path)
         self.heads = heads
-        self.parts = [Linear(f"{path}.{name}", features, features) for name in ("query", "key", "value", "output")]
+        self.inner = [Linear(f"{path}.{name}", features, features) for name in ("query", "key", "value", "output")]
 
     def initial(self, rng: Random) -> dict[str, NDArray[np.float64]]:
-        return {name: value / math.sqrt(2) for part in self.parts for name, value in part.initial(rng).items()}
+        return {name: value / math.sqrt(2) for part in self.inner for name, value in part.initial(rng).items()}
 
     def _split(self, x: FloatArray) -> FloatArray:
         """Return (batch, heads, tokens, features of a head)."""
@@ -162,14 +172,14 @@ class Attention(Layer):
         return turned.reshape(batch, tokens, -1)  # type: ignore[no-any-return]
 
     def forward(self, run: Execution, weights: Tensors, x: FloatArray) -> tuple[FloatArray, Any]:
-        *projections, output = self.parts
+        *projections, output = self.inner
         q, k, v = (self._split(part.forward(run, weights, x)[0]) for part in projections)
         mixed = self._joined(run.forward("attention", self.path, q, k, v))
         return output.forward(run, weights, mixed)[0], (x, q, k, v, mixed)
 
     def backward(self, run: Execution, weights: Tensors, saved: Any, g: FloatArray) -> tuple[FloatArray, Gradients]:
         x, q, k, v, mixed = saved
-        *projections, output = self.parts
+        *projections, output = self.inner
         g, gradients = output.backward(run, weights, mixed, g)
         of_heads = run.backward("attention", self.path, self._split(g), q, k, v)
         by_x: Any = None
@@ -185,14 +195,14 @@ class Block(Layer):
 
     def __init__(self, path: str, layers: Sequence[Layer]) -> None:
         super().__init__(path)
-        self.layers = layers
+        self.inner = layers
 
     def initial(self, rng: Random) -> dict[str, NDArray[np.float64]]:
-        return {name: value for layer in self.layers for name, value in layer.initial(rng).items()}
+        return {name: value for layer in self.inner for name, value in layer.initial(rng).items()}
 
     def forward(self, run: Execution, weights: Tensors, x: FloatArray) -> tuple[FloatArray, Any]:
         saved, y = [], x
-        for layer in self.layers:
+        for layer in self.inner:
             y, kept = layer.forward(run, weights, y)
             saved.append(kept)
         return run.forward("residual_add", self.path, y, x), saved
@@ -200,7 +210,7 @@ class Block(Layer):
     def backward(self, run: Execution, weights: Tensors, saved: Any, g: FloatArray) -> tuple[FloatArray, Gradients]:
         gradients: Gradients = {}
         inner, through = run.backward("residual_add", self.path, g)
-        for layer, kept in zip(reversed(self.layers), reversed(saved), strict=True):
+        for layer, kept in zip(reversed(self.inner), reversed(saved), strict=True):
             inner, own = layer.backward(run, weights, kept, inner)
             gradients |= own
         return run.forward("residual_add", self.path, inner, through), gradients

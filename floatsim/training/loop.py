@@ -259,8 +259,7 @@ class Trainer:
 
     def used_weights(self) -> dict[str, FloatArray]:
         """Return the weights as a step uses them."""
-        at_use: Any = self.policy.weights_at_use
-        return self.weights if at_use is None else {name: store(w, at_use) for name, w in self.weights.items()}
+        return self.network.used_weights(self.policy, self.weights)
 
     def step(self, x: FloatArray, target: Any) -> FloatArray:
         """Run one batch, and change the weights unless the gradients overflow. Return the loss.

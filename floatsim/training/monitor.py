@@ -285,8 +285,9 @@ class MonitoredStep:
     def _reference_gradients(self, x: FloatArray, target: NDArray[np.int64]) -> dict[str, FloatArray]:
         """Return the gradients of the loss under the reference policy, for the weights that the step used."""
         policy: Any = self.monitor.reference
-        weights, inputs = (each if isinstance(each, FloatFormat) else FP32 for each in
-                           (policy.weights_at_use or policy.weights, policy.activations))  # fmt: skip
-        used = {name: convert(weight, weights) for name, weight in self._used.items()}
+        weights, inputs = (
+            each if isinstance(each, FloatFormat) else FP32 for each in (policy.weights, policy.activations)
+        )
+        used = self.network.used_weights(policy, {name: convert(w, weights) for name, w in self._used.items()})
         assert self._reference is not None
         return self.network.run(self._reference, used, convert(x, inputs), target).gradients

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,8 @@ from floatsim.training.layers import (
     Relu,
     Tensors,
 )
+from floatsim.training.policy import Policy
+from floatsim.training.storage import store
 
 __all__ = ["Network", "Pass", "as_network", "mlp", "small_cnn", "transformer_block"]
 
@@ -78,6 +80,22 @@ class Network:
     def paths(self) -> list[str]:
         """The paths of the layers with parameters."""
         return list(dict.fromkeys(name.rpartition(".")[0] for name in self.initial(0)))
+
+    def used_weights(self, policy: Policy, weights: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        """Return the weights as a step uses them: rounded by `weights_at_use` of the policy.
+
+        >>> import floatsim as fs
+        >>> network = mlp(2, 3, 2)
+        >>> used = network.used_weights(fs.training.Policy(weights_at_use="e4m3"), network.initial())
+        >>> used["head.weight"].format.name, used["head.bias"].format.name
+        ('E4M3', 'FP32')
+        """
+        kinds = {path: kind for layer in self.layers for path, kind in layer.kinds().items()}
+        used = {}
+        for name, weight in weights.items():
+            path, _, own = name.rpartition(".")
+            used[name] = store(weight, policy.weight_at_use([name], [f"{kinds[path]}.{own}"]))
+        return used
 
     def initial(self, seed: int = 0, format: FormatLike = "fp32") -> dict[str, FloatArray]:
         """Return the first values of the parameters, rounded to a format.

@@ -69,7 +69,7 @@ _APEX_SOURCE = "NVIDIA apex, apex.amp, optimization level"
 _IN_HALF: dict[str, Any] = {
     "default": Op("fp16", inside="fp32"),
     "accumulate": "fp32",
-    "weights_at_use": "fp16",
+    "weights_at_use": {"_BatchNorm.*": None, "*": "fp16"},
     "activations": "fp16",
 }
 

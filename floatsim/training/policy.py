@@ -7,7 +7,7 @@ front ends, the networks of the laboratory and the emulation of PyTorch models, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -34,7 +34,7 @@ from floatsim.training.records import (
     checked_format,
     set_fields,
 )  # fmt: skip
-from floatsim.training.storage import as_storage
+from floatsim.training.storage import Storage, as_storage
 
 __all__ = ["Decision", "Policy", "widest"]
 
@@ -150,8 +150,12 @@ class Policy:
         matrix products of the layer only.
     weights : format or scheme, optional
         How weights are stored. "fp32" with operations in FP16 are FP32 master weights. Default: as they are given.
-    weights_at_use : format or scheme, optional
-        Weights are rounded to it before each step. Default: as stored.
+    weights_at_use : format, scheme or mapping, optional
+        Weights are rounded to it before each step. A format or a scheme is for the weights of linear and convolution
+        layers. A mapping of patterns to formats, schemes or None (as stored) names parameters: a key is the path of a
+        parameter, such as "blocks.*.up.weight", or the class of its layer with its name, such as "LayerNorm.*"; the
+        first key that fits holds. A layer of `modules` is exempt, unless its value is a Policy with a `weights_at_use`
+        of its own. Default: all as stored.
     activations : format, optional
         The format of the input of a network, and of the results of operations whose rule has no `out`.
     gradients : format, optional
@@ -200,7 +204,7 @@ class Policy:
     rules: Mapping[str, RecordLike] = field(default_factory=dict)
     modules: Mapping[str, RecordLike | Policy] = field(default_factory=dict)
     weights: SchemeLike | None = None
-    weights_at_use: SchemeLike | None = None
+    weights_at_use: SchemeLike | Mapping[str, SchemeLike | None] | None = None
     activations: FormatLike | None = None
     gradients: FormatLike | None = None
     weight_gradients: FormatLike | None = None
@@ -233,8 +237,9 @@ class Policy:
         )
         if self.update not in ROUNDINGS:
             raise ValueError(f"update={self.update!r} is not known; {name_hint(self.update, ROUNDINGS)}")
-        for name in ("weights", "weights_at_use", "state"):
+        for name in ("weights", "state"):
             set_fields(self, **{name: as_storage(getattr(self, name), name)})
+        set_fields(self, weights_at_use=_at_use(self.weights_at_use))
         for name in ("activations", "gradients", "weight_gradients"):
             given = getattr(self, name)
             set_fields(self, **{name: None if given is None else checked_format(given, name)})
@@ -274,6 +279,39 @@ class Policy:
                 return self._decision(operation, value, f"the rule of module {pattern}", backward, product)
         return self._decision(operation, *self._rule(operation, product), backward, product)
 
+    def weight_at_use(self, paths: Sequence[str], kinds: Sequence[str]) -> Storage | None:
+        """Return how a parameter is rounded before each step, by `weights_at_use`; None if it stays as stored.
+
+        Parameters
+        ----------
+        paths : sequence of str
+            The paths of the parameter. It has several if layers share it.
+        kinds : sequence of str
+            The classes of its layers, base classes included, each with the name of the parameter: "Linear.weight".
+
+        Returns
+        -------
+        FloatFormat, Scheme or None
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> policy = fs.training.Policy("fp32", weights_at_use="int4")
+        >>> policy.weight_at_use(["head.bias"], ["Linear.bias"]) is None
+        True
+        >>> policy.weight_at_use(["head.weight"], ["Linear.weight"]).format.name
+        'INT4'
+        """
+        for pattern, value in self.modules.items():
+            if any(_inside(path, pattern) for path in paths):
+                return value.weight_at_use(paths, kinds) if isinstance(value, Policy) else None
+        given: Any = self.weights_at_use
+        rules = given if isinstance(given, Mapping) else {_NOT_AT_USE: None, _AT_USE: given}
+        for pattern, storage in rules.items():
+            if any(fnmatchcase(name, each.strip()) for name in (*paths, *kinds) for each in pattern.split("|")):
+                return storage  # type: ignore[no-any-return]
+        return None
+
     def _rule(self, operation: str, product: bool) -> tuple[Any, str]:
         """Return the record for an operation outside the modules with a record, and the text of its rule."""
         names = operation_names(operation)
@@ -308,6 +346,26 @@ class Policy:
         default: Any = self.default
         return (default.out or default.compute) if isinstance(default, Op) else operands
 
+    def check_weights(self, names: Collection[str]) -> None:
+        """Raise a ValueError for a key of the mapping `weights_at_use` that fits no parameter, with the nearest one.
+
+        Parameters
+        ----------
+        names : collection of str
+            The paths and kinds of all parameters, as in `weight_at_use`.
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> fs.training.Policy(weights_at_use={"haed.weight": "int4"}).check_weights(["head.weight", "head.bias"])
+        Traceback (most recent call last):
+        ValueError: weights_at_use: no parameter fits 'haed.weight'; did you mean 'head.weight'?
+        """
+        if isinstance(self.weights_at_use, Mapping):
+            for pattern in self.weights_at_use:
+                if not any(fnmatchcase(name, each.strip()) for name in names for each in pattern.split("|")):
+                    raise ValueError(f"weights_at_use: no parameter fits {pattern!r}; {name_hint(pattern, names)}")
+
     def check_modules(self, paths: Any) -> None:
         """Raise a ValueError for a key of `modules` that fits no path, with the nearest one.
 
@@ -337,6 +395,22 @@ class Policy:
         return f"Policy({', '.join(parts)})"
 
 
+_NOT_AT_USE = "Embedding.*|EmbeddingBag.*"
+"""Parameters that `weights_at_use` leaves alone unless it names them, also where a linear layer shares them."""
+_AT_USE = (
+    "Linear.weight|Conv[123][dD].weight|ConvTranspose[123]d.weight|MultiheadAttention.*_proj_weight|Convolution.weight"
+)
+"""The weights of linear and convolution layers of PyTorch, and of the laboratory."""
+
+
+def _at_use(given: Any) -> Any:
+    """Return a format, a scheme, None, or a mapping of patterns to them."""
+    if not isinstance(given, Mapping):
+        return as_storage(given, "weights_at_use")
+    rules = {_pattern(key): as_storage(each, f"weights_at_use[{key!r}]") for key, each in given.items()}
+    return MappingProxyType(rules)
+
+
 def _rule(pattern: str, value: RecordLike) -> Record:
     """Return the record of a rule. Raise a ValueError for names that are not known, and for a Gemm of no product."""
     record = as_record(value, f"rules[{pattern!r}]")
@@ -354,7 +428,7 @@ def _rule(pattern: str, value: RecordLike) -> Record:
 
 def _pattern(pattern: Any) -> str:
     if not isinstance(pattern, str) or not pattern.strip():
-        raise TypeError(f"a key of rules or modules must be a name or a pattern, not {pattern!r}")
+        raise TypeError(f"a key of rules, modules or weights_at_use must be a name or a pattern, not {pattern!r}")
     return pattern
 
 

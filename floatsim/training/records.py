@@ -7,12 +7,16 @@ The protocol of scaling methods: `Gemm(scaling=...)` is a name of `SCALINGS`, or
   the given accumulation, and undoes the scaling.
 - `finish_step()` ends a training step. Histories of amax advance here.
 
+A run can be saved and resumed if its scalers also have `state_dict()` and `load_state_dict(state)`, as modules of
+PyTorch have them. `StatelessScaler` has both methods for scalers without a state.
+
 The path of the module, the product ("forward", "input_gradient" or "weight_gradient") and the roles of the operands
 ("input", "weight" or "gradient") tell the scaler which state belongs to an operand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -23,7 +27,8 @@ from floatsim.formats._validation import name_hint
 
 __all__ = [
     "SAME", "SCALINGS", "WIDEST", "Gemm", "Op", "Product", "Record", "RecordLike", "Role", "Scaler", "Scaling",
-    "ScalingLike", "as_record", "check_product", "checked_accumulation", "checked_format", "set_fields",
+    "ScalingLike", "StatelessScaler", "as_record", "check_product", "checked_accumulation", "checked_format",
+    "set_fields",
 ]  # fmt: skip
 
 
@@ -54,6 +59,28 @@ class Scaler(Protocol):
 
     def finish_step(self) -> None:
         """End a training step: histories of amax advance."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as numbers, texts, lists and dicts."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue with the state that `state_dict` returned."""
+
+
+class StatelessScaler:
+    """The methods of a scaler that keeps nothing from one product to the next."""
+
+    def finish_step(self) -> None:
+        """Do nothing: there is no history."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return an empty dict."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raise a ValueError for a state that is not empty."""
+        if state:
+            raise ValueError(f"state: {type(self).__name__} has no state, but the saved one has {', '.join(state)}")
 
 
 @runtime_checkable

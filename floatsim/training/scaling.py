@@ -19,14 +19,14 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import E2M1, FP32, FloatFormat
-from floatsim.formats._validation import as_flag
+from floatsim.formats._validation import as_flag, as_index
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.hadamard_transform import NVFP4_SIGNS, hadamard
 from floatsim.quantization.products import ORDERS, scaled_matmul
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_name, as_scheme
-from floatsim.training.records import Scaling, ScalingLike, check_product
+from floatsim.training.records import Scaling, ScalingLike, StatelessScaler, check_product
 from floatsim.training.rounding import as_float_array, nearest, plain
 from floatsim.training.tensor_scaling import CurrentScaling, DelayedScaling
 
@@ -102,7 +102,7 @@ class BlockScaling:
         return quantize_blocks(x, scheme, block=block, rounding="ties_to_even")
 
 
-class BlockScaler:
+class BlockScaler(StatelessScaler):
     """Scales of blocks in one run."""
 
     def __init__(self, method: BlockScaling) -> None:
@@ -119,9 +119,6 @@ class BlockScaler:
         right = method.quantize(b, formats[1], role=roles[1], axis=0)
         inner = method.accumulate if accumulate is None else accumulate
         return scaled_matmul(left, right, accumulate=inner, order=method.order)
-
-    def finish_step(self) -> None:
-        """Do nothing: there is no history."""
 
 
 # -- MX ----------------------------------------------------------------------------------------------------------------
@@ -188,7 +185,7 @@ class MXScaling:
         return quantize_blocks(x, scheme, block=(1, 32) if axis else (32, 1), rounding="ties_to_even")
 
 
-class MXScaler:
+class MXScaler(StatelessScaler):
     """MX in one run."""
 
     def __init__(self, method: MXScaling) -> None:
@@ -203,9 +200,6 @@ class MXScaler:
         left, right = self.method.quantize(a, formats[0], axis=1), self.method.quantize(b, formats[1], axis=0)
         inner = self.method.accumulate if accumulate is None else accumulate
         return _product_of_blocks(left, right, inner)
-
-    def finish_step(self) -> None:
-        """Do nothing: there is no history."""
 
 
 # -- NVFP4 -------------------------------------------------------------------------------------------------------------
@@ -258,11 +252,19 @@ _BLOCK = 16
 _ALPHA = 1.0 / (6.0 * 6.0 * 448.0 * 448.0)
 
 
-class NVFP4Scaler:
+class NVFP4Scaler(StatelessScaler):
     """NVFP4 in one run, with its stream of random numbers."""
 
     def __init__(self, method: NVFP4Scaling, stream: RandomStream) -> None:
         self.method, self.stream = method, stream
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of draws."""
+        return {"calls": self.stream.calls}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue after so many draws."""
+        self.stream.calls = as_index(state["calls"], "calls", 0, 1 << 62)
 
     def quantize(self, x: FloatArray, *, role: str, axis: int) -> Quantized:
         """Return an operand quantized in blocks along `axis`, the axis of K; a weight in square blocks."""
@@ -292,9 +294,6 @@ class NVFP4Scaler:
         with plain():
             alpha = multiply(multiply(_amax(left), _amax(right)), number(_ALPHA, FP32))
             return as_float_array(multiply(acc, alpha), "product")
-
-    def finish_step(self) -> None:
-        """Do nothing: there is no history."""
 
 
 def _amax(x: FloatArray) -> FloatArray:

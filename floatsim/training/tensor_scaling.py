@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
@@ -17,7 +18,7 @@ from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import Scheme, as_name
-from floatsim.training.records import check_product, checked_format
+from floatsim.training.records import StatelessScaler, check_product, checked_format
 from floatsim.training.rounding import as_float_array, nearest, plain
 
 __all__ = [
@@ -182,7 +183,7 @@ class CurrentScaling:
         return quantize_with_factor(x, as_format(format), factor)
 
 
-class CurrentScaler:
+class CurrentScaler(StatelessScaler):
     """Current scaling in one run."""
 
     def __init__(self, method: CurrentScaling) -> None:
@@ -196,9 +197,6 @@ class CurrentScaler:
         check_product(roles, product)
         left, right = (self.method.quantize(x, fmt) for x, fmt in zip((a, b), formats, strict=True))
         return _scaled_product(left, right, accumulate)
-
-    def finish_step(self) -> None:
-        """Do nothing: there is no history."""
 
 
 # -- delayed scaling ---------------------------------------------------------------------------------------------------
@@ -331,3 +329,24 @@ class DelayedScaler:
     def finish_step(self) -> None:
         """Update the factors of all tensors, and move the histories."""
         self.states = {key: self.method.update(state, key[2]) for key, state in self.states.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the histories and factors of all tensors, each with its module, role and format."""
+        return {
+            "states": [
+                [module, role, _fields(fmt), state.history.tolist(), state.factor]
+                for (module, role, fmt), state in self.states.items()
+            ]
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue with these histories and factors."""
+        self.states = {
+            (module, role, FloatFormat(*fields)): DelayedState(np.array(history, np.float32), factor)
+            for module, role, fields, history, factor in state["states"]
+        }
+
+
+def _fields(fmt: FloatFormat) -> list[Any]:
+    """Return the arguments of a format."""
+    return [fmt.name, fmt.exponent_bits, fmt.trailing_bits, fmt.specials.name.lower(), fmt.bias]
