@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from floatsim.arrays.conversion import convert
@@ -54,6 +55,8 @@ _FIRST_GRADIENT = ("torch::autograd::AccumulateGrad",)
 
 class Emulation(TorchDispatchMode):  # type: ignore[misc]
     """The dispatch mode of one emulation."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, policy: Policy, model: torch.nn.Module | None, strict: bool, count: int) -> None:
         super().__init__()
@@ -149,6 +152,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         if loss_scaler:
             self.run.scaler.load_state_dict(loss_scaler)
         self.run.step, self.stream.calls = state["step"], state["draws"]
+        self.storage.take_weights_as_stored()
         self._scalers.clear()
         self._saved_scalers = dict(state["scaling"])
 
@@ -185,6 +189,11 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **(kwargs or {}))
         entry = self._entries.get(func)
         if entry is None:
+            if isinstance(func, HigherOrderOperator):
+                raise NotImplementedError(
+                    f"{func.name()} takes functions, which ft.emulate cannot follow; call the operations themselves, "
+                    "such as torch.nn.functional.scaled_dot_product_attention, or use run.pause()"
+                )
             entry = self._entries[func] = entry_of(func)
         if entry.kind == "view":
             return func(*args, **(kwargs or {}))
@@ -369,16 +378,22 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def _check(self, entry: Entry, tensors: list[torch.Tensor]) -> None:
         for x in tensors:
-            if x.device.type != "cpu" or x.layout != torch.strided or type(x) not in (torch.Tensor, torch.nn.Parameter):
+            if (
+                x.is_nested
+                or x.device.type != "cpu"
+                or x.layout != torch.strided
+                or type(x) not in (torch.Tensor, torch.nn.Parameter)
+            ):
                 # no TypeError: Python would try the reflected operator, and lose the message
                 if type(x).__name__ == "DTensor":
                     raise ValueError(
                         f"{entry.name}: ft.emulate does not take DTensor, the sharded tensor of FSDP2 and of tensor "
                         "parallelism; emulate the model before it is sharded, or gather the tensor by x.full_tensor()"
                     )
+                kind = f"a nested {type(x).__name__}" if x.is_nested else type(x).__name__
                 raise ValueError(
-                    f"{entry.name}: an emulated tensor must be a dense tensor in host memory, not {type(x).__name__} "
-                    f"with {x.layout} on {x.device}; move the model to the CPU"
+                    f"{entry.name}: an emulated tensor must be a dense tensor in host memory, not {kind} with "
+                    f"{x.layout} on {x.device}; move the model to the CPU, and pad nested tensors"
                 )
 
     # -- results -------------------------------------------------------------------------------------------------------
@@ -560,7 +575,8 @@ def emulate(
     try:
         found = as_policy(policy)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} The policies are {', '.join(POLICIES)}; your own is a ft.Policy") from None
+        listed = "" if "known are" in str(error) else f" (policies: {', '.join(POLICIES)}; or a ft.Policy of your own)"
+        raise type(error)(f"{error}{listed}") from None
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     as_flag(strict, "strict")

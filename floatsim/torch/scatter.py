@@ -28,7 +28,7 @@ def _added(c: Call, x: Any, places: torch.Tensor, terms: FloatArray) -> FloatArr
     positions = places.reshape(-1).numpy()
     inside = {"output": c.formats.inside}
     base = c.rounded(c.operand(x), c.formats.inside)
-    total = c.operator(embedding_backward, flat, positions, x.numel(), formats=inside).reshape(*x.shape)
+    total = c.operator(embedding_backward, flat, positions, x.numel(), formats=inside).reshape(tuple(x.shape))
     found = c.value(add, base, total)
     touched = np.zeros(x.numel(), bool)
     touched[positions] = True

@@ -51,6 +51,7 @@ class Storage:
         self._at_use: dict[int, Any] = {}
         self._places: dict[int, str] = {}
         self._masters: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._given: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._handles: list[Any] = []
 
     # -- start and end -------------------------------------------------------------------------------------------------
@@ -74,6 +75,8 @@ class Storage:
 
     def _begin(self, parameter: torch.Tensor) -> None:
         """Store a weight, and round its gradients from now on."""
+        if isinstance(self.policy.weights, Scheme):
+            self._given.append((parameter, parameter.detach().clone()))
         self._store(parameter, self.policy.weights, "weight")
         if parameter.requires_grad:
             self._handles.append(parameter.register_post_accumulate_grad_hook(self._keep_gradient))
@@ -173,7 +176,7 @@ class Storage:
             moments = list(_moments_of(optimizer, parameter))
             for each in moments:
                 if tag_of(each, self.owner) is None:
-                    self._store(each, self.state_storage(), "state")
+                    self._take(each)
             for each in (parameter, parameter.grad, *moments):
                 if each is not None:
                     place = each.untyped_storage().data_ptr()
@@ -181,12 +184,27 @@ class Storage:
                     if parameter.ndim == 0:
                         self.scalars.add(place)
 
+    def _take(self, moment: torch.Tensor) -> None:
+        """Store a moment of an earlier block, or of a file. Numbers of a scheme stay: rounding them twice differs."""
+        storage = self.state_storage()
+        if isinstance(storage, Scheme):
+            write_tag(moment, Tag(self.owner, self.format_for(storage, moment), "state"))
+        else:
+            self._store(moment, storage, "state")
+
+    def take_weights_as_stored(self) -> None:
+        """Undo the rounding of weights to a scheme at the start: they are those of a saved run, and rounded already."""
+        for parameter, given in self._given:
+            parameter.data.copy_(given)
+        self._given.clear()
+
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self.paused:
             return
         self.in_step = False
         self.scalars.clear()
         self._places.clear()
+        self._given.clear()
         policy = self.policy
         for parameter in _weights_of(optimizer):
             if isinstance(policy.weights, Scheme):

@@ -131,8 +131,10 @@ def entry_of(func: Any) -> Entry:
         return Entry(full, "unrounded")
     if name.startswith("_foreach_"):
         single = _SYNONYMS.get(name, name.removeprefix("_foreach_"))
-        if single in TABLE:
+        if single in TABLE and single not in UNROUNDED:
             return Entry(single, "each", *TABLE[single], False, target)
+        if single in UNROUNDED:
+            return Entry(full, "unrounded")
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return Entry(name, "implicit", _operation(name))
     found = None if name in _COMPUTES_POSITIONS else _decompositions().get(func)

@@ -120,4 +120,4 @@ def store(
     if isinstance(storage.format, LookupFormat):
         drawn = {}
     flat = x.ndim < 2 or storage in _NAMED.values()
-    return quantize_blocks(x.reshape(1, -1) if flat else x, storage, **drawn).dequantize().reshape(*x.shape)
+    return quantize_blocks(x.reshape(1, -1) if flat else x, storage, **drawn).dequantize().reshape(tuple(x.shape))
