@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch._ops import HigherOrderOperator
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from floatsim.arrays.conversion import convert
@@ -26,12 +27,12 @@ from floatsim.torch.call import Call, floats_of
 from floatsim.torch.decisions import Resolved, line, resolve
 from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
-from floatsim.torch.modules import Modules, paths
+from floatsim.torch.modules import Modules, parameter_names, paths
 from floatsim.torch.run import EVENTS, Run, Site
 from floatsim.torch.scaling import start_scaling
 from floatsim.torch.storage import OPTIMIZER, Storage
 from floatsim.torch.table import Entry, check_rules, entry_of
-from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
+from floatsim.torch.tensors import Tag, check_dense, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.torch.threads import threads_warn
 from floatsim.training.policies import POLICIES, PolicyLike, as_policy
 from floatsim.training.policy import Decision, Policy
@@ -378,23 +379,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def _check(self, entry: Entry, tensors: list[torch.Tensor]) -> None:
         for x in tensors:
-            if (
-                x.is_nested
-                or x.device.type != "cpu"
-                or x.layout != torch.strided
-                or type(x) not in (torch.Tensor, torch.nn.Parameter)
-            ):
-                # no TypeError: Python would try the reflected operator, and lose the message
-                if type(x).__name__ == "DTensor":
-                    raise ValueError(
-                        f"{entry.name}: ft.emulate does not take DTensor, the sharded tensor of FSDP2 and of tensor "
-                        "parallelism; emulate the model before it is sharded, or gather the tensor by x.full_tensor()"
-                    )
-                kind = f"a nested {type(x).__name__}" if x.is_nested else type(x).__name__
-                raise ValueError(
-                    f"{entry.name}: an emulated tensor must be a dense tensor in host memory, not {kind} with "
-                    f"{x.layout} on {x.device}; move the model to the CPU, and pad nested tensors"
-                )
+            check_dense(x, entry.name)
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -570,7 +555,7 @@ def emulate(
     >>> y
     tensor([[inf]], grad_fn=<MmBackward0>)
     >>> print(run.first("overflow"))
-    first overflow: outside of modules, mm, forward, step 0 (the default)
+    first overflow: Linear, mm, forward, step 0 (the default)
     """
     try:
         found = as_policy(policy)
@@ -581,11 +566,15 @@ def emulate(
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     as_flag(strict, "strict")
     as_index(count, "count", 0, 1 << 31)
+    for name, parameter in () if model is None else model.named_parameters():
+        if is_float(parameter) and not is_lazy(parameter):
+            check_dense(parameter, f"model: {name}")
     named = isinstance(policy, str) or any(found is each for each in POLICIES.values())
     if not named:
         check_rules(found)
         if model is not None:
             found.check_modules(path for path, _ in paths(model))
+            found.check_weights([name for names in parameter_names(model).values() for part in names for name in part])
     return _emulation(found, model, strict, count)
 
 

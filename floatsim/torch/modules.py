@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-__all__ = ["Modules", "paths"]
+__all__ = ["Modules", "parameter_names", "paths"]
 
 
 def _sequence_number() -> int:
@@ -25,6 +25,23 @@ def paths(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     ['Sequential', '0']
     """
     return ((path or type(root).__name__, module) for path, module in root.named_modules())
+
+
+def parameter_names(model: torch.nn.Module) -> dict[int, tuple[list[str], list[str]]]:
+    """Return the names of the parameters of a model, by their identity: the paths, and the kinds of each layer's name.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False))
+    >>> parameter_names(model)[id(model[0].weight)]
+    (['0.weight'], ['Linear.weight'])
+    """
+    found: dict[int, tuple[list[str], list[str]]] = {}
+    for path, module in model.named_modules():
+        classes = [each.__name__ for each in type(module).__mro__ if each not in (torch.nn.Module, object)]
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            mine, kinds = found.setdefault(id(parameter), ([], []))
+            mine.append(f"{path}.{name}" if path else name)
+            kinds += [f"{each}.{name}" for each in classes]
+    return found
 
 
 class Modules:

@@ -14,7 +14,7 @@ from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import Scheme
-from floatsim.torch.modules import paths
+from floatsim.torch.modules import parameter_names
 from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.training.policy import Policy
 from floatsim.training.storage import store
@@ -101,14 +101,8 @@ class Storage:
 
     def _weights_at_use(self) -> dict[int, Any]:
         """Return how each parameter that is rounded before use is stored, by the identity of the parameter."""
-        names: dict[int, tuple[list[str], list[str]]] = {}
-        for path, module in () if self.model is None else paths(self.model):
-            for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-                mine, kinds = names.setdefault(id(parameter), ([], []))
-                mine.append(name if module is self.model else f"{path}.{name}")
-                kinds += [f"{each.__name__}.{name}" for each in type(module).__mro__]
-        self.policy.check_weights([each for both in names.values() for part in both for each in part])
-        found = {key: self.policy.weight_at_use(*both) for key, both in names.items()}
+        assert self.model is not None
+        found = {key: self.policy.weight_at_use(*both) for key, both in parameter_names(self.model).items()}
         return {key: storage for key, storage in found.items() if storage is not None}
 
     # -- storing -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, as_format
 
-__all__ = ["Tag", "format_of_dtype", "is_float", "read", "tag_of", "tensor_of", "write_tag"]
+__all__ = ["Tag", "check_dense", "format_of_dtype", "is_float", "read", "tag_of", "tensor_of", "write_tag"]
 
 _FORMATS = {torch.float32: FP32, torch.bfloat16: BF16, torch.float16: FP16, torch.float64: FP64}
 _IN_NUMPY = {torch.float32, torch.float64, torch.float16}
@@ -61,6 +61,29 @@ def is_float(x: Any) -> bool:
     (True, False, False)
     """
     return isinstance(x, torch.Tensor) and x.dtype.is_floating_point
+
+
+def check_dense(x: torch.Tensor, name: str) -> None:
+    """Raise a ValueError unless a tensor is dense, in host memory, and of no class but those of PyTorch's core.
+
+    It is no TypeError: Python would try the reflected operator, and lose the message.
+
+    >>> check_dense(torch.ones(2, device="meta"), "add")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: add: an emulated tensor must be a dense tensor in host memory, not Tensor with ...
+    """
+    if type(x).__name__ == "DTensor":
+        raise ValueError(
+            f"{name}: ft.emulate does not take DTensor, the sharded tensor of FSDP2 and of tensor parallelism; emulate "
+            "the model before it is sharded, or gather the tensor by x.full_tensor()"
+        )
+    ordinary = type(x) in (torch.Tensor, torch.nn.Parameter) and not x.is_nested
+    if x.device.type != "cpu" or x.layout != torch.strided or not ordinary:
+        kind = f"a nested {type(x).__name__}" if x.is_nested else type(x).__name__
+        raise ValueError(
+            f"{name}: an emulated tensor must be a dense tensor in host memory, not {kind} with {x.layout} on "
+            f"{x.device}; move the model to the CPU, and pad nested tensors"
+        )
 
 
 def tag_of(x: torch.Tensor, owner: Any) -> Tag | None:

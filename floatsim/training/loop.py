@@ -223,6 +223,8 @@ class Trainer:
         self.network, self.execution = as_network(network), Execution(chosen, tracing=tracing)
         if not chosen.name:
             chosen.check_modules(self.network.paths)
+            kinds = self.network.parameter_kinds()
+            chosen.check_weights([*kinds, *kinds.values()])
         storage: dict[str, Any] = {"weights": chosen.weights, "state": chosen.state, "seed": chosen.seed,
                                    "weight_rounding": chosen.weight_rounding, "rounding": chosen.update}  # fmt: skip
         self.optimizer = as_optimizer(optimizer, lr, **({} if isinstance(optimizer, Optimizer) else storage))

@@ -90,12 +90,18 @@ class Network:
         >>> used["head.weight"].format.name, used["head.bias"].format.name
         ('E4M3', 'FP32')
         """
+        kinds = self.parameter_kinds()
+        return {name: store(w, policy.weight_at_use([name], [kinds[name]])) for name, w in weights.items()}
+
+    def parameter_kinds(self) -> dict[str, str]:
+        """Return the class of the layer with the name of the parameter, for the path of each parameter.
+
+        >>> mlp(2, 3, 2).parameter_kinds()["head.bias"]
+        'Linear.bias'
+        """
         kinds = {path: kind for layer in self.layers for path, kind in layer.kinds().items()}
-        used = {}
-        for name, weight in weights.items():
-            path, _, own = name.rpartition(".")
-            used[name] = store(weight, policy.weight_at_use([name], [f"{kinds[path]}.{own}"]))
-        return used
+        split = ((name, *name.rsplit(".", 1)) for name in self.initial())
+        return {name: f"{kinds[path]}.{own}" for name, path, own in split}
 
     def initial(self, seed: int = 0, format: FormatLike = "fp32") -> dict[str, FloatArray]:
         """Return the first values of the parameters, rounded to a format.

@@ -364,7 +364,8 @@ class Policy:
         if isinstance(self.weights_at_use, Mapping):
             for pattern in self.weights_at_use:
                 if not any(fnmatchcase(name, each.strip()) for name in names for each in pattern.split("|")):
-                    raise ValueError(f"weights_at_use: no parameter fits {pattern!r}; {name_hint(pattern, names)}")
+                    near = name_hint(pattern, list(dict.fromkeys(names)))
+                    raise ValueError(f"weights_at_use: no parameter fits {pattern!r}; {near}")
 
     def check_modules(self, paths: Any) -> None:
         """Raise a ValueError for a key of `modules` that fits no path, with the nearest one.

@@ -508,8 +508,12 @@ def test_sharded_and_nested_tensors_are_refused(tmp_path):
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     try:
         x = distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (1,)), [Shard(0)])
-        with ft.emulate("bf16"), pytest.raises(ValueError, match="DTensor, the sharded tensor of FSDP2"):
+        with ft.emulate("bf16"), pytest.raises(ValueError, match="add: .* DTensor, the sharded tensor of FSDP2"):
             x + x
+        layer = nn.Linear(4, 4)
+        layer.weight = nn.Parameter(x)
+        with pytest.raises(ValueError, match="model: weight: .* DTensor"):
+            ft.emulate("bf16", layer)
     finally:
         dist.destroy_process_group()
 
