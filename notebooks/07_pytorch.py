@@ -17,7 +17,7 @@
 #
 # 1. [One model, seven formats](#One-model,-seven-formats)
 # 2. [Layer by layer](#Layer-by-layer)
-# 3. [The first layer that overflows](#The-first-layer-that-overflows)
+# 3. [The first layer that clips](#The-first-layer-that-clips)
 # 4. [One layer at a time](#One-layer-at-a-time)
 # 5. [The backward pass](#The-backward-pass)
 #
@@ -69,6 +69,10 @@ images, labels = torch.tensor(net.images), torch.tensor(net.labels)
 
 
 # %%
+def first_failure(run):
+    return str(run.first("overflow") or run.first("clipped") or "none")
+
+
 def run_in(policy):
     with torch.no_grad(), ft.emulate(policy, model) as run:
         accuracy = net.accuracy(model(images).numpy())
@@ -79,12 +83,13 @@ def run_in(policy):
 rows, runs = [], {}
 for name in ("FP32", "BF16", "FP16", "E4M3", "E5M2", "E3M2", "E2M1"):
     accuracy, runs[name] = run_in(ft.Policy(name, accumulate="fp32"))
-    rows.append((name, f"{accuracy:.1%}", str(runs[name].first("overflow") or "no overflow")))
-table(("format", "accuracy", "first overflow"), rows)
+    rows.append((name, f"{accuracy:.1%}", first_failure(runs[name])))
+table(("format", "accuracy", "first overflow or clipping"), rows)
 
 # %% [markdown]
-# Both FP8 formats are as accurate as FP32 here. The narrow formats E3M2 and E2M1
-# [overflow](../docs/glossary.md#overflow) in the first layer.
+# Both FP8 formats are as accurate as FP32 here. The narrow formats E3M2 and E2M1 have no infinity and no
+# [NaN](../docs/glossary.md#nan). A number beyond their largest one becomes that largest number: it is *clipped*. This
+# happens in the first layer. In a format with an infinity it would be an [overflow](../docs/glossary.md#overflow).
 #
 # ## Layer by layer
 #
@@ -101,20 +106,20 @@ print(runs["E4M3"].report())
 ax = runs["E3M2"].report().plot()
 
 # %% [markdown]
-# ## The first layer that overflows
+# ## The first layer that clips
 #
 # `run.first` names the layer, the operation, the pass and the rule of the policy:
 
 # %%
-print(runs["E3M2"].first("overflow"))
+print(runs["E3M2"].first("clipped"))
 
 # %% [markdown]
 # The sums of the first layer are beyond the largest number of E3M2, 28. A policy can keep single layers in a wider
-# format. Here this is no remedy. The overflow moves to the next layer, whose inputs are as large:
+# format. Here this is no remedy. The clipping moves to the next layer, whose inputs are as large:
 
 # %%
 accuracy, run = run_in(ft.Policy("e3m2", accumulate="fp32", modules={"0": "bf16"}))
-Markdown(f"E3M2 with the first layer in BF16: **{accuracy:.1%}**. {run.first('overflow') or 'No overflow'}.")
+Markdown(f"E3M2 with the first layer in BF16: **{accuracy:.1%}**. {first_failure(run)}.")
 
 # %% [markdown]
 # The remedy is to scale the tensors before they are rounded. `ft.Gemm` with `scaling="current"` divides each operand by
@@ -127,8 +132,8 @@ for name in ("e3m2", "e2m1"):
         "bf16", accumulate="fp32", rules={"addmm": ft.Gemm(name, accumulate="fp32", scaling="current", out="bf16")}
     )
     accuracy, run = run_in(policy)
-    rows.append((f"{name.upper()}, scaled", f"{accuracy:.1%}", str(run.first("overflow") or "no overflow")))
-table(("operands of matrix products", "accuracy", "first overflow"), rows)
+    rows.append((f"{name.upper()}, scaled", f"{accuracy:.1%}", first_failure(run)))
+table(("operands of matrix products", "accuracy", "first overflow or clipping"), rows)
 
 # %% [markdown]
 # ## One layer at a time
