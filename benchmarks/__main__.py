@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import fnmatch
 import json
 import os
 import sys
@@ -39,8 +38,8 @@ def _arguments() -> argparse.Namespace:
 
 def measure(quick: bool, pattern: str, quiet: bool) -> dict[str, Any]:
     start = machine.load()
-    chosen: list[Any] = [case for case in cases.cases() if _matches(case.name, pattern)]
-    chosen += races.groups(row for row in sums.rows() if _matches(row.name, pattern))
+    chosen: list[Any] = [case for case in cases.cases() if cases.matches(case.name, pattern)]
+    chosen += races.groups(row for row in sums.rows() if cases.matches(row.name, pattern))
     found: dict[str, Any] = {"cases": [], "sums": []}
     for part in tqdm(chosen, disable=quiet or None, leave=False):
         if isinstance(part, cases.Case):
@@ -48,11 +47,11 @@ def measure(quick: bool, pattern: str, quiet: bool) -> dict[str, Any]:
         else:
             found["sums"] += races.run(part, races.QUICK if quick else races.FULL)
     waiting: dict[str, Any] = {}
-    if _matches(_STARTUP["waiting"], pattern):
+    if cases.matches(_STARTUP["waiting"], pattern):
         waiting["waiting"] = startup.waiting(2 if quick else 11)
-    if _matches(_STARTUP["compiling"], pattern):
+    if cases.matches(_STARTUP["compiling"], pattern):
         waiting["compiling"] = startup.compiling(1, 20) if quick else startup.compiling(2)
-    if _matches(_STARTUP["products"], pattern):
+    if cases.matches(_STARTUP["products"], pattern):
         waiting["products"] = startup.first_products(1, 2) if quick else startup.first_products(3)
     part = {"date": datetime.date.today().isoformat(), "commit": machine.commit(), "pattern": pattern}
     return {
@@ -66,10 +65,6 @@ _STARTUP = {
     "compiling": "compile: kernels",
     "products": "compile: first products",
 }
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*")
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -246,6 +247,11 @@ def _flags() -> Iterator[Case]:
             source = "float64" if fmt is fs.FP32 else "float32"
             yield Case("with flags", f"{fmt.name} {operation}", operation, fmt, "flags", rows,
                        tuple(Check(requirement, row.label) for row in rows), source)  # fmt: skip
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a name contains a pattern of the shell, in any case of letters."""
+    return fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*")
 
 
 def cases() -> list[Case]:

@@ -16,6 +16,7 @@ import pytest
 import floatsim as fs
 from benchmarks import (
     cases,
+    compiled,
     distances,
     functions,
     operators,
@@ -300,6 +301,32 @@ def test_distances():
     assert len(found) == 2 * len(distances.FORMATS) * len(distances.SHARES)
     assert all(0 < row["fastest_ns"] <= row["ns"] and row["share_of_copy"] > 0 for row in found)
     assert json.loads(json.dumps(found)) == found
+
+
+class Timed:
+    """Stands for a process of `benchmarks.compiled`: its times of each call, in order, the last one again and again."""
+
+    def __init__(self, **times: list[int]):
+        self.names, self.times = list(times), list(times.values())
+
+    def time(self, number: int, placement: int) -> int:
+        return self.times[number].pop(0) if len(self.times[number]) > 1 else self.times[number][0]
+
+
+def test_a_slower_kernel_is_measured_again_and_found():
+    ours = Timed(slow=[2000], noisy=[2000] * 20 + [1000], same=[1000])
+    found = compiled.measure(ours, Timed(slow=[1000], noisy=[1000], same=[1000]), "*", quiet=True)
+    assert {row["call"]: row["ratio"] for row in found} == {"slow": 2.0, "noisy": 1.0, "same": 1.0}
+    assert [row["call"] for row in compiled.measure(ours, ours, "s*w", quiet=True)] == ["slow"]
+
+
+def test_kernels_of_numbas_compiler_run():
+    command = [sys.executable, "-m", "benchmarks.compiled", "--json", "--only", "beside add: E4M3, less"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    (row,) = json.loads(done.stdout)
+    assert row["microseconds"] > 0 and row["other_microseconds"] > 0
+    assert done.returncode == (row["ratio"] > compiled.SLOWER)
+    assert any(path.name.startswith("packed") for path in compiled.PLAIN_CACHE.rglob("*.nbi")), "nothing compiled"
 
 
 @pytest.mark.full
