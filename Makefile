@@ -48,7 +48,8 @@ notebooks-update: $(VENV)/.installed-notebooks ## run those that are stale, or N
 test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
 	$(BIN)/python -m tests.exhaustive
 
-bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run (twenty minutes)
+bench: $(VENV)/.installed-bench ## speed against other libraries, in one interleaved run (twenty minutes, forty with AVX-512)
+	$(BIN)/python -m benchmarks.guard
 	$(BIN)/python -m benchmarks
 
 lint: $(VENV)/.installed-dev ## ruff (rules and format), mypy, and the generated types

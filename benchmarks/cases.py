@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,7 +56,9 @@ REQUIREMENTS = {
     "BF16": Requirement("BF16 add, multiply, divide, sqrt against ml_dtypes", 5),
     "E4M3": Requirement("E4M3 add, multiply, divide, sqrt against ml_dtypes", 15),
     "beside add": Requirement("comparisons and operations that round little, 8 and 16 bits, against add", 1 / 2),
+    "beside add, arithmetic": Requirement("multiply, divide, sqrt, 8 and 16 bits, against add", 1 / 3),
     "beside add, more work": Requirement("fma and stochastic rounding, 8 and 16 bits, against add", 1 / 5),
+    "beside add, integers": Requirement("operations of integer kernels, 8 and 16 bits, against add", 1 / 200),
     "flags": Requirement("every operation but remainder with flags, in every rounding mode", 30, "M/s"),
     "flags, remainder": Requirement("remainder with flags, in every rounding mode", 2, "M/s"),
     "import": Requirement("`import floatsim` against `import numpy` (at most 1.3 times its time)", 1 / 1.3),
@@ -193,20 +196,30 @@ def _arithmetic() -> Iterator[Case]:
             yield Case("arithmetic", f"{fmt.name} {operation}", operation, fmt, "arithmetic", rows, checks)
 
 
-BESIDE_ADD = ("minimum", "maximum", "equal", "less", "absolute", "negative", "copysign", "rint")
+BESIDE_ADD = {
+    "beside add": (
+        "subtract", "minimum", "maximum", "minimum_number", "maximum_number", "equal",
+        "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered", "absolute", "negative", "copysign",
+        "rint", "floor", "ceil", "trunc",
+    ),
+    "beside add, arithmetic": ("multiply", "divide", "sqrt"),
+    "beside add, more work": ("fma", "add, stochastic", "multiply, stochastic"),
+    "beside add, integers": (
+        "remainder", "fmod", "logb", "next_up", "next_down", "scalb", "to_integer", "from_integer",
+    ),
+}  # fmt: skip
+"""For each requirement the operations that have to meet it."""
 
 
 def _beside_add() -> Iterator[Case]:
     for fmt in fs.FP16, fs.BF16, fs.E4M3, fs.E5M2:
-        rows = [Row("add", "floatsim", operation="add")]
-        rows += [Row(name, "floatsim", operation=name) for name in (*BESIDE_ADD, "fma")]
-        rows += [Row(f"{name}, stochastic", "floatsim", _mode("stochastic"), operation=name)
-                 for name in ("add", "multiply")]  # fmt: skip
-        checks = tuple(
-            Check("beside add" if row.operation in BESIDE_ADD else "beside add, more work", row.label, "add")
-            for row in rows[1:]
-        )
-        yield Case("beside add", fmt.name, "fma", fmt, "arithmetic", tuple(rows), checks)
+        for requirement, labels in BESIDE_ADD.items():
+            rows = [Row("add", "floatsim", operation="add")]
+            for label in labels:
+                operation, _, mode = label.partition(", ")
+                rows.append(Row(label, "floatsim", _mode(mode) if mode else {}, operation=operation))
+            checks = tuple(Check(requirement, label, "add") for label in labels)
+            yield Case(requirement, fmt.name, "fma", fmt, "arithmetic", tuple(rows), checks)
 
 
 def _small() -> Iterator[Case]:
@@ -246,6 +259,11 @@ def _flags() -> Iterator[Case]:
             source = "float64" if fmt is fs.FP32 else "float32"
             yield Case("with flags", f"{fmt.name} {operation}", operation, fmt, "flags", rows,
                        tuple(Check(requirement, row.label) for row in rows), source)  # fmt: skip
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a name contains a pattern of the shell, in any case of letters."""
+    return fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*")
 
 
 def cases() -> list[Case]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .peers import PEERS
 
@@ -23,16 +27,54 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def features() -> dict[str, bool]:
+    """Return the features of the processor that Numba compiles for, by their names in LLVM."""
+    from floatsim_kernels.runtime.numba_compat import target
+
+    return {feature[1:]: feature.startswith("+") for feature in target()[1] if feature}
+
+
+def has_avx512() -> bool:
+    """Return whether Numba compiles for AVX-512."""
+    return features().get("avx512f", False)
+
+
+def avx2_settings() -> dict[str, str]:
+    """Return the environment of a process that is limited to AVX2: floatsim, NumPy's loops, its sgemm, and torch.
+
+    NUMBA_CPU_NAME alone changes what LLVM assumes about speed, not the instructions that it may use.
+    """
+    wide = ("avx512", "avx10", "amx", "evex512", "prefer-256-bit")
+    allowed = (f"{'+' if has and not name.startswith(wide) else '-'}{name}" for name, has in sorted(features().items()))
+    found = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
+    return {
+        "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ",".join(allowed),
+        "NPY_DISABLE_CPU_FEATURES": " ".join(name for name in found if name.startswith(("AVX512", "X86_V4"))),
+        "OPENBLAS_CORETYPE": "Haswell", "ATEN_CPU_CAPABILITY": "avx2",
+    }  # fmt: skip
+
+
+def limited_to_avx2(module: str, *arguments: str) -> Any:
+    """Return the JSON that `python -m module` prints in a process limited to AVX2; None where there is no AVX-512.
+
+    There a second process would run the same code.
+    """
+    if not has_avx512():
+        return None
+    command = [sys.executable, "-m", module, "--json", *arguments]
+    environment = os.environ | avx2_settings()
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout)
+
+
 def machine() -> dict[str, Any]:
     import llvmlite.binding as llvm
 
-    features = llvm.get_host_cpu_features()
     pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     chosen = pages.read_text(encoding="utf-8").partition("[")[2].partition("]")[0] if pages.exists() else "unknown"
     return {
         "cpu": _cpu_model(),
         "llvm": f"LLVM calls it {llvm.get_host_cpu_name()}",
-        "features": " ".join(name for name in _FEATURES if features.get(name)) or "no features of note",
+        "features": " ".join(name for name in _FEATURES if features().get(name)) or "no features of note",
         "cores": os.cpu_count(),
         "os": f"{platform.system()} {platform.machine()}",
         "huge pages": chosen,

@@ -25,6 +25,9 @@ DOCS = Path(__file__).parents[1] / "docs" / "performance.md"
 README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- results: begin (python -m benchmarks --docs) -->", "<!-- results: end -->"
 
+RECORDS = {"AVX-512": "latest", "AVX2": "avx2"}
+"""The stored run that the pages show, for each set of vector instructions."""
+
 Cells = list[list[str]]
 Tables = list[tuple[str, Cells]]
 """Pairs of a title and rows of text. The first row is the table's head."""
@@ -266,7 +269,7 @@ def tables(run: dict[str, Any]) -> Tables:
         rows = [[row["what"], f"{row['seconds']:.2f}", f"{row['limit']:.1f}", f"{row['process']:.2f}"]
                 for row in startup["products"]["rows"]]  # fmt: skip
         found.append(("first products, compiled cold", [head, *rows]))
-    return [*found, ("runs", runs(run))]
+    return [*found, ("runs", _runs(run))]
 
 
 def describe(run: dict[str, Any]) -> str:
@@ -280,7 +283,7 @@ def describe(run: dict[str, Any]) -> str:
     )
 
 
-def runs(run: dict[str, Any]) -> Cells:
+def _runs(run: dict[str, Any]) -> Cells:
     """Return one row for each part of a merged run: date, commit, cases, and the load of the machine."""
     head = ["date", "floatsim commit", "cases", "load before", "load after"]
     rows = [
@@ -315,18 +318,49 @@ def _columns(cells: Cells, names: dict[str, str]) -> Cells:
     return [list(names.values()), *([row[n] for n in places] for row in cells[1:])]
 
 
-def summary(run: dict[str, Any]) -> str:
-    """Return the targets of a run, as docs/performance.md shows them."""
+def instructions(run: dict[str, Any]) -> str:
+    """Return the vector instructions of a run, or "" if they are neither AVX-512 nor AVX2."""
+    features = run["machine"]["features"].split()
+    return next((name for feature, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if feature in features), "")
+
+
+def record_of(run: dict[str, Any]) -> str:
+    """Return the name under which a whole run is stored."""
+    return RECORDS.get(instructions(run), "latest")
+
+
+def records() -> list[dict[str, Any]]:
+    """Return the stored runs that the pages show."""
+    return [load(name) for name in RECORDS.values() if (RESULTS / f"{name}.json").exists()]
+
+
+def _beside(runs: list[dict[str, Any]], table: Callable[[dict[str, Any]], Cells], names: dict[str, str]) -> Cells:
+    """Return the targets of several runs as one table: target and limit, and the other columns once for each run."""
+    shared, other = list(names.values())[:2], list(names.values())[2:]
+    titles = [f"{instructions(run)}, " * (len(runs) > 1) for run in runs]
+    lines: dict[tuple[str, ...], list[list[str]]] = {}
+    for n, run in enumerate(runs):
+        for row in _columns(table(run), names)[1:]:
+            lines.setdefault(tuple(row[:2]), [[""] * len(other) for _ in runs])[n] = row[2:]
+    head = shared + [title + name for title in titles for name in other]
+    return [head, *([*key, *(cell for part in parts for cell in part)] for key, parts in lines.items())]
+
+
+def summary(runs: list[dict[str, Any]]) -> str:
+    """Return the targets of stored runs, as docs/performance.md shows them."""
     found: Tables = []
-    if run["cases"] or run["startup"]:
-        names = {"target": "target", "at least": "at least", "worst": "worst of several runs", "where": "case"}
-        found.append(("Element-wise operations and start-up", _columns(requirements(run), names | {"holds": "met"})))
-    if len(targets := sum_targets(run)) > 1:
-        names = {"target": "target", "must": "limit", "worst": "worst of several runs", "where": "case", "holds": "met"}
-        found.append(("Matrix products and sums", _columns(targets, names)))
-    return _markdown(describe(run), [*found, ("runs", runs(run))])
+    if any(run["cases"] or run["startup"] for run in runs):
+        names = {"target": "target", "at least": "at least", "worst": _WORST, "where": "case", "holds": "met"}
+        found.append(("Element-wise operations and start-up", _beside(runs, requirements, names)))
+    if any(run["sums"] for run in runs):
+        names = {"target": "target", "must": "limit", "worst": _WORST, "where": "case", "holds": "met"}
+        found.append(("Matrix products and sums", _beside(runs, sum_targets, names)))
+    head = ["instructions", *_runs(runs[0])[0]]
+    found.append(("Runs", [head, *([instructions(run), *row] for run in runs for row in _runs(run)[1:])]))
+    return _markdown("\n\n".join(map(describe, runs)), found)
 
 
+_WORST = "worst of several runs"
 _LEFT = ("who", "where", "target")
 
 
@@ -371,21 +405,26 @@ def merged(name: str, run: dict[str, Any]) -> dict[str, Any]:
     return run | parts | {"startup": old["startup"] | run["startup"], "parts": old["parts"] + run["parts"]}
 
 
-def quote(run: dict[str, Any]) -> str:
-    """Return the targets of products and sums, and the machine, as README.md shows them."""
+def quote(runs: list[dict[str, Any]]) -> str:
+    """Return the targets of products and sums, and the machines, as README.md shows them."""
+    names = {"target": "one thread, 512 x 512 x 512", "must": "target", "worst": _WORST}
+    table = _markdown_table(_beside([run for run in runs if run["sums"]], _with_misses, names))
+    parts = [(run["machine"]["cpu"], instructions(run), run["parts"][-1]) for run in runs]
+    machines = [f"{cpu}, {vectors}, {part['date']}, commit {part['commit']}." for cpu, vectors, part in parts]
+    return "\n\n".join([table, *machines])
+
+
+def _with_misses(run: dict[str, Any]) -> Cells:
+    """Return the targets of products and sums; the worst measurement says whether one missed."""
     head, *rows = sum_targets(run)
-    columns = [head.index(name) for name in ("target", "must", "worst", "holds")]
-    found = ([row[n] for n in columns] for row in rows)
-    cells = [[target, must, f"{worst}, missed" if "**" in holds else worst] for target, must, worst, holds in found]
-    table = _markdown_table([["one thread, 512 x 512 x 512", "target", "worst of several runs"], *cells])
-    part = run["parts"][-1]
-    return f"{table}\n\n{run['machine']['cpu']}, {part['date']}, commit {part['commit']}."
+    worst, holds = head.index("worst"), head.index("holds")
+    return [head, *([*row[:worst], row[worst] + ", missed" * ("**" in row[holds]), *row[worst + 1 :]] for row in rows)]
 
 
-def write_docs(name: str) -> None:
-    """Write the targets of a run between the markers of docs/performance.md and of README.md."""
-    run = load(name)
-    for page, text in ((DOCS, summary(run)), (README, quote(run))):
+def write_docs() -> None:
+    """Write the targets of the stored runs between the markers of docs/performance.md and of README.md."""
+    runs = records()
+    for page, text in ((DOCS, summary(runs)), (README, quote(runs))):
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

@@ -16,8 +16,11 @@ import pytest
 import floatsim as fs
 from benchmarks import (
     cases,
+    compiled,
     distances,
     functions,
+    guard,
+    machine,
     operators,
     peers,
     practice,
@@ -133,15 +136,16 @@ def test_command(tmp_path, monkeypatch):
     command = [sys.executable, "-m", "benchmarks", "--quick", "--json", "--only", "arithmetic: BF16 sqrt"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    run = json.loads(done.stdout)
+    run, *limited = json.loads(done.stdout)
+    assert [report.instructions(other) for other in limited] == ["AVX2"] * machine.has_avx512()
     run["sums"] = races.run(rows("small: *"), SHORT)
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     for page in "DOCS", "README":
         path = tmp_path / f"{page}.md"
         monkeypatch.setattr(report, page, path)
         path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
-    report.save(run, "trial")
-    report.write_docs("trial")
+    report.save(run, "latest")
+    report.write_docs()
     for page, words in (report.DOCS, ["BF16 sqrt", "16 x 16 x 16"]), (report.README, ["16 x 16 x 16"]):
         text = page.read_text(encoding="utf-8")
         assert text.startswith("before\n") and text.endswith("\nafter\n") and "\nold\n" not in text
@@ -150,11 +154,52 @@ def test_command(tmp_path, monkeypatch):
 
 def test_docs_show_a_recorded_run():
     """The blocks in docs/performance.md and README.md are what --docs writes."""
-    if (report.RESULTS / "latest.json").exists():
-        run = report.load("latest")
-        for page, text in (report.DOCS, report.summary(run)), (report.README, report.quote(run)):
+    if runs := report.records():
+        for page, text in (report.DOCS, report.summary(runs)), (report.README, report.quote(runs)):
             block = page.read_text(encoding="utf-8").partition(report.BEGIN)[2].partition(report.END)[0]
             assert block.strip() == text, "run `python -m benchmarks --docs`"
+
+
+def record_of(features: str, worst: float) -> dict:
+    """A run with one element-wise check, whose measured ratio is `worst`."""
+    check = {"requirement": "beside add", "what": "less", "measured": worst, "fastest": worst, "holds": worst >= 0.5}
+    facts = dict.fromkeys(("cpu", "llvm", "cores", "os", "huge pages"), "") | {"features": features}
+    return {
+        "quick": False, "machine": facts, "versions": {}, "cases": [{"checks": [check]}], "sums": [], "startup": {},
+        "parts": [{"date": "today", "commit": "abc", "pattern": "*", "load": [0, 0]}],
+    }  # fmt: skip
+
+
+def test_the_pages_show_both_records():
+    runs = [record_of("avx2 avx512f", 0.8), record_of("avx2 fma", 0.4)]
+    assert [report.record_of(run) for run in runs] == ["latest", "avx2"]
+    text = report.summary(runs)
+    assert "AVX-512, worst of several runs | AVX-512, case | AVX-512, met | AVX2, worst of several runs" in text
+    assert "| 0.5 | 0.8 | less | 1 of 1 | 0.4 | less | **0** of 1 |" in text
+    assert "| AVX-512 | today |" in text and "| AVX2 | today |" in text
+    assert "AVX" not in report.summary([record_of("neon", 0.8)])
+
+
+def test_a_process_is_limited_to_avx2(monkeypatch):
+    monkeypatch.setattr(machine, "has_avx512", lambda: False)
+    assert machine.limited_to_avx2("benchmarks") is None
+    monkeypatch.setattr(machine, "has_avx512", lambda: True)
+    monkeypatch.setattr(machine, "features", lambda: {"avx2": True, "avx512f": True, "f16c": True, "sse4a": False})
+    assert machine.avx2_settings()["NUMBA_CPU_FEATURES"] == "+avx2,-avx512f,+f16c,-sse4a"
+    monkeypatch.undo()
+    monkeypatch.setattr(machine, "has_avx512", lambda: True)
+    options = ("--quick", "--no-startup", "--only", "arithmetic: BF16 sqrt")
+    (run,) = machine.limited_to_avx2("benchmarks", *options)
+    assert "avx512f" not in run["machine"]["features"].split() and not run["startup"]
+    assert [case["name"] for case in run["cases"]] == ["arithmetic: BF16 sqrt"]
+
+
+def test_the_guard_finds_an_operation_that_takes_too_long(monkeypatch):
+    monkeypatch.setattr(guard.cases, "BESIDE_ADD", {"beside add": ("less",), "beside add, more work": ()})
+    monkeypatch.setattr(guard.cases, "cases", lambda: list(cases._beside_add())[:1])
+    found = guard.measure(TINY, quiet=True)
+    assert [check["row"] for check in found] == ["less"]
+    assert guard.misses(found[0] | {"fastest": 0.4}) and not guard.misses(found[0] | {"fastest": 0.6})
 
 
 # -- products and sums ---------------------------------------------------------------------------------------------
@@ -300,6 +345,32 @@ def test_distances():
     assert len(found) == 2 * len(distances.FORMATS) * len(distances.SHARES)
     assert all(0 < row["fastest_ns"] <= row["ns"] and row["share_of_copy"] > 0 for row in found)
     assert json.loads(json.dumps(found)) == found
+
+
+class Timed:
+    """Stands for a process of `benchmarks.compiled`: its times of each call, in order, the last one again and again."""
+
+    def __init__(self, **times: list[int]):
+        self.names, self.times = list(times), list(times.values())
+
+    def time(self, number: int, placement: int) -> int:
+        return self.times[number].pop(0) if len(self.times[number]) > 1 else self.times[number][0]
+
+
+def test_a_slower_kernel_is_measured_again_and_found():
+    ours = Timed(slow=[2000], noisy=[2000] * 20 + [1000], same=[1000])
+    found = compiled.measure(ours, Timed(slow=[1000], noisy=[1000], same=[1000]), "*", quiet=True)
+    assert {row["call"]: row["ratio"] for row in found} == {"slow": 2.0, "noisy": 1.0, "same": 1.0}
+    assert [row["call"] for row in compiled.measure(ours, ours, "s*w", quiet=True)] == ["slow"]
+
+
+def test_kernels_of_numbas_compiler_run():
+    command = [sys.executable, "-m", "benchmarks.compiled", "--json", "--only", "beside add: E4M3, less"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    (row,) = json.loads(done.stdout)
+    assert row["microseconds"] > 0 and row["other_microseconds"] > 0
+    assert done.returncode == (row["ratio"] > compiled.SLOWER)
+    assert any(path.name.startswith("packed") for path in compiled.PLAIN_CACHE.rglob("*.nbi")), "nothing compiled"
 
 
 @pytest.mark.full

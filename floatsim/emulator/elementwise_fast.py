@@ -489,7 +489,7 @@ def kernel_for(
 def comparison(fmt: FloatFormat, holds: tuple[bool, ...]) -> FastKernel:
     """Return the kernel that writes a bool for each pair of codes; `holds`: less, equal, greater, unordered."""
     loop, params, truth = ordering.compare(8 * fmt.code_dtype.itemsize), order_params(fmt), np.array(holds, np.bool_)
-    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out, params, truth), in_floats=False)
+    return FastKernel(lambda x, out, draws: loop(x[0], x[1], out.view(np.uint8), params, truth), in_floats=False)
 
 
 _NATIVE = {FP32: np.float32, FP64: np.float64}

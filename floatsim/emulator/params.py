@@ -231,12 +231,21 @@ def unpack_params(fmt: FloatFormat) -> NDArray[np.uint32] | None:
 @functools.lru_cache(maxsize=256)
 def order_params(fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
     """Return the parameters of the comparisons of packed codes."""
+    half, everything = 1 << 8 * fmt.code_dtype.itemsize - 1, (1 << 8 * fmt.code_dtype.itemsize) - 1
+    largest, nan = fmt.max_code if fmt.infinity_code is None else fmt.infinity_code, fmt.canonical_nan
+    if nan is None:
+        nans = 0, 0, 0
+    elif not fmt.sign_mask:  # the codes above the largest
+        nans = half, everything, (largest - half) & everything
+    elif nan & fmt.magnitude_mask > largest:
+        nans = 0, fmt.magnitude_mask, largest
+    else:  # one code: it becomes the largest signed integer
+        nans = (nan - (half - 1)) & everything, everything, half - 2
     fields = {
         "sign": fmt.sign_mask,
         "magnitude": fmt.magnitude_mask,
-        "max_code": fmt.max_code,
-        "infinity": fmt.max_code if fmt.infinity_code is None else fmt.infinity_code,
-        "nan": fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan,
+        "flip": 0 if fmt.magnitude_mask < half else half,
+        **dict(zip(("nan_base", "nan_mask", "nan_limit"), nans, strict=True)),
         "nan_result": nan_result(fmt)[0],
     }
     return pack(ordering_loops.ORDER_FIELDS, fields, fmt.code_dtype)

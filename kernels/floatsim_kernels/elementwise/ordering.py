@@ -1,7 +1,8 @@
 """Comparisons, minimum and maximum on packed codes of one format of at most 64 bits, in integers of their width.
 
-A code becomes a key whose unsigned order is the order of the values: the mask of the sign plus or minus the magnitude.
-Both zeros have the same key. `params` holds the fields of ORDER_FIELDS, in the dtype of the codes.
+A code becomes a key whose order is the order of the values: the magnitude, or its negative. Both zeros have the same
+key. Keys and the tests for NaN are compared as signed integers: AVX2 has no comparison of unsigned ones. `params` holds
+the fields of ORDER_FIELDS, in the dtype of the codes.
 """
 
 import functools
@@ -11,30 +12,31 @@ import numpy as np
 from ..runtime.intrinsics import wide_vectors
 from ..runtime.jit import inline, kernel
 
-ORDER_FIELDS = ("sign", "magnitude", "max_code", "infinity", "nan", "nan_result")
-SIGN, MAGNITUDE, MAX_CODE, INFINITY, NAN, NAN_RESULT = range(6)
-"""Masks of the sign and the magnitude; the codes of max, infinity and NaN, or of max where there is none; the code of a
-NaN result."""
+ORDER_FIELDS = ("sign", "magnitude", "flip", "nan_base", "nan_mask", "nan_limit", "nan_result")
+SIGN, MAGNITUDE, FLIP, NAN_BASE, NAN_MASK, NAN_LIMIT, NAN_RESULT = range(7)
+"""Masks of the sign and the magnitude; the bits that change so that magnitudes of all bits have the order of signed
+integers; three numbers such that NaNs are the codes with (code - base) & mask > limit, as signed integers; the code of
+a NaN result."""
 
-_KINDS = {bits: getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)}
+_KINDS = {bits: (getattr(np, f"uint{bits}"), getattr(np, f"int{bits}")) for bits in (8, 16, 32, 64)}
 
 
 @inline
 def fields_of(g):
-    return g[0], g[1], g[2], g[3], g[4], g[5]
+    return g[0], g[1], g[2], g[3], g[4], g[5], g[6]
 
 
 @inline
-def is_nan(kind, c, g):
-    magnitude = kind(c & g[MAGNITUDE])
-    return (magnitude > g[MAX_CODE] and magnitude != g[INFINITY]) or (c == g[NAN] and c != g[MAX_CODE])
+def is_nan(kind, signed, c, g):
+    return signed(kind(c - g[NAN_BASE]) & g[NAN_MASK]) > signed(g[NAN_LIMIT])
 
 
 @inline
-def key(kind, c, g):
-    """A number in the order of the values; the largest magnitude is less than the mask of the sign, if there is one."""
-    magnitude = kind(c & g[MAGNITUDE])
-    return kind(g[SIGN] - magnitude) if kind(c & g[SIGN]) != kind(0) else kind(g[SIGN] + magnitude)
+def key(kind, signed, c, g):
+    """A signed integer in the order of the values."""
+    magnitude = signed(kind(c & g[MAGNITUDE]) ^ g[FLIP])
+    negative = signed(-1) if kind(c & g[SIGN]) != kind(0) else signed(0)
+    return signed(signed(magnitude ^ negative) - negative)
 
 
 @functools.cache
@@ -43,7 +45,7 @@ def extremum(bits, larger, number):
 
     `number` selects minimumNumber or maximumNumber. -0 is less than +0.
     """
-    kind = _KINDS[bits]
+    kind, signed = _KINDS[bits]
 
     @kernel
     def loop(a, b, out, params):
@@ -51,11 +53,11 @@ def extremum(bits, larger, number):
         g = fields_of(params)
         for i in range(out.size):
             x, y = a[i], b[i]
-            p, q = key(kind, x, g), key(kind, y, g)
+            p, q = key(kind, signed, x, g), key(kind, signed, y, g)
             zero = kind(x & y) if larger else kind(x | y)  # of equal values only zeros differ, in their sign
             first = p > q if larger else p < q
             r = zero if p == q else (x if first else y)
-            left, right = is_nan(kind, x, g), is_nan(kind, y, g)
+            left, right = is_nan(kind, signed, x, g), is_nan(kind, signed, y, g)
             if number:
                 r = y if left else (x if right else r)
                 r = g[NAN_RESULT] if left and right else r
@@ -68,21 +70,21 @@ def extremum(bits, larger, number):
 
 @functools.cache
 def compare(bits):
-    """Return the kernel that writes a bool for each pair of codes in unsigned integers of `bits` bits.
+    """Return the kernel that writes 0 or 1 for each pair of codes in unsigned integers of `bits` bits, as uint8.
 
-    `holds` says for which relations it is true: less, equal, greater, unordered.
+    `holds` says for which relations it is 1: less, equal, greater, unordered.
     """
-    kind = _KINDS[bits]
+    kind, signed = _KINDS[bits]
 
     @kernel
     def loop(a, b, out, params, holds):
         wide_vectors()
         g = fields_of(params)
-        less, equal, greater, unordered = holds[0], holds[1], holds[2], holds[3]
+        less, equal, greater, unordered = kind(holds[0]), kind(holds[1]), kind(holds[2]), kind(holds[3])
         for i in range(out.size):
             x, y = a[i], b[i]
-            p, q = key(kind, x, g), key(kind, y, g)
-            r = less if p < q else (equal if p == q else greater)
-            out[i] = unordered if is_nan(kind, x, g) or is_nan(kind, y, g) else r
+            p, q = key(kind, signed, x, g), key(kind, signed, y, g)
+            r = less if p < q else (equal if p == q else greater)  # in the codes' width, as the comparisons
+            out[i] = np.uint8(unordered if is_nan(kind, signed, x, g) or is_nan(kind, signed, y, g) else r)
 
     return loop
