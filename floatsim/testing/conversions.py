@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.interop import widened
 from floatsim.arrays.options import RoundingKeywords, resolve
 from floatsim.arrays.types import Floats
 from floatsim.formats import FloatFormat, FormatLike, as_format
@@ -218,10 +219,9 @@ def _with_codes(actual: Any, desired: Quantized) -> Quantized:
     if isinstance(fmt, FloatFormat):
         codes = in_format(as_float_array(actual, "actual", fmt), fmt, "actual").codes
     else:
-        codes = np.asarray(actual)
+        codes = widened(np.asarray(actual))
         if codes.dtype.kind not in "iu":
             raise TypeError(f"actual has dtype {codes.dtype}; codes of {fmt.name} are integers")
-        codes = codes.astype(fmt.code_dtype) if codes.dtype.itemsize == 1 else codes
     if codes.shape != desired.shape:
         raise AssertionError(f"the shapes differ: actual {codes.shape}, x {desired.shape}")
     return replace(desired, codes=codes)
