@@ -75,7 +75,7 @@ _HOMES = {
     ".arrays.projection": "project",
     ".arrays.arithmetic": (
         "absolute add ceil copysign divide floor fma fmod logb maximum maximum_number minimum minimum_number multiply "
-        "negative next_down next_up remainder rint scalb sqrt subtract trunc"
+        "negative next_down next_up nextafter remainder rint scalb sqrt subtract trunc"
     ),
     ".arrays.functions": (
         "acos asin atan cbrt cos cosh erf exp exp10 exp2 expm1 gelu hypot log log10 log1p log2 mish power reciprocal "

@@ -65,12 +65,12 @@ __all__ = [
     "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
     "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum", "load", "log",
     "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
-    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "njit", "norm", "not_equal", "operators",
-    "p3109", "plot", "power", "prod", "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record",
-    "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scope", "sensitivity",
-    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
-    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "training",
-    "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal",
+    "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize", "quantize_blocks",
+    "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb",
+    "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt",
+    "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch",
+    "total_order", "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 
@@ -1574,6 +1574,52 @@ def next_up(
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def next_up(a: Floats, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+
+@overload
+def nextafter(
+    a: FloatArray, direction: Floats, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray:
+    """Return the number of the format that follows a in a direction (nextafter of C and NumPy)."""
+@overload
+def nextafter(
+    a: FloatArray, direction: Floats, *, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def nextafter(
+    a: Floats, direction: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> FloatArray: ...
+@overload
+def nextafter(
+    a: Floats, direction: FloatArray, *, out: FloatArray | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[FloatArray, Flags]: ...
+@overload
+def nextafter(
+    a: NDArray[Any], direction: NDArray[Any] | Scalar, *, out: NDArray[Any] | None = None,
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def nextafter(
+    a: NDArray[Any], direction: NDArray[Any] | Scalar, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def nextafter(
+    a: Scalar, direction: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
+) -> NDArray[Any]: ...
+@overload
+def nextafter(
+    a: Scalar, direction: NDArray[Any], *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
+) -> tuple[NDArray[Any], Flags]: ...
+@overload
+def nextafter(
+    a: Floats, direction: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def norm(

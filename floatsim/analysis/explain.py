@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Unpack
@@ -103,10 +104,24 @@ def _given(x: Any) -> tuple[reference.Number, str]:
         raise ValueError(f"x must be one number, not an array of shape {source.shape}")
     if not hasattr(source, "codes") and source.dtype.kind in "Oiu":
         item = source.item()
-        return exact_number(item, "x"), str(item)
+        return exact_number(item, "x"), _shown(item)
     codes, fmt = float_codes(source, "x")
     number = reference.decode(int(codes.item()), fmt)
     return number, repr(x) if isinstance(x, float) else f"{fmt.name} code 0x{int(codes.item()):X}"
+
+
+_SHOWN = 60  # characters of a given number
+
+
+def _shown(item: Any) -> str:
+    """Return a given number as text, without the middle of a long one. Python writes no integer of 4,300 digits."""
+    try:
+        text = str(item)
+    except ValueError:
+        parts = (item,) if isinstance(item, int) else (item.numerator, item.denominator)
+        digits = " / ".join(f"{int(part.bit_length() * math.log10(2)) + 1}" for part in parts)
+        return f"{type(item).__name__} of about {digits} digits"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 4 :]} ({len(text)} characters)"
 
 
 def bits_of(code: int, fmt: FloatFormat) -> str:

@@ -16,7 +16,7 @@ from floatsim.analysis.losses import (
     SUBNORMAL,
     ConversionLosses,
     classify_losses,
-    finite_nonzero,
+    finite_nonzero_or_none,
     shares,
 )
 from floatsim.formats import FloatFormat, FormatLike, as_formats
@@ -83,12 +83,12 @@ def exponent_histogram(x: Any, formats: Iterable[FormatLike] | FormatLike) -> Ex
     Returns
     -------
     ExponentHistogram
-        Its bins are the exponents from the smallest to the largest one of x.
+        Its bins are the exponents from the smallest to the largest one of x. An array without elements has no bins.
 
     Raises
     ------
     ValueError
-        If x has no finite non-zero value, or no format is given.
+        If x has elements, but no finite non-zero value, or no format is given.
 
     Examples
     --------
@@ -100,9 +100,9 @@ def exponent_histogram(x: Any, formats: Iterable[FormatLike] | FormatLike) -> Ex
     (array([1, 2]), array([1, 0]), array([1, 1]))
     """
     targets = as_formats(formats)
-    values = finite_nonzero(x)
+    values = finite_nonzero_or_none(x)
     exponents = np.frexp(values)[1].astype(np.int64) - 1
-    lowest, bins = int(exponents.min()), int(np.ptp(exponents)) + 1
+    lowest, bins = (int(exponents.min()), int(np.ptp(exponents)) + 1) if values.size else (0, 0)
     tables = np.zeros((4, len(targets), bins), np.int64)
     for row, fmt in enumerate(targets):
         kinds = classify_losses(values, fmt, rounding="ties_to_even", ftz=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +18,7 @@ from floatsim.formats.rounding import OVERFLOW, RoundingLike
 
 __all__ = [
     "FLUSHED", "NORMAL", "OVERFLOWED", "SUBNORMAL", "ClassifiesLosses", "ConversionLosses", "classify_losses",
-    "conversion_losses", "finite_nonzero", "shares",
+    "conversion_losses", "finite_nonzero", "finite_nonzero_or_none", "shares",
 ]  # fmt: skip
 
 FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED = range(4)
@@ -64,9 +65,9 @@ class ConversionLosses:
 
 
 def shares(numbers: NDArray[np.int64]) -> ConversionLosses:
-    """Return the shares of the numbers of values flushed, made subnormal, kept normal and overflowed."""
+    """Return the shares of the numbers of values flushed, made subnormal, kept normal and overflowed; NaN of none."""
     total = int(numbers.sum())
-    return ConversionLosses(*(int(n) / total for n in numbers))
+    return ConversionLosses(*(int(n) / total if total else math.nan for n in numbers))
 
 
 def finite_nonzero(x: Any) -> NDArray[np.float64]:
@@ -76,6 +77,14 @@ def finite_nonzero(x: Any) -> NDArray[np.float64]:
     if not kept.size:
         raise ValueError("x has no finite non-zero number")
     return kept
+
+
+def finite_nonzero_or_none(x: Any) -> NDArray[np.float64]:
+    """Return the finite non-zero values of x in one dimension, none of an array without elements.
+
+    Raise ValueError if x has elements, but none of these.
+    """
+    return np.empty(0) if np.size(x.codes if isinstance(x, FloatArray) else x) == 0 else finite_nonzero(x)
 
 
 def classify_losses(
@@ -123,12 +132,12 @@ def conversion_losses(
     Returns
     -------
     ConversionLosses
-        Its attributes flushed, subnormal, normal and overflowed sum to 1.
+        Its attributes flushed, subnormal, normal and overflowed sum to 1. They are NaN for an array without elements.
 
     Raises
     ------
     ValueError
-        If x has no finite non-zero value, or an argument is invalid.
+        If x has elements, but no finite non-zero value, or an argument is invalid.
 
     Examples
     --------
@@ -144,8 +153,8 @@ def conversion_losses(
     if isinstance(fmt, ClassifiesLosses):
         if rounding is not None or ftz is not None or seed is not None:
             raise ValueError("rounding, ftz and seed are arguments of fs.quantize_blocks; x is quantized already")
-        finite_nonzero(x)  # raises the error for none
+        finite_nonzero_or_none(x)  # raises the error for none
         return shares(np.bincount(fmt.classify_losses(x), minlength=4))
-    values = finite_nonzero(x)
+    values = finite_nonzero_or_none(x)
     kinds = classify_losses(values, as_format(fmt), rounding=rounding, ftz=ftz, seed=seed)
     return shares(np.bincount(kinds, minlength=4))

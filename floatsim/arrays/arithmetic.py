@@ -17,7 +17,7 @@ from floatsim.arrays.comparison import (
     isfinite,
     signbit,
 )
-from floatsim.arrays.conversion import Codes, finish, float_codes, with_flags
+from floatsim.arrays.conversion import Codes, finish, float_codes, read_floats, with_flags
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
@@ -27,8 +27,8 @@ from floatsim.formats import FP64, FormatLike
 
 __all__ = [
     "absolute", "add", "ceil", "copysign", "divide", "floor", "fma", "fmod", "logb", "maximum", "maximum_number",
-    "minimum", "minimum_number", "multiply", "negative", "next_down", "next_up", "remainder", "rint", "scalb", "sqrt",
-    "subtract", "trunc",
+    "minimum", "minimum_number", "multiply", "negative", "next_down", "next_up", "nextafter", "remainder", "rint",
+    "scalb", "sqrt", "subtract", "trunc",
 ]  # fmt: skip
 
 
@@ -584,6 +584,54 @@ def next_down(a: Floats, **options: Unpack[RoundingOptions]) -> FloatResult:
     FloatArray([0.88, -1.5e-05], E5M2)
     """
     return _neighbour("next_down", a, False, options)
+
+
+@implements(np.nextafter)
+@stays_on_device
+def nextafter(a: Floats, direction: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
+    """Return the number of the format that follows a in a direction (nextafter of C and NumPy).
+
+    It is `fs.next_up(a)` below the direction, `fs.next_down(a)` above it, and a if they are equal: of two zeros, the
+    zero of the direction. If a or the direction is NaN, it is NaN.
+
+    Parameters
+    ----------
+    a : array_like of floats
+    direction : array_like of floats
+        Numbers of any format. Exact values are compared: a direction is not rounded to the format of a, and may be
+        `math.inf` in a format without infinity.
+    out : array for the result, optional
+    **options : daz, return_flags
+        As in `fs.add`. The other rounding options are accepted and have no effect. Only a signaling NaN raises a flag.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        In the format of a. With `return_flags`, (array, flags).
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.nextafter(fs.array([1.0, 1.0, 448.0], "e4m3"), [2.0, 0.0, 500.0])
+    FloatArray([1.12, 0.938, nan], E4M3)
+    """
+    call_options = quiet(options)
+    daz = call_options.attributes.daz
+    ((codes, fmt),), float_array = read_operands({"a": a}, None)
+    towards, own, _ = read_floats(direction, "direction")
+    codes, towards = np.broadcast_arrays(codes, towards)
+    emulator = backends.emulator()
+    here, there = emulator.decode(codes, fmt, None), emulator.decode(towards, own, None)
+    if daz:
+        here = np.where(np.abs(here) < fmt.smallest_normal, np.copysign(0.0, here), here)
+    (up, events), (down, _) = (emulator.neighbour(codes, fmt, daz, way) for way in (True, False))
+    zeros = np.where(np.signbit(there) & fmt.has_signed_zero, fmt.sign_mask, 0).astype(fmt.code_dtype)
+    same = np.where(here == 0, zeros, codes)
+    result = np.where(here < there, up, np.where(here > there, down, same))
+    nan = fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan
+    result = np.where(np.isnan(there), fmt.code_dtype.type(nan), np.where(np.isnan(here), up, result))
+    delivered = _into(out, wrap(result.astype(fmt.code_dtype), fmt, float_array))
+    return finish("nextafter", delivered, events, call_options, [(codes, fmt), (towards, own)], (result, fmt))
 
 
 def _with_sign(a: Any, sign: Callable[[Codes, int], Any]) -> Any:

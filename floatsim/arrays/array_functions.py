@@ -503,7 +503,6 @@ _ADVICE: dict[str, str] = {
     "nansum": "use fs.sum(x, where=~fs.isnan(x))",
     "nanvar": "use fs.var(x, where=~fs.isnan(x))",
     "nanstd": "use fs.sqrt(fs.var(x, where=~fs.isnan(x)))",
-    "nextafter": "use fs.next_up or fs.next_down",
     "float_power": "use fs.power, which rounds once",
     "save": "use fs.save, which keeps the format",
     "savez": "use fs.save, which keeps the format",

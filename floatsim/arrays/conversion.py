@@ -16,7 +16,7 @@ from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.advisories import warn_of_rounded_number
 from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
-from floatsim.arrays.interop import as_numpy, stays_on_device
+from floatsim.arrays.interop import as_numpy, is_narrow_integer, stays_on_device, widened
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
 from floatsim.arrays.types import (
     CodeOut,
@@ -103,7 +103,7 @@ def read(x: Any, argument: str = "x") -> FloatArray | NDArray[Any] | Exact:
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{argument} is a masked array, and masks are not kept; pass {argument}.filled(...)")
     if isinstance(x, np.ndarray | np.generic):
-        array = np.asarray(x)
+        array = widened(np.asarray(x))
         if array.dtype.kind in "OcbMm":
             float_codes(array, argument)  # raises the error for this dtype
         return array.astype(object) if array.dtype.kind in "UT" else array
@@ -490,7 +490,8 @@ def to_integer(x: Floats, dtype: DTypeLike, **options: Unpack[RoundingOptions]) 
     x : array_like of floats
         A FloatArray, a float array, or Python floats.
     dtype : dtype
-        An integer dtype, as np.int32. Values beyond its range saturate with INVALID; NaN becomes 0 with INVALID.
+        An integer dtype, as np.int32 or ml_dtypes.int4. Values beyond its range saturate with INVALID; NaN becomes 0
+        with INVALID.
     {keywords}
 
     Returns
@@ -510,7 +511,7 @@ def to_integer(x: Floats, dtype: DTypeLike, **options: Unpack[RoundingOptions]) 
     (array([         2, 2147483647,          0], dtype=int32), array([ 1, 16, 16], dtype=uint8))
     """
     call_options, kind = resolve(options), np.dtype(dtype)
-    if kind.kind not in "iu":
+    if kind.kind not in "iu" and not is_narrow_integer(kind):
         raise TypeError(f"dtype must be an integer dtype such as np.int32, not {kind}")
     codes, fmt, _ = read_floats(x, "x")
     out, events = backends.emulator().to_integer(codes, fmt, kind.newbyteorder("="), call_options)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays import backends
-from floatsim.arrays.interop import dlpack_capsule
+from floatsim.arrays.interop import dlpack_capsule, widened
 from floatsim.arrays.options import RoundingKeywords
 from floatsim.arrays.types import Axes, Floats, Integers
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
@@ -488,7 +488,7 @@ def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[An
     """Return `codes` as an array of the format's code dtype, or raise an error if a code does not fit its bits."""
     if isinstance(codes, FloatArray):
         raise TypeError(f"codes must be unsigned integers, not a {codes.format.name} FloatArray; use its .codes")
-    given = np.array(codes, dtype=object) if isinstance(codes, list | tuple | int) else np.asarray(codes)
+    given = np.array(codes, dtype=object) if isinstance(codes, list | tuple | int) else widened(np.asarray(codes))
     if given.dtype.kind == "O" and all(isinstance(c, int | np.integer) for c in given.flat):
         wrong = [c for c in given.flat if not 0 <= c <= fmt.sign_mask | fmt.magnitude_mask]
         if wrong:

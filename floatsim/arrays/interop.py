@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -20,7 +21,16 @@ from numpy.typing import NDArray
 from floatsim._warnings import warn
 from floatsim.formats import FloatFormat, as_format
 
-__all__ = ["as_numpy", "dlpack_capsule", "imported", "is_cupy", "stays_on_device", "torch_tensor"]
+__all__ = [
+    "as_numpy",
+    "dlpack_capsule",
+    "imported",
+    "is_cupy",
+    "is_narrow_integer",
+    "stays_on_device",
+    "torch_tensor",
+    "widened",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -261,3 +271,23 @@ def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
         return result
 
     return called
+
+
+_NARROW_INTEGERS = re.compile(r"(u?)int[124]")
+
+
+def is_narrow_integer(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is an integer dtype of ml_dtypes, of 1, 2 or 4 bits.
+
+    >>> import ml_dtypes
+    >>> is_narrow_integer(np.dtype(ml_dtypes.int4)), is_narrow_integer(np.dtype(np.int8))
+    (True, False)
+    """
+    return dtype.kind == "V" and dtype.names is None and _NARROW_INTEGERS.fullmatch(dtype.name) is not None
+
+
+def widened(array: NDArray[Any]) -> NDArray[Any]:
+    """Return integers of ml_dtypes, of 1, 2 or 4 bits, as int8 or uint8, and every other array as it is."""
+    if not is_narrow_integer(array.dtype):
+        return array
+    return array.astype(np.uint8 if array.dtype.name.startswith("u") else np.int8)

@@ -640,7 +640,9 @@ def prod(
     """Multiply the elements along axes, in order or along a tree.
 
     Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: the tree of
-    the sum, with products; then round(product * initial). Other descriptions have no product.
+    the sum, with products; then round(product * initial). Other descriptions have no product. The 1 at the start is
+    exact, also in a format that does not contain it. Without factors the result is 1 rounded to the format: the largest
+    number in a format below 1 that saturates.
 
     Parameters
     ----------

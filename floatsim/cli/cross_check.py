@@ -13,6 +13,7 @@ import typer
 
 from floatsim.arrays.float_array import FloatArray
 from floatsim.cli.console import BadInputError, Json, bad_input, finish, named_format, one_line, print_json, split
+from floatsim.cli.matrix_files import READABLE
 from floatsim.cli.operand_files import Codes, Operands, code_formats, names_codes, read_operand, rounded
 from floatsim.formats import FloatFormat
 from floatsim.testing import calc_diff, compare_arrays, compare_product, identify, strength
@@ -21,7 +22,7 @@ __all__ = ["CROSS_CHECK_EXIT_CODES", "check_command", "identify_command", "stren
 
 CROSS_CHECK_EXIT_CODES = "Exit codes: 0 yes, 1 no, 2 bad input, 3 could not run."
 
-A = Annotated[str, typer.Option("--a", metavar="FILE", help="The operand a, (..., M, K): .npy, .npz or .csv.")]
+A = Annotated[str, typer.Option("--a", metavar="FILE", help=f"The operand a, (..., M, K): {READABLE}.")]
 B = Annotated[str, typer.Option("--b", metavar="FILE", help="The operand b, (..., K, N).")]
 C = Annotated[str | None, typer.Option("--c", metavar="FILE", help="The accumulator at the start.")]
 Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The result of the kernel, (..., M, N).")]
@@ -58,7 +59,9 @@ def _read(
     wanted = None if operands is None else named_format(operands, "--operands")
     files = {"a": a, "b": b, "c": c, "out": out}
     read = {
-        name: read_operand(file, name, given.get(name), must_be_codes=name in named)
+        name: read_operand(
+            file, name, given.get(name), must_be_codes=name in named, text=fmt if name == "out" else None
+        )
         for name, file in files.items()
         if file is not None
     }
@@ -107,7 +110,7 @@ def check_command(
             raise BadInputError("--desired excludes --a, --b, --c, --accumulate, --operands and --unlike")
         given = code_formats(codes, ["out", "desired"])
         pair = [
-            read_operand(x, n, given.get(n, chosen), must_be_codes=names_codes(codes, n))
+            read_operand(x, n, given.get(n, chosen), must_be_codes=names_codes(codes, n), text=chosen)
             for x, n in ((out, "out"), (desired, "desired"))
         ]
         compared: Callable[..., Any] = partial(compare_arrays, pair[0], pair[1])

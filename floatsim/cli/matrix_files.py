@@ -1,4 +1,7 @@
-"""Matrices from .npy, .npz and .csv files, for commands. An unusable file raises a `BadInputError` that names FILES."""
+"""Matrices from .npy, .npz, .safetensors and .csv files, for commands.
+
+An unusable file raises a `BadInputError` that names FILES.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import floatsim
+from floatsim.arrays.interop import imported
 from floatsim.cli.console import BadInputError, one_line
 from floatsim.cli.npy_reader import names_of, read_npy, read_npz
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["READABLE", "load", "load_all", "load_csv", "read_arrays"]
 
-READABLE = ".npy, .npz and .csv"
+READABLE = ".npy, .npz, .safetensors and .csv"
 
 
 def load(argument: str) -> dict[str, NDArray[Any]]:
@@ -47,6 +51,8 @@ def _values(x: AnyArray) -> NDArray[Any]:
 def read_arrays(argument: str, option: str = "FILES") -> tuple[Path, dict[str, AnyArray]]:
     """Return the path and the arrays of a file by name, of any dtype. `file.npz:name` selects one.
 
+    So does `file.safetensors:name`.
+
     An array written by `fs.save` is a FloatArray with the name of the file. Every other failure raises a
     `BadInputError` that names `option`: a file from anywhere can raise any exception in the parsers.
     """
@@ -64,6 +70,8 @@ def read_arrays(argument: str, option: str = "FILES") -> tuple[Path, dict[str, A
         raise
     except Exception as error:
         why = one_line(error).partition(";")[0] or type(error).__name__
+        if isinstance(error, ImportError):
+            raise BadInputError(f"{option}: {path}: {why}") from None
         if "plain numbers" in why and path.suffix.lower() == ".npz" and chosen is None:
             why += f"; {path}:NAME picks one array"
         raise BadInputError(f"{option}: {path} cannot be read: {_shortened(why, 300)}") from None
@@ -107,6 +115,37 @@ def _known(chosen: str, names: Collection[str], path: Path, option: str) -> str:
     return chosen
 
 
+_OF_SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64",
+    "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
+}  # fmt: skip
+"""The names of dtypes in the files, and in NumPy or ml_dtypes. Packed FP4 and FP6 have no dtype there."""
+
+
+def _load_safetensors(path: Path, chosen: str | None, option: str) -> dict[str, AnyArray]:
+    """Return the tensors of the file, or the chosen one. BF16 and FP8 are FloatArrays."""
+    if not path.is_file():
+        raise BadInputError(f"{option}: {path} cannot be read: it is not a regular file")
+    tensors = dict(sorted(imported("safetensors").deserialize(path.read_bytes()), key=lambda item: str(item[0])))
+    names = tensors if chosen is None else [_known(chosen, tensors, path, option)]
+    return {name: _tensor(**tensors[name]) for name in names}
+
+
+def _tensor(dtype: str, shape: Sequence[int], data: bytes) -> AnyArray:
+    import numpy as np
+
+    if dtype not in _OF_SAFETENSORS:
+        raise ValueError(f"a tensor has the dtype {dtype}, which no dtype of NumPy or ml_dtypes is")
+    name = _OF_SAFETENSORS[dtype]
+    if hasattr(np, name):
+        return np.frombuffer(data, np.dtype(name).newbyteorder("<")).reshape(shape).astype(name, copy=False)
+    fmt = floatsim.as_format(name)
+    codes = np.frombuffer(data, fmt.code_dtype.newbyteorder("<")).reshape(shape)
+    return floatsim.from_codes(codes.astype(fmt.code_dtype, copy=False), fmt)
+
+
 _CSV = "write plain numbers, without quotes, separated by commas: 1,-2.5,3e-4"
 
 
@@ -124,12 +163,24 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def load_csv(path: Path, option: str = "FILES") -> NDArray[np.float64]:
-    """Return the numbers of a .csv file, one row per line. A first line without numbers is skipped, with a notice."""
+    """Return the numbers of a .csv file, one row per line. A first line without numbers is skipped, with a notice.
+
+    A first line that counts from 0, as pandas names columns, is read as numbers, with a notice. An index of pandas,
+    below an empty first cell, is an error.
+    """
     import numpy as np
 
     lines = enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
     rows = [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
+    first = rows[0][1] if len(rows) > 1 and len(rows[0][1]) > 1 else []
+    if first and not first[0]:
+        why = f"the first cell of row {rows[0][0]} is empty, as above the index that pandas writes"
+        advice = "write the file with index=False and header=False"
+        raise BadInputError(f"{option}: {path} cannot be read: {why}; {advice}")
     header = rows.pop(0) if rows and _is_header(rows[0][1]) else None
+    if first and first == [str(n) for n in range(len(first))]:
+        notice = f"{path}: row {rows[0][0]} counts from 0 and is read as numbers; if it is the header of pandas, write"
+        print(f"floatsim: {notice} the file with header=False", file=sys.stderr)
     if not rows:
         raise BadInputError(f"{option}: {path} cannot be read: it has no row of numbers; {_CSV}")
     values = []
@@ -155,6 +206,7 @@ def _shortened(text: str, most: int = 60) -> str:
 _READERS: dict[str, Callable[[Path, str | None, str], dict[str, AnyArray]]] = {
     ".npz": _load_npz,
     ".npy": lambda path, chosen, option: {path.stem: read_npy(path)},
+    ".safetensors": _load_safetensors,
     ".csv": lambda path, chosen, option: {path.stem: load_csv(path, option)},
 }
 

@@ -49,12 +49,14 @@ def names_codes(texts: Sequence[str] | None, name: str) -> bool:
 
 
 def read_operand(
-    argument: str, name: str, codes: FloatFormat | None = None, *, must_be_codes: bool = False
-) -> FloatArray:
+    argument: str, name: str, codes: FloatFormat | None = None, *, must_be_codes: bool = False,
+    text: FloatFormat | None = None,
+) -> FloatArray:  # fmt: skip
     """Return the array of a file, given by the option --`name`. With `must_be_codes`, numbers are an error.
 
     Floats of 16, 32 and 64 bits are numbers. Unsigned integers and raw bytes are codes of the format `codes`. Other
-    dtypes raise a `BadInputError`, and so do codes without a format.
+    dtypes raise a `BadInputError`, and so do codes without a format. The decimal numbers of a .csv file are rounded to
+    the format `text`, once, to nearest, with a notice if one changes: the shortest decimals of FP32 are FP32 again.
     """
     option = f"--{name}"
     path, arrays = read_arrays(argument, option)
@@ -71,6 +73,8 @@ def read_operand(
         found = as_float_array(x, option, codes)
     except (TypeError, ValueError) as error:
         raise BadInputError(f"{option}: {path}: {one_line(error)}") from None
+    if text is not None and path.suffix.lower() == ".csv":
+        return rounded(found, text, name)
     if x.dtype.kind in "uV":
         print(f"floatsim: {option}: {path} holds codes of {found.format.name}", file=sys.stderr)
     return found

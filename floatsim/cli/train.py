@@ -11,7 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from floatsim.cli.console import BadInputError, Json, one_line, print_json, rich_console, split
-from floatsim.training import POLICIES, Comparison, Monitor, SpikePolicy, TrainingRun, as_policy, train
+from floatsim.training import (
+    POLICIES,
+    POLICY_ALIASES,
+    POLICY_MODIFIERS,
+    Comparison,
+    Monitor,
+    SpikePolicy,
+    TrainingRun,
+    as_policy,
+    train,
+)
 
 __all__ = ["train_command"]
 
@@ -155,10 +165,21 @@ def _print(runs: list[TrainingRun], pictures: list[str], monitor: bool) -> None:
 
 
 def _print_policies(as_json: bool) -> None:
-    rows = [{"name": name, "source": each.source, "evidence": each.evidence} for name, each in POLICIES.items()]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name, "source": each.source, "evidence": each.evidence,
+            "also": [other for other, target in POLICY_ALIASES.items() if target == name],
+        }
+        for name, each in POLICIES.items()
+    ]  # fmt: skip
     if as_json:
         print_json(rows)
         return
     width = max(len(name) for name in POLICIES)
     for row in rows:
-        rich_console().print(f"{row['name']:{width}}  {row['source']}", soft_wrap=True)
+        also = f" (also {', '.join(row['also'])})" if row["also"] else ""
+        rich_console().print(f"{row['name']:{width}}  {row['source']}{also}", soft_wrap=True)
+    rich_console().print("\nModifiers after a name, as in fp16+scaling:", soft_wrap=True)
+    for name, fields in POLICY_MODIFIERS.items():
+        changes = ", ".join(f"{field}={value!r}" for field, value in fields.items())
+        rich_console().print(f"{'+' + name:{width}}  {changes}", soft_wrap=True)

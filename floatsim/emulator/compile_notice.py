@@ -32,7 +32,8 @@ class _Notices(threading.local):
     def start(self, function: Any) -> None:
         """Print a line after a while if the compilation of a kernel starts."""
         self._depth += 1
-        if self._depth == 1 and function.__module__.startswith("floatsim_kernels.") and watched():
+        module = function.__module__ or ""  # None for a function made by exec, as sympy.lambdify makes them
+        if self._depth == 1 and module.startswith("floatsim_kernels.") and watched():
             name = f"{function.__module__}.{function.__qualname__}"
             name = name.removeprefix("floatsim_kernels.").replace(".<locals>", "")
             name = re.sub("_[0-9a-f]{16}$", "", name)  # what numba_compat.name_by_closure added

@@ -257,11 +257,20 @@ def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOpt
     return out.reshape(shape), events.reshape(shape)
 
 
+def _integer_limits(dtype: np.dtype[Any]) -> Any:
+    """Return the limits of an integer dtype of NumPy or ml_dtypes."""
+    if dtype.kind != "V":
+        return np.iinfo(dtype)
+    import ml_dtypes
+
+    return ml_dtypes.iinfo(dtype)
+
+
 def to_integer(
     codes: Codes, fmt: FloatFormat, dtype: np.dtype[Any], options: CallOptions
 ) -> tuple[NDArray[Any], Events]:
     """Return (integers, events). Values outside the dtype's range saturate with INVALID."""
-    info = np.iinfo(dtype)
+    info = _integer_limits(dtype)
     ends = np.uint64(-int(info.min)), np.uint64(info.max)
     out, events = _results(codes.shape, _U64)
     params, rounding = format_params(fmt), rounding_params(options.attributes)
@@ -271,6 +280,8 @@ def to_integer(
         loops.to_integer(x, params, *ends, written, rounding, draws, happened)
 
     run_in_pieces("to_integer", run, [flattened(codes, codes.shape, fmt.code_dtype), events], out, options)
+    if dtype.kind == "V":  # of ml_dtypes, which casts from signed integers
+        out = out.view(np.int64)
     return out.astype(dtype).reshape(codes.shape), events.reshape(codes.shape)
 
 

@@ -125,6 +125,24 @@ _ABBREVIATIONS: dict[str, enum.Enum] = {
     "sr": Rounding.STOCHASTIC,
 }
 
+_OTHER_WORDS: dict[enum.Enum, str] = {
+    Rounding.TIES_TO_EVEN: "nearest nearest_even round round_nearest half_even ties_even even bankers rte",
+    Rounding.TIES_TO_AWAY: "half_up half_away nearest_away ties_away away rha",
+    Rounding.TOWARD_ZERO: "truncate truncated truncation trunc chop zero rz down_to_zero round_to_zero",
+    Rounding.TOWARD_POSITIVE: "ceil ceiling up round_up rup ru positive_infinity",
+    Rounding.TOWARD_NEGATIVE: "floor down round_down rdn rd negative_infinity",
+    Rounding.TO_ODD: "odd round_to_odd jamming",
+    Rounding.STOCHASTIC: "random stochastic_rounding stoch",
+    Overflow.INFINITY: "inf ieee none overflow nan",
+    Overflow.SATURATE_FINITE: "clip clamp saturate saturating sat satfinite saturation max",
+}
+"""Words of other libraries for a member, which are no names here: an error suggests the member."""
+_NOTES: dict[type[enum.Enum], str] = {
+    Rounding: 'Note: "RTN" is toward negative here, as in IEEE 754; the "round to nearest" that papers on quantization '
+    'abbreviate RTN is "ties_to_even".',
+}
+"""What an error about an unknown name of a kind adds."""
+
 E = TypeVar("E", bound=enum.Enum)
 
 
@@ -143,7 +161,11 @@ def as_member(kind: type[E], x: Any, argument: str) -> E:
         known: dict[str, E] = _names(kind)
         if name in known:
             return known[name]
-        raise ValueError(f"{argument}={x!r} is not known; {name_hint(name, known)}")
+        word = name.replace(" ", "_")
+        meant = [m.name.lower() for m, words in _OTHER_WORDS.items() if isinstance(m, kind) and word in words.split()]
+        hint = f"did you mean {meant[0]!r}?" if meant else name_hint(name, known)
+        note = _NOTES.get(kind)
+        raise ValueError(f"{argument}={x!r} is not known; {hint}{'' if note is None else f' {note}'}")
     raise TypeError(f"{argument} must be a {kind.__name__} or its name, not {x!r}")
 
 

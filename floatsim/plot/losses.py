@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ def losses_in_words(losses: ConversionLosses) -> str:
     '50 % flushed to zero'
     """
     order = ("flushed", "overflowed", "subnormal")
+    if math.isnan(losses.normal):  # of an array without elements
+        return "no finite non-zero number"
     shares = {what: getattr(losses, what) for what in order}
     words = [f"{in_percent(share)} {_WORDS[_ATTRIBUTES.index(what)]}" for what, share in shares.items() if share]
     return ", ".join(words) or "all normal"
@@ -80,7 +83,8 @@ def conversion_losses(
         left = 0.0
         for attribute, style in zip(_ATTRIBUTES, _styles(colours, colours.name(name)), strict=True):
             share = getattr(each, attribute)
-            ax.barh(row, share, 0.7, left, lw=0, **style)
+            if not math.isnan(share):  # of an array without elements
+                ax.barh(row, share, 0.7, left, lw=0, **style)
             left += share
         words_beside(ax, row, losses_in_words(each), colours)
     ax.set_yticks(range(len(losses)), list(losses))

@@ -83,6 +83,8 @@ def exponent_histogram(
     from floatsim.analysis.exponents import exponent_histogram as count
 
     found = count(x, formats)
+    if not found.numbers.size:
+        raise ValueError("x has no finite non-zero number")
     rows, exponents = found.formats, found.exponents
     ax = new_axes(ax, figsize=(7, 0.75 * len(rows) + 1))
     colours = palette(ax)

@@ -11,7 +11,7 @@ from floatsim.formats import FP32, FP64, FloatFormat, Specials
 
 __all__ = [
     "FIXED_POINT", "INT2", "INT3", "INT4", "INT5", "INT6", "INT7", "INT8", "INTEGER_FORMATS", "MXINT8", "TERNARY",
-    "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7", "UINT8", "IntegerFormat",
+    "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7", "UINT8", "IntegerFormat", "integer_format_of",
 ]  # fmt: skip
 
 
@@ -98,6 +98,25 @@ MXINT8 = IntegerFormat("MXINT8", -128, 127, 6)
 INTEGER_FORMATS = (
     INT2, INT3, INT4, INT5, INT6, INT7, INT8, UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8, TERNARY, MXINT8,
 )  # fmt: skip
+
+_OF_DTYPES = {fmt.name.lower(): fmt for fmt in (INT2, INT4, INT8, UINT2, UINT4, UINT8)}
+
+
+def integer_format_of(dtype: Any) -> IntegerFormat | None:
+    """Return the format whose codes are the integers of a dtype of NumPy or ml_dtypes, or None.
+
+    >>> import ml_dtypes
+    >>> integer_format_of(ml_dtypes.int4), integer_format_of(np.dtype(np.uint8)), integer_format_of(np.float16)
+    (IntegerFormat INT4 (-8 to 7), IntegerFormat UINT8 (0 to 255), None)
+    """
+    if not isinstance(dtype, np.dtype | type):
+        return None
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        return None
+    return _OF_DTYPES.get(name)
+
 
 _TRAILING = 9
 FIXED_POINT = FloatFormat("integers to 1023", 1, _TRAILING, Specials.FINITE, 1 - _TRAILING)

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.interop import widened
 from floatsim.emulator.elementwise import convert
 from floatsim.emulator.quantization import Piece, float_values, in_pieces, integer_values, table_values
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
+from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scales import number, rounded, to_format
-from floatsim.quantization.scheme import Scheme, layout
+from floatsim.quantization.scheme import ElementFormat, Scheme, layout
 
 __all__ = ["NestedScales", "Quantized"]
 
@@ -34,6 +36,46 @@ def _read_only(x: Any) -> Any:
     view = x.view()
     view.flags.writeable = False
     return view
+
+
+def _codes_of(codes: Any, fmt: ElementFormat) -> Array:
+    """Return codes as an array of the format's code dtype, or raise an error if one is no code of the format."""
+    if isinstance(fmt, FloatFormat):
+        own = codes.format if isinstance(codes, FloatArray) else None
+        if own is None and isinstance(codes, np.ndarray) and codes.dtype == fmt.dtype:
+            return codes.view(fmt.code_dtype)
+        if own == fmt:
+            array: Array = codes.codes
+            return array
+        low, high = 0, fmt.sign_mask | fmt.magnitude_mask
+    elif isinstance(fmt, LookupFormat):
+        low, high = 0, len(fmt.values) - 1
+    else:
+        low, high = fmt.min, fmt.max
+    return _integers(codes, "codes", low, high, fmt).astype(fmt.code_dtype, copy=False)
+
+
+def _integers(x: Any, argument: str, low: int, high: int, fmt: ElementFormat) -> Array:
+    """Return an integer array whose numbers are from low to high, or raise an error that names a number."""
+    if isinstance(x, FloatArray):
+        raise TypeError(f"{argument} must be integers, codes of {fmt.name}, not a FloatArray of {x.format.name}")
+    array = widened(np.asarray(x))
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"{argument} must be integers, codes of {fmt.name}, not {array.dtype}")
+    for end in (int(array.min()), int(array.max())) if array.size else ():
+        if not low <= end <= high:
+            raise ValueError(f"{argument} must be {low} to {high}, the codes of {fmt.name}, not {end}")
+    return array
+
+
+def _zero_points_of(zero_points: Any, shape: tuple[int, ...], fmt: ElementFormat) -> Array:
+    """Return zero points as int64 in the shape of the scales, or raise an error."""
+    if not isinstance(fmt, IntegerFormat):
+        raise ValueError(f"zero_points are for integer formats, not for {fmt.name}")
+    array = _integers(zero_points, "zero_points", fmt.min, fmt.max, fmt).astype(np.int64, copy=False)
+    if array.shape != shape:
+        raise ValueError(f"zero_points {array.shape} do not have the shape of the scales, {shape}")
+    return array
 
 
 class NestedScales(NamedTuple):
@@ -64,16 +106,17 @@ class Quantized:
 
     Parameters
     ----------
-    codes : ndarray
-        The codes of the elements, in the shape of the tensor: integers (int8, uint8) of an IntegerFormat, indices
-        (uint8) of a LookupFormat, or codes (`code_dtype`) of a FloatFormat.
+    codes : array_like of int
+        The codes of the elements, in the shape of the tensor: integers of an IntegerFormat, indices of a LookupFormat,
+        or codes of a FloatFormat. Any integer dtype is taken, also int4, uint4, int2 and uint2 of ml_dtypes. For a
+        FloatFormat also a FloatArray or an array whose dtype is the format. `codes` has the `code_dtype` of the format.
     scales : FloatArray
         One scale for each block: of shape () for one scale, (K / width,) for a vector, else (..., M / height,
         K / width). The last block of an axis may be short.
     scheme : Scheme
         How the tensor was quantized.
-    zero_points : int64 ndarray, optional
-        The integers that stand for zero, in the shape of the scales.
+    zero_points : array_like of int, optional
+        The integers that stand for zero, in the shape of the scales: codes of an IntegerFormat.
     tensor_scale : FloatArray, optional
         A further scale of the whole tensor (NVFP4).
     arithmetic : FloatFormat
@@ -81,6 +124,14 @@ class Quantized:
     nested : NestedScales, optional
         The scales as they are stored, if the scheme quantizes them: `quantized` and `offset`. `scales` has the numbers
         that are read back.
+
+    Raises
+    ------
+    TypeError
+        If codes or zero points are no integers.
+    ValueError
+        If a code or a zero point is none of the format, or a shape does not fit. 4-bit codes that are still packed in
+        pairs are such codes.
 
     Examples
     --------
@@ -103,8 +154,11 @@ class Quantized:
     nested: NestedScales | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", _codes_of(self.codes, self.format))
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
             raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")
+        if self.zero_points is not None:
+            object.__setattr__(self, "zero_points", _zero_points_of(self.zero_points, self.scales.shape, self.format))
         for name in ("codes", "scales", "zero_points", "tensor_scale"):
             value = getattr(self, name)
             if value is not None:

@@ -12,7 +12,14 @@ from floatsim.emulator.quantization import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
 from floatsim.formats._validation import as_index, every_name_hint, with_keyword_hints
 from floatsim.formats.value_sets import contains
-from floatsim.quantization.integer import INT8, INTEGER_FORMATS, MXINT8, UINT4, IntegerFormat
+from floatsim.quantization.integer import (
+    INT8,
+    INTEGER_FORMATS,
+    MXINT8,
+    UINT4,
+    IntegerFormat,
+    integer_format_of,
+)
 from floatsim.quantization.lookup import BNB_FP4, DYNAMIC8, LOOKUP_FORMATS, NF4, LookupFormat
 
 __all__ = [
@@ -73,7 +80,8 @@ def as_element_format(x: ElementFormatLike) -> ElementFormat:
     Parameters
     ----------
     x : FloatFormat, IntegerFormat, LookupFormat or str
-        A format, or its name in any case: "int4", "nf4", "binary", or a name or dtype that `fs.as_format` takes.
+        A format, or its name in any case: "int4", "nf4", "binary", a name or dtype that `fs.as_format` takes, or an
+        integer dtype of at most 8 bits, such as np.int8 or ml_dtypes.int4.
 
     Returns
     -------
@@ -95,6 +103,8 @@ def as_element_format(x: ElementFormatLike) -> ElementFormat:
     """
     if isinstance(x, _EVERY_FORMAT):
         return x
+    if (integers := integer_format_of(x)) is not None:
+        return integers
     if isinstance(x, str):
         name = x.strip().lower().replace("-", "_")
         if name in _LOOKUP:

@@ -15,6 +15,7 @@ _HOMES = {
     ".bound_report": "BoundReport check_bound",
     ".bounds": "ErrorBound error_bound",
     ".check_strength": "CheckStrength strength",
+    ".conversions": "assert_conversion compare_conversion",
     ".each_k": "EachK check_each_k",
     ".identification": "Identification identify",
     ".kernel_inputs": "HardInputs hard_inputs",

@@ -253,6 +253,8 @@ def compare_product(
     rule = f"{rule}, against {brief(product.accumulate)}"
     if differs.any():
         return report_of(rule, got, desired, differs, _explained(product, got, differs))
+    if desired.codes.size == 0:  # such as the batch of an expert without tokens: nothing tells descriptions apart
+        return report_of(rule, got, desired, differs, unlike=tuple(map(brief, excluded)))
     strength = input_strength(product, desired, excluded)
     return report_of(rule, got, desired, differs, strength=strength, unlike=not_excluded(strength, excluded))
 

@@ -5,7 +5,7 @@ A pattern must hold for every mismatch that is examined. `PATTERNS` lists them, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,13 @@ from floatsim.arrays.ulps import ulp_distance
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PATTERNS", "explain_arrays"]
+__all__ = ["OF_STORAGE", "PATTERNS", "explain_arrays"]
 
 _EXAMINED = 4096  # mismatches
 _FAR = 8  # units in the last place between 1 and a factor
 _MOST = 0.99  # the share of results with a common factor: subnormal ones do not have it exactly
 _ALONE = 256  # elements: another order would change more than one of them
+_TRUNCATED = 1 / 16  # the least share of a truncation, which changes half of the inexact results
 _SEVERAL = 8  # mismatches with random signs agree by chance in 2 of 2**8 cases
 
 
@@ -79,8 +80,61 @@ def _nan_bits(x: Mismatches) -> str | None:
 
 def _flushed(x: Mismatches) -> str | None:
     got, expected = x.values
-    tiny = (expected != 0) & (np.abs(expected) < x.desired.format.smallest_normal)
+    # numbers that round up to the smallest normal number are tiny before the rounding
+    tiny = (expected != 0) & (np.abs(expected) <= x.desired.format.smallest_normal)
     return "subnormal results are flushed to zero (FTZ)" if (tiny & (got == 0)).all() else None
+
+
+def _narrow_range(x: Mismatches) -> str | None:
+    """All numbers below or above a threshold are wrong: the range of a format on the way is narrower.
+
+    Other mismatches are 1 ulp, or as small as the smallest number of that format.
+    """
+    got, expected = x.values
+    matching = np.abs(np.asarray(x.desired.values)[~x.differs])
+    matching = matching[np.isfinite(matching) & (matching != 0)]
+    numbers = np.isfinite(expected) & (expected != 0)
+    if not x.several or not numbers.all() or not matching.size:
+        return None
+    magnitudes, near = np.abs(expected), x.ulps <= 1
+    low, high = got == 0, ~np.isfinite(got) | ((np.abs(got) == x.desired.format.max) & ~near)
+    text = "numbers {} in actual, and no {} ones: {}a conversion through a format with a narrower range"
+    if low.any():
+        quantum = magnitudes[low].max()
+        if quantum <= matching.min() and (near | (np.abs(got - expected) <= 2 * quantum)).all():
+            return text.format(f"up to {quantum:.6g} are 0", "larger", "FTZ, or ")
+    elif high.any():
+        least = magnitudes[high].min()
+        if least >= matching.max() and (near | high).all():
+            return text.format(f"from {least:.6g} up overflow", "smaller", "")
+    return None
+
+
+def _special_rule(x: Mismatches) -> str | None:
+    """NaN, or infinity, is converted to one other value."""
+    got, expected = x.values
+    magnitudes = x.got.codes & x.got.codes.dtype.type(x.got.format.magnitude_mask)
+    if len(np.unique(magnitudes)) != 1:
+        return None
+    for name, holds in (("NaN", np.isnan(expected)), ("infinity", np.isinf(expected))):
+        if holds.all():
+            return f"desired is {name}, actual {abs(got[0]):.6g}: another rule for {name}"
+    return None
+
+
+def _carry(x: Mismatches) -> str | None:
+    fmt = x.desired.format
+    trailing = x.desired.codes.dtype.type((1 << fmt.trailing_bits) - 1)
+    if not x.several or not fmt.trailing_bits or (x.expected.codes & trailing).any():
+        return None
+    halved = x.got.codes.astype(np.uint64) + np.uint64(1 << fmt.trailing_bits) == x.expected.codes
+    others = x.desired.codes[~x.differs]
+    if not halved.all() or not np.isfinite(x.values[1]).all() or not (others & trailing).any():
+        return None
+    return (
+        "the significand of desired is 1 in every mismatch, and actual is half of it: the carry of the rounding into "
+        "the exponent is dropped"
+    )
 
 
 def _not_written(x: Mismatches) -> str | None:
@@ -119,14 +173,18 @@ def _one_bit(x: Mismatches) -> str | None:
 
 def _scaled(x: Mismatches) -> str | None:
     got, expected = x.values
-    if not x.several or not (np.isfinite(got) & np.isfinite(expected) & (got != 0) & (expected != 0)).all():
+    usable = np.isfinite(got) & np.isfinite(expected) & (got != 0) & (expected != 0)
+    if not x.several or np.mean(usable) <= _MOST:
         return None
-    ratio = got / expected
+    ratio = got[usable] / expected[usable]
     factor = float(np.median(ratio))
     exact = np.frexp(abs(factor))[0] == 0.5
     eps = x.desired.format.eps
-    if abs(factor - 1) > _FAR * eps and np.mean(np.abs(ratio / factor - 1) <= eps) > _MOST:
-        return f"actual is {factor:.6g} times desired" + (": a scale, or alpha, is applied wrongly" if exact else "")
+    far = abs(factor - 1) > _FAR * eps or (exact and factor != 1)
+    if far and np.count_nonzero(np.abs(ratio / factor - 1) <= eps) > _MOST * len(got):
+        return f"actual is {factor:.6g} times desired" + (
+            ": a scale, alpha, or an exponent bias is wrong" if exact else ""
+        )
     return None
 
 
@@ -158,26 +216,45 @@ def _truncated(x: Mismatches) -> str | None:
         "downward": got < expected,
         "upward": got > expected,
     }
-    return next((f"every mismatch is 1 ulp {text}" for text, holds in words.items() if holds.all()), None)
+    text = next((text for text, holds in words.items() if holds.all()), None)
+    if text is None:
+        return None
+    share = int(np.count_nonzero(x.differs)) / max(int(np.count_nonzero(x.desired.values)), 1)
+    if share >= _TRUNCATED:
+        return f"every mismatch is 1 ulp {text}"
+    return (
+        f"every mismatch is 1 ulp {text.partition(':')[0]}, but only {100 * share:.2g} % of the numbers differ: "
+        "a second rounding, through another format"
+    )
 
 
 def _small(x: Mismatches) -> str | None:
     if len(x.ulps) == 1 and x.ulps[0] == 1 and x.desired.codes.size >= _ALONE:
         return "the last bit of one element differs: a rounding, or a memory or transfer error"
     if x.ulps.max() == 1:
-        return "all differences are 1 ulp: another order or width of the sums, or a second rounding"
+        return f"all differences are 1 ulp: {_ROUNDINGS}"
     if x.ulps.max() <= 1 << 4 and x.several:
-        return "all differences are a few ulps: another order or width of the sums"
+        return f"all differences are a few ulps: {_ROUNDINGS}"
     return None
 
 
+_ROUNDINGS = (
+    "other roundings of a conversion, or another order or width of the sums; fs.testing.compare_conversion and "
+    "compare_product find the cause from the operands"
+)
+
+
 PATTERNS: tuple[Pattern, ...] = (
-    _zero_signs, _nan_bits, _flushed, _saturation, _unwritten_nan, _signs, _one_bit, _not_written, _moved, _scaled,
-    _truncated, _small,
+    _zero_signs, _nan_bits, _flushed, _saturation, _special_rule, _unwritten_nan, _signs, _carry, _one_bit,
+    _narrow_range, _not_written, _moved, _scaled, _truncated, _small,
 )  # fmt: skip
+OF_STORAGE: tuple[Pattern, ...] = (_zero_signs, _nan_bits, _unwritten_nan, _one_bit, _moved)
+"""The patterns of results that no rounding explains."""
 
 
-def explain_arrays(actual: FloatArray, desired: FloatArray, differs: NDArray[np.bool_]) -> str | None:
+def explain_arrays(
+    actual: FloatArray, desired: FloatArray, differs: NDArray[np.bool_], patterns: Sequence[Pattern] = PATTERNS
+) -> str | None:
     """Return the first pattern that holds for the mismatches of two arrays, or None.
 
     >>> import floatsim as fs
@@ -187,5 +264,5 @@ def explain_arrays(actual: FloatArray, desired: FloatArray, differs: NDArray[np.
     """
     got, expected = (FloatArray(np.atleast_1d(x.codes), x.format) for x in (actual, desired))
     mismatches = Mismatches(got, expected, np.atleast_1d(differs))
-    found: Any = (pattern(mismatches) for pattern in PATTERNS)
+    found: Any = (pattern(mismatches) for pattern in patterns)
     return next((text for text in found if text is not None), None)

@@ -227,6 +227,8 @@ def identify(
     expected = (*product.a.shape[:-1], product.b.shape[-1])
     if result.shape != expected:
         raise ValueError(f"kernel has the shape {result.shape}; the product of a and b has {expected}")
+    if result.size == 0:
+        raise ValueError(f"kernel has the shape {result.shape}: a result without elements identifies no description")
     every = [_sampled(product, result)]
     found = _named(_candidates(product, more), every, (), result.format)
     whole = [name for name in found.names if _whole(product, result, name)]

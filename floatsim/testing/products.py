@@ -99,7 +99,8 @@ class Product:
 
 
 def _matrix(x: FloatArray) -> Any:
-    return x.codes.reshape(-1, *x.shape[-2:])[0]
+    """Return the codes of the first matrix of a stack."""
+    return x.codes[(0,) * (x.ndim - 2)]
 
 
 def product_of(

@@ -95,6 +95,8 @@ _HOMES = {
     ),
     ".policies": (
         "POLICIES "
+        "POLICY_ALIASES "
+        "POLICY_MODIFIERS "
         "as_policy"
     ),
     ".collectives.ring": "all_reduce reduce_scatter ring_chunks",

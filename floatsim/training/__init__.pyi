@@ -30,7 +30,7 @@ from floatsim.training.monitors import (
 from floatsim.training.networks import Network, Pass, as_network, mlp, small_cnn, transformer_block
 from floatsim.training.operations import OPERATIONS, Operation, operation_names
 from floatsim.training.optimizers import Adam, AdamW, OPTIMIZERS, Optimizer, RMSProp, SGD, as_optimizer
-from floatsim.training.policies import POLICIES, as_policy
+from floatsim.training.policies import POLICIES, POLICY_ALIASES, POLICY_MODIFIERS, as_policy
 from floatsim.training.policy import Decision, Policy
 from floatsim.training.questions.question import Answer, Chart, Question
 from floatsim.training.questions.table import QUESTIONS, answer_question, answer_questions
@@ -48,14 +48,14 @@ __all__ = [
     "FirstNonFinite", "Gemm", "GradScaler", "GradientAgreement", "GradientReduction", "KerasLossScaler",
     "LayerLossScales", "LossScaleStep", "LossScaler", "MXScaling", "MemoryRow", "MemoryTable", "MixedPrecision",
     "Monitor", "NVFP4Scaling", "Network", "OPERATIONS", "OPTIMIZERS", "Op", "Operation", "Optimizer", "POLICIES",
-    "Pass", "Policy", "PowerSGD", "QUESTIONS", "Question", "REDUCTIONS", "RMSProp", "RandomK", "Recommendation",
-    "SCALINGS", "SCALING_METHODS", "SGD", "Scaler", "Scaling", "SpikePolicy", "SpikeState", "StaticLossScaler",
-    "TensorStatistics", "TopK", "TraceRow", "Trainer", "TrainingRun", "TransformerShape", "UpdateStatistics", "Verdict",
-    "accumulate_gradients", "all_reduce", "answer_question", "answer_questions", "as_loss_scaler", "as_network",
-    "as_optimizer", "as_policy", "as_scaling", "as_storage", "check_claims", "clip_by_global_norm", "compare_policies",
-    "compressed_all_reduce", "current_scale", "digits_data", "first_non_finite", "fp8_all_reduce",
-    "fsdp_divide_factors", "global_norm", "gradient_agreement", "memory_table", "mlp", "operation_names", "overflowed",
-    "recommend_format", "reduce_gradients", "reduce_scatter", "replay", "ring_chunks", "shrink_embedding",
-    "shrink_gradient", "skipped_batches", "small_cnn", "tensor_statistics", "train", "transformer_block",
-    "update_statistics",
+    "POLICY_ALIASES", "POLICY_MODIFIERS", "Pass", "Policy", "PowerSGD", "QUESTIONS", "Question", "REDUCTIONS",
+    "RMSProp", "RandomK", "Recommendation", "SCALINGS", "SCALING_METHODS", "SGD", "Scaler", "Scaling", "SpikePolicy",
+    "SpikeState", "StaticLossScaler", "TensorStatistics", "TopK", "TraceRow", "Trainer", "TrainingRun",
+    "TransformerShape", "UpdateStatistics", "Verdict", "accumulate_gradients", "all_reduce", "answer_question",
+    "answer_questions", "as_loss_scaler", "as_network", "as_optimizer", "as_policy", "as_scaling", "as_storage",
+    "check_claims", "clip_by_global_norm", "compare_policies", "compressed_all_reduce", "current_scale", "digits_data",
+    "first_non_finite", "fp8_all_reduce", "fsdp_divide_factors", "global_norm", "gradient_agreement", "memory_table",
+    "mlp", "operation_names", "overflowed", "recommend_format", "reduce_gradients", "reduce_scatter", "replay",
+    "ring_chunks", "shrink_embedding", "shrink_gradient", "skipped_batches", "small_cnn", "tensor_statistics", "train",
+    "transformer_block", "update_statistics",
 ]

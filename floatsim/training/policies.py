@@ -11,7 +11,7 @@ from floatsim.formats._validation import name_hint
 from floatsim.training.policy import Policy
 from floatsim.training.records import WIDEST, Gemm, Op
 
-__all__ = ["MODIFIERS", "POLICIES", "PolicyLike", "as_policy"]
+__all__ = ["POLICIES", "POLICY_ALIASES", "POLICY_MODIFIERS", "PolicyLike", "as_policy"]
 
 # -- PyTorch's autocast and apex ---------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ _NAMED = (
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _NAMED})
 """The named policies."""
 
-_ALIASES = {
+POLICY_ALIASES: Mapping[str, str] = {
     "o0": "apex-o0",
     "o1": "apex-o1",
     "o2": "apex-o2",
@@ -157,8 +157,18 @@ _ALIASES = {
     "fp8-current": "te-fp8-current",
     "fp8-block": "te-fp8-block",
 }
+"""Other names of policies."""
 
-MODIFIERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+_SEVERAL = {
+    "fp8": "te-fp8 mxfp8 te-fp8-current te-fp8-block deepseek", "fp6": "mxfp6", "fp4": "nvfp4 mxfp4",
+    "mx": "mxfp8 mxfp6 mxfp4", "te": "te-fp8 te-fp8-current te-fp8-block mxfp8-te",
+    "amp": "autocast-fp16 autocast-bf16",
+    "autocast": "autocast-fp16 autocast-bf16", "mixed": "autocast-fp16 autocast-bf16 apex-o2",
+    "apex": "apex-o0 apex-o1 apex-o2 apex-o3", "half": "fp16 bf16 autocast-fp16",
+}  # fmt: skip
+"""Names that several policies might have: an error suggests these."""
+
+POLICY_MODIFIERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "scaling": {"loss_scale": "dynamic"},
         "masters": {"weights": "fp32", "state": "fp32"},
@@ -205,12 +215,14 @@ def as_policy(policy: PolicyLike) -> Policy:
     if not isinstance(policy, str):
         raise TypeError(f"policy must be a Policy or the name of one, not {policy!r}")
     name, *modifiers = (part.strip().lower().replace("_", "-") for part in policy.split("+"))
-    name = _ALIASES.get(name, name)
+    name = POLICY_ALIASES.get(name, name)
     if name not in POLICIES:
-        raise ValueError(f"policy {policy!r} is not known; {name_hint(name, [*POLICIES, *_ALIASES])}")
+        several = ", ".join(map(repr, _SEVERAL.get(name, "").split()))
+        hint = f"did you mean one of {several}?" if several else name_hint(name, [*POLICIES, *POLICY_ALIASES])
+        raise ValueError(f"policy {policy!r} is not known; {hint}")
     found = POLICIES[name]
     for modifier in modifiers:
-        if modifier not in MODIFIERS:
-            raise ValueError(f"policy {policy!r}: no modifier {modifier!r}; {name_hint(modifier, MODIFIERS)}")
-        found = replace(found, **MODIFIERS[modifier], name=f"{found.name}+{modifier}")
+        if modifier not in POLICY_MODIFIERS:
+            raise ValueError(f"policy {policy!r}: no modifier {modifier!r}; {name_hint(modifier, POLICY_MODIFIERS)}")
+        found = replace(found, **POLICY_MODIFIERS[modifier], name=f"{found.name}+{modifier}")
     return found

@@ -132,3 +132,17 @@ def test_html_and_text_have_the_same_content():
 def test_the_value_is_the_one_given(x, words):
     """The text shows the given number, also where the number read from it has fewer bits."""
     assert words in fs.explain_rounding(x, "bf16").steps[0]
+
+
+def test_numbers_of_many_digits():
+    """Python converts at most 4300 decimal digits at once."""
+    above = Fraction(10**5000 + 1, 10**5000)
+    explained = fs.explain_rounding(above, "fp16", rounding="toward_positive")
+    assert "Fraction of about 5001 / 5001 digits" in str(explained) and explained.value > 1
+    ones = "1" * 5000
+    assert fs.encode(f"{ones}/{ones}", "fp16") == 0x3C00
+    assert fs.encode(f"-{ones}2/{ones}1", "fp16", rounding="RTN") == fs.encode(-1.0009765625, "fp16")
+    assert fs.encode(f"1/{ones}", "fp16", return_flags=True) == (0, fs.UNDERFLOW | fs.INEXACT)
+    assert "(5002 characters)" in str(fs.explain_rounding(f"0.{ones}", "fp16"))
+    for x, rounded in ((above, 1.0), (-above, -1.0), (10**5000, fs.FP32.max)):
+        assert fs.encode(x, "fp32", rounding="RTZ") == fs.encode(rounded, "fp32")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 
@@ -70,7 +73,25 @@ def test_float_arrays_and_shapes():
     assert fs.conversion_losses(x, "e4m3").overflowed == 1
 
 
-@pytest.mark.parametrize("empty", [[0.0, np.nan], [], [np.inf]])
+@pytest.mark.parametrize("empty", [[0.0, np.nan], [0.0], [np.inf]])
 def test_no_value_is_an_error(empty):
     with pytest.raises(ValueError, match="no finite non-zero number"):
         fs.conversion_losses(empty, "fp16")
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (4, 0)])
+def test_an_array_without_elements_has_no_shares(shape):
+    """Such as the batch of an expert without tokens. It differs from an array of zeros, which is an error."""
+    x = np.zeros(shape, np.float32)
+    for losses in (
+        fs.conversion_losses(x, "e4m3"), fs.conversion_losses(fs.array(x, "fp32"), "bf16"),
+        fs.conversion_losses(x, fs.quantize_blocks(x, "int8")),
+    ):  # fmt: skip
+        assert all(math.isnan(share) for share in dataclasses.astuple(losses))
+    ax = fs.plot.conversion_losses({"E4M3": losses})
+    assert [text.get_text() for text in ax.texts] == ["no finite non-zero number"]
+    histogram = fs.exponent_histogram(x, ["fp16", "e4m3"])
+    assert histogram.exponents.size == histogram.numbers.size == 0 and histogram.flushed.shape == (2, 0)
+    assert all(math.isnan(losses.normal) for losses in histogram.losses)
+    with pytest.raises(ValueError, match="no finite non-zero number"):
+        fs.plot.exponent_histogram(x, ["fp16"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 
 import ml_dtypes
@@ -247,3 +248,42 @@ def test_scalb_of_far_exponents():
     assert fs.scalb(one, 2**70).item() == np.inf and fs.scalb(one, -(2**70)).item() == 0.0
     with pytest.raises(TypeError, match="n must be integers"):
         fs.scalb(one, 1.5)
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "e4m3fnuz", "e2m1", "fp16", "bf16"])
+def test_nextafter(name):
+    """Every 8-bit number, towards every number; samples of wider formats; NumPy's function where it has the format."""
+    fmt = fs.as_format(name)
+    codes = np.arange(2**fmt.bits) if fmt.bits <= 8 else np.random.default_rng(0).integers(0, 2**16, 300)
+    x = fs.from_codes(codes.astype(fmt.code_dtype), fmt)
+    a, b = np.repeat(codes, codes.size), np.tile(codes, codes.size)
+    a, b = (fs.from_codes(each.astype(fmt.code_dtype), fmt) for each in (a, b))
+    found = fs.nextafter(a, b)
+    up, down = fs.next_up(a), fs.next_down(a)
+    below, above = a.values < b.values, a.values > b.values
+    assert np.array_equal(found.codes[below], up.codes[below]) and np.array_equal(found.codes[above], down.codes[above])
+    equal = a.values == b.values
+    assert np.array_equal(found.codes[equal], b.codes[equal])
+    either = np.isnan(a.values) | np.isnan(b.values)
+    assert np.array_equal(np.isnan(found.values)[~fs.isinf(found)], (either | np.isnan(up.values) & below
+                          | np.isnan(down.values) & above)[~fs.isinf(found)])  # fmt: skip
+    if name == "fp16":
+        numbers = ~np.isnan(a.values) & ~np.isnan(b.values)
+        expected = np.nextafter(np.asarray(a)[numbers], np.asarray(b)[numbers])
+        assert np.array_equal(expected.view(np.uint16), found.codes[numbers])
+    assert np.array_equal(np.nextafter(x, x).codes[~fs.isnan(x)], x.codes[~fs.isnan(x)])
+
+
+def test_nextafter_compares_exact_directions():
+    """The direction is not rounded: 500 and infinity are beyond E4M3, and 1.001 is no number of it."""
+    x = fs.array([1.0, 1.0, 1.0, -1.0], "e4m3")
+    assert fs.nextafter(x, [1.001, 500.0, math.inf, -math.inf]).tolist() == [1.125, 1.125, 1.125, -1.125]
+    assert fs.nextafter(x[0], 1.0).item() == 1.0 and fs.nextafter(np.float16(1), np.float64(0)).dtype == np.float16
+    assert fs.nextafter(fs.array([[1.0], [2.0]], "fp16"), fs.array([3.0, 0.0], "bf16")).shape == (2, 2)
+    flags = fs.nextafter(fs.from_codes([0x7C01, 0x7BFF], "fp16"), math.inf, return_flags=True)[1]
+    assert flags.tolist() == [fs.INVALID, 0]
+    assert math.copysign(1, fs.nextafter(fs.array(0.0, "fp16"), -0.0).item()) == -1
+    out = fs.array([0.0], "fp16")
+    assert fs.nextafter(fs.array([1.0], "fp16"), [2.0], out=out) is out and out.tolist() == [1.0009765625]
+    tiny = fs.array([2.0**-24], "fp16")
+    assert fs.nextafter(tiny, 0.0, daz=True).tolist() == [0.0]

@@ -374,3 +374,17 @@ def test_quick_sums_equal_those_of_the_integer_kernels(seed, monkeypatch):
         quick = fs.sum(x, **given)
         with only("integer"):
             assert np.array_equal(fs.sum(x, **given).codes, quick.codes), (accumulation, fmt, given)
+
+
+BELOW_ONE = fs.FloatFormat("below one", 3, 2, "finite", bias=12)
+
+
+@pytest.mark.parametrize("overflow", ["infinity", "saturate_finite", "saturate_propagate"])
+@pytest.mark.parametrize("accumulation", [fs.Sequential(BELOW_ONE), fs.Pairwise(BELOW_ONE)], ids=["in order", "tree"])
+def test_products_in_a_format_below_one(overflow, accumulation):
+    """The 1 at the start is exact: it is rounded, to the largest number, only if there is no factor."""
+    x = fs.array([0.0390625, 0.046875], BELOW_ONE)
+    options = {"accumulate": accumulation, "overflow": overflow}
+    assert fs.prod(x[:1], **options).item() == 0.0390625
+    assert fs.prod(x, **options).item() == fs.multiply(x[0], x[1]).item()
+    assert fs.prod(x[:0], **options).item() == BELOW_ONE.max

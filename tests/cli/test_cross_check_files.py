@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import sys
 import zipfile
 from pathlib import Path
 
@@ -249,6 +250,78 @@ def test_damaged_files(run, name):
     rejected(result, name)
     assert "\n" not in result[2].rstrip("\n").removeprefix("floatsim: ")
     assert not Path("trapped").exists()
+
+
+@pytest.mark.parametrize("shapes", [((0, 16), (16, 4)), ((4, 16), (16, 0)), ((4, 0), (0, 4)), ((0, 2, 3), (0, 3, 2))])
+def test_arrays_without_elements(run, shapes):
+    a, b = (np.ones(shape, np.float32) for shape in shapes)
+    out = np.zeros((*a.shape[:-1], b.shape[-1]), np.float32)
+    for name, x in (("a", a), ("b", b), ("out", out)):
+        np.save(f"{name}.npy", x)
+    code, text, err = run("check", *PRODUCT, "--out", "out.npy")
+    assert (code, err) == (0, "") and text.startswith(f"all {out.size} elements of FP32 pass")
+    assert run("check", "--out", "out.npy", "--desired", "out.npy")[0] == 0
+    assert fs.testing.assert_product(out, a, b, accumulate="fp32").passed
+    if out.size == 0:
+        assert not fs.testing.compare_product(out, a, b, accumulate="fp32", unlike="pairwise(fp32)").passed
+        with pytest.raises(ValueError, match="without elements"):
+            fs.identify(out, a, b)
+
+
+def test_numbers_of_csv_files(run):
+    """FP32 numbers as pandas writes them are no FP32 numbers, until --format rounds them."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((4, 4)).astype(np.float32) for _ in range(2))
+    out = np.asarray(fs.matmul(a, b, accumulate="fp32"))
+    for name, x in (("a", a), ("b", b), ("out", out)):
+        pandas.DataFrame(x).to_csv(f"{name}.csv", index=False, header=False)
+        pandas.DataFrame(x).to_csv(f"{name}_indexed.csv")
+        pandas.DataFrame(x).to_csv(f"{name}_counted.csv", index=False)
+        pandas.DataFrame(x, columns=list("wxyz")).to_csv(f"{name}_named.csv", index=False)
+    product = ("--a", "a.csv", "--b", "b.csv", "--operands", "fp32", "--accumulate", "fp32")
+    code, text, err = run("check", *product, "--out", "out.csv", "--format", "fp32")
+    assert code == 0 and text.startswith("all 16 elements of FP32 pass")
+    assert "--out: 16 of 16 values were rounded to FP32" in err
+    rejected(run("check", *product, "--out", "out_indexed.csv", "--format", "fp32"), "index=False and header=False")
+    code, _, err = run("check", *product, "--out", "out_named.csv", "--format", "fp32")
+    assert code == 0 and "row 1 skipped as a header: w,x,y,z" in err
+    code, _, err = run("check", "--out", "out_counted.csv", "--desired", "out_counted.csv", "--format", "fp32")
+    assert code == 0 and "row 1 counts from 0 and is read as numbers" in err
+    wrong = out.copy()
+    wrong[1, 2] = np.nextafter(wrong[1, 2], np.float32(9))
+    pandas.DataFrame(wrong).to_csv("wrong.csv", index=False, header=False)
+    assert "1 of 16 elements" in run("check", "--out", "wrong.csv", "--desired", "out.csv", "--format", "fp32")[1]
+
+
+def test_safetensors(run, monkeypatch):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    a, b, out = (np.load(f"{name}.npy") for name in ("a", "b", "out"))
+    tensors = {"layer.a": a, "layer.b": b, "out": out}
+    safetensors.save_file(tensors, "all.safetensors")
+    files = ("--a", "all.safetensors:layer.a", "--b", "all.safetensors:layer.b")
+    code, text, _ = run("check", *files, "--out", "all.safetensors:out", "--accumulate", "fp32")
+    assert code == 0 and text.startswith("all 16 elements of FP32 pass")
+    rejected(run("check", *files, "--out", "all.safetensors:x", "--accumulate", "fp32"), "it has layer.a, layer.b, out")
+    rejected(run("check", *files, "--out", "all.safetensors", "--accumulate", "fp32"), "has 3 arrays")
+    Path("junk.safetensors").write_bytes(b"\xff" * 20)
+    rejected(run("check", "--out", "junk.safetensors", "--desired", "out.npy"), "junk.safetensors cannot be read")
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    rejected(run("check", *files, "--out", "out.npy", "--accumulate", "fp32"), "pip install 'floatsim[safetensors]'")
+
+
+@pytest.mark.parametrize("name", ["bf16", "e4m3", "e5m2", "e8m0", "fp16", "fp64"])
+def test_formats_in_safetensors(name):
+    pytest.importorskip("safetensors")
+    names = {"bf16": "BF16", "e4m3": "F8_E4M3", "e5m2": "F8_E5M2", "e8m0": "F8_E8M0", "fp16": "F16", "fp64": "F64"}
+    x = fs.array([[0.5, 2.0], [4.0, 1.0]], name)
+    data = x.codes.tobytes()
+    header = json.dumps({"w": {"dtype": names[name], "shape": [2, 2], "data_offsets": [0, len(data)]}}).encode()
+    header += b" " * (-len(header) % 8)
+    Path("w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    found = read_arrays("w.safetensors")[1]["w"]
+    assert fs.as_format(found.dtype if isinstance(found, np.ndarray) else found.format) == x.format
+    assert np.asarray(found).tobytes() == x.codes.tobytes()
 
 
 def test_files_that_are_no_files(run):

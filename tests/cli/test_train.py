@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+
+import floatsim as fs
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -41,10 +44,24 @@ def test_list(run):
     code, out, _ = run("train", "--list", "--json")
     assert code == 0
     assert {"fp16", "apex-o1", "te-fp8", "deepseek", "nvfp4"} <= {row["name"] for row in json.loads(out)}
+    assert {other: row["name"] for row in json.loads(out) for other in row["also"]} == dict(fs.training.POLICY_ALIASES)
+
+
+def test_the_list_has_every_name_of_the_readme(run):
+    """Other names and modifiers, too: fp8-delayed, fp16+scaling."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    used = {name for line in re.findall(r"floatsim train --compare ([^`\n#]*)", text) for name in line.split()}
+    assert len(used) > 3
+    _, out, _ = run("train", "--list")
+    listed = set(re.findall(r"[+\w-]+", out))
+    for name, *modifiers in (name.split("+") for name in used):
+        assert name in listed and {f"+{modifier}" for modifier in modifiers} <= listed, name
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["fp61"], "policy 'fp61' is not known; did you mean 'fp16'?"),
+    (["fp8"], "policy 'fp8' is not known; did you mean one of 'te-fp8', 'mxfp8',"),
+    (["FP4"], "did you mean one of 'nvfp4', 'mxfp4'?"),
     (["fp16", "--lr", "nan"], "lr must be a finite number"),
     (["fp16", "--loss-scale", "0"], "scale must be above 0"),
     (["fp16", "--loss-scale", "dynamik"], "did you mean 'dynamic'?"),

@@ -249,6 +249,84 @@ def test_numba_reports_compilations(monkeypatch, capsys):
     assert "compiling the kernel tests." in capsys.readouterr().err
 
 
+FOREIGN = """
+import gc, math, re, sys
+import numba, numpy as np
+
+def made(text, namespace, name="f"):
+    exec(compile(text, "<made>", "exec"), namespace)
+    return namespace[name]
+
+def functions():
+    k = 3
+    def closure(x):
+        return x * k + min(x, 2) + max(x, 5)
+    def loop(x):
+        total = 0.0
+        for i in range(len(x)):
+            total += math.sqrt(x[i]) if x[i] > 0 else -x[i]
+        return total
+    def container(x):
+        found = [i * 0.5 for i in range(int(x[0]))]
+        return len(found), sum(found), {i: i for i in range(3)}[2], "text" + str(int(x[1]))
+    x = np.arange(2.0, 34.0)
+    yield "no module", made("def f(x): return x + 1", {"__builtins__": __builtins__}), (1.5,), {}
+    yield "a dictionary for names", made("def f(x): return math.sin(x)", {"math": math}), (1.5,), {}
+    yield "closure", closure, (4,), {}
+    yield "loop", loop, (x,), {}
+    yield "fastmath", loop, (x.astype(np.float32),), {"fastmath": True}
+    yield "nogil, with an error model", loop, (x,), {"nogil": True, "error_model": "numpy"}
+    yield "containers", container, (x,), {}
+    yield "array expressions", made("def f(x): return (x * 2 + x.sum()).sum()", {}), (x,), {}
+    if len(sys.argv) > 1 and sys.argv[1] == "sympy":
+        import sympy
+        a, b = sympy.symbols("a b")
+        yield "lambdify", sympy.lambdify((a, b), a * sympy.sin(b) + sympy.sqrt(a)), (2.0, 0.5), {}
+
+def instructions(dispatcher):
+    text = dispatcher.inspect_llvm(dispatcher.signatures[0])
+    return sorted(re.findall(r"= (\\w+ \\w+)", text))
+
+def compiled():
+    found = {}
+    for name, function, arguments, options in functions():
+        dispatcher = numba.njit(**options)(function)
+        found[name] = dispatcher(*arguments), instructions(dispatcher)
+    square = numba.vectorize(["f8(f8)"])(made("def f(x): return x * x", {}))
+    found["vectorize"] = square(np.arange(3.0)).tolist()
+    called = numba.cfunc("f8(f8)")(made("def f(x): return x / 3", {}))
+    found["cfunc"] = called.ctypes(2.0)
+    return found
+
+compiled()  # Numba's own functions, such as those of lists, are compiled and kept
+before = compiled()
+collecting = gc.isenabled()
+"""
+USES = """
+import floatsim as fs
+x = np.arange(16, dtype=np.float16).reshape(4, 4)
+fs.add(x, x); fs.matmul(x, x); fs.array([1.0], "e4m3")
+"""
+SAME = """
+after = compiled()
+assert gc.isenabled() == collecting
+assert before.keys() == after.keys()
+for name in before:
+    assert before[name] == after[name], (name, before[name], after[name])
+print(len(after), "functions")
+"""
+
+
+def test_foreign_functions_compile_as_before():
+    """Functions of other libraries have the same results and instructions after floatsim was used."""
+    sympy = "sympy" if importlib.util.find_spec("sympy") else ""
+    done = subprocess.run(
+        [sys.executable, "-c", FOREIGN + USES + SAME, sympy], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == f"{10 + bool(sympy)} functions\n"
+
+
 LONG = """
 import signal, sys, numpy as np, floatsim as fs
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and theirs, ignore it

@@ -267,3 +267,18 @@ def test_bad_contexts():
         with pytest.raises(error, match=text), fs.context(**keywords):
             pass
     assert fs.get_context() == fs.get_context().__class__()
+
+
+@pytest.mark.parametrize(("keyword", "word", "name"), [
+    ("rounding", "nearest", "ties_to_even"), ("rounding", "nearest-even", "ties_to_even"),
+    ("rounding", "Half Up", "ties_to_away"), ("rounding", "floor", "toward_negative"),
+    ("rounding", "ceil", "toward_positive"), ("rounding", "truncate", "toward_zero"), ("rounding", "odd", "to_odd"),
+    ("rounding", "toward_zer", "toward_zero"), ("overflow", "clip", "saturate_finite"),
+    ("overflow", "saturate", "saturate_finite"), ("overflow", "inf", "infinity"),
+])  # fmt: skip
+def test_words_of_other_libraries_are_suggestions(keyword, word, name):
+    with pytest.raises(ValueError, match=f"did you mean '{name}'") as caught:
+        fs.encode(1.0, "fp16", **{keyword: word})
+    note = '"RTN" is toward negative here' in str(caught.value)
+    assert note == (keyword == "rounding")
+    fs.encode(1.0, "fp16", **{keyword: name})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import definitions as d
+import ml_dtypes
 import numpy as np
 import oracles as o
 import pytest
@@ -445,6 +446,85 @@ def test_results_are_immutable():
         q.codes = None
     with pytest.raises(ValueError, match="do not fit"):
         Quantized(np.zeros((2, 2), np.int8), fs.array([1.0], "fp32"), Scheme("int8", "row"))
+
+
+SCALE = fs.array([[0.5]], "fp32")
+UINT4 = Scheme("uint4", block=(1, 4))
+
+
+@pytest.mark.parametrize(("codes", "scheme", "zero", "error", "words"), [
+    (np.uint8([[200, 1, 2, 3]]), UINT4, [[0]], ValueError, r"codes must be 0 to 15, the codes of UINT4, not 200"),
+    (np.float64([[2.5, 1, 2, 3]]), UINT4, [[0]], TypeError, r"codes must be integers, codes of UINT4, not float64"),
+    (np.uint8([[0, 1, 2, 15]]), UINT4, [[-1]], ValueError, r"zero_points must be 0 to 15, the codes of UINT4, not -1"),
+    (np.uint8([[0, 1, 2, 15]]), UINT4, [[16]], ValueError, r"zero_points must be 0 to 15, .* not 16"),
+    (np.uint8([[0, 1, 2, 15]]), UINT4, [[0.5]], TypeError, r"zero_points must be integers, .*, not float64"),
+    (np.uint8([[0, 1, 2, 15]]), UINT4, [0, 0], ValueError, r"zero_points \(2,\) do not have the shape .* \(1, 1\)"),
+    (np.int8([[-8, 7, 8, 0]]), Scheme("int4", (1, 4)), None, ValueError, r"codes must be -8 to 7, .* not 8"),
+    (np.int64([[-9, 7, 0, 0]]), Scheme("int4", (1, 4)), None, ValueError, r"codes must be -8 to 7, .* not -9"),
+    (np.int64([[128, 7, 0, 0]]), Scheme("int8", (1, 4)), None, ValueError, r"codes must be -128 to 127, .* not 128"),
+    (np.uint8([[16, 7, 0, 0]]), Scheme("nf4", (1, 4)), None, ValueError, r"codes must be 0 to 15, the codes of NF4"),
+    (np.uint8([[16, 7, 0, 0]]), Scheme("e2m1", (1, 4)), None, ValueError, r"codes must be 0 to 15, the codes of E2M1"),
+    (np.float32([[6, 7, 0, 0]]), Scheme("e4m3", (1, 4)), None, TypeError, r"codes must be integers, .* not float32"),
+    (np.uint8([[0, 1, 2, 3]]), Scheme("nf4", (1, 4)), [[0]], ValueError, r"zero_points are for integer formats"),
+    (fs.array([[1, 2, 3, 4]], "e5m2"), Scheme("e4m3", (1, 4)), None, TypeError, r"not a FloatArray of E5M2"),
+])  # fmt: skip
+def test_codes_and_zero_points_of_the_format(codes, scheme, zero, error, words):
+    with pytest.raises(error, match=words):
+        Quantized(codes, SCALE, scheme, zero_points=None if zero is None else np.array(zero))
+
+
+@pytest.mark.parametrize("fmt", ["int8", "int4", "int2", "uint8", "uint4", "uint2", "nf4", "e2m1", "e4m3", "mxint8"])
+def test_every_code_is_taken(fmt):
+    """From every integer dtype that has the codes, and as the format's own arrays."""
+    scheme, scale = Scheme(fmt), fs.array(0.5, "fp32")
+    element = scheme.format
+    low, high = (element.min, element.max) if isinstance(element, IntegerFormat) else (0, 2**element.bits - 1)
+    codes = np.arange(low, high + 1)
+    kinds = [np.int64, np.int16, element.code_dtype]
+    if fmt in ("int4", "int2", "uint4", "uint2"):
+        kinds.append(getattr(ml_dtypes, fmt))
+    expected = Quantized(codes, scale, scheme)
+    assert expected.codes.dtype == element.code_dtype and expected.codes.tolist() == codes.tolist()
+    for kind in kinds:
+        assert np.array_equal(Quantized(codes.astype(kind), scale, scheme).values, expected.values, equal_nan=True)
+    if element == fs.E4M3:
+        own = fs.from_codes(codes, fmt)
+        for given in (own, np.asarray(own)):
+            assert np.array_equal(Quantized(given, scale, scheme).codes, codes)
+
+
+def test_integers_of_ml_dtypes():
+    """As codes, zero points, formats of elements, numbers, and results."""
+    codes = np.array([[-8, 7, 0, 1]], ml_dtypes.int4)
+    q = Quantized(codes, SCALE, Scheme(ml_dtypes.int4, block=(1, 4)))
+    assert q.format == fs.quantization.INT4 and q.values.tolist() == [[-4.0, 3.5, 0.0, 0.5]]
+    assert fs.quantize_blocks(q.values, ml_dtypes.int4, scale=0.5).codes.astype(ml_dtypes.int4).tolist() == [
+        [-8, 7, 0, 1]
+    ]
+    zero = np.array([[8]], ml_dtypes.uint4)
+    q = Quantized(np.array([[0, 15, 8, 9]], ml_dtypes.uint4), SCALE, UINT4, zero_points=zero)
+    assert q.values.tolist() == [[-4.0, 3.5, 0.0, 0.5]]
+    for name in ("int4", "uint4", "int2", "uint2", "int1", "uint1"):
+        dtype = getattr(ml_dtypes, name, None)
+        if dtype is None:  # ml_dtypes 0.5 has no integers of one bit
+            continue
+        info = ml_dtypes.iinfo(dtype)
+        whole = np.arange(int(info.min), int(info.max) + 1)
+        x = whole.astype(dtype)
+        assert fs.array(x, "fp16").tolist() == whole.tolist()
+        assert fs.convert(x, "bf16").dtype == ml_dtypes.bfloat16
+        assert fs.from_integer(x, "fp32").tolist() == whole.tolist()
+        assert fs.encode(x[::-1], "e4m3").tolist() == fs.encode(whole[::-1], "e4m3").tolist()
+        back, flags = fs.to_integer(whole.astype(np.float32), dtype, return_flags=True)
+        assert back.dtype == x.dtype and back.tolist() == x.tolist() and not flags.any()
+        wide, flags = fs.to_integer([100.0, -100.0, float("nan"), 0.25], dtype, return_flags=True)
+        assert wide.astype(int).tolist() == [info.max, info.min, 0, 0]
+        assert flags.tolist() == [fs.INVALID, fs.INVALID, fs.INVALID, fs.INEXACT]
+        with pytest.raises(TypeError, match=r"fs\.array\(a, fmt\)"):
+            fs.add(x, x)
+    assert fs.from_codes(np.array([1, 7], ml_dtypes.uint4), "e2m1").tolist() == [0.5, 6.0]
+    with pytest.raises(ValueError, match="code -8 does not fit"):
+        fs.from_codes(codes, "e2m1")
 
 
 def test_results_share_no_memory_with_the_scales_of_the_caller():

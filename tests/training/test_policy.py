@@ -10,7 +10,7 @@ import pytest
 import floatsim as fs
 from floatsim import training
 from floatsim.training import OPERATIONS, POLICIES, Decision, Gemm, Op, Policy, as_policy
-from floatsim.training.policies import MODIFIERS
+from floatsim.training.policies import POLICY_MODIFIERS
 from floatsim.training.policy import widest
 from floatsim.training.records import SCALINGS
 
@@ -244,7 +244,7 @@ def test_modifiers():
     assert (policy.loss_scale, policy.weights, policy.state) == ("dynamic", fs.FP32, fs.FP32)
     assert policy.name == "fp16+scaling+masters"
     assert as_policy("bf16+stochastic").weight_rounding is fs.Rounding.STOCHASTIC
-    assert set(MODIFIERS) == {"scaling", "masters", "stochastic"}
+    assert set(POLICY_MODIFIERS) == {"scaling", "masters", "stochastic"}
 
 
 # -- names of operations -----------------------------------------------------------------------------------------------
