@@ -22,16 +22,16 @@ VIEWS = _names(
 """Views: the result shares the storage of the operand."""
 
 MOVES = _names(
-    "clone copy copy_ _to_copy to reshape flatten ravel contiguous resolve_conj resolve_neg positive index "
-    "index_select gather take take_along_dim masked_select where masked_fill masked_fill_ masked_scatter "
-    "masked_scatter_ scatter scatter_ index_put index_copy index_fill index_fill_ cat concat stack hstack vstack "
-    "dstack block_diag pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
-    "replication_pad2d replication_pad3d "
-    "repeat repeat_interleave tile roll flip fliplr flipud rot90 tril triu tril_ triu_ diag diag_embed "
-    "select_backward slice_backward diagonal_backward unfold_copy fill fill_ zero zero_ resize_ set_ expand_copy "
-    "permute_copy view_copy select_scatter slice_scatter pixel_shuffle pixel_unshuffle upsample_nearest1d "
-    "upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
-    "_upsample_nearest_exact3d _nested_tensor_from_mask channel_shuffle _foreach_copy_ _foreach_zero_ im2col to_dense"
+    "clone copy copy_ _to_copy to convert_element_type reshape flatten ravel contiguous resolve_conj resolve_neg "
+    "positive index index_select gather take take_along_dim masked_select where masked_fill masked_fill_ "
+    "masked_scatter masked_scatter_ scatter scatter_ index_put index_copy index_fill index_fill_ cat concat stack "
+    "hstack vstack dstack block_diag pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d "
+    "replication_pad1d replication_pad2d replication_pad3d repeat repeat_interleave tile roll flip fliplr flipud "
+    "rot90 tril triu tril_ triu_ diag diag_embed select_backward slice_backward diagonal_backward unfold_copy fill "
+    "fill_ zero zero_ resize_ set_ expand_copy permute_copy view_copy select_scatter slice_scatter pixel_shuffle "
+    "pixel_unshuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
+    "_upsample_nearest_exact2d _upsample_nearest_exact3d _nested_tensor_from_mask channel_shuffle _foreach_copy_ "
+    "_foreach_zero_ im2col to_dense"
 )
 """Copies, indexing and padding: each element of the result is an element of an operand, or a constant of the call.
 `index_put` adds with accumulate=True, which is an operation of its own."""
