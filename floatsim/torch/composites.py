@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from floatsim.torch.losses import LOSSES
+from floatsim.torch.stepwise import STEPWISE
 
 __all__ = ["COMPOSITES"]
 
@@ -136,7 +136,7 @@ def _linear_backward(gradient: Any, output_size: Any, input_size: Any, align: bo
 
 
 COMPOSITES: dict[str, Callable[..., Any]] = {
-    **LOSSES,
+    **STEPWISE,
     "_native_multi_head_attention": _multi_head_attention,
     "_transformer_encoder_layer_fwd": _encoder_layer,
     "upsample_linear1d": _linear,

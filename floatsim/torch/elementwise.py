@@ -222,6 +222,20 @@ def _gelu_backward(c: Call, gradient: Any, x: Any, approximate: str = "none") ->
     return c.operator(activations_backward.gelu_backward, c.array(gradient), c.array(x), variant=variant)  # type: ignore[no-any-return]
 
 
+def _sigmoid_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
+    """Return gradient * (1 - y) * y. PyTorch's kernel for FP16 rounds each step."""
+    step, result = c.stepwise(FP16), c.operand(y)
+    share = step(a.multiply, c.gradient(gradient), step(a.subtract, c.number(1.0), result))
+    return c.result(step(a.multiply, share, result))
+
+
+def _tanh_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
+    """Return gradient * (1 - y * y), the second factor with one rounding, as PyTorch's compiled kernel."""
+    result = c.operand(y)
+    slope = c.value(a.fma, a.negative(result), result, c.number(1.0))
+    return c.result(c.value(a.multiply, c.gradient(gradient), slope))
+
+
 def _of_operator(function: Any) -> Handler:
     """Return the handler of a backward operator of (gradient, operand of the forward pass or its result)."""
 
@@ -343,8 +357,8 @@ ELEMENTWISE: dict[str, tuple[str, Handler]] = {
     "gelu": ("gelu", _gelu),
     "gelu_backward": ("gelu", _gelu_backward),
     "silu_backward": ("silu", _of_operator(activations_backward.silu_backward)),
-    "tanh_backward": ("tanh", _of_operator(activations_backward.tanh_backward)),
-    "sigmoid_backward": ("sigmoid", _of_operator(activations_backward.sigmoid_backward)),
+    "tanh_backward": ("tanh", _tanh_backward),
+    "sigmoid_backward": ("sigmoid", _sigmoid_backward),
     "softplus": ("softplus", _softplus),
     "softplus_backward": ("softplus", _softplus_backward),
 }

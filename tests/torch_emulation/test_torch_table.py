@@ -89,7 +89,9 @@ def remainder(h):
     """x - y * floor(x / y): fmod, and y more where the signs differ."""
     found = h.do("fmod", h(X), h(Y))
     moved = h.do("add", found, h(Y))
-    return fs.array(np.where((found.values != 0) & ((found.values < 0) != (Y.numpy() < 0)), moved.values, found.values), h.fmt)
+    return fs.array(
+        np.where((found.values != 0) & ((found.values < 0) != (Y.numpy() < 0)), moved.values, found.values), h.fmt
+    )
 
 
 def floor_divided(h):
