@@ -20,7 +20,7 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.torch.decisions import Resolved
 from floatsim.torch.tensors import is_float, read, tag_of
 
-__all__ = ["Call", "Handler", "Host", "floats_of", "number"]
+__all__ = ["Call", "Handler", "Host", "complex_of", "floats_of", "number"]
 
 Handler: TypeAlias = Callable[..., Any]
 """A function of a `Call` and the arguments of an ATen operation. It returns FloatArrays, tensors, or NotImplemented."""
@@ -79,15 +79,28 @@ class Call:
         return read(x) if isinstance(x, torch.Tensor) else number(float(x), self.formats.inside)
 
     def operand(self, x: Any) -> FloatArray:
-        """Return an operand in the format of the operands. A loss scale is not rounded.
+        """Return an operand in the format of the operands: a tensor or a Python number. A loss scale is not rounded.
 
-        A number, and a tensor without dimensions beside others, has the format of the intermediates.
+        PyTorch casts numbers, and tensors without dimensions beside others, to the dtype of the other operands.
         """
         if not isinstance(x, torch.Tensor):
-            return number(float(x), self.formats.inside)
-        if self.role(x) == "scale":
-            return read(x)
-        return self.rounded(read(x), self.formats.inside if self.weak and not x.ndim else self.formats.operands)
+            return self.constant(x)
+        return read(x) if self.role(x) == "scale" else self.rounded(read(x), self.formats.operands)
+
+    def intermediate_of(self, x: Any) -> FloatArray:
+        """Return an operand, or a number, in the format of the operands, converted to that of the intermediates."""
+        return self.rounded(self.operand(x), self.formats.inside)
+
+    def factor(self, x: Any) -> FloatArray:
+        """Return the second factor of a product, or a divisor. As a number it has the format of the intermediates.
+
+        PyTorch's kernels keep the number in FP32 beside 16-bit tensors. A tensor without dimensions beside others is
+        such a number.
+        """
+        if not isinstance(x, torch.Tensor):
+            return self.number(x)
+        is_number = self.weak and not x.ndim and self.role(x) != "scale"
+        return self.rounded(read(x), self.formats.inside) if is_number else self.operand(x)
 
     def constant(self, value: float) -> FloatArray:
         """Return a number in the format of the operands."""
@@ -115,6 +128,16 @@ class Call:
     def value(self, function: Callable[..., Any], *operands: Any) -> FloatArray:
         """Return one operation, rounded to the format of the intermediates."""
         return function(*operands, format=self.formats.inside)  # type: ignore[no-any-return]
+
+    def stepwise(self, *formats: FloatFormat) -> Callable[..., FloatArray]:
+        """Return `value`, with a rounding of each step to the format of the operands if that is one of `formats`.
+
+        Some of PyTorch's kernels round each step to a 16-bit dtype.
+        """
+        kept = self.formats.operands
+        if kept not in formats:
+            return self.value
+        return lambda function, *operands: self.rounded(self.value(function, *operands), kept)
 
     def number(self, value: float) -> FloatArray:
         """Return a number in the format of the intermediates."""
@@ -230,3 +253,14 @@ def floats_of(args: Sequence[Any]) -> list[torch.Tensor]:
         elif isinstance(each, list | tuple):
             found += [x for x in each if is_float(x)]
     return found
+
+
+def complex_of(args: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the complex tensors among arguments, of lists too.
+
+    >>> import torch
+    >>> len(complex_of([torch.ones(1), [torch.ones(2) * 1j, 3], None]))
+    1
+    """
+    flat = [x for each in args for x in (each if isinstance(each, list | tuple) else (each,))]
+    return [x for x in flat if isinstance(x, torch.Tensor) and x.dtype.is_complex]

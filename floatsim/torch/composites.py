@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from floatsim.torch.stepwise import STEPWISE
+
 __all__ = ["COMPOSITES"]
 
 _SOURCE_MASK, _PADDING_MASK = 0, 1
@@ -134,6 +136,7 @@ def _linear_backward(gradient: Any, output_size: Any, input_size: Any, align: bo
 
 
 COMPOSITES: dict[str, Callable[..., Any]] = {
+    **STEPWISE,
     "_native_multi_head_attention": _multi_head_attention,
     "_transformer_encoder_layer_fwd": _encoder_layer,
     "upsample_linear1d": _linear,

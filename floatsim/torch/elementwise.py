@@ -13,7 +13,7 @@ from floatsim.arrays import arithmetic as a
 from floatsim.arrays import functions as f
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
-from floatsim.formats import FP64
+from floatsim.formats import BF16, FP16, FP64
 from floatsim.operators import activations, activations_backward
 from floatsim.operators.engine import count
 from floatsim.torch.call import Call, Handler, number
@@ -33,6 +33,39 @@ def _binary(function: Any) -> Handler:
         return c.result(c.value(function, c.operand(x), c.operand(y)))
 
     return run
+
+
+def _mul(c: Call, x: Any, y: Any) -> FloatArray:
+    return c.result(c.value(a.multiply, c.operand(x), c.factor(y)))
+
+
+def _remainder(c: Call, x: Any, y: Any) -> FloatArray:
+    """Return x - y * floor(x / y), which has the sign of y: fmod, plus y where its sign is another, as in PyTorch."""
+    left, right = c.operand(x), c.operand(y)
+    found = c.value(a.fmod, left, right)
+    other = (found.values != 0) & ((found.values < 0) != (right.values < 0))
+    return c.result(_chosen(other, c.value(a.add, found, right), found))
+
+
+def _chosen(condition: Any, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the elements of x where the condition holds, and of y elsewhere. Both have one format."""
+    return FloatArray(np.where(condition, x.codes, y.codes), x.format)
+
+
+def _extreme(larger: bool) -> Handler:
+    """Return the handler of a maximum or minimum: of two equal elements, zeros too, the second, as in PyTorch."""
+
+    def run(c: Call, x: Any, y: Any) -> FloatArray:
+        return c.result(_larger(c.intermediate_of(y), c.intermediate_of(x), larger))
+
+    return run
+
+
+def _larger(x: FloatArray, y: FloatArray, larger: bool = True) -> FloatArray:
+    """Return the larger elements, or the smaller ones: x of two equal elements, and NaN if one is NaN."""
+    one, other = x.values, y.values
+    kept = one >= other if larger else one <= other
+    return _chosen(kept | np.isnan(one), x, y)
 
 
 def _exact(function: Any) -> Handler:
@@ -73,29 +106,51 @@ def _rsub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
 
 def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArray:
     """Return x / y. In the backward pass an integer y is the number of terms of a mean, which is exact."""
-    divisor = count(y) if c.backward and isinstance(y, int) else c.operand(y)
-    quotient = c.value(a.divide, c.operand(x), divisor)
-    if rounding_mode is not None:
-        quotient = {"floor": a.floor, "trunc": a.trunc}[rounding_mode](quotient)
-    return c.result(quotient)
+    divisor = count(y) if c.backward and isinstance(y, int) else c.factor(y)
+    is_number = not isinstance(y, torch.Tensor) or (c.weak and not y.ndim)
+    step = c.value if is_number else c.stepwise(BF16, FP16)
+    if rounding_mode == "floor":
+        return c.result(_floor_divided(c, step, c.operand(x), divisor))
+    if rounding_mode == "trunc":
+        return c.result(a.trunc(step(a.divide, c.operand(x), divisor)))
+    return c.result(c.value(a.divide, c.operand(x), divisor))
+
+
+def _floor_divided(c: Call, step: Any, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return floor(x / y) by way of the remainder, so that no rounding reaches the next integer, as in PyTorch."""
+    remainder = c.value(a.fmod, x, y)
+    quotient = c.rounded(step(a.divide, step(a.subtract, x, remainder), y), c.formats.inside)
+    other = (remainder.values != 0) & ((remainder.values < 0) != (y.values < 0))
+    quotient = _chosen(other, c.value(a.subtract, quotient, c.number(1.0)), quotient)
+    whole = a.floor(quotient)
+    with np.errstate(invalid="ignore"):
+        above = quotient.values - whole.values > 0.5
+    whole = _chosen(above, c.value(a.add, whole, c.number(1.0)), whole)
+    direct = c.value(a.divide, x, y)
+    whole = _chosen(quotient.values == 0, a.copysign(c.number(0.0), direct), whole)
+    return _chosen(np.broadcast_to(y.values, whole.shape) == 0, direct, whole)
 
 
 def _pow(c: Call, x: Any, y: Any) -> FloatArray:
-    """Return x ** y. The exponents 2, 3, 0.5, -0.5, -1 and -2 are products, roots and reciprocals, as in PyTorch."""
+    """Return x ** y. The exponents 2, 3, 0.5, -0.5, -1 and -2 are products, roots and reciprocals, as in PyTorch.
+
+    Its kernel for BF16 rounds each of these steps. Its kernel for FP16 has no roots: powers of -0 and -infinity differ.
+    """
     base = c.operand(x)
     if isinstance(y, torch.Tensor):
         return c.result(c.value(f.power, base, c.operand(y)))
+    step = c.stepwise(BF16)
     if y in (2, 3, -2):
-        square = c.value(a.multiply, base, base)
+        square = step(a.multiply, base, base)
         if y == 3:
-            square = c.value(a.multiply, square, base)
-        return c.result(c.value(f.reciprocal, square) if y == -2 else square)
+            square = step(a.multiply, square, base)
+        return c.result(step(f.reciprocal, square) if y == -2 else square)
     roots = {0.5: a.sqrt, -0.5: f.rsqrt, -1: f.reciprocal}
-    if y in roots:
+    if y in roots and (y == -1 or c.formats.operands != FP16):
         return c.result(c.value(roots[y], base))
     if y == 1:
         return c.result(base)
-    return c.result(c.value(f.power, base, c.number(y)))
+    return c.result(c.value(f.power, base, c.constant(y)))
 
 
 def _addcmul(c: Call, x: Any, y: Any, z: Any, value: float = 1) -> FloatArray:
@@ -131,10 +186,13 @@ def _lerp(c: Call, start: Any, end: Any, weight: Any) -> FloatArray:
 
 
 def _clamp(c: Call, x: Any, low: Any = None, high: Any = None) -> FloatArray:
-    found = c.operand(x)
-    for bound, function in ((low, a.maximum), (high, a.minimum)):
+    """Return x between bounds. Of two equal elements, zeros too, x is kept beside a number, as in PyTorch."""
+    found = c.intermediate_of(x)
+    for bound, larger in ((low, True), (high, False)):
         if bound is not None:
-            found = c.value(function, found, c.operand(bound))
+            limit = c.intermediate_of(bound)
+            pair = (limit, found) if isinstance(bound, torch.Tensor) else (found, limit)
+            found = _larger(*pair, larger)
     return c.result(found)
 
 
@@ -162,6 +220,20 @@ def _gelu(c: Call, x: Any, approximate: str = "none") -> FloatArray:
 def _gelu_backward(c: Call, gradient: Any, x: Any, approximate: str = "none") -> FloatArray:
     variant = "erf" if approximate == "none" else "tanh"
     return c.operator(activations_backward.gelu_backward, c.array(gradient), c.array(x), variant=variant)  # type: ignore[no-any-return]
+
+
+def _sigmoid_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
+    """Return gradient * (1 - y) * y. PyTorch's kernel for FP16 rounds each step."""
+    step, result = c.stepwise(FP16), c.operand(y)
+    share = step(a.multiply, c.gradient(gradient), step(a.subtract, c.number(1.0), result))
+    return c.result(step(a.multiply, share, result))
+
+
+def _tanh_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
+    """Return gradient * (1 - y * y), the second factor with one rounding, as PyTorch's compiled kernel."""
+    result = c.operand(y)
+    slope = c.value(a.fma, a.negative(result), result, c.number(1.0))
+    return c.result(c.value(a.multiply, c.gradient(gradient), slope))
 
 
 def _of_operator(function: Any) -> Handler:
@@ -193,7 +265,27 @@ def _softplus_backward(c: Call, gradient: Any, x: Any, beta: float, threshold: f
 
 
 def _relu(c: Call, x: Any) -> FloatArray:
-    return c.operator(activations.relu, c.array(x))  # type: ignore[no-any-return]
+    """Return the larger of x and 0. -0 is kept, as in PyTorch."""
+    return _clamp(c, x, 0.0)
+
+
+def _softshrink(c: Call, x: Any, threshold: float = 0.5) -> FloatArray:
+    """Return x - threshold above the threshold, x + threshold below its negative, and +0 between, as in PyTorch."""
+    operand, limit = c.operand(x), c.number(threshold)
+    high, low = c.value(a.subtract, operand, limit), c.value(a.add, operand, limit)
+    values, bound = operand.values, limit.values
+    found = _chosen(values > bound, high, _chosen(values < -bound, low, c.number(0.0)))
+    return c.result(_chosen(np.isnan(values), high, found))
+
+
+def _round(c: Call, x: Any, decimals: int = 0) -> FloatArray:
+    """Return x rounded to integers, or to decimals: times 10 ** decimals, an integer, and back, as in PyTorch."""
+    operand = c.operand(x)
+    if decimals == 0:
+        return c.result(a.rint(operand))
+    there, back = (a.multiply, a.divide) if decimals > 0 else (a.divide, a.multiply)
+    scale = c.constant(10.0 ** abs(decimals))
+    return c.result(c.value(back, a.rint(c.value(there, operand, scale)), scale))
 
 
 def _threshold_backward(c: Call, gradient: Any, x: Any, threshold: float) -> FloatArray:
@@ -229,12 +321,8 @@ UNARY = {
     "acos": f.acos, "atan": f.atan, "erf": f.erf, "sqrt": a.sqrt, "rsqrt": f.rsqrt, "reciprocal": f.reciprocal,
     "sigmoid": f.sigmoid, "silu": f.silu, "mish": f.mish,
 }  # fmt: skip
-BINARY = {
-    "mul": a.multiply, "maximum": a.maximum, "minimum": a.minimum, "hypot": f.hypot, "fmod": a.fmod,
-}  # fmt: skip
-EXACT = {
-    "neg": a.negative, "abs": a.absolute, "floor": a.floor, "ceil": a.ceil, "round": a.rint, "trunc": a.trunc,
-}  # fmt: skip
+BINARY = {"hypot": f.hypot, "fmod": a.fmod}
+EXACT = {"neg": a.negative, "abs": a.absolute, "floor": a.floor, "ceil": a.ceil, "trunc": a.trunc}
 WITHOUT_ROUNDED_FUNCTION: dict[str, Handler] = {
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erfinv": _erfinv,
     "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
@@ -246,6 +334,12 @@ ELEMENTWISE: dict[str, tuple[str, Handler]] = {
     **{name: (name, _binary(function)) for name, function in BINARY.items()},
     **{name: (name, _logit_free(function)) for name, function in WITHOUT_ROUNDED_FUNCTION.items()},
     **{name: (name, _exact(function)) for name, function in EXACT.items()},
+    "mul": ("mul", _mul),
+    "maximum": ("maximum", _extreme(True)),
+    "minimum": ("minimum", _extreme(False)),
+    "round": ("round", _round),
+    "remainder": ("fmod", _remainder),
+    "softshrink": ("softshrink", _softshrink),
     "add": ("add", _add),
     "sub": ("sub", _sub),
     "rsub": ("sub", _rsub),
@@ -263,8 +357,8 @@ ELEMENTWISE: dict[str, tuple[str, Handler]] = {
     "gelu": ("gelu", _gelu),
     "gelu_backward": ("gelu", _gelu_backward),
     "silu_backward": ("silu", _of_operator(activations_backward.silu_backward)),
-    "tanh_backward": ("tanh", _of_operator(activations_backward.tanh_backward)),
-    "sigmoid_backward": ("sigmoid", _of_operator(activations_backward.sigmoid_backward)),
+    "tanh_backward": ("tanh", _tanh_backward),
+    "sigmoid_backward": ("sigmoid", _sigmoid_backward),
     "softplus": ("softplus", _softplus),
     "softplus_backward": ("softplus", _softplus_backward),
 }

@@ -13,6 +13,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.events import record
@@ -23,7 +24,7 @@ from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
-from floatsim.torch.call import Call, floats_of
+from floatsim.torch.call import Call, complex_of, floats_of
 from floatsim.torch.decisions import Resolved, line, resolve
 from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
@@ -35,7 +36,7 @@ from floatsim.torch.table import Entry, check_rules, entry_of
 from floatsim.torch.tensors import Tag, check_dense, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.torch.threads import threads_warn
 from floatsim.training.policies import POLICIES, PolicyLike, as_policy
-from floatsim.training.policy import Decision, Policy
+from floatsim.training.policy import Decision, Policy, widest
 
 __all__ = ["emulate"]
 
@@ -207,18 +208,29 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
         ]
         if made:
-            tags = [tag for tag in (tag_of(x, self) for x in floats_of(args)) if tag is not None]
+            operands = floats_of(args)
+            tags = [tag for tag in (tag_of(x, self) for x in operands) if tag is not None]
             if tags:
-                tag = max(tags, key=lambda each: each.format.bits)
-                role = "state" if self.storage.in_step else tag.role if len(tags) == 1 else "value"
+                role = "state" if self.storage.in_step else tags[0].role if len(tags) == 1 else "value"
                 for x in made:
-                    fmt = tag.format if contains(format_of_dtype(x.dtype), tag.format) else format_of_dtype(x.dtype)
-                    write_tag(x, Tag(self, fmt, role))
+                    write_tag(x, Tag(self, self._format_kept(x.dtype, operands), role))
         return result
+
+    def _format_kept(self, dtype: torch.dtype, operands: list[torch.Tensor]) -> FloatFormat:
+        """Return the format of elements of the operands in a tensor of this dtype.
+
+        An operand of the dtype keeps its format. An operand of another dtype was converted by the model, which asks for
+        the dtype: its format is that of the dtype. Tensors without dimensions beside others count as numbers.
+        """
+        own = format_of_dtype(dtype)
+        wide = [x for x in operands if x.ndim] or operands
+        return widest(tuple(self._format_of(x) if x.dtype == dtype else own for x in wide))
 
     def _each(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation on lists of tensors, for each tensor."""
         if self._is_bookkeeping(floats_of(args)):
+            return func(*args, **kwargs)
+        if complex_of([*args, *kwargs.values()]):
             return func(*args, **kwargs)
         n = len(args[0])
         results = []
@@ -252,11 +264,14 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
     def _written_out(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a function of PyTorch operations, each of which is emulated, as parts of this operation."""
         assert entry.run is not None
-        if entry.kind == "decomposition" and not floats_of([*args, *kwargs.values()]):
+        operands = [*args, *kwargs.values()]
+        if complex_of(operands):
+            return func(*args, **kwargs)
+        if entry.kind == "decomposition" and not floats_of(operands):
             return self._unrounded(entry, func, args, kwargs)
         result = self._inside(entry, entry.run, args, kwargs)
         if entry.kind == "decomposition" and entry.operation and not entry.backward and is_float(result):
-            return self._in_result_format(entry, result, floats_of([*args, *kwargs.values()]))
+            return self._in_result_format(entry, result, floats_of(operands))
         return result
 
     def _in_result_format(self, entry: Entry, result: torch.Tensor, operands: list[torch.Tensor]) -> torch.Tensor:
@@ -281,8 +296,12 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             self._outer = outer
 
     def _native(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation in PyTorch that is not covered, and round its results."""
-        tensors = floats_of([*args, *kwargs.values()])
+        """Run an operation in PyTorch that is not covered, and round its results.
+
+        A result that shares the memory of an operand, which the operation does not write, is rounded in new memory.
+        """
+        operands = [*args, *kwargs.values()]
+        tensors = floats_of(operands)
         result = func(*args, **kwargs)
         made = floats_of([result, *(result if isinstance(result, tuple) else ())])
         if not tensors and not made:
@@ -293,14 +312,30 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self.run.uncovered[str(func)] += 1
         operation, module, backward, _ = self._place(entry)
         formats = tuple(map(self._format_of, tensors))
-        resolved = self._resolved(self._outer or operation, module, backward, formats)
-        for x in made:
-            x.copy_(tensor_of(convert(read(x), resolved.out), x.dtype))
-            write_tag(x, Tag(self, resolved.out, "gradient" if backward else "value"))
-        return result
+        out = self._resolved(self._outer or operation, module, backward, formats).out
+        if complex_of(operands):
+            return result
+        role = "gradient" if backward else "value"
+        kept = set() if entry.target else {x.untyped_storage().data_ptr() for x in tensors}
+
+        def rounded(x: Any) -> Any:
+            if not is_float(x):
+                return x
+            own = format_of_dtype(x.dtype)
+            fmt = out if contains(own, out) else own
+            values = tensor_of(convert(read(x), fmt), x.dtype)
+            found = x.copy_(values) if x.untyped_storage().data_ptr() not in kept else values
+            write_tag(found, Tag(self, fmt, role))
+            return found
+
+        return tree_map_only(torch.Tensor, rounded, result)
 
     def _handled(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation by its handler."""
+        operands = [*args, *kwargs.values()]
+        if complex_of(operands):
+            return func(*args, **kwargs)
+        args, kwargs = self._converted(args, kwargs)
         tensors = floats_of([*args, *kwargs.values()])
         self._check(entry, tensors)
         if not tensors or self._is_bookkeeping(tensors):
@@ -362,6 +397,18 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         site = Site(module, entry.name, backward, "the call")
         self._count(site, [result], log, self._lost(site, [result], tensors))
         return result
+
+    def _converted(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the arguments of a reduction with `dtype=`, which converts its operand first, as in PyTorch."""
+        dtype = kwargs.get("dtype")
+        if dtype is None or not args or not is_float(args[0]) or not dtype.is_floating_point:
+            return args, kwargs
+        given = args[0]
+        if given.dtype != dtype:
+            tag = tag_of(given, self)
+            given = given.to(dtype)
+            write_tag(given, Tag(self, format_of_dtype(dtype), "" if tag is None else tag.role))
+        return (given, *args[1:]), {key: each for key, each in kwargs.items() if key != "dtype"}
 
     def _fallback(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run what a handler does not take: by PyTorch's decomposition, or natively."""
@@ -476,20 +523,23 @@ def _all_finite(x: torch.Tensor) -> bool:
 
 
 def _reference(entry: Entry, func: Any, args: Any, kwargs: Any, out: Any) -> torch.Tensor | None:
-    """Return PyTorch's own result on copies of the operands."""
+    """Return PyTorch's own result on copies of the operands, or None if PyTorch refuses them.
+
+    PyTorch's backward passes refuse what an emulated forward pass keeps for them in another form.
+    """
     if entry.kind != "handler" or out is not None or entry.name in _WITHOUT_REFERENCE:
         return None
     copies = [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in args]
-    found = func(*copies, **kwargs)
+    try:
+        found = func(*copies, **kwargs)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        return None
     found = found[0] if isinstance(found, tuple) else found
     return found if is_float(found) else None
 
 
 def _result_dtype(entry: Entry, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> torch.dtype:
     """Return the dtype of a result, as PyTorch: a keyword, or the promoted dtype of the operands."""
-    given = kwargs.get("dtype")
-    if given is not None:
-        return given
     if entry.name in ("_softmax_backward_data", "_log_softmax_backward_data"):
         return args[3]
     if entry.name in ("_softmax", "_log_softmax") and args[2]:

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 
 from floatsim.arrays.arithmetic import add, divide, multiply
+from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FP64
+from floatsim.formats.value_sets import contains
 from floatsim.operators.backward import (
     batch_norm_backward,
     layer_norm_backward,
@@ -24,7 +26,7 @@ from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
 from floatsim.operators.probabilities import log_softmax, softmax
 from floatsim.torch.call import Call, Handler
 from floatsim.torch.products import zeros
-from floatsim.torch.tensors import tensor_of
+from floatsim.torch.tensors import format_of_dtype, tensor_of
 
 __all__ = ["NORMALIZATIONS"]
 
@@ -67,7 +69,14 @@ def _parameter(c: Call, x: Any) -> FloatArray | None:
     return None if x is None else c.array(x).reshape(-1)
 
 
-def _statistics(c: Call, x: Any, rows: FloatArray, shape: Sequence[int], eps: float) -> tuple[Any, Any]:
+def _promoted(x: Any, weight: Any) -> torch.dtype:
+    """Return the dtype of means and roots, as PyTorch: FP32 for 16-bit numbers beside FP32 weights, else that of x."""
+    return torch.promote_types(x.dtype, x.dtype if weight is None else weight.dtype)
+
+
+def _statistics(
+    c: Call, rows: FloatArray, shape: Sequence[int], dtype: torch.dtype, eps: float
+) -> tuple[Any, Any]:  # fmt: skip
     """Return mean and 1 / sqrt(variance + eps) of rows in float64, rounded once to the format of the intermediates.
 
     PyTorch returns them for its backward pass. The emulated backward pass computes its own again, and reads eps from
@@ -76,7 +85,6 @@ def _statistics(c: Call, x: Any, rows: FloatArray, shape: Sequence[int], eps: fl
     numbers = c.rounded(rows, c.formats.operands).values
     with np.errstate(all="ignore"):
         found = numbers.mean(-1), 1 / np.sqrt(numbers.var(-1) + eps)
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     mean, root = (
         tensor_of(c.rounded(FloatArray(each.reshape(tuple(shape)).view(np.uint64), FP64), c.formats.inside), dtype)
         for each in found
@@ -96,7 +104,7 @@ def _layer_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, bias: Any, e
     rows = c.array(x).reshape(-1, size)
     output = c.operator(layer_norm, rows, _parameter(c, weight), _parameter(c, bias), eps=eps)
     leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
-    return (output.reshape(*x.shape), *_statistics(c, x, rows, leading, eps))
+    return (output.reshape(*x.shape), *_statistics(c, rows, leading, _promoted(x, weight), eps))
 
 
 def _layer_norm_backward(
@@ -131,7 +139,8 @@ def _rms_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, eps: float | N
     least = 2.0**-23 if eps is None else eps
     output = c.operator(rms_norm, rows, _parameter(c, weight), eps=least)
     leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
-    return output.reshape(*x.shape), _statistics(c, x, rows, leading, least)[1]
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return output.reshape(*x.shape), _statistics(c, rows, leading, dtype, least)[1]
 
 
 def _rms_norm_backward(
@@ -203,7 +212,7 @@ def _group_norm(
     for parameter, function in ((weight, multiply), (bias, add)):
         if parameter is not None:
             found = c.value(function, found, c.operand(parameter).reshape(-1, 1))
-    return (c.result(found).reshape(*x.shape), *_statistics(c, x, rows, (n, groups), eps))
+    return (c.result(found).reshape(*x.shape), *_statistics(c, rows, (n, groups), _promoted(x, weight), eps))
 
 
 def _group_norm_backward(
@@ -246,12 +255,19 @@ def _nll_loss(
         losses = c.value(multiply, losses, weights)
     losses = _kept(losses, kept)
     total_weight = count(int(kept.sum())) if weights is None else c.sum(weights)
+    kept_weight = _held(c.rounded(total_weight, c.formats.inside), x.dtype)
     if reduction not in (_MEAN, _SUM):
-        return c.result(losses), c.rounded(total_weight, c.formats.inside)
+        return c.result(losses), kept_weight
     loss = c.sum(losses)
     if reduction == _MEAN:
         loss = c.value(divide, loss, total_weight)
-    return c.result(loss), c.rounded(total_weight, c.formats.inside)
+    return c.result(loss), kept_weight
+
+
+def _held(x: FloatArray, dtype: torch.dtype) -> FloatArray:
+    """Return numbers in their format if the dtype holds it, else in that of the dtype."""
+    own = format_of_dtype(dtype)
+    return x if contains(own, x.format) else convert(x, own)
 
 
 def _kept(x: FloatArray, kept: Any) -> FloatArray:

@@ -77,6 +77,7 @@ def _attention(
     attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, Any]:  # fmt: skip
     """Return attention, and an empty tensor for the logarithms of the sums, which the backward pass does not use."""
+    key, value = (_repeated(x, query) for x in (key, value))
     empty = query.new_empty((*query.shape[:-2], 0), dtype=torch.float32)
     if c.formats.scaling is not None:
         probabilities = _scaled_probabilities(c, query, key, _mask(attn_mask), is_causal, scale)
@@ -90,10 +91,31 @@ def _attention_backward(
     c: Call, gradient: Any, query: Any, key: Any, value: Any, output: Any, sums: Any, dropout_p: float,
     is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, ...]:  # fmt: skip
+    heads = key.shape[-3]
+    key, value = (_repeated(x, query) for x in (key, value))
     if c.formats.scaling is not None:
-        return _scaled_backward(c, gradient, query, key, value, _mask(attn_mask), is_causal, scale)
-    arrays = (c.array(x) for x in (gradient, query, key, value))
-    return tuple(c.operator(attention_backward, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale))
+        found = _scaled_backward(c, gradient, query, key, value, _mask(attn_mask), is_causal, scale)
+    else:
+        arrays = (c.array(x) for x in (gradient, query, key, value))
+        inner = {"output": c.formats.inside}
+        found = c.operator(
+            attention_backward, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale, formats=inner
+        )  # fmt: skip
+    by_query, *others = found
+    return tuple(map(c.result, (by_query, *(_of_groups(c, each, heads) for each in others))))
+
+
+def _repeated(x: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """Return keys or values, repeated for the queries of their group if there are fewer heads (enable_gqa)."""
+    groups = query.shape[-3] // x.shape[-3]
+    return x if groups == 1 else x.repeat_interleave(groups, -3)
+
+
+def _of_groups(c: Call, gradient: FloatArray, heads: int) -> FloatArray:
+    """Return the sums of the gradients by the heads of each group."""
+    if gradient.shape[-3] == heads:
+        return gradient
+    return c.sum(gradient.reshape(*gradient.shape[:-3], heads, -1, *gradient.shape[-2:]), -3)
 
 
 def _scaled_probabilities(
@@ -121,7 +143,7 @@ def _factor(query: Any, scale: float | None) -> float:
 def _scaled_backward(
     c: Call, gradient: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None
 ) -> tuple[FloatArray, ...]:  # fmt: skip
-    """Return the gradients of attention by scaled products: those by query, key and value."""
+    """Return the gradients of attention by scaled products, unrounded: those by query, key and value."""
     shares, g = _scaled_probabilities(c, query, key, mask, causal, scale), read(gradient)
     by_value = c.product_of(_turned(shares), g, ("input", "gradient"), "value_gradient")
     by_shares = c.product_of(g, read(value.transpose(-1, -2)), ("gradient", "input"), "probability_gradient")
@@ -130,7 +152,7 @@ def _scaled_backward(
     by_scores = c.value(multiply, by_scores, c.number(_factor(query, scale)))
     by_query = c.product_of(by_scores, read(key), ("gradient", "input"), "query_gradient")
     by_key = c.product_of(_turned(by_scores), read(query), ("gradient", "input"), "key_gradient")
-    return tuple(map(c.result, (by_query, by_key, by_value)))
+    return by_query, by_key, by_value
 
 
 def _turned(x: FloatArray) -> FloatArray:

@@ -93,6 +93,21 @@ def _operation(name: str) -> str:
     return short if short.lower() in _NAMES else ""
 
 
+def _is_view(func: Any) -> bool:
+    """Return whether all results share the memory of an operand that the operation does not write, by its schema."""
+    notes = [result.alias_info for result in func._schema.returns]
+    return bool(notes) and all(note is not None and not note.is_write for note in notes)
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a composite that stores its result in its first argument."""
+
+    def run(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return x.copy_(function(x, *args, **kwargs))
+
+    return run
+
+
 def entry_of(func: Any) -> Entry:
     """Return how an ATen operation is carried out.
 
@@ -114,6 +129,8 @@ def entry_of(func: Any) -> Entry:
     space, _, full = func._schema.name.partition("::")
     if space == "floatsim":
         return Entry(full, "own", backward=False)
+    if full not in UNROUNDED and _is_view(func):
+        return Entry(full, "view")
     if space not in ("aten", "prims"):
         return Entry(full, "unrounded" if space == "profiler" else "native")
     name = base_name(full)
@@ -122,8 +139,10 @@ def entry_of(func: Any) -> Entry:
         return Entry(full, "view")
     if full in FUSED:
         return Entry(full, "fused", run=FUSED[full])
-    if full in COMPOSITES:
-        return Entry(full, "composite", _operation(full), COMPOSITES[full])
+    if name in COMPOSITES and target != "out":
+        function = COMPOSITES[name]
+        run = _in_place(function) if target else function
+        return Entry(name, "composite", _operation(name), run, "_backward" in name, target)
     if name == "index_put" or (name in TABLE and name not in UNROUNDED):
         operation, handler = TABLE[name]
         return Entry(name, "handler", operation, handler, "_backward" in name, target)

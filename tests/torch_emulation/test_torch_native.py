@@ -50,7 +50,7 @@ UNFUSED = {"add alpha", "sub alpha"}
 FUNCTIONS = {
     "sqrt": (lambda x, z: z.sqrt(), 1), "rsqrt": (lambda x, z: z.rsqrt(), 2), "exp": (lambda x, z: x.exp(), 1),
     "log": (lambda x, z: z.log(), 1), "tanh": (lambda x, z: x.tanh(), 2), "sigmoid": (lambda x, z: x.sigmoid(), 3),
-    "gelu": (lambda x, z: torch.nn.functional.gelu(z), 4), "erf": (lambda x, z: x.erf(), 2),
+    "gelu": (lambda x, z: torch.nn.functional.gelu(z), 5), "erf": (lambda x, z: x.erf(), 2),
     "silu": (lambda x, z: torch.nn.functional.silu(x), 3), "sin": (lambda x, z: x.sin(), 1),
     "log_softmax": (lambda x, z: torch.log_softmax(x, -1), 8), "softmax": (lambda x, z: torch.softmax(x, -1), 16),
 }  # fmt: skip

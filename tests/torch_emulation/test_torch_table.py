@@ -85,6 +85,37 @@ def lerp(h, weight):
     return h.do("fma", h.do("subtract", w, h.number(1.0)), difference, y)
 
 
+def remainder(h):
+    """x - y * floor(x / y): fmod, and y more where the signs differ."""
+    found = h.do("fmod", h(X), h(Y))
+    moved = h.do("add", found, h(Y))
+    return fs.array(
+        np.where((found.values != 0) & ((found.values < 0) != (Y.numpy() < 0)), moved.values, found.values), h.fmt
+    )
+
+
+def floor_divided(h):
+    """floor(x / y) by way of fmod, element by element."""
+    one, results = h.number(1.0), []
+    for x, y in zip(h(X).reshape(-1), h(Y).reshape(-1), strict=True):
+        rest = h.do("fmod", x, y)
+        quotient = h.do("divide", h.do("subtract", x, rest), y)
+        if rest.item() != 0 and (rest.item() < 0) != (y.item() < 0):
+            quotient = h.do("subtract", quotient, one)
+        whole = fs.floor(quotient)
+        if quotient.item() - whole.item() > 0.5:
+            whole = h.do("add", whole, one)
+        results.append(math.copysign(0, x.item() / y.item()) if quotient.item() == 0 else whole.item())
+    return fs.array(np.reshape(results, X.shape), h.fmt)
+
+
+def softshrink(h):
+    x, limit = h(X), h.number(0.3)
+    low, high = h.do("add", x, limit), h.do("subtract", x, limit)
+    found = np.where(x.values > limit.item(), high.values, np.where(x.values < -limit.item(), low.values, 0.0))
+    return fs.array(found, h.fmt)
+
+
 def linear_with_bias(h, a, b, bias):
     return h.do("add", h.matmul(h(a), h(b)), h(bias))
 
@@ -437,7 +468,12 @@ CASES = [
     ("add", lambda: torch.add(X, Y, alpha=0.3), lambda h: h.do("fma", h.number(0.3), h(Y), h(X))),
     ("sub", lambda: torch.sub(X, Y, alpha=3), lambda h: h.do("fma", h.number(-3.0), h(Y), h(X))),
     ("rsub", lambda: torch.rsub(X, 1.7), lambda h: h.do("subtract", h.number(1.7), h(X))),
-    ("div", lambda: torch.div(X, Y, rounding_mode="floor"), lambda h: fs.floor(h.do("divide", h(X), h(Y)))),
+    ("div", lambda: torch.div(X, Y, rounding_mode="floor"), floor_divided),
+    ("div", lambda: torch.div(X, Y, rounding_mode="trunc"), lambda h: fs.trunc(h.do("divide", h(X), h(Y)))),
+    ("remainder", lambda: X % Y, remainder),
+    ("round", lambda: torch.round(X, decimals=1), lambda h: h.do("divide", fs.rint(h.do("multiply", h(X), h.number(10.0))), h.number(10.0))),
+    ("round", lambda: torch.round(X, decimals=-1), lambda h: h.do("multiply", fs.rint(h.do("divide", h(X), h.number(10.0))), h.number(10.0))),
+    ("softshrink", lambda: torch.nn.functional.softshrink(X, 0.3), softshrink),
     ("pow", lambda: X.pow(3), lambda h: h.do("multiply", h.do("multiply", h(X), h(X)), h(X))),
     ("pow", lambda: P.pow(0.5), lambda h: h.do("sqrt", h(P))),
     ("pow", lambda: P.pow(-2), lambda h: h.do("reciprocal", h.do("multiply", h(P), h(P)))),
