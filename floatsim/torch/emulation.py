@@ -35,6 +35,7 @@ from floatsim.torch.storage import OPTIMIZER, Storage
 from floatsim.torch.table import Entry, check_rules, entry_of
 from floatsim.torch.tensors import Tag, check_dense, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.torch.threads import threads_warn
+from floatsim.torch.unrounded import FACTORIES
 from floatsim.training.policies import POLICIES, PolicyLike, as_policy
 from floatsim.training.policy import Decision, Policy, widest
 
@@ -202,12 +203,18 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         return self._kinds[entry.kind](entry, func, args, kwargs or {})
 
     def _unrounded(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation in PyTorch that rounds nothing. New tensors get the format and the role of an operand."""
+        """Run an operation in PyTorch that rounds nothing. New tensors get the format and the role of an operand.
+
+        New tensors of constants in a step of an optimizer are moments.
+        """
         result = func(*args, **kwargs)
         made = [
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
         ]
-        if made:
+        if made and self.storage.in_step and entry.name in FACTORIES:
+            for x in made:
+                self.storage.begin_moment(x)
+        elif made:
             operands = floats_of(args)
             tags = [tag for tag in (tag_of(x, self) for x in operands) if tag is not None]
             if tags:

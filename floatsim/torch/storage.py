@@ -178,6 +178,12 @@ class Storage:
                     if parameter.ndim == 0:
                         self.scalars.add(place)
 
+    def begin_moment(self, x: torch.Tensor) -> None:
+        """Note that a new tensor of constants is a moment, which is stored as the policy says from its first line."""
+        storage, own = self.state_storage(), format_of_dtype(x.dtype)
+        fits = isinstance(storage, FloatFormat) and contains(own, storage)
+        write_tag(x, Tag(self.owner, storage if fits else own, "state"))
+
     def _take(self, moment: torch.Tensor) -> None:
         """Store a moment of an earlier block, or of a file. Numbers of a scheme stay: rounding them twice differs."""
         storage = self.state_storage()
