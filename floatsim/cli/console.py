@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD_INPUT", "DIFFERENT", "EXIT_CODES", "FAILED", "BadInputError", "Json", "bad_input", "finish", "json_value",
-    "named_format", "named_formats_of", "one_line", "print_json", "renamed", "rich_console", "split", "track",
+    "named_format", "named_formats_of", "one_line", "print_columns", "print_json", "renamed", "rich_console", "split",
+    "track",
 ]  # fmt: skip
 
 DIFFERENT, BAD_INPUT, FAILED = 1, 2, 3
@@ -45,6 +46,49 @@ def rich_console(*, error: bool = False) -> Console:
     if not console.is_terminal:
         console.width = max(120, console.width)
     return console
+
+
+_GAP = 2  # spaces after a column
+
+
+def print_columns(console: Console, heads: Sequence[tuple[str, Any]], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table whose cells are never cut.
+
+    Columns that do not fit the console follow in further tables, which repeat the first column. A cell that is wider
+    than the rest of the console continues in the next line.
+
+    Parameters
+    ----------
+    console : Console
+        Where to print.
+    heads : sequence of (str, str)
+        The heading of each column, which may have several lines, and "left" or "right".
+    rows : sequence of sequences of str or Text
+        The cells of each row.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+
+    widths = [
+        max(cell_len(line) for cell in (head, *(row[n] for row in rows)) for line in str(cell).splitlines() or [""])
+        + _GAP
+        for n, (head, _) in enumerate(heads)
+    ]
+    groups: list[list[int]] = [[0]]
+    for n in range(1, len(heads)):
+        if len(groups[-1]) > 1 and sum(widths[k] for k in [*groups[-1], n]) - _GAP > console.width:
+            groups.append([0])
+        groups[-1].append(n)
+    for number, group in enumerate(groups):
+        fits = sum(widths[n] for n in group) - _GAP <= console.width
+        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+        for n in group:
+            table.add_column(heads[n][0], justify=heads[n][1], vertical="bottom", no_wrap=fits, overflow="fold")
+        for row in rows:
+            table.add_row(*(row[n] for n in group))
+        if number:
+            console.print()
+        console.print(table)
 
 
 def json_value(value: Any) -> Any:

@@ -34,6 +34,7 @@ from floatsim.cli.console import (
     named_format,
     named_formats_of,
     one_line,
+    print_columns,
     print_json,
     renamed,
     rich_console,
@@ -93,26 +94,23 @@ def formats_command(
     as_json: Json = False,
 ) -> None:
     """Print the table of formats: layout, range, precision, special values."""
-    from rich.table import Table
-
     chosen = named_formats_of(names, "NAMES") if names else list(named_formats())
     if as_json:
         print_json({"formats": [_format_facts(fmt) for fmt in chosen]})
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("format", "bits", "layout", "p", "exponents", "max", "smallest\nnormal", "smallest\nsubnormal", "eps"):
-        table.add_column(head, justify="left" if head in ("format", "layout") else "right", vertical="bottom")
-    table.add_column("special values", vertical="bottom")
+    columns = "format", "bits", "layout", "p", "exponents", "max", "smallest\nnormal", "smallest\nsubnormal", "eps"
+    heads = [(head, "left" if head in ("format", "layout") else "right") for head in columns]
+    rows = []
     for fmt in chosen:
         special = [word for word, has in (("inf", fmt.has_infinity), ("NaN", fmt.has_nan)) if has]
         special.append("-0" if fmt.has_signed_zero else "no zero" if fmt.is_scale else "no -0")
-        table.add_row(
+        rows.append((
             fmt.name, str(fmt.bits), f"{int(fmt.signed)}+{fmt.exponent_bits}+{fmt.trailing_bits}", str(fmt.precision),
             f"{fmt.emin}..{fmt.emax}", f"{fmt.max:.5g}", f"{fmt.smallest_normal:.3g}",
             f"{fmt.smallest_subnormal:.3g}" if fmt.has_subnormals else "none", f"{fmt.eps:.3g}", " ".join(special),
-        )  # fmt: skip
+        ))  # fmt: skip
     console = rich_console()
-    console.print(table)
+    print_columns(console, [*heads, ("special values", "left")], rows)
     console.print("layout: sign + exponent + trailing significand bits; p includes the hidden bit", style="dim")
 
 
@@ -240,6 +238,8 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     console, fmt = rich_console(), as_format(main["format"])
     console.print(Text(f"{given} in {fmt.name}", "bold"))
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
     facts.add_row("  bits", Text.assemble(_coloured_bits(main["bits"], fmt), f"  {main['code']}"))
     facts.add_row("  value", _value(main))
     if main["error"] is not None:
@@ -253,15 +253,14 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
     if explanation:
         console.print(Text(f"\n{explanation}"))
     console.print()
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("format", "code", "bits", "value", "error", "ulps", "flags"):
-        table.add_column(head, justify="right" if head in ("error", "ulps") else "left", overflow="fold")
+    names = "format", "code", "bits", "value", "error", "ulps", "flags"
+    rows = []
     for row in others:
         ulps = _signed(row["error_ulps"], "+.2f") if row["error_ulps"] else ""
         ulps = f"{row['error_ulps']:+.0e}" if ulps in ("+0.00", "-0.00") else ulps
-        table.add_row(row["format"], row["code"], _coloured_bits(row["bits"], as_format(row["format"])),
-                      _plain(row["value"]), _error(row, "+.2e"), ulps, " ".join(row["flags"]))  # fmt: skip
-    console.print(table)
+        rows.append((row["format"], row["code"], _coloured_bits(row["bits"], as_format(row["format"])),
+                     _plain(row["value"]), _error(row, "+.2e"), ulps, " ".join(row["flags"])))  # fmt: skip
+    print_columns(console, [(head, "right" if head in ("error", "ulps") else "left") for head in names], rows)
 
 
 @app.command()

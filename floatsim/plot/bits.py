@@ -8,7 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format, as_formats
-from floatsim.plot.style import DEFAULT_FORMATS, Palette, cell, name_rows, new_axes, palette
+from floatsim.plot.style import (
+    DEFAULT_FORMATS,
+    Palette,
+    cell,
+    fitting_size,
+    name_rows,
+    new_axes,
+    palette,
+    width_in_points,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -238,6 +247,7 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     strong = colours.format(fmt)
     kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
     words = [each for stripe in values.reshape(-1, 1 << fmt.trailing_bits) for each in _in_cells(stripe.tolist())]
+    room = 0.94 * width_in_points(ax) / columns
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
         row, column = divmod(code, columns)
         subnormal = 0 < abs(value) < fmt.smallest_normal
@@ -259,7 +269,7 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
             )
         text, exact, size = words[code]
         ax.text(column + 0.5, row + 0.52, text, ha="center", va="center", style="normal" if exact else "italic",
-                fontsize=size, color=colours.on(tint))  # fmt: skip
+                fontsize=fitting_size(text, room, size), color=colours.on(tint))  # fmt: skip
     ax.set(xlim=(0, columns), ylim=(rows, 0))
     ax.set_xticks(np.arange(columns) + 0.5, [f"{i:X}" for i in range(columns)])
     ax.set_yticks(np.arange(rows) + 0.5, [f"{i:X}" for i in range(rows)])

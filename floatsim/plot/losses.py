@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FormatLike, as_format
-from floatsim.plot.style import Palette, in_percent, new_axes, palette, powers_of_two, titled, words_beside
+from floatsim.plot.style import (
+    Palette,
+    fitting_size,
+    in_percent,
+    new_axes,
+    palette,
+    powers_of_two,
+    titled,
+    width_in_points,
+    words_beside,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conversion_losses", "losses_in_words", "scale_sweep"]
 
+_READABLE = 7.0  # points
 _ATTRIBUTES = ("flushed", "subnormal", "normal", "overflowed")
 _WORDS = ("flushed to zero", "subnormal", "normal", "overflow")
 
@@ -161,10 +172,15 @@ def scale_sweep(
         ax.bar(scales, layer, 1.0, top - layer, lw=0, **style)
         inner = layer[2:-2] if layer.size > 6 else layer  # where a word has room to its left and right
         if inner.size and inner.max() > 0.12:
-            at = int(np.median(np.flatnonzero(inner >= 0.9 * inner.max()))) + (layer.size - inner.size) // 2
+            at = int(np.median(np.flatnonzero(layer >= 0.5 * inner.max())))
             box = {"boxstyle": "round,pad=0.2", "facecolor": colours.background, "edgecolor": "none"}
             looks = {"bbox": box, "color": colours.ink} if "hatch" in style else {"color": colours.on(style["color"])}
-            ax.text(scales[at], float((top - layer / 2)[at]), word, ha="center", va="center", zorder=4, **looks)
+            room = 0.9 * np.count_nonzero(layer >= 0.5 * inner.max()) * width_in_points(ax) / layer.size
+            room *= 1.5 if "hatch" in style else 1.0  # a word in a box may cover a part of its neighbours
+            text = word if fitting_size(word, room) == fitting_size("", room) else word.replace(" ", "\n", 1)
+            size = max(fitting_size(text, room), _READABLE)
+            ax.text(scales[at], float((top - layer / 2)[at]), text, ha="center", va="center", zorder=4, size=size,
+                    **looks)  # fmt: skip
     if mark is not None:
         ax.axvline(mark, color=colours.background, lw=3)
         ax.axvline(mark, color=colours.ink, lw=1.2, ls=(0, (4, 2)))

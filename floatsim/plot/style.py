@@ -27,6 +27,7 @@ __all__ = [
     "cell",
     "colour",
     "contrast",
+    "fitting_size",
     "in_percent",
     "is_dark",
     "mixed",
@@ -35,6 +36,7 @@ __all__ = [
     "palette",
     "powers_of_two",
     "titled",
+    "width_in_points",
     "words_beside",
 ]
 
@@ -78,6 +80,29 @@ def colour(fmt: FormatLike) -> str:
     """
     tint: str = as_format(fmt).colour
     return tint
+
+
+_LETTER = 0.64  # the width of a digit of DejaVu Sans, in font sizes
+_MINUS = 0.4  # by which a minus sign is wider, in digits
+
+
+def fitting_size(text: str, points: float, size: str | float = "medium") -> float:
+    """Return a font size in points, at most `size`, at which the longest line of a text is at most `points` wide.
+
+    >>> fitting_size("0.125", 100.0, 10.0), round(fitting_size("0.125", 16.0, 10.0), 2)
+    (10.0, 5.0)
+    """
+    from matplotlib import rcParams
+    from matplotlib.font_manager import font_scalings
+
+    wanted = rcParams["font.size"] * font_scalings[size] if isinstance(size, str) else size
+    letters = max((len(line) + _MINUS * line.count("−") for line in text.splitlines()), default=0.0)
+    return float(min(wanted, points / (_LETTER * max(letters, 1))))
+
+
+def width_in_points(ax: Axes) -> float:
+    """Return the width of Axes in points."""
+    return float(72 * ax.get_window_extent().width / ax.figure.dpi)
 
 
 def new_axes(ax: Axes | None, **figure: Any) -> Axes:

@@ -113,8 +113,8 @@ def training_accuracies(runs: Sequence[TrainingRun], *, ax: Axes | None = None, 
     'accuracy on test images'
     """
     ax = new_axes(ax, figsize=(7.5, 4.2))
+    ax.set_ylim(0, 1.02)  # first: labels are placed by the limits
     _lines(runs, ax, "accuracy")
-    ax.set_ylim(0, 1.02)
     ax.set_ylabel("accuracy on test images")
     return titled(ax, title, **HEADING)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floatsim._lazy import plot_function
 from floatsim.arrays.conversion import array, convert
@@ -100,6 +101,8 @@ class TrainingRun:
         The stored weights at the end.
     monitor : Monitor or None
         The monitor of the run.
+    chance : float
+        The accuracy of guessing the most frequent class of the test images, plus three standard deviations.
 
     Examples
     --------
@@ -121,6 +124,7 @@ class TrainingRun:
     seconds: float = 0.0
     weights: dict[str, FloatArray] = field(default_factory=dict, repr=False)
     monitor: Monitor | None = field(default=None, repr=False)
+    chance: float = field(default=math.nan, repr=False)
 
     @property
     def skipped(self) -> int:
@@ -136,6 +140,16 @@ class TrainingRun:
     def loss(self) -> float:
         """The mean loss of the last epoch; NaN without one."""
         return self.epochs[-1].loss if self.epochs else math.nan
+
+    @property
+    def outcome(self) -> str:
+        """The outcome in a few words: "trained", "at chance level", or "diverged" with the first bad operation.
+
+        A run is at chance level if its accuracy is at most `chance`.
+        """
+        if self.diverged:
+            return f"diverged: {self.bad or self.events[-1].text}"
+        return "at chance level" if self.accuracy <= self.chance else "trained"
 
     def report(self) -> str:
         """Return the outcome in words: where a run diverged, or its loss and accuracy."""
@@ -411,6 +425,7 @@ def train(
     x, test_x = trainer.inputs(digits.x), trainer.inputs(digits.test_x)
     kind = type(trainer.optimizer).__name__.lower()
     run = TrainingRun(name or trainer.policy.name or "policy", trainer.network.name, kind, monitor=monitor)
+    run.chance = _chance(digits.test_y)
     start = time.perf_counter()
     for epoch in range(epochs):
         first = len(run.losses)
@@ -453,6 +468,12 @@ def _one_step(run: TrainingRun, trainer: Trainer, x: FloatArray, target: Any) ->
         run.events.append(Event(step, "diverged", what))
 
 
+def _chance(classes: NDArray[np.int64]) -> float:
+    """Return the accuracy of guessing the most frequent class, plus three standard deviations."""
+    share = np.bincount(classes).max() / len(classes)
+    return float(share + 3 * math.sqrt(share * (1 - share) / len(classes)))
+
+
 def _skip(trainer: Trainer, step: int) -> Event:
     """Return the event of a skipped step."""
     if trainer.spike:
@@ -481,7 +502,7 @@ class Comparison:
         head = f"{'policy':{width}}  accuracy      loss  zeros  skipped  scale  outcome"
         rows = [
             f"{run.policy:{width}}  {run.accuracy:8.3f}  {run.loss:8.3g}  {run.epochs[-1].zeros:5.1%}  "
-            f"{run.skipped:7}  {run.epochs[-1].scale:5g}  {f'diverged: {run.bad}' if run.diverged else 'trained'}"
+            f"{run.skipped:7}  {run.epochs[-1].scale:5g}  {run.outcome}"
             for run in self.runs
         ]
         return "\n".join([head, *rows])

@@ -15,12 +15,12 @@ from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import context
 from floatsim.arrays.random_stream import RandomStream
-from floatsim.formats import FloatFormat
+from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
 from floatsim.training.arithmetic import ROUNDINGS, Arithmetic
-from floatsim.training.rounding import check_tensors
+from floatsim.training.rounding import check_tensors, nearest_number
 from floatsim.training.storage import Storage, as_storage, store, unsigned
 
 __all__ = ["OPTIMIZERS", "SGD", "Adam", "AdamW", "Optimizer", "RMSProp", "as_optimizer"]
@@ -34,6 +34,34 @@ def _share(value: Any, argument: str) -> float:
     if number >= 1:
         raise ValueError(f"{argument} must be below 1, not {value!r}")
     return number
+
+
+class _Scalars:
+    """Arithmetic on the scalars of an optimizer: in float64, and each result rounded to a format if one is given."""
+
+    def __init__(self, fmt: FloatFormat | None) -> None:
+        self._format = fmt
+
+    def number(self, value: Any) -> float:
+        """Return a number, rounded to the format to nearest, ties to even."""
+        return float(value) if self._format is None else float(nearest_number(float(value), self._format).item())
+
+    def less(self, a: float, b: float) -> float:
+        """Return a - b."""
+        return self.number(a - b)
+
+    def product(self, a: float, b: float) -> float:
+        """Return a * b."""
+        return self.number(a * b)
+
+    def quotient(self, a: float, b: float) -> float:
+        """Return a / b. A division by zero is infinite or NaN."""
+        with np.errstate(all="ignore"):
+            return self.number(np.float64(a) / np.float64(b))
+
+    def power(self, a: float, exponent: float) -> float:
+        """Return a to a power."""
+        return self.number(a**exponent)
 
 
 @dataclass
@@ -198,7 +226,12 @@ class Optimizer:
 
     def _with_decay(self, gradient: FloatArray, weight: FloatArray) -> FloatArray:
         """Return gradient + weight_decay * weight."""
-        return self._lines.add_scaled(gradient, weight, self.weight_decay) if self.weight_decay else gradient
+        return self._lines.add_scaled(gradient, weight, self._decay) if self.weight_decay else gradient
+
+    @property
+    def _decay(self) -> float:
+        """The weight decay as the lines take it."""
+        return self.weight_decay
 
     def _add_scaled(self, name: str, weight: FloatArray, y: FloatArray, factor: float) -> FloatArray:
         """Return the weight that is stored for weight + factor * y."""
@@ -379,6 +412,10 @@ class Adam(Optimizer):
         Added to the root. With `rounding="operation"`, it is rounded to the format of the state: 1e-8 is 0 in FP16.
     weight_decay, weights, state, weight_rounding, rounding, kahan, seed
         As in `fs.training.Optimizer`. Weight decay is added to the gradient.
+    scalars : format, optional
+        The format of the scalars, as in implementations that keep them beside the tensors: lr, the betas, eps and
+        weight_decay are rounded to it, and so is each result of line 4 and each 1 - beta. Betas up to 1 are accepted
+        then: 0.999 is 1.0 in BF16, no gradient changes v, and line 5 divides by zero. Default: float64, as in PyTorch.
 
     Notes
     -----
@@ -392,6 +429,10 @@ class Adam(Optimizer):
     4. s = lr / (1 - beta1**t); r = sqrt(1 - beta2**t).
     5. d = sqrt(v); d = d / r; d = d + eps.
     6. w = w + (-s * m) / d.
+
+    With `scalars`, the operations on scalars are computed in float64 and rounded to the format, ties to even, one by
+    one: beta1**t, 1 - beta1**t, s, beta2**t, 1 - beta2**t, r, 1 - beta1, 1 - beta2; in AdamW lr * weight_decay and one
+    minus that.
 
     Examples
     --------
@@ -408,29 +449,34 @@ class Adam(Optimizer):
 
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    scalars: FormatLike | None = field(default=None, kw_only=True)
     decoupled = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
             raise ValueError(f"betas must be two numbers, such as (0.9, 0.999), not {self.betas!r}")
+        self._scalars = _Scalars(None if self.scalars is None else as_format(self.scalars))
         for number, beta in enumerate(self.betas, 1):
-            _share(beta, f"beta{number}")
+            if self.scalars is None or beta != 1:
+                _share(beta, f"beta{number}")
         as_real(self.eps, "eps", 0.0)
 
     def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
-        lines, (beta1, beta2), given = self._lines, self.betas, weight
+        lines, scalars, given = self._lines, self._scalars, weight
+        beta1, beta2, eps, lr = (scalars.number(x) for x in (*self.betas, self.eps, lr))
         weight, base, g = self._decayed(name, given, gradient, lr)
-        m = lines.lerp(self._moment(name, "mean", weight), g, 1 - beta1)
+        m = lines.lerp(self._moment(name, "mean", weight), g, scalars.less(1, beta1))
         m = self._keep(name, "mean", m, weight)
         v = lines.scaled(self._moment(name, "squares", weight), beta2)
-        v = self._keep(name, "squares", lines.add_product(v, g, g, 1 - beta2), weight, positive=True)
+        v = self._keep(name, "squares", lines.add_product(v, g, g, scalars.less(1, beta2)), weight, positive=True)
         t = self.weight_steps[name]
-        size, root = lr / (1 - beta1**t), (1 - beta2**t) ** 0.5
-        d = lines.raised(lines.divided(lines.root(v), root), self.eps)
+        size = scalars.quotient(lr, scalars.less(1, scalars.power(beta1, t)))
+        root = scalars.power(scalars.less(1, scalars.power(beta2, t)), 0.5)
+        d = lines.raised(lines.divided(lines.root(v), root), eps)
         stored = self._add_quotient(name, weight, m, d, -size, base)
         if self.updates is not None and weight is not given:  # the decay by a compensated addition
-            self.updates[name] = self.updates[name] - lr * self.weight_decay * given.values
+            self.updates[name] = self.updates[name] - scalars.product(lr, self._decay) * given.values
         return stored
 
     def _decayed(
@@ -443,10 +489,15 @@ class Adam(Optimizer):
             return weight, weight, gradient
         if self.kahan:
             weight = self._compensated(
-                name, weight, self._lines.product(weight, -lr * self.weight_decay, weight.format)
+                name, weight, self._lines.product(weight, -self._scalars.product(lr, self._decay), weight.format)
             )
             return weight, weight, gradient
-        return weight, self._of_weights.scaled(weight, 1 - lr * self.weight_decay), gradient
+        share = self._scalars.less(1, self._scalars.product(lr, self._decay))
+        return weight, self._of_weights.scaled(weight, share), gradient
+
+    @property
+    def _decay(self) -> float:
+        return self._scalars.number(self.weight_decay)
 
 
 @dataclass
@@ -463,6 +514,8 @@ class AdamW(Adam):
         Added to the root.
     weight_decay, weights, state, weight_rounding, rounding, kahan, seed
         As in `fs.training.Optimizer`. The default of weight_decay is 0.01.
+    scalars : format, optional
+        The format of the scalars, as in `fs.training.Adam`.
 
     Notes
     -----

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+import rich.console
 from typer.testing import CliRunner
 
 import floatsim as fs
@@ -627,3 +629,21 @@ def test_every_call_of_warmup_by_default():
     calls = list(warmup._calls_of_formats())
     assert {name.split()[0] for name, _ in calls} >= {"encode", "quantize", "decode", "add", "maximum", "flags"}
     assert all(fs.as_accumulation(text) for text in warmup.COMMON)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+@pytest.mark.parametrize("arguments", [["formats"], ["show", "0.1"], ["show", "1e-40", "-f", "fp64"]], ids=" ".join)
+def test_tables_cut_no_cell(run, monkeypatch, width, arguments):
+    """Columns that do not fit a narrow terminal follow in further tables with the first column."""
+    whole = run(*arguments)[1]
+    main = importlib.import_module("floatsim.cli.main")
+    monkeypatch.setattr(main, "rich_console", lambda: rich.console.Console(width=width, highlight=False))
+    narrow = run(*arguments)[1]
+    assert "\u2026" not in narrow
+    table = whole.partition("\n\n")[2] if arguments[0] == "show" else whole
+    cells = {cell for line in table.splitlines() for cell in re.split(r"\s{2,}", line.strip()) if cell}
+    cells = {cell for cell in cells if len(cell) + 12 <= width}  # beside the longest name
+    assert not [cell for cell in cells if cell not in narrow and not cell.startswith("layout:")]
+    if width >= 60:
+        rows = narrow.partition("layout:")[0] if arguments[0] == "formats" else narrow.partition("\n\n")[2]
+        assert max(map(len, (line.rstrip() for line in rows.splitlines()))) <= width

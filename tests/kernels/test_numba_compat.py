@@ -1,7 +1,13 @@
 """The private parts of Numba and llvmlite that the kernels use are there in the installed versions."""
 
+import errno
 import gc
 import itertools
+import os
+import pickle
+import subprocess
+import sys
+import threading
 
 import llvmlite
 import numba
@@ -153,3 +159,102 @@ def test_target_names_the_processor():
     triple, features = numba_compat.target()
     assert triple.count("-") >= 2
     assert all(feature[:1] in "+-" for feature in features)
+
+
+DAMAGED = """
+import sys
+sys.path[:0] = {path!r}
+import warnings
+import numpy as np
+from floatsim_kernels.runtime.jit import kernel
+
+@kernel
+def double(x, out):
+    for i in range(len(x)):
+        out[i] = x[i] * 2
+
+@kernel
+def third(x, out):
+    for i in range(len(x)):
+        out[i] = x[i] / 4
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for run in (double, third):
+        x = np.ones(3)
+        run(x, x)
+        print(x.tolist(), sum(run.stats.cache_hits.values()))
+print(len(caught), *(str(each.message).replace("\\n", " ") for each in caught))
+"""
+
+DAMAGES = {
+    "empty": lambda raw: b"",
+    "cut": lambda raw: raw[: len(raw) // 2],
+    "cut at the start": lambda raw: raw[:100],
+    "other bytes": lambda raw: b"garbage\n" * 9,
+    "a pickle of something else": lambda raw: pickle.dumps(7),
+    "zeros": lambda raw: bytes(len(raw)),
+}
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory):
+    """A script with two kernels, its folder of the cache, and a function that runs it."""
+    folder = tmp_path_factory.mktemp("cache")
+    script = folder / "script.py"
+    script.write_text(DAMAGED.format(path=[p for p in sys.path if p]))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "files")}
+
+    def run():
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        *values, hits_and_warnings = done.stdout.splitlines()
+        return [line.rpartition(" ")[0] for line in values], [line[-1] for line in values], hits_and_warnings
+
+    assert run()[1:] == (["0", "0"], "0")
+    assert run()[1:] == (["1", "1"], "0")
+    return folder / "files", run
+
+
+_QUICK = (("nbc", "cut"), ("nbi", "empty"))
+
+
+@pytest.mark.parametrize(("kind", "damage"), [
+    pytest.param(kind, damage, marks=() if (kind, damage) in _QUICK else pytest.mark.full)
+    for kind in ("nbc", "nbi") for damage in DAMAGES
+])  # fmt: skip
+def test_a_damaged_file_of_the_cache_is_compiled_again(cached, kind, damage):
+    """Once, with one warning for all files that names the kernel and the folder."""
+    folder, run = cached
+    files = list(folder.rglob(f"*.{kind}"))
+    assert len(files) == 2
+    for file in files:
+        file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    values, hits, warned = run()
+    assert values == ["[2.0, 2.0, 2.0]", "[0.25, 0.25, 0.25]"] and hits == ["0", "0"]
+    if kind == "nbi" and damage == "a pickle of something else":  # Numba reads it as the index of another version
+        assert warned == "0"
+    else:
+        assert warned.startswith("1 floatsim: the compiled kernel __main__.double") and str(folder) in warned
+        assert "cannot be read and is compiled again" in warned
+    assert run()[1:] == (["1", "1"], "0")
+
+
+def test_a_cache_that_cannot_be_written_costs_no_call(monkeypatch, recwarn):
+    """As on a full disk."""
+
+    @kernel
+    def quadruple(x, out):
+        for i in range(len(x)):
+            out[i] = x[i] * 4
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(quadruple._cache._cache_file), "_save_data", full)
+    monkeypatch.setattr(numba_compat, "_warned_of_cache", threading.Event())
+    for x in (np.ones(3), np.ones(3, np.float32)):
+        quadruple(x, x)
+        assert x.tolist() == [4.0] * 3
+    (warning,) = [each for each in recwarn if issubclass(each.category, RuntimeWarning)]
+    assert "cannot be written and is compiled again in each process (OSError:" in str(warning.message)

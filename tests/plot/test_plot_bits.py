@@ -164,3 +164,17 @@ def test_code_grid_counts_are_those_of_the_format():
 def test_code_grid_of_a_wide_format_is_an_error():
     with pytest.raises(ValueError, match="at most 8 bits, such as 'e4m3'; FP16 has 16"):
         plot.code_grid("fp16")
+
+
+@pytest.mark.parametrize("size", [10, 16, 20])
+@pytest.mark.parametrize("fmt", ["e4m3", "e5m2", "e2m3"])
+def test_words_fit_the_cells_of_a_slide(fmt, size):
+    """With the large letters of slides, in Axes of the caller."""
+    with plt.rc_context({"font.size": size}):
+        figure, ax = plt.subplots(figsize=(10, 5.6))
+        plot.code_grid(fmt, ax=ax)
+        figure.canvas.draw()
+        cells = ax.transData.transform([(0, 0), (1, 0)])
+        widths = [text.get_window_extent().width for text in ax.texts]
+    plt.close(figure)
+    assert max(widths) <= 1.02 * (cells[1, 0] - cells[0, 0])

@@ -102,3 +102,21 @@ def test_scale_sweep_errors():
 def test_draws_into_the_axes_given(draw):
     _, ax = plt.subplots()
     assert draw(ax) is ax
+
+
+@pytest.mark.parametrize("size", [10, 16, 20])
+def test_words_of_a_sweep_stay_inside_the_axes(size):
+    """With the large letters of slides: long words are broken, and smaller."""
+    x = np.random.default_rng(0).normal(size=500) * 1e-3
+    with plt.rc_context({"font.size": size}):
+        figure, ax = plt.subplots(figsize=(10, 5.6))
+        plot.scale_sweep(x, "e4m3", ax=ax)
+        figure.canvas.draw()
+        frame = ax.get_window_extent()
+        boxes = [text.get_window_extent() for text in ax.texts]
+    plt.close(figure)
+    assert [text.get_text().replace("\n", " ") for text in ax.texts] == ["flushed to zero", "subnormal", "normal",
+                                                                         "overflow"]  # fmt: skip
+    for box in boxes:
+        assert frame.x0 <= box.x0 and box.x1 <= frame.x1
+    assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])

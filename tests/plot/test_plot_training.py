@@ -47,3 +47,16 @@ def test_plot_methods():
 def test_no_runs(function):
     with pytest.raises(ValueError, match="at least one run"):
         function([])
+
+
+def test_accuracies_have_labels_at_the_ends_of_their_lines():
+    """The limits of the axes are those of the labels: labels lie beside the last accuracy of their line."""
+    runs = [
+        TrainingRun(name, "mlp", "sgd", [Epoch(1.0, y, 0.0, 1.0)] * 3) for name, y in (("fp32", 0.9), ("fp16", 0.4))
+    ]
+    ax = plot.training_accuracies(runs)
+    ax.figure.canvas.draw()
+    assert ax.get_ylim() == (0, 1.02)
+    for text, run in zip(ax.texts, runs, strict=True):
+        box = text.get_window_extent().transformed(ax.transData.inverted())
+        assert abs((box.y0 + box.y1) / 2 - run.accuracy) < 0.03

@@ -195,3 +195,23 @@ def test_other_networks_train(network):
     run = train("autocast-bf16", network, "adamw", lr=1e-2, epochs=3, data=data)
     assert run.accuracy > 0.5
     assert run.epochs[-1].loss < run.epochs[0].loss
+
+
+def test_a_run_at_chance_level_is_not_trained():
+    """Ten balanced classes: a guess is right in 10 % of 360 images, with a standard deviation of 1.6 %."""
+    run = fs.training.train("fp32", epochs=1, batch=256, lr=0.0)
+    assert 0.1 < run.chance < 0.2
+    runs = [
+        fs.training.TrainingRun(
+            name, "mlp", "sgd", [fs.training.Epoch(2.3, accuracy, 0.0, 1.0)], events, chance=run.chance,
+            diverged=bool(events),
+        )
+        for name, accuracy, events in (
+            ("guess", 0.1, []), ("lucky", run.chance, []), ("fp16", 0.9, []),
+            ("lost", 0.1, [fs.training.Event(9, "diverged", "16 steps in a row were skipped")]),
+        )
+    ]  # fmt: skip
+    outcomes = ["at chance level", "at chance level", "trained", "diverged: 16 steps in a row were skipped"]
+    assert [each.outcome for each in runs] == outcomes
+    table = str(fs.training.Comparison(runs)).splitlines()
+    assert all(line.endswith(words) for line, words in zip(table[1:], outcomes, strict=True))

@@ -300,3 +300,56 @@ def test_names():
 def test_bad_values(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# -- scalars in a format -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [Adam, AdamW])
+def test_scalars_in_bf16_stop_adam(make):
+    """beta2 = 0.999 is 1.0 in BF16: v stays 0 and the root of the correction is 0, so the first step divides 0 by 0."""
+    gradient = weights(0.5, "fp32")
+    for betas in ((0.9, 0.999), (0.9, 1.0)):
+        optimizer = make(1e-2, betas=betas, scalars="bf16")
+        assert np.isnan(optimizer.step(weights(1.0, "fp32"), gradient)["w"].item())
+        assert moment(optimizer, "squares") == 0.0
+    assert make(1e-2).step(weights(1.0, "fp32"), gradient)["w"].item() < 1
+    with pytest.raises(ValueError, match="beta2 must be below 1"):
+        make(1e-2, betas=(0.9, 1.0))
+    with pytest.raises(ValueError, match=r"beta2 must be below 1, not 1\.5"):
+        make(1e-2, betas=(0.9, 1.5), scalars="bf16")
+
+
+@pytest.mark.parametrize("fmt", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_scalars_are_rounded_one_by_one(fmt, decay):
+    """Written out a second time, on weights and moments in FP64."""
+
+    def to(x):
+        return fs.array(np.float64(x), fmt).item()
+
+    lr, beta1, beta2, eps = to(3e-3), to(0.9), to(0.99), to(1e-8)
+    optimizer = AdamW(3e-3, betas=(0.9, 0.99), weight_decay=decay, scalars=fmt, rounding="operation")
+    found, w, m, v = weights(1.0, "fp64"), 1.0, 0.0, 0.0
+    for t in range(1, 6):
+        g = 0.1 * t
+        found = optimizer.step(found, weights(g, "fp64"))
+        w = w * to(1 - to(lr * to(decay))) if decay else w
+        m = m + to(1 - beta1) * (g - m)
+        v = beta2 * v
+        v = v + (to(1 - beta2) * g) * g
+        size, root = to(lr / to(1 - to(beta1**t))), to(to(1 - to(beta2**t)) ** 0.5)
+        w = w + (-size * m) / (v**0.5 / root + eps)
+        assert found["w"].item() == w
+
+
+def test_scalars_in_fp64_change_nothing():
+    gradient = weights(0.3, "bf16")
+    for make in (Adam, AdamW):
+        plain, wide = make(1e-3, weight_decay=0.1), make(1e-3, weight_decay=0.1, scalars="fp64")
+        x = y = weights(1.0, "bf16")
+        for _ in range(5):
+            x, y = plain.step(x, gradient), wide.step(y, gradient)
+        assert x["w"].codes == y["w"].codes
+    with pytest.raises(ValueError, match="did you mean 'bf16'"):
+        Adam(1e-3, scalars="bf61")

@@ -3,11 +3,13 @@
 A new version may rename them. `CHECKS` names each one with a check that it is still there; a test runs them all.
 """
 
+import contextlib
 import gc
 import hashlib
 import operator
 import sys
 import threading
+import warnings
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -18,7 +20,7 @@ from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba import _dynfunc
 from numba.core import cgutils, event, typed_passes, types, untyped_passes
 from numba.core import ir as numba_ir
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import FunctionPass, register_pass
@@ -54,6 +56,9 @@ def cache_on_disk(dispatcher, *more_key):
 
     Numba's key holds a pickle of the variables of a closure. The pickle of a jitted function differs from process to
     process, and the cache would never be hit. Our key holds its name, its bytecode and its variables instead.
+
+    A file that cannot be read, such as one that a full disk has cut, is compiled anew and written again. A file that
+    cannot be written is not cached. The first such file of a process gives a RuntimeWarning.
     """
 
     class Cache(FunctionCache):
@@ -61,7 +66,41 @@ def cache_on_disk(dispatcher, *more_key):
             code = self._py_func.__code__.co_code.hex()
             return (sig, codegen.magic_tuple(), code, _closure_key(self._py_func), *more_key)
 
+        def _load_overload(self, sig, target_context):
+            try:
+                return super()._load_overload(sig, target_context)
+            except Exception as error:  # whatever pickle raises for the bytes of a damaged file
+                _warn_of_cache(self, "cannot be read and is compiled again", error)
+            try:
+                self._cache_file._load_index()
+            except Exception:
+                with contextlib.suppress(OSError):
+                    self._cache_file.flush()
+            return None
+
+        def _save_overload(self, sig, data):
+            try:
+                super()._save_overload(sig, data)
+            except OSError as error:
+                _warn_of_cache(self, "cannot be written and is compiled again in each process", error)
+
     dispatcher._cache = Cache(dispatcher.py_func)
+
+
+_warned_of_cache = threading.Event()
+
+
+def _warn_of_cache(cache, what, error):
+    """Warn once in a process about a file of the cache."""
+    if not _warned_of_cache.is_set():
+        _warned_of_cache.set()
+        name = f"{cache._py_func.__module__}.{cache._py_func.__qualname__}"
+        warnings.warn(
+            f"floatsim: the compiled kernel {name} in {cache.cache_path} {what} ({type(error).__name__}: {error}). "
+            "Further files are handled without a warning.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def name_by_closure(function):
@@ -616,7 +655,10 @@ CHECKS = {
     "JITCodeLibrary": _overrides(_Library),
     "data models": _reads_of_memory_are_counted,
     "do_minmax": _two_numbers_have_a_least_and_a_largest,
-    "FunctionCache._index_key": lambda: hasattr(FunctionCache, "_index_key"),
+    "FunctionCache._index_key, _load_overload and _save_overload": lambda: all(
+        hasattr(FunctionCache, name) for name in ("_index_key", "_load_overload", "_save_overload")
+    ),
+    "IndexDataCacheFile._load_index": lambda: hasattr(IndexDataCacheFile, "_load_index"),
     "codegen().magic_tuple()": lambda: len(cpu_target.target_context.codegen().magic_tuple()) == 3,
     "call_conv.return_user_exc": lambda: hasattr(cpu_target.target_context.call_conv, "return_user_exc"),
     "llvmlite.ir.Function.attributes": _attributes_are_a_set,
