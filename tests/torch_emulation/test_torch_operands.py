@@ -289,6 +289,29 @@ def test_norms_in_16_bits_have_backward_passes(name, dtype, count):
     assert torch.allclose(layer.weight.grad, wanted, rtol=0.05, atol=0.05)
 
 
+MIXED = {
+    "layer_norm": lambda x, w, b: F.layer_norm(x, (16,), w, b), "group_norm": lambda x, w, b: F.group_norm(x, 4, w, b),
+    "batch_norm": lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+    "batch_norm in inference": lambda x, w, b: F.batch_norm(x, torch.zeros(16), torch.ones(16), w, b),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", MIXED)
+def test_norms_with_weights_in_fp32_return_the_dtype_of_their_operand(name, dtype):
+    w, b = tensor(16, seed=1), tensor(16, seed=2)
+    outcomes = []
+    for policy in (None, "native"):
+        x, weight = tensor(4, 16).to(dtype).requires_grad_(), w.clone().requires_grad_()
+        with ft.emulate(policy, strict=True) if policy else torch.enable_grad():
+            y = MIXED[name](x, weight, b)
+            y.sum().backward()
+        outcomes.append((y.detach(), x.grad, weight.grad))
+    for wanted, found in zip(*outcomes, strict=True):
+        assert found.dtype == wanted.dtype
+        assert torch.allclose(found, wanted, rtol=0.02, atol=0.02)
+
+
 def test_a_reference_that_pytorch_refuses_ends_no_run():
     """The error of the row is then not known."""
 
