@@ -11,6 +11,7 @@ import torch
 
 from floatsim.arrays import arithmetic as a
 from floatsim.arrays import functions as f
+from floatsim.arrays.comparison import greater_equal, isnan, less_equal
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP64
@@ -63,9 +64,8 @@ def _extreme(larger: bool) -> Handler:
 
 def _larger(x: FloatArray, y: FloatArray, larger: bool = True) -> FloatArray:
     """Return the larger elements, or the smaller ones: x of two equal elements, and NaN if one is NaN."""
-    one, other = x.values, y.values
-    kept = one >= other if larger else one <= other
-    return _chosen(kept | np.isnan(one), x, y)
+    kept = greater_equal(x, y) if larger else less_equal(x, y)
+    return _chosen(np.asarray(kept) | np.asarray(isnan(x)), x, y)
 
 
 def _exact(function: Any) -> Handler:

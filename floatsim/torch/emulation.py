@@ -52,6 +52,12 @@ _WITHOUT_REFERENCE = {
 }  # fmt: skip
 """Operations whose error is not known: PyTorch's own read what its forward pass keeps, which the emulation does not."""
 
+_OF_FIRST_OPERAND = {
+    "native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training", "_batch_norm_with_update",
+}  # fmt: skip
+"""Operations whose result has the dtype of the first operand, also beside weights in FP32."""
+
 _FIRST_GRADIENT = ("torch::autograd::AccumulateGrad",)
 """The names of nodes that add to the gradient of a weight."""
 
@@ -465,6 +471,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         if target is not None and isinstance(result, FloatArray):
             return self._for_storage(target, result)
         dtype = _result_dtype(entry, tensors, args, kwargs)
+        if entry.name in _OF_FIRST_OPERAND and dtype != tensors[0].dtype:
+            dtype = tensors[0].dtype
+            own = format_of_dtype(dtype)
+            result = tuple(convert(each, own) if isinstance(each, FloatArray) else each for each in result)
         role = "gradient" if backward else "value"
         if isinstance(result, FloatArray):
             return self._tensor(result, dtype, role)

@@ -1,7 +1,7 @@
 """Every decomposition of PyTorch that `floatsim.torch` runs returns what PyTorch's own kernel returns, in FP64.
 
-The calls are PyTorch's sample inputs of functions and modules, with their backward passes, and the same calls on special
-values: zeros of both signs, infinities, NaN, and numbers at the bounds of piecewise functions.
+The calls are PyTorch's sample inputs of functions and modules, with their backward passes, and the same calls on
+special values: zeros of both signs, infinities, NaN, and numbers at the bounds of piecewise functions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ SAMPLES, TRIED = 10, 2
 """The largest numbers of sample inputs of a function or module: with decompositions, and without one so far."""
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11, "equal_nan": True}
 """FP64 has an ulp of 1.1e-16. Sums and polynomials of a few hundred terms differ by less than 1e-12."""
-SPECIAL = torch.tensor(
-    [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 6], dtype=torch.float64
-)
+_SPECIAL = [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 6.0]
+SPECIAL = torch.tensor(_SPECIAL, dtype=torch.float64)
 OUTSIDE = {"binary_cross_entropy_backward.default"}
 """Decompositions that are compared on the sample inputs only: the forward kernel refuses operands outside of [0, 1]."""
 # fmt: off
@@ -153,7 +152,7 @@ def run_all(calls, mode):
 
 def calls_of_function(op):
     gradients = op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu")
-    for sample in op.sample_inputs("cpu", torch.float64, requires_grad=gradients):
+    for sample in op.sample_inputs_func(op, "cpu", torch.float64, gradients):
         yield lambda s=sample: op(s.input, *s.args, **s.kwargs)
         if op.inplace_variant is not None:
             yield lambda s=sample: in_place(op, s)

@@ -493,7 +493,7 @@ CASES = [
     ("gelu", lambda: aten.gelu(X, approximate="tanh"), lambda h: h.op("gelu", h(X), variant="tanh")),
     ("gelu_backward", lambda: aten.gelu_backward(Y, X), lambda h: h.op("gelu_backward", h(Y), h(X))),
     ("silu_backward", lambda: aten.silu_backward(Y, X), lambda h: h.op("silu_backward", h(Y), h(X))),
-    ("tanh_backward", lambda: aten.tanh_backward(Y, UNIT), lambda h: h.op("tanh_backward", h(Y), h(UNIT))),
+    ("tanh_backward", lambda: aten.tanh_backward(Y, UNIT), lambda h: h.do("multiply", h(Y), h.do("fma", fs.negative(h(UNIT)), h(UNIT), h.number(1.0)))),
     ("sigmoid_backward", lambda: aten.sigmoid_backward(Y, UNIT), lambda h: h.op("sigmoid_backward", h(Y), h(UNIT))),
     ("softplus", lambda: torch.nn.functional.softplus(X), lambda h: h.do("softplus", h(X))),
     ("softplus_backward", lambda: aten.softplus_backward(Y, X, 1, 20), lambda h: h.op("softplus_backward", h(Y), h(X))),
