@@ -199,7 +199,7 @@ def test_the_guard_finds_an_operation_that_takes_too_long(monkeypatch):
     monkeypatch.setattr(guard.cases, "cases", lambda: list(cases._beside_add())[:1])
     found = guard.measure(TINY, quiet=True)
     assert [check["row"] for check in found] == ["less"]
-    assert guard.misses(found[0] | {"fastest": 0.4}) and not guard.misses(found[0] | {"fastest": 0.6})
+    assert guard.misses(found[0] | {"fastest": 0.24}) and not guard.misses(found[0] | {"fastest": 0.26})
 
 
 # -- products and sums ---------------------------------------------------------------------------------------------
