@@ -1,8 +1,9 @@
 """`python -m benchmarks.guard`: the time of each element-wise operation of 8 and 16 bits beside that of `add`.
 
 These are the cases "beside add" of the benchmarks with fewer elements and rounds. They take less than a minute, and
-find a kernel that LLVM does not vectorize. The fastest rounds decide. On a processor with AVX-512 everything runs a
-second time, in a process limited to AVX2. The exit status is 1 if an operation takes too long.
+find a kernel that LLVM does not vectorize: it takes 7 to 18 times as long. An operation takes too long above `FACTOR`
+times the limit of its target, by the fastest rounds. On a processor with AVX-512 everything runs a second time, in a
+process limited to AVX2. The exit status is 1 if an operation takes too long.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import floatsim as fs
 from . import cases, machine, running
 
 SETTINGS = replace(running.FULL, sizes=dict.fromkeys(cases.FULL, 1 << 20), rounds=7, budget=0.2, sample=1)
+FACTOR = 2
 _AGAIN = 3
 
 
 def measure(settings: running.Settings = SETTINGS, quiet: bool = False) -> list[dict[str, Any]]:
-    """Return the checks of the cases. A case that misses a target is run again, and then the best ratio counts."""
+    """Return the checks of the cases. A case with a miss is run again, and the best ratio of each operation counts."""
     fs.set_num_threads(1)
     found = []
     for case in tqdm([x for x in cases.cases() if x.group in cases.BESIDE_ADD], disable=quiet or None, leave=False):
@@ -42,14 +44,18 @@ def measure(settings: running.Settings = SETTINGS, quiet: bool = False) -> list[
 
 def misses(check: dict[str, Any]) -> bool:
     """Return whether an operation takes too long, by the fastest rounds."""
-    return bool(check["fastest"] < cases.REQUIREMENTS[check["requirement"]].at_least)
+    return bool(1 / check["fastest"] > _most(check))
+
+
+def _most(check: dict[str, Any]) -> float:
+    """Return the most that an operation may take, in times of `add`."""
+    return FACTOR / cases.REQUIREMENTS[check["requirement"]].at_least
 
 
 def _show(title: str, checks: list[dict[str, Any]]) -> None:
     table = Table("operation that takes too long", "times the time of add", "at most", box=None)
     for check in filter(misses, checks):
-        limit = 1 / cases.REQUIREMENTS[check["requirement"]].at_least
-        table.add_row(check["what"], f"{1 / check['fastest']:.2f}", f"{limit:.3g}")
+        table.add_row(check["what"], f"{1 / check['fastest']:.2f}", f"{_most(check):.3g}")
     console = Console(highlight=False)
     console.print(f"{title}: {table.row_count} of {len(checks)} operations take too long beside add")
     if table.row_count:

@@ -199,7 +199,7 @@ def test_the_guard_finds_an_operation_that_takes_too_long(monkeypatch):
     monkeypatch.setattr(guard.cases, "cases", lambda: list(cases._beside_add())[:1])
     found = guard.measure(TINY, quiet=True)
     assert [check["row"] for check in found] == ["less"]
-    assert guard.misses(found[0] | {"fastest": 0.4}) and not guard.misses(found[0] | {"fastest": 0.6})
+    assert guard.misses(found[0] | {"fastest": 0.24}) and not guard.misses(found[0] | {"fastest": 0.26})
 
 
 # -- products and sums ---------------------------------------------------------------------------------------------
@@ -365,12 +365,12 @@ def test_a_slower_kernel_is_measured_again_and_found():
 
 
 def test_kernels_of_numbas_compiler_run():
-    command = [sys.executable, "-m", "benchmarks.compiled", "--json", "--only", "beside add: E4M3, less"]
+    command = [sys.executable, "-m", "benchmarks.compiled", "--json", "--only", "beside add: E4M3, unordered"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     (row,) = json.loads(done.stdout)
     assert row["microseconds"] > 0 and row["other_microseconds"] > 0
     assert done.returncode == (row["ratio"] > compiled.SLOWER)
-    assert any(path.name.startswith("packed") for path in compiled.PLAIN_CACHE.rglob("*.nbi")), "nothing compiled"
+    assert any(path.name.startswith("ordering") for path in compiled.PLAIN_CACHE.rglob("*.nbi")), "nothing compiled"
 
 
 @pytest.mark.full

@@ -610,7 +610,8 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_numba_finds_it_by_itself():
+@pytest.mark.parametrize("before", ["", "first(1)"], ids=["imported first", "compiled first"])
+def test_numba_finds_it_by_itself(before):
     """The entry point: a new process needs only `import floatsim`, before or after the first compilation."""
     points = importlib.metadata.entry_points(group="numba_extensions", name="init")
     assert "floatsim.njit:init" in {point.value for point in points}, "install the package again: pip install -e ."
@@ -630,8 +631,7 @@ def test_numba_finds_it_by_itself():
 
         print(*f(0.1))
     """
-    for before in ("", "first(1)"):
-        assert python(code.format(before)) == "0.1015625 0.199951171875"
+    assert python(code.format(before)) == "0.1015625 0.199951171875"
 
 
 @pytest.mark.full

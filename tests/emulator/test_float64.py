@@ -144,6 +144,50 @@ def test_many_rows_and_terms():
                 assert compare(r, leaf, a_format, a_format, CallOptions(RoundingAttributes()), shape)
 
 
+def near_the_smallest(r, fmt, size):
+    """Codes of signed numbers from half the smallest normal number to four times it, some of them zeros."""
+    magnitudes = r.integers(1 << fmt.trailing_bits - 1, 3 << fmt.trailing_bits, size)
+    magnitudes[r.random(size) < 0.1] = 0
+    return (magnitudes + fmt.sign_mask * r.integers(0, 2, size)).astype(np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "a_format", "splits"),
+    [
+        (fs.FP16, fs.FP16, True), (fs.E5M2, fs.E5M2, True), (fs.E4M3, fs.E4M3, True),
+        (fs.FloatFormat.ieee(4, 25), fs.FloatFormat.ieee(3, 2), True),
+        (fs.FloatFormat.ieee(4, 26), fs.FloatFormat.ieee(3, 2), False),
+        (fs.FloatFormat.ieee(10, 9), fs.E4M3, True),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)  # fmt: skip
+def test_sums_rounded_by_splitting(fmt, a_format, splits):
+    """Blocks of whole vectors whose sums are normal numbers, or fall below 2**emin, at the bound of p."""
+    r = o.rng("splitting", fmt)
+    leaf, options = fs.Sequential(fmt, fused=fmt is a_format), CallOptions(RoundingAttributes())
+    fast = kernel_of(leaf, a_format, a_format, options.attributes)
+    params = fast.arguments[3]
+    assert rule_of(leaf, a_format, a_format) == (gemm_doubles.TIES_TO_EVEN, gemm_doubles.EXACT)
+    assert (params[1] >= gemm_doubles.LEAST_FACTOR) == splits
+    index = np.array([0, 0, 48, 1], np.int64)
+    one = int(fs.array(1.0, a_format).codes)
+    for case in range(30):
+        depth, columns = int(r.integers(1, 40)), int(r.choice([16, 48, gemm_doubles.WIDTH]))
+        shapes = (1, 3, depth), (1, depth, columns)
+        x, y = (fs.encode(r.standard_normal(shape), a_format).astype(np.uint64) for shape in shapes)
+        start = None
+        if case % 3 == 1:  # ties: sums of numbers whose last bits lie around the last bit of the sum
+            x[:] = one
+            y = operand(r, a_format, shapes[1])
+        if case % 3 == 2:  # products have more bits than the smallest numbers
+            start = near_the_smallest(r, fmt, (1, 3, columns)), fmt
+            y = near_the_smallest(r, a_format, shapes[1])
+        ranges = np.array([(0, depth, 1)], np.int64)
+        a, b = (x, a_format), (y, a_format)
+        want, _, _ = by_kernel(leaf, a, b, options, ranges, index, start, False, record=False)
+        assert np.array_equal(by_doubles(fast, leaf, a, b, options, ranges, index, start), want), case
+
+
 def rule_of(leaf, a_format, b_format, **keywords):
     fast = kernel_of(leaf, a_format, b_format, RoundingAttributes(**keywords))
     if fast is None:

@@ -25,7 +25,7 @@ import numba
 import numpy as np
 
 from ..rounding.random import draw_key, draw_words
-from ..runtime.intrinsics import add32, double_from_bits
+from ..runtime.intrinsics import add32, bits_from_double, double_from_bits
 from ..runtime.jit import inline, kernel_of
 from ..runtime.simd import (
     EXPONENT,
@@ -47,6 +47,7 @@ from ..runtime.simd import (
     multiply_add_toward_zero,
     row_pass,
     row_pass_of,
+    row_pass_with_least,
 )
 
 (
@@ -106,6 +107,10 @@ def _rounded(rounding_rule, checked, x, fields, random):
     if rounding_rule == EXACT:
         return x
     exponent = x.bits & EXPONENT
+    if not checked and rounding_rule in (TIES_TO_EVEN, TIES_TO_EVEN_FROM_ODD):  # no infinity or NaN: 2**e, and 1.5 * C
+        power, scale = maximum(exponent.as_f64, (fields.lowest.bits & EXPONENT).as_f64), fields.scale * 1.5
+        r = multiply_add(power, -scale, multiply_add(power, scale, x))
+        return _with_sign_and_overflow(rounding_rule, checked, r, x, fields)
     if rounding_rule in BOTH_SIGNS:
         power = maximum((exponent | 1 << 51).as_f64, fields.lowest)  # the lowest for infinity and NaN
         add = {TOWARD_NEGATIVE: far_add_down, TO_ODD: far_add_odd}.get(rounding_rule, multiply_add)
@@ -180,6 +185,18 @@ def _sum(rounding_rule, checked, columns, rows, values, words):
         columns.store(to, s, skip)
 
 
+def _two_normal_sums(columns, rows, values):
+    """Two sums of a row, in ties to even, by Veltkamp's splitting; return the least magnitude before a rounding."""
+    (to, start, first, second), (x, y, factor) = rows, values
+    s, least = columns.load(start), None
+    for number, row in (x, first), (y, second):
+        s = multiply_add(number, columns.load(row), s)
+        least = abs(s) if least is None else minimum(least, abs(s))
+        s = multiply_add(s, factor, multiply_add(s, -factor, s))
+    columns.store(to, s)
+    return least
+
+
 def _product(rounding_rule, checked, columns, rows, values, words):
     (to, row, numbers), (x, negate_products, *fields) = rows, values
     for skip, random in _steps(rounding_rule, columns, words, numbers):
@@ -246,6 +263,7 @@ def _fill(rounding_rule, checked, columns, rows, values, words):
     columns.store(rows[0], values[0])
 
 
+_two_normal_sums_of = row_pass_with_least("two_normal_sums", _two_normal_sums)
 _order_rows, _end, _zero_like = row_pass(_order), row_pass(_end_step), row_pass(_zero)
 scale_row, fill_row = row_pass(_scale), row_pass(_fill)
 
@@ -260,6 +278,21 @@ def sum_pass(rounding_rule, checked, work, width, rows, x, g, draws):
     """work[to] = round(x * work[row] + work[other]); `rows` is (to, row, other)."""
     rows, values = (rows[0], rows[1], rows[2], np.int64(NUMBERS)), (x, g[0], g[1], g[2], g[3], g[4], g[5])
     _sum_by(rounding_rule, checked, work, width, rows, values, draws)
+
+
+@inline
+def two_normal_sums_pass(work, width, rows, x, y, g):
+    """work[to] = round(y * work[second] + round(x * work[start] + work[first])), in ties to even, without overflow;
+    `rows` is (to, start, first, second).
+
+    Return whether the results hold: no sum is below 2**emin. With K = 2**(53 - p), the scale, s - K * s is rounded to
+    the quantum of s, and K * s is added again, exactly: the splitting of rounding/float32.py, in float64. Where s is
+    just above a power of two, s - K * s may be rounded to half that quantum. Then s is closer to the power than
+    2**(2 * p - 54) quanta, at most a quarter of one for p <= 26, and both roundings give the power. K * s is finite,
+    because exponents are at most 900.
+    """
+    least = _two_normal_sums_of(work, width, rows, (x, y, g[1]))
+    return least >= bits_from_double(g[0]) & np.uint64(EXPONENT)
 
 
 @inline
@@ -313,6 +346,10 @@ def load_accumulators(work, whole, row, negate, fresh, out, i, j0, width):
 @inline
 def fields_of(g):
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
+
+
+LEAST_FACTOR = 2.0**27
+"""The least scale, 2**(53 - p), of a format whose sums `two_normal_sums_pass` rounds: p is at most 26."""
 
 
 @inline
@@ -395,6 +432,7 @@ def sequential(
     """
     g, gp = fields_of(params), fields_of(product_params)
     limit = lesser(g[_MAX], gp[_MAX])
+    splits = rounding_rules[PRODUCT_RULE] == EXACT and rounding_rules[SUM_RULE] == TIES_TO_EVEN and g[1] >= LEAST_FACTOR
     rows, columns = a.shape[0], b.shape[1]
     for block in range((columns - 1) // WIDTH, -1, -1):
         j0 = block * WIDTH
@@ -423,7 +461,16 @@ def sequential(
                         for d in range(depth):
                             bound += abs(a[i0 + i, start + (k0 + d) * step]) * work[BOUNDS, d]
                         checked = not bound * rel_growth < limit
-                        for d in range(depth):
+                        done, row = 0, to
+                        while splits and not checked and width == whole and done + 1 < depth:
+                            k, panel, other = start + (k0 + done) * step, _S + _ROWS + done, TERM if row == to else to
+                            x, y = negate * a[i0 + i, k], negate * a[i0 + i, k + step]
+                            if not two_normal_sums_pass(work, whole, (other, row, panel, panel + 1), x, y, g):
+                                break
+                            done, row = done + 2, other
+                        if row != to:
+                            copy_columns(work, to, 0, work, row, 0, whole)
+                        for d in range(done, depth):
                             x, row = negate * a[i0 + i, start + (k0 + d) * step], _S + _ROWS + d
                             if rounding_rules[PRODUCT_RULE] != EXACT:
                                 draws = draws_of(keys[d, 0], gp, first)

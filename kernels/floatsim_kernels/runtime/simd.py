@@ -436,6 +436,33 @@ def row_pass_of(body, variants, lanes=lambda kind: LANES):
     return intrinsic(typer)
 
 
+def row_pass_with_least(name, body):
+    """Return a function for kernels, f(work, width, rows, values): a loop over columns below `width`.
+
+    The arguments are those of `row_pass`. `body` gets Columns, the rows and the values, processes LANES columns and
+    returns an F64x8 of magnitudes. The function returns the code of the least of them, as uint64.
+    """
+
+    def typer(typingctx, work, width, rows, values):
+        def codegen(context, builder, sig, args):
+            matrix = Matrix(context, builder, sig.args[0], args[0])
+            places = [matrix.row(number) for number in cgutils.unpack_tuple(builder, args[2])]
+            numbers = [F64x8.spread(builder, x) for x in cgutils.unpack_tuple(builder, args[3])]
+            least = cgutils.alloca_once_value(builder, ir.Constant(F64x8.llvm(), [float("inf")] * LANES))
+
+            def step(j):
+                x = body(Columns(builder, j), places, numbers)
+                builder.store(minimum(x, F64x8(builder, builder.load(least))).value, least)
+
+            _loop(builder, args[1], LANES, step)
+            return _reduce(builder, "umin", F64x8(builder, builder.load(least)).bits.value)
+
+        return types.uint64(work, types.int64, rows, values), codegen
+
+    typer.__name__ = name
+    return intrinsic(typer)
+
+
 def row_extreme(name, body, reduce, neutral):
     """Return a function for kernels, f(work, width, row): the extreme of the uint64 that `body` makes of a row."""
     instruction = {"umax": ">", "umin": "<"}[reduce]
