@@ -17,6 +17,7 @@ from floatsim.hardware.session import emulated_device, to_capture
 from floatsim.hardware.tables.datasheets import peak
 from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.tensorcore.instructions import Evidence
+from tests.hardware import questions
 from tests.hardware.expected_rates import MOST, least_share
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,28 @@ def test_further_dot_products_of_every_instruction():
     assert set(jobs) == {str(v) for v in variants() if v.model((9, 0)) is not None and v.kernel.runs_on((9, 0))}
     assert sum(rows for rows, _ in jobs.values()) == 248_000_000
     assert {wrong for _, wrong in jobs.values()} == {0}
+
+
+# -- questions for a GPU that is not there yet -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", range(4))
+def test_the_models_of_blackwell_differ_on_every_question(pair):
+    """The second model is mmaemu's for B200, written from floatsim's parts."""
+    make, x = questions.maker(), questions.asked(pair)
+    halves, then_c, block = (model(pair, x) for model in make.MODELS)
+    assert len(x.c) == make.ROWS == 256
+    assert (halves != then_c).all()
+    three = (halves != block) & (then_c != block)
+    assert three.sum() > 100
+    assert three[: three.sum()].all()
+    assert all(np.isfinite(d.view(np.float32)).all() for d in (halves, then_c, block))
+    assert len({(a.tobytes(), b.tobytes(), int(c)) for a, b, c in zip(*x[:3], strict=True)}) > 200
+
+
+@pytest.mark.full
+def test_the_questions_are_those_of_their_script():
+    assert np.array_equal(questions.maker().questions(), np.load(questions.FOLDER / "questions.npy"))
 
 
 # -- throughput --------------------------------------------------------------------------------------------------------
