@@ -26,6 +26,8 @@
 # All results are computed by floatsim's emulator. No GPU is needed. Each model has a note with the evidence for
 # it:
 #
+# - **verified by the project**: we ran the instruction, and it returns the model's bits, special values included.
+#   "Published outputs" names other GPUs whose published outputs the model reproduces, too.
 # - **verified on hardware**: the model reproduces the published outputs of these GPUs (F. A. Khattak and M. Mikaitis,
 #   "Accurate Models of NVIDIA Tensor Cores"). The rows contain ordinary numbers only.
 # - **reported by the authors**: the authors of a model report that it equals the GPU. We did not repeat their test.
@@ -83,7 +85,7 @@ Markdown(
     f"bits are dropped. The unit returns D = {float(trace.value):g}, the exact sum is {float(trace.exact):g}.\n\n"
     f"Texts about Hopper's FP8 call this a 14-bit accumulator: {block.fraction_bits} bits and the leading one. The "
     f"result has the format FP32, but its low {fs.FP32.trailing_bits - block.fraction_bits} bits are always zero.\n\n"
-    f"*Evidence: {evidence('hopper', 'e4m3')}; with another c, as here: equal to mmasim.*"
+    f"*Evidence: {evidence('hopper', 'e4m3')}; with another c, as here: verified on the H200.*"
 )
 
 # %% [markdown]
@@ -289,8 +291,8 @@ Markdown(
     "Products of a layer lie between the two pictures. Activations after a ReLU times weights have both signs, sums "
     "of squares have one, and probabilities times values have the signs of the values. The cell above takes any `draw` "
     "function, for example one that returns your tensors.\n\n"
-    f"*Evidence for Hopper: {evidence('hopper', 'e4m3')}; a chain of instructions, with c not 0: our emulator and "
-    f"mmasim. Evidence for Blackwell: {evidence('blackwell', 'e4m3')}. Promotion follows DeepGEMM and CUTLASS; "
+    f"*Evidence for Hopper: {evidence('hopper', 'e4m3')}; a chain of instructions, with c not 0: verified on "
+    f"the H200. Evidence for Blackwell: {evidence('blackwell', 'e4m3')}. Promotion follows DeepGEMM and CUTLASS; "
     "FP32 additions are those of IEEE 754.*"
 )
 
@@ -361,7 +363,8 @@ ax = plot.error_curves(
 #    git clone --depth 1 https://github.com/north-numerical-computing/MATLAB-tensor-core
 #    export FLOATSIM_SILICON=$PWD/MATLAB-tensor-core/model_validation
 #    ```
-# 2. **[Captures](../docs/glossary.md#capture)** made by `floatsim capture`: set the same variable to their folder.
+# 2. **[Captures](../docs/glossary.md#capture)** made by `floatsim capture`: set the same variable to their folder. A
+#    clone has those of an H200 in `data/silicon/nvidia-h200`.
 # 3. **Your own GPU**: `floatsim probe` infers the model of each instruction from its results, and `floatsim compare`
 #    compares the GPU with the emulator bit by bit ([Hardware](../docs/hardware.md)).
 
@@ -371,7 +374,7 @@ if folder and Path(folder).exists():
     checked = list(fs.hardware.check_silicon(folder))
     shown = table(
         ("GPU", "instruction", "dot products", "results that differ from the emulator"),
-        [(each.capture.gpu, str(each.capture.unit), f"{each.comparison.count}", f"{each.comparison.mismatches}")
+        [(each.capture.gpu, each.capture.title, f"{each.comparison.count}", f"{each.comparison.mismatches}")
          for each in checked],
     )  # fmt: skip
 else:
@@ -386,7 +389,7 @@ else:
 shown
 
 # %%
-on_hopper = [each.capture for each in checked if str(each.capture.unit).startswith("hopper")]
+on_hopper = [each.capture for each in checked if each.capture.title.startswith("hopper")]
 fp8 = [each for each in on_hopper if "wgmma.k32: E4M3" in str(each.unit)]
 if fp8:
     found = fp8[0]

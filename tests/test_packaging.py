@@ -14,6 +14,7 @@ import pydoc
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import types
 import typing
@@ -435,11 +436,36 @@ def test_wheel(tmp_path):
     assert "floatsim/data/truth/digests.json" in names
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}
+    assert not [name for name in names if "silicon/" in name]
+    for name in ("LICENSE", "NOTICE"):
+        assert f"floatsim-{fs.__version__}.dist-info/licenses/{name}" in names
     assert {name.split("/")[0] for name in names} == {
         "floatsim",
         "floatsim_kernels",
         f"floatsim-{fs.__version__}.dist-info",
     }
+
+
+def test_sdist(tmp_path):
+    """The source distribution has the captures of CPUs, and not those of GPUs, which are large."""
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("building a source distribution offline needs hatchling (pip install hatchling)")
+    code = "import sys; from hatchling.build import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True, cwd=ROOT)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"floatsim/__init__.py", "pyproject.toml", "LICENSE", "NOTICE", "data/silicon/README.md"} <= names
+    folders = {name.split("/")[2] for name in names if name.startswith("data/silicon/") and name.endswith(".npz")}
+    assert len(folders) == 2
+    assert not [folder for folder in folders if folder.startswith("nvidia")]
+    assert any((ROOT / "data" / "silicon").glob("nvidia-*")) or not (ROOT / ".git").exists()
+
+
+@pytest.mark.parametrize("word", ["MIT", "BSD 2-Clause", "MATLAB-tensor-core", "Apache License", "mmaemu", "CC BY 4.0",
+                                  "trademarks of their owners", "not affiliated"])  # fmt: skip
+def test_the_notice_names_licences_and_trademarks(word):
+    assert word in " ".join((ROOT / "NOTICE").read_text(encoding="utf-8").split())
 
 
 @pytest.mark.parametrize(("module", "kind", "old", "new"), [

@@ -153,10 +153,9 @@ def describe(
       specials     NaN, inf * 0 and inf - inf give NaN, all bits set but the sign; an infinity wins over finite
                    terms
       longer sums  instructions are chained: D is c of the next; the last is filled up to k = 32 with zeros
-      evidence     verified on hardware: equal to the published outputs of H100, H200 (Khattak and Mikaitis),
-                   which cover ordinary numbers with a and b in one format; other formats, infinities, NaN,
-                   subnormals and overflow are equal to mmasim 2.1.1, if it has the instruction; published with c
-                   = 0 only
+      evidence     verified by the project: equal to the instruction itself on H200, special values and NaN
+                   included; the tests replay a capture, and run the instruction where it exists; also equal to
+                   the published outputs of H100, H200 (Khattak and Mikaitis); published with c = 0 only
     """
     if isinstance(arch, TensorCore):
         instruction, output = instruction or arch.instruction, output or arch.output
@@ -197,10 +196,12 @@ def evidence_text(row: Instruction, notes: bool = True) -> str:
 
     >>> from floatsim.tensorcore.architectures import ARCHITECTURES
     >>> evidence_text(ARCHITECTURES["hopper"].instructions[3])
-    'verified on hardware: H100, H200 (published with c = 0 only)'
+    'verified by the project: H200; published outputs: H100, H200 (published with c = 0 only)'
     """
     note = f" ({row.note})" if row.note and notes else ""
-    return _EVIDENCE[row.evidence] + (f": {row.gpus}" if row.gpus else "") + note
+    also = row.published and row.evidence is not Evidence.SILICON
+    published = f"; published outputs: {row.published}" if also else ""
+    return _EVIDENCE[row.evidence] + (f": {row.gpus}" if row.gpus else "") + published + note
 
 
 _EVIDENCE = {
@@ -287,7 +288,10 @@ def facts(row: Instruction) -> dict[str, str]:
     texts["longer sums"] = (
         f"instructions are chained: D is c of the next; the last is filled up to k = {row.k} with zeros"
     )
-    texts["evidence"] = _EVIDENCE_IN_FULL[row.evidence].format(gpus=row.gpus) + (f"; {row.note}" if row.note else "")
+    evidence = [_EVIDENCE_IN_FULL[row.evidence].format(gpus=row.gpus)]
+    if row.published and row.evidence is not Evidence.SILICON:
+        evidence.append(f"also equal to the published outputs of {row.published} (Khattak and Mikaitis)")
+    texts["evidence"] = "; ".join([*evidence, *filter(None, [row.note])])
     return texts
 
 

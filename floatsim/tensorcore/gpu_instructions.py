@@ -5,7 +5,8 @@ A2, Ada, L40S, H100, H200 and B200, published in north-numerical-computing/MATLA
 outputs, its RTXPRO6000TC.m equals its model of B200, and its A30TC.m that of A100); P. Xie et al., MMA-Sim
 (the package mmasim 2.1.1, and the tests in its repository, which ran on the GPUs named). DeepSeek-V3 also reports the
 fraction bits of FP8 on Hopper (arXiv 2412.19437, 3.3.2: "around 14 bits"). deepseek-ai/DeepGEMM#37 reports that its
-`mma.sync` does not truncate, and NVIDIA/cutlass#1986 that its `mma.sync` is emulated.
+`mma.sync` does not truncate, and NVIDIA/cutlass#1986 that its `mma.sync` is emulated. The rows of Hopper equal an
+H200 that this project ran (data/silicon/nvidia-h200).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = ["GPU_UNITS"]
 
 # -- constructors of rows ----------------------------------------------------------------------------------------------
 
-SILICON, _, ASSERTED, MODEL, _, NOTHING = Evidence
+PROJECT, SILICON, ASSERTED, MODEL, _, NOTHING = Evidence
 
 _FP16, _HALVES, _TF32, _FP8 = (FP16,), (FP16, BF16), (TF32,), (E4M3, E5M2)
 _NARROW = (E4M3, E5M2, E3M2, E2M3, E2M1)
@@ -64,32 +65,32 @@ def _rounding(grid: FloatFormat) -> Rounding:
 
 def _of(
     name: str, inputs: tuple[FloatFormat, ...], k: int, output: FloatFormat, model: Model, evidence: Evidence,
-    gpus: str = "", note: str = "",
+    gpus: str = "", note: str = "", published: str = "",
 ) -> Instruction:  # fmt: skip
     return Instruction(
         name, inputs, k, model, output, evidence, gpus, mixes=inputs[0] in _EIGHT_BITS, truncates=inputs == _TF32,
-        note=note,
+        note=note, published=published,
     )  # fmt: skip
 
 
 def _fused(
     name: str, inputs: tuple[FloatFormat, ...], k: int, terms: int, fraction_bits: int, floor: int, grid: FloatFormat,
-    evidence: Evidence, gpus: str = "", note: str = "",
+    evidence: Evidence, gpus: str = "", note: str = "", published: str = "",
 ) -> Instruction:  # fmt: skip
     model = FusedBlocks(terms, fraction_bits, floor, grid, _rounding(grid))
-    return _of(name, inputs, k, FP16 if grid == FP16 else FP32, model, evidence, gpus, note)
+    return _of(name, inputs, k, FP16 if grid == FP16 else FP32, model, evidence, gpus, note, published)
 
 
 def _two_halves(
     name: str, k: int, fraction_bits: int, floor: int, grid: FloatFormat, evidence: Evidence, gpus: str,
-    note: str = "",
+    note: str = "", published: str = "",
 ) -> Instruction:  # fmt: skip
     model = TwoHalves(FusedBlocks(k // 2, fraction_bits, floor, grid, _rounding(grid)))
-    return _of(name, _FP8, k, grid, model, evidence, gpus, note)
+    return _of(name, _FP8, k, grid, model, evidence, gpus, note, published)
 
 
-def _fp64(evidence: Evidence, gpus: str, *shapes: str) -> tuple[Instruction, ...]:
-    return tuple(_of(name, _FP64, int(name.split("k")[1]), FP64, FmaChain(), evidence, gpus) for name in shapes)
+def _fp64(evidence: Evidence, gpus: str, *shapes: str, note: str = "") -> tuple[Instruction, ...]:
+    return tuple(_of(name, _FP64, int(name.split("k")[1]), FP64, FmaChain(), evidence, gpus, note) for name in shapes)
 
 
 def _scaled(family: str, gpus: str) -> tuple[Instruction, ...]:
@@ -110,7 +111,8 @@ def _scaled(family: str, gpus: str) -> tuple[Instruction, ...]:
 _CHAIN = "a chain of two blocks; the published outputs fill one"
 _HALF = "the published outputs fill the first four of its terms"
 _C_ZERO = "published with c = 0 only"
-_ON_B200 = "published with D in FP16 there, and with both on B200"
+_H100_H200 = "H100, H200"
+_ANY_NAN = "a NaN is compared with any NaN: the GPU's have payloads, which are not modelled"
 _COMPILED = "what ptxas 12.9 to 13.5 make of it: two HMMA.1688 and an addition"
 _AS_B200 = "equal to the model of B200"
 _FP8_AS_B200 = "E4M3 and E5M2: the authors of B200's model report that it equals its 32-term FP8"
@@ -151,22 +153,22 @@ _ADA = (
     *_fp64(MODEL, "RTX 4090", "mma.m8n8k4"),
 )
 _HOPPER = (
-    _fused("wgmma.k16",         _HALVES,  16, 16, 25, -133, FP32,  MODEL,    "H100", _AS_MMA),
-    _fused("wgmma.k16",         _FP16,    16, 16, 25,  -21, FP16,  MODEL,    "H100", _AS_MMA),
-    _fused("wgmma.k8.tf32",     _TF32,     8,  8, 25, -133, FP32,  MODEL,    "H100", _AS_MMA_TF32),
-    _fused("wgmma.k32",         _FP8,     32, 32, 13, -133, E8M13, SILICON,  "H100, H200", _C_ZERO),
-    _fused("wgmma.k32",         _FP8,     32, 32, 13,  -21, FP16,  MODEL,    "H100"),
-    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  SILICON,  "H100, H200"),
-    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  SILICON,  "H100, H200"),
-    _fused("mma.m16n8k8",       _HALVES,   8,  8, 25, -133, FP32,  MODEL,    "H100"),
-    _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  MODEL,    "H100"),
-    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  SILICON,  "H100, H200", _HALF),
-    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  MODEL,    "H100"),
-    _two_halves("mma.m16n8k32",           32,     25, -133, FP32,  NOTHING,  "", _ON_B200),
-    _two_halves("mma.m16n8k32",           32,     25,  -21, FP16,  SILICON,  "H100, H200"),
-    _two_halves("mma.m16n8k16",           16,     25, -133, FP32,  NOTHING,  "", _COMPILED),
-    _two_halves("mma.m16n8k16",           16,     25,  -21, FP16,  NOTHING,  "", _COMPILED),
-    *_fp64(MODEL, "H100", "mma.m16n8k16", "mma.m16n8k8", "mma.m16n8k4", "mma.m8n8k4"),
+    _fused("wgmma.k16",         _HALVES,  16, 16, 25, -133, FP32,  PROJECT,  "H200"),
+    _fused("wgmma.k16",         _FP16,    16, 16, 25,  -21, FP16,  PROJECT,  "H200"),
+    _fused("wgmma.k8.tf32",     _TF32,     8,  8, 25, -133, FP32,  PROJECT,  "H200"),
+    _fused("wgmma.k32",         _FP8,     32, 32, 13, -133, E8M13, PROJECT,  "H200", _C_ZERO, _H100_H200),
+    _fused("wgmma.k32",         _FP8,     32, 32, 13,  -21, FP16,  PROJECT,  "H200"),
+    _fused("mma.m16n8k16",      _HALVES,  16, 16, 25, -133, FP32,  PROJECT,  "H200", "", _H100_H200),
+    _fused("mma.m16n8k16",      _FP16,    16, 16, 25,  -21, FP16,  PROJECT,  "H200", "", _H100_H200),
+    _fused("mma.m16n8k8",       _HALVES,   8,  8, 25, -133, FP32,  PROJECT,  "H200"),
+    _fused("mma.m16n8k8",       _FP16,     8,  8, 25,  -21, FP16,  PROJECT,  "H200"),
+    _fused("mma.m16n8k8.tf32",  _TF32,     8,  8, 25, -133, FP32,  PROJECT,  "H200", _HALF, _H100_H200),
+    _fused("mma.m16n8k4.tf32",  _TF32,     4,  4, 25, -133, FP32,  PROJECT,  "H200"),
+    _two_halves("mma.m16n8k32",           32,     25, -133, FP32,  PROJECT,  "H200"),
+    _two_halves("mma.m16n8k32",           32,     25,  -21, FP16,  PROJECT,  "H200", "", _H100_H200),
+    _two_halves("mma.m16n8k16",           16,     25, -133, FP32,  PROJECT,  "H200", _COMPILED),
+    _two_halves("mma.m16n8k16",           16,     25,  -21, FP16,  PROJECT,  "H200", _COMPILED),
+    *_fp64(PROJECT, "H200", "mma.m16n8k16", "mma.m16n8k8", "mma.m16n8k4", "mma.m8n8k4", note=_ANY_NAN),
 )
 _BLACKWELL = (
     _fused("tcgen05.k16",       _HALVES,  16, 16, 25, -133, FP32,  MODEL,    "B200", _AS_MMA),

@@ -28,10 +28,10 @@ E8M13 = FloatFormat.ieee(8, 13, "E8M13")
 class Evidence(NamedEnum):
     """The evidence for a row of the table, the strongest first."""
 
-    SILICON = "silicon"
-    """Equal to all published outputs of real GPUs (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores")."""
     PROJECT = "project"
     """Equal to the instruction itself: this project ran it. A capture is in data/silicon."""
+    SILICON = "silicon"
+    """Equal to all published outputs of real GPUs (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores")."""
     ASSERTED = "asserted"
     """Reported by the authors of the source: their model equals the GPU, special values included. Not repeated here."""
     MODEL = "model"
@@ -257,6 +257,8 @@ class Instruction:
         Whether FP32 operands are accepted and read as TF32, without their low 13 bits.
     note : str
         A remark for the table.
+    published : str
+        The GPUs whose published outputs equal the row. They are also `gpus`, if the evidence is `SILICON`.
     """
 
     name: str
@@ -270,12 +272,15 @@ class Instruction:
     scales: tuple[Scales, ...] = ()
     truncates: bool = False
     note: str = ""
+    published: str = ""
 
     cards = former_name("cards", "gpus")
 
     def __post_init__(self) -> None:
         if vars(self)["output"] is None:
             object.__setattr__(self, "output", FP32)
+        if self.evidence is Evidence.SILICON:
+            object.__setattr__(self, "published", self.gpus)
 
     def takes(self, a: FloatFormat, b: FloatFormat) -> bool:
         """Return whether the instruction takes operands of these formats."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import subprocess
 import sys
+import types
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +66,34 @@ def test_without_cupy_the_error_says_what_to_install(no_cupy):
             call()
     with fs.context(backend="hardware"), pytest.raises(RuntimeError, match="CuPy"):
         fs.add(x, x)
+
+
+def test_the_folder_of_the_machine_code_is_removed(monkeypatch):
+    """CuPy loads a kernel from its file, maybe at its first launch. The folder goes with the last kernel, silently."""
+    loaded = []
+
+    def module(path):
+        return types.SimpleNamespace(get_function=lambda name: lambda *_: loaded.append(Path(path).read_bytes()))
+
+    cupy = _CuPy(1)
+    cupy.cuda.runtime.driverGetVersion = lambda: 13000
+    cupy.cuda.Device = lambda number: contextlib.nullcontext()
+    cupy.RawModule = module
+    monkeypatch.setattr(cuda, "_cupy", lambda: cupy)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        gpu = cuda.Cuda()
+        kernels = [gpu.kernel(code, "name") for code in (b"one", b"two")]
+        folder = Path(gpu._folder)
+        del gpu
+        gc.collect()
+        for kernel in kernels:
+            kernel(1, 1)
+        assert loaded == [b"one", b"two"]
+        del kernel, kernels
+        gc.collect()
+        assert not folder.exists()
+    assert [str(each.message) for each in warned] == []
 
 
 def test_the_error_without_a_gpu(monkeypatch):

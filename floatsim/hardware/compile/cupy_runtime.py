@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -98,13 +100,18 @@ class Cuda:
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._number)["multiProcessorCount"])
 
     @cached_property
-    def _folder(self) -> Any:
-        """The folder of the machine code while the process runs. CuPy loads it from files."""
-        return tempfile.TemporaryDirectory(prefix="floatsim-")
+    def _folder(self) -> str:
+        """The folder of the machine code, from which CuPy loads it. It is removed with this object, or at the end.
+
+        A `TemporaryDirectory` would warn when this object, or a kernel of it, is no longer used.
+        """
+        folder = tempfile.mkdtemp(prefix="floatsim-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def kernel(self, code: bytes, name: str) -> Callable[..., None]:
         """Return a kernel of a cubin as a function of (grid, block, *arguments)."""
-        with tempfile.NamedTemporaryFile(dir=self._folder.name, suffix=".cubin", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".cubin", delete=False) as file:
             file.write(code)
         with self._cupy.cuda.Device(self._number):
             function = self._cupy.RawModule(path=file.name).get_function(name)
