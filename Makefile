@@ -81,7 +81,7 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-libraries: pyproject.toml | $(VENV)/.created
-	$(PIP) install --no-compile -e ".[test,torch,jax,notebooks]"
+	$(PIP) install --no-compile -e ".[test-libraries]"
 	@touch $(VENV)/.installed $(VENV)/.installed-test $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
