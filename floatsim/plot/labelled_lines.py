@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, as_format
-from floatsim.plot.style import Palette, mixed
+from floatsim.plot.style import Palette, fitting_size, keep_beside, mixed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +21,9 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 
 
 _SHADES = {False: (("#000000", 0.6), ("#ffe44d", 0.6)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
 """The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
+
+
+_LINE = 1.35  # the distance of labels, in font sizes
 
 
 def format_of(accumulation: Any) -> FloatFormat | None:
@@ -83,11 +86,15 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, float]], words: Sequence[st
     ax.figure.canvas.draw()  # for the transforms
     to_axes = (ax.transData + ax.transAxes.inverted()).transform
     heights = [float(to_axes(end)[1]) for end in ends]
-    inches = ax.get_window_extent().height / ax.figure.dpi
-    placed = _apart(heights, 0.16 / max(inches, 0.5), 0.0, 1.03)
-    for end, height, word, tint in zip(ends, placed, words, tints, strict=True):
+    points = max(72 * ax.get_window_extent().height / ax.figure.dpi, 36)
+    size = min(fitting_size("", points, "small"), points / (_LINE * len(ends)))
+    placed = _apart(heights, _LINE * size / points, 0.0, 1.0 - size / 2 / points)  # below the title
+    labels = [
         ax.annotate(
-            word, end, (1.045, height), "data", "axes fraction", va="center", color=tint, fontsize="small",
+            word, end, (1.045, height), "data", "axes fraction", va="center", color=tint, fontsize=size,
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": tint, "lw": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
-        )  # fmt: skip
+        )
+        for end, height, word, tint in zip(ends, placed, words, tints, strict=True)
+    ]  # fmt: skip
+    keep_beside(ax, labels)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from floatsim.analysis.explain_operation import BitRow, ExplainedOperation, OperationStep
-from floatsim.plot.style import HEADING, new_axes, palette
+from floatsim.plot.style import HEADING, fitting_size, keep_beside, new_axes, palette
 from floatsim.plot.traces import MOST_DIGITS, draw_bit, number_places, tint_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
 
 __all__ = ["draw"]
 
 _MOST_PLACES = 64  # behind the point; more are drawn as an ellipsis
 _HEAD = 1.2  # space above the rows of a step, in rows
-_MINUS = "\N{MINUS SIGN}"
+_TEXT = 0.72  # the largest font size, in rows
+_OUT = 38  # points from the beginning of a heading to the Axes
 
 
 def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
@@ -30,26 +33,47 @@ def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
         raise ValueError(f"{told.equation} has no bits to draw: {told.steps[1].words}")
     top, places = max(row.first for row in rows), min(max(row.places for row in rows), _MOST_PLACES)
     height = sum(len(step.rows) + _HEAD for step in told.steps)
-    ax = new_axes(ax, figsize=(0.23 * (top + places + 1) + 5.6, 0.3 * height + 1.1))
-    y, labels = 0.0, {}
+    from matplotlib import rcParams
+
+    letters = rcParams["font.size"] / 10
+    ax = new_axes(ax, figsize=(0.23 * (top + places + 1) + 5.6 * letters, 0.3 * height + 1.1 * letters))
+    frame = ax.get_window_extent()
+    row_size = _TEXT * 72 * frame.height / ax.figure.dpi / height
+    size = min(fitting_size("", row_size, "small"), row_size)
+    y, labels, headings, notes = 0.0, {}, [], []
     for number, step in enumerate(told.steps, 1):
-        ax.annotate(
-            f"{number}. {step.name}: {_brief(step)}", (0, y + 0.65), (-38, 0), ("axes fraction", "data"),
-            textcoords="offset points", va="center", fontsize="small", color=palette(ax).ink, fontweight="bold",
+        heading = ax.annotate(
+            f"{number}. {step.name}: {_brief(step)}", (0, y + 0.65), (-_OUT, 0), ("axes fraction", "data"),
+            textcoords="offset points", va="center", fontsize=size, color=palette(ax).ink, fontweight="bold",
         )  # fmt: skip
+        heading.set_in_layout(False)  # it begins above the names of rows and ends above the notes
+        headings.append(heading)
         y += _HEAD
         for row in step.rows:
-            _draw_row(ax, told, row, y, top, places)
+            notes.append(_draw_row(ax, told, row, y, top, places, size))
             labels[y + 0.5] = row.name
             y += 1
     ax.set(xlim=(top + 2, -places), ylim=(y + 0.15, 0))
-    ax.set_yticks(list(labels), list(labels.values()))
+    ax.set_yticks(list(labels), list(labels.values()), fontsize=min(fitting_size("", row_size), row_size))
     ax.tick_params(axis="y", length=0)
     number_places(ax, top, -places - 1)
-    ax.set_xlabel("place of each bit, times the power of two of its row")
+    ax.set_xlabel("place of each bit, times the power of two of its row", loc="left")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_title(f"{told.equation} in {told.format.name}", **HEADING)
+    keep_beside(ax, notes)
+    _keep_headings(ax, headings)
     return ax
+
+
+def _keep_headings(ax: Axes, headings: Sequence[Any]) -> None:
+    """Make the headings of all steps smaller until the longest ends inside the figure."""
+    from matplotlib.text import Text
+
+    figure, frame = ax.figure, ax.get_window_extent()
+    room = figure.bbox.x1 - frame.x0 + (_OUT - 4) * figure.dpi / 72
+    widest = max(Text.get_window_extent(heading).width for heading in headings)
+    for heading in headings:
+        heading.set_fontsize(heading.get_fontsize() * min(1.0, room / widest))
 
 
 def _brief(step: OperationStep) -> str:
@@ -57,8 +81,10 @@ def _brief(step: OperationStep) -> str:
     return step.words if step.name == "result" else step.words.partition(";")[0]
 
 
-def _draw_row(ax: Axes, told: ExplainedOperation, row: BitRow, y: float, top: int, places: int) -> None:
-    """Draw one row: its sign, its bits, the binary point, the end of the kept bits, and its power of two."""
+def _draw_row(
+    ax: Axes, told: ExplainedOperation, row: BitRow, y: float, top: int, places: int, size: float
+) -> Annotation:
+    """Draw one row: its sign, its bits, the binary point and the end of the kept bits. Return the note beside it."""
     colours = palette(ax)
     strong = tint_of(told.format, colours)
     digits = top + places <= MOST_DIGITS
@@ -76,7 +102,7 @@ def _draw_row(ax: Axes, told: ExplainedOperation, row: BitRow, y: float, top: in
             note = f"guard bit {told.rounding.guard}, sticky bit {told.rounding.sticky}"
         ax.plot([-row.kept, -row.kept], [y, y + 1], color=colours.lost, lw=2, ls=(0, (3, 1.5)), zorder=4)
     more = "… " if row.places > places else ""
-    ax.annotate(
+    return ax.annotate(
         f"{more}$\\times\\ 2^{{{row.exponent}}}$   {note}", (1, y + 0.5), (4, 0), ("axes fraction", "data"),
-        textcoords="offset points", va="center", fontsize="small", color=colours.ink,
+        textcoords="offset points", va="center", fontsize=size, color=colours.ink,
     )  # fmt: skip

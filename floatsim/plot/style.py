@@ -30,6 +30,7 @@ __all__ = [
     "fitting_size",
     "in_percent",
     "is_dark",
+    "keep_beside",
     "mixed",
     "name_rows",
     "new_axes",
@@ -103,6 +104,40 @@ def fitting_size(text: str, points: float, size: str | float = "medium") -> floa
 def width_in_points(ax: Axes) -> float:
     """Return the width of Axes in points."""
     return float(72 * ax.get_window_extent().width / ax.figure.dpi)
+
+
+def keep_beside(ax: Axes, texts: Sequence[Any], least: float = 0.4) -> None:
+    """Make texts to the right of Axes end inside the figure, and before the next Axes to the right.
+
+    They become smaller until `least` of the width remains for the Axes. Then the Axes become narrower, unless a layout
+    engine moves them.
+
+    >>> import matplotlib.pyplot as plt
+    >>> figure, ax = plt.subplots()
+    >>> text = ax.annotate("a long label of a line", (1.05, 0.5), xycoords="axes fraction")
+    >>> keep_beside(ax, [text])
+    >>> text.get_window_extent().x1 < figure.bbox.x1
+    True
+    """
+    figure = ax.figure
+    figure.canvas.draw()  # for the extents
+    frame, pad = ax.get_window_extent(), 4 * figure.dpi / 72
+    beside = [other.get_tightbbox() for other in figure.axes if other.get_window_extent().x0 > frame.x1]
+    rows = [box.x0 for box in beside if box is not None and box.y0 < frame.y1 and box.y1 > frame.y0]
+    end = min([figure.bbox.x1, *rows]) - pad
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    if not boxes:
+        return
+    gap, width = max(box.x0 for box in boxes) - frame.x1, max(box.width for box in boxes)
+    shrunk = min(1.0, max((1 - least) * (end - frame.x0) - gap, 1.0) / width)
+    if shrunk < 1:
+        for text in texts:
+            text.set_fontsize(text.get_fontsize() * shrunk)
+    beyond = max(text.get_window_extent().x1 for text in texts) - end
+    if beyond > 0 and figure.get_layout_engine() is None:
+        place = ax.get_position()
+        ax.set_position([place.x0, place.y0, place.width - beyond / figure.bbox.width, place.height])
+        ax.set_in_layout(True)  # set_position removes the Axes from bbox_inches="tight"
 
 
 def new_axes(ax: Axes | None, **figure: Any) -> Axes:

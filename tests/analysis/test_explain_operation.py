@@ -300,10 +300,15 @@ def test_every_bit_is_drawn():
     lambda: fs.explain_add(1.0, -1e-6, "fp32"),
     lambda: fs.explain_add(1.0, 1e-300),
 ])  # fmt: skip
-def test_the_picture_has_no_overlapping_text(shown):
-    ax = shown().plot()
-    figure = ax.get_figure()
-    FigureCanvasAgg(figure).draw()
+@pytest.mark.parametrize(("size", "layout"), [(10, "own"), (16, "own"), (20, "own"), (10, None), (16, None),
+                                              (20, None), (10, "constrained"), (20, "constrained")])  # fmt: skip
+def test_the_picture_has_no_overlapping_text(shown, size, layout):
+    """Also with the large letters of slides, in a figure of its own and in Axes of the caller."""
+    with plt.rc_context({"font.size": size}):
+        ax = shown().plot(None if layout == "own" else plt.subplots(figsize=(10, 5.6), layout=layout)[1])
+        figure = ax.get_figure()
+        FigureCanvasAgg(figure).draw()
+    plt.close(figure)
     boxes = [(t.get_text(), t.get_window_extent()) for t in (*ax.texts, *ax.get_yticklabels()) if t.get_text().strip()]
     for text, box in boxes:
         assert figure.bbox.x0 - 1 <= box.x0 and box.x1 <= figure.bbox.x1 + 1, text

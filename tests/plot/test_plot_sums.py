@@ -7,6 +7,7 @@ import itertools
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import same_color, to_rgb
@@ -83,6 +84,32 @@ def test_names_at_the_ends_of_lines_do_not_overlap():
     found = boxes(plot.running_sums(np.ones(300, np.float32), ways))
     for one, other in itertools.combinations(found, 2):
         assert not one.overlaps(other)
+
+
+@pytest.mark.parametrize("layout", [None, "constrained", "tight"])
+@pytest.mark.parametrize("size", [10, 16, 20])
+def test_names_at_the_ends_of_lines_stay_on_a_slide(size, layout):
+    """With the large letters of slides, in Axes of the caller: nothing is cut off at the right or covers the title."""
+    ways = ["fp32", "kahan(bf16)", "blocked(hopper, 128, fp32)", "bf16", "fp16"]
+    with plt.rc_context({"font.size": size}):
+        figure, ax = plt.subplots(figsize=(10, 5.6), layout=layout)
+        plot.running_sums(np.ones(1000, np.float16), ways, ax=ax, title="Where a sum of 1000 ones stops")
+        figure.canvas.draw()
+        found = [Text.get_window_extent(text) for text in (*ax.texts, ax._left_title)]
+        frame, least = ax.get_window_extent(), min(text.get_fontsize() for text in ax.texts)
+    plt.close(figure)
+    assert len(ax.texts) == 5
+    assert all(box.x1 <= figure.bbox.x1 for box in found)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(found, 2))
+    assert frame.width > 0.3 * figure.bbox.width and least >= 7
+    assert ax.get_in_layout()
+
+
+def test_labels_end_before_the_next_axes():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.6))
+    plot.running_sums(np.ones(300, np.float32), ["fp32", "pairwise(bf16)"], ax=left)
+    figure.canvas.draw()
+    assert max(Text.get_window_extent(text).x1 for text in left.texts) <= right.get_tightbbox().x0
 
 
 def test_running_sums_of_overflow_and_stochastic_rounding():
