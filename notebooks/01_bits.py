@@ -209,7 +209,7 @@ ax = plot.number_line(["bf16", "e4m3", "e5m2"], limits=(0.092, 0.112), mark="0.1
 # ## And 0.1 + 0.2?
 #
 # There are three roundings: of one tenth, of two tenths, and of their sum. The result is compared with three tenths,
-# which is rounded once. In some formats the errors [cancel](../docs/glossary.md#cancellation):
+# which is rounded once. In some formats the errors cancel:
 
 # %%
 print("format   0.1 + 0.2              0.3                    equal?")
@@ -255,7 +255,7 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # <details>
 # <summary>Solution 1</summary>
 #
-# In lowest [terms](../docs/glossary.md#term), the denominator must be a power of two, and small enough for the format.
+# In lowest terms, the denominator must be a power of two, and small enough for the format.
 #
 # ```python
 # >>> def is_exact(x, fmt):

@@ -157,7 +157,7 @@ print(f"results that differ: {np.mean(truncated != near):.1%}")
 #
 # ## The effect of a bias in long sums
 #
-# Errors of both signs partly [cancel](../docs/glossary.md#cancellation), errors of one sign add up. Here the sum of
+# Errors of both signs partly cancel, errors of one sign add up. Here the sum of
 # random numbers is rounded after each addition, and compared with the exact sum:
 
 # %%
@@ -264,7 +264,7 @@ Markdown(
 #
 # ## What to remember
 #
-# - To nearest, ties to even: small errors, no [bias](../docs/glossary.md#bias). It is the default.
+# - To nearest, ties to even: small errors, no bias. It is the default.
 # - Truncation has a bias of half an ulp toward zero.
 # - Rounding up and rounding down give bounds.
 # - Stochastic rounding has larger errors and no bias: on average, small steps have their full effect.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floatsim.analysis.explain_operation import BitRow, ExplainedOperation, OperationStep
-from floatsim.plot.style import HEADING, fitting_size, keep_beside, new_axes, palette
+from floatsim.plot.style import HEADING, fitting_size, keep_beside, new_axes, palette, shrink, width_in_points
 from floatsim.plot.traces import MOST_DIGITS, draw_bit, number_places, tint_of
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ __all__ = ["draw"]
 
 _MOST_PLACES = 64  # behind the point; more are drawn as an ellipsis
 _HEAD = 1.2  # space above the rows of a step, in rows
+_MINUS = "\N{MINUS SIGN}"
 _TEXT = 0.72  # the largest font size, in rows
 _OUT = 38  # points from the beginning of a heading to the Axes
 
@@ -61,19 +61,11 @@ def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_title(f"{told.equation} in {told.format.name}", **HEADING)
     keep_beside(ax, notes)
-    _keep_headings(ax, headings)
+    for sign in ax.texts:
+        if sign.get_text() == _MINUS:
+            sign.set_fontsize(min(sign.get_fontsize(), 1.1 * width_in_points(ax) / (top + places + 2)))
+    shrink(headings, ax.figure.bbox.x1 - ax.get_window_extent().x0 + (_OUT - 4) * ax.figure.dpi / 72)
     return ax
-
-
-def _keep_headings(ax: Axes, headings: Sequence[Any]) -> None:
-    """Make the headings of all steps smaller until the longest ends inside the figure."""
-    from matplotlib.text import Text
-
-    figure, frame = ax.figure, ax.get_window_extent()
-    room = figure.bbox.x1 - frame.x0 + (_OUT - 4) * figure.dpi / 72
-    widest = max(Text.get_window_extent(heading).width for heading in headings)
-    for heading in headings:
-        heading.set_fontsize(heading.get_fontsize() * min(1.0, room / widest))
 
 
 def _brief(step: OperationStep) -> str:
@@ -90,7 +82,8 @@ def _draw_row(
     digits = top + places <= MOST_DIGITS
     if row.sign:
         ax.text(
-            row.first + 1.5, y + 0.5, "\N{MINUS SIGN}", ha="center", va="center", color=strong, fontweight="bold"
+            row.first + 1.5, y + 0.5, _MINUS, ha="center", va="center", color=strong, fontweight="bold",
+            fontsize=size,
         )  # fmt: skip
     for place, bit in zip(range(row.first, -places - 1, -1), row.bits, strict=False):
         lost = row.kept is not None and place < -row.kept

@@ -36,6 +36,8 @@ __all__ = [
     "new_axes",
     "palette",
     "powers_of_two",
+    "shrink",
+    "text_extent",
     "titled",
     "width_in_points",
     "words_beside",
@@ -106,6 +108,24 @@ def width_in_points(ax: Axes) -> float:
     return float(72 * ax.get_window_extent().width / ax.figure.dpi)
 
 
+def text_extent(text: Any) -> Any:
+    """Return the box of a text in pixels, without the line from an annotation to its point."""
+    from matplotlib.text import Text
+
+    text.get_window_extent()  # moves an annotation to its place
+    return Text.get_window_extent(text)
+
+
+def shrink(texts: Sequence[Any], room: float) -> None:
+    """Make texts smaller, all by one factor, until the widest has at most `room` pixels."""
+    for _ in range(8):  # hinting makes widths uneven in the size
+        widest = max(text_extent(text).width for text in texts)
+        if widest <= room:
+            return
+        for text in texts:
+            text.set_fontsize(text.get_fontsize() * max(room / widest, 0.1))
+
+
 def keep_beside(ax: Axes, texts: Sequence[Any], least: float = 0.4) -> None:
     """Make texts to the right of Axes end inside the figure, and before the next Axes to the right.
 
@@ -116,24 +136,24 @@ def keep_beside(ax: Axes, texts: Sequence[Any], least: float = 0.4) -> None:
     >>> figure, ax = plt.subplots()
     >>> text = ax.annotate("a long label of a line", (1.05, 0.5), xycoords="axes fraction")
     >>> keep_beside(ax, [text])
-    >>> text.get_window_extent().x1 < figure.bbox.x1
+    >>> bool(text_extent(text).x1 < figure.bbox.x1)
     True
     """
-    figure = ax.figure
+    figure, texts = ax.figure, [text for text in texts if text.get_text()]
+    if not texts:
+        return
+    for text in texts:
+        text.set_in_layout(False)  # a layout engine would leave no room for the Axes
     figure.canvas.draw()  # for the extents
     frame, pad = ax.get_window_extent(), 4 * figure.dpi / 72
     beside = [other.get_tightbbox() for other in figure.axes if other.get_window_extent().x0 > frame.x1]
     rows = [box.x0 for box in beside if box is not None and box.y0 < frame.y1 and box.y1 > frame.y0]
     end = min([figure.bbox.x1, *rows]) - pad
-    boxes = [text.get_window_extent() for text in texts if text.get_text()]
-    if not boxes:
-        return
-    gap, width = max(box.x0 for box in boxes) - frame.x1, max(box.width for box in boxes)
-    shrunk = min(1.0, max((1 - least) * (end - frame.x0) - gap, 1.0) / width)
-    if shrunk < 1:
-        for text in texts:
-            text.set_fontsize(text.get_fontsize() * shrunk)
-    beyond = max(text.get_window_extent().x1 for text in texts) - end
+    gap = max(text_extent(text).x0 for text in texts) - frame.x1
+    shrink(texts, (1 - least) * (end - frame.x0) - gap)
+    for text in texts:
+        text.set_in_layout(True)
+    beyond = max(text_extent(text).x1 for text in texts) - end
     if beyond > 0 and figure.get_layout_engine() is None:
         place = ax.get_position()
         ax.set_position([place.x0, place.y0, place.width - beyond / figure.bbox.width, place.height])

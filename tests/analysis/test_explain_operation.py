@@ -300,8 +300,7 @@ def test_every_bit_is_drawn():
     lambda: fs.explain_add(1.0, -1e-6, "fp32"),
     lambda: fs.explain_add(1.0, 1e-300),
 ])  # fmt: skip
-@pytest.mark.parametrize(("size", "layout"), [(10, "own"), (16, "own"), (20, "own"), (10, None), (16, None),
-                                              (20, None), (10, "constrained"), (20, "constrained")])  # fmt: skip
+@pytest.mark.parametrize(("size", "layout"), [(10, "own"), (20, "own"), (16, None), (20, "constrained")])
 def test_the_picture_has_no_overlapping_text(shown, size, layout):
     """Also with the large letters of slides, in a figure of its own and in Axes of the caller."""
     with plt.rc_context({"font.size": size}):
