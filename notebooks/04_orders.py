@@ -327,7 +327,7 @@ table(
 # %% [markdown]
 # The share of equal bits does not separate the kernels: the correct one differs from the plain sum nearly as often as a
 # wrong one. All pass the tolerance, because these gradients are smaller than its `atol`. The other three tests find the
-# bugs, and the second one needs only integer arithmetic as its [reference](../docs/glossary.md#reference).
+# bugs, and the second one needs only integer arithmetic as its reference.
 #
 # A description cannot reproduce an order that changes from run to run, such as with `atomicAdd`: see exercise 2.
 #

@@ -331,7 +331,7 @@ for signs, draw in SIGNS.items():
 table(("K = 4096", *(f"`{accumulation}`" for accumulation in wrong)), rows)
 
 # %% [markdown]
-# So many elements of a correct FP8 kernel on Hopper differ from a [reference](../docs/glossary.md#reference) that adds
+# So many elements of a correct FP8 kernel on Hopper differ from a reference that adds
 # in FP32. A tolerance cannot tell whether the kernel also has a bug. The kernel's own sum as a description can:
 # `fs.hardware.compare(a, b, accumulate="blocked(hopper, 128, fp32)", against=ours)`.
 #

@@ -160,7 +160,7 @@ offsets = {
 for name, (x, y) in found.items():
     ax.plot(x, y, "o", color=fs.plot.colour(fs.FP16) if name.startswith(("MX", "NV")) else "0.35", ms=6)
     ax.annotate(name, (x, y), offsets.get(name, (7, -4)), textcoords="offset points", fontsize=9)
-ax.set(xlabel="bits of a weight, with its share of the scales", ylabel="relative error", xlim=(2, 9.2))
+ax.set(xlabel="bits of a weight, with its share of the scales", ylabel="relative error", xlim=(2, 9.2));
 
 # %% jupyter={"source_hidden": true}
 (bits_plain, error_plain), (bits_nested, error_nested) = found["NF4"], found["NF4, nested scales"]
@@ -174,25 +174,27 @@ Markdown(
 # ## The scales of MX and NVFP4
 #
 # An MX block of 32 numbers has a scale that is a power of two. There are several rules for it. The plain rule of the
-# standard, "floor", lets numbers just below the next power of two [saturate](../docs/glossary.md#saturation):
+# standard, "floor", lets numbers just below the next power of two [saturate](../docs/glossary.md#saturation). A number
+# saturates if it is beyond the largest number of the format *after* its rounding. `conversion_losses` counts this if it
+# converts the numbers divided by their scales:
 
 # %%
-rows = []
-for scheme in ("mxfp8", "mxfp4"):
-    for rule in ("floor", "rceil", "ceil", "even"):
-        q = fs.quantize_blocks(values, scheme, rule=rule)
-        losses = fs.conversion_losses(values, q)
-        rows.append(
-            (scheme, rule, f"{error(q.values, values):.4f}", f"{losses.overflowed:.2%}", f"{losses.flushed:.2%}")
-        )
-for scheme in ("nvfp4", "nvfp4_torchao", "nvfp4_single"):
-    q = fs.quantize_blocks(values, scheme)
-    losses = fs.conversion_losses(values, q)
-    rows.append((scheme, "", f"{error(q.values, values):.4f}", f"{losses.overflowed:.2%}", f"{losses.flushed:.2%}"))
+def row_of(scheme, rule=None):
+    """The error of a scheme, and the shares of the numbers that saturate and that become zero."""
+    q = fs.quantize_blocks(values, scheme, rule=rule)
+    scales = q.scales.values * (1 if q.tensor_scale is None else q.tensor_scale.item())
+    scaled = values / np.repeat(scales, values.shape[1] // scales.shape[1], axis=1)
+    losses = fs.conversion_losses(scaled, q.format)
+    return scheme, rule or "", f"{error(q.values, values):.4f}", f"{losses.overflowed:.2%}", f"{losses.flushed:.2%}"
+
+
+rows = [row_of(scheme, rule) for scheme in ("mxfp8", "mxfp4") for rule in ("floor", "rceil", "ceil", "even")]
+rows += [row_of(scheme) for scheme in ("nvfp4", "nvfp4_torchao", "nvfp4_single")]
 table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 
 # %% [markdown]
-# "rceil" and "ceil" never saturate. For E4M3 elements they have the lowest error. For E2M1 elements, the larger scales
+# "rceil" and "ceil" never saturate. In NVFP4, a scale that was rounded down leaves some numbers beyond the largest one,
+# but so little that they round to it: none saturates. For E4M3 elements they have the lowest error. For E2M1 elements, the larger scales
 # of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has the lowest error.
 # NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower than that of MXFP4.
 #
