@@ -26,8 +26,9 @@
 # All results are computed by floatsim's emulator. No GPU is needed. Each model has a note with the evidence for
 # it:
 #
-# - **verified by the project**: we ran the instruction, and it returns the model's bits, special values included.
-#   "Published outputs" names other GPUs whose published outputs the model reproduces, too.
+# - **verified by the project**: we ran the [instruction](../docs/glossary.md#instruction), and it returns the
+#   model's bits, special values included. "Published outputs" names other GPUs whose published outputs the model
+#   reproduces, too.
 # - **verified on hardware**: the model reproduces the published outputs of these GPUs (F. A. Khattak and M. Mikaitis,
 #   "Accurate Models of NVIDIA Tensor Cores"). The rows contain ordinary numbers only.
 # - **reported by the authors**: the authors of a model report that it equals the GPU. We did not repeat their test.

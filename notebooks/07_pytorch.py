@@ -87,9 +87,10 @@ for name in ("FP32", "BF16", "FP16", "E4M3", "E5M2", "E3M2", "E2M1"):
 table(("format", "accuracy", "first overflow or clipping"), rows)
 
 # %% [markdown]
-# Both FP8 formats are as accurate as FP32 here. The narrow formats E3M2 and E2M1 have no infinity and no
-# [NaN](../docs/glossary.md#nan). A number beyond their largest one becomes that largest number: it is *clipped*. This
-# happens in the first layer. In a format with an infinity it would be an [overflow](../docs/glossary.md#overflow).
+# Both FP8 formats are as accurate as FP32 here. The narrow formats E3M2 and E2M1 have no
+# [infinity](../docs/glossary.md#infinity) and no [NaN](../docs/glossary.md#nan). A number beyond their largest one
+# becomes that largest number: it is *clipped*. This happens in the first layer. In a format with an infinity it would
+# be an [overflow](../docs/glossary.md#overflow).
 #
 # ## Layer by layer
 #

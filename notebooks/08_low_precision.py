@@ -160,7 +160,7 @@ offsets = {
 for name, (x, y) in found.items():
     ax.plot(x, y, "o", color=fs.plot.colour(fs.FP16) if name.startswith(("MX", "NV")) else "0.35", ms=6)
     ax.annotate(name, (x, y), offsets.get(name, (7, -4)), textcoords="offset points", fontsize=9)
-ax.set(xlabel="bits of a weight, with its share of the scales", ylabel="relative error", xlim=(2, 9.2));
+_ = ax.set(xlabel="bits of a weight, with its share of the scales", ylabel="relative error", xlim=(2, 9.2))
 
 # %% jupyter={"source_hidden": true}
 (bits_plain, error_plain), (bits_nested, error_nested) = found["NF4"], found["NF4, nested scales"]
@@ -194,9 +194,10 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 
 # %% [markdown]
 # "rceil" and "ceil" never saturate. In NVFP4, a scale that was rounded down leaves some numbers beyond the largest one,
-# but so little that they round to it: none saturates. For E4M3 elements they have the lowest error. For E2M1 elements, the larger scales
-# of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has the lowest error.
-# NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower than that of MXFP4.
+# but so little that they round to it: none saturates. With E4M3, "rceil" and "ceil" have the least error. For E2M1 elements,
+# the larger scales of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has the lowest
+# error. NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower than that of
+# MXFP4.
 #
 # ## Exercises
 #

@@ -175,9 +175,14 @@ FORMS = {
     "compensated-summation": "compensated( sum(mation)?s?)?", "alignment": "align(s|ed|ment)",
     "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
 }  # fmt: skip
-OTHER_MEANINGS = {  # pages that use a term's word only for another thing, such as a `with` block
+OTHER_MEANINGS = {  # pages whose first uses of a term's word mean another thing, such as a `with` block
     "block": "conventions formats how-to sums 03_ends 04_orders", "bias": "02_rounding pytorch",
-    "term": "01_bits emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
+    "term": "emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
+}  # fmt: skip
+OTHER_PHRASES = {  # words that mean another thing than the term on every page: they are no first uses, and never links
+    "bias": "(no|an?|weight and) bias", "term": "lowest terms", "tile": "(to use|AMX) tiles?",
+    "cancellation": "(the errors|of both signs( partly)?) cancel", "block": "(`?fs.context`?|`?with`?|code) block",
+    "reference": "integer arithmetic as its reference|from a reference that adds in FP32",
 }  # fmt: skip
 NOT_PROSE = re.compile(
     r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$|^<!-- (\w+): begin.*?<!-- \1: end -->"  # code, tables, headings
@@ -192,9 +197,32 @@ def prose_of(path: Path) -> str:
     return NOT_PROSE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text_of(path))
 
 
+def phrases(fragment: str) -> str:
+    """A regular expression of the phrases in which a term's word means another thing, also over the end of a line."""
+    return rf"(?<![\w-])(?:{OTHER_PHRASES[fragment]})(?![\w-])".replace(" ", r"\s+")
+
+
+def wrong_links(text: str) -> list[str]:
+    """The links to the glossary inside phrases that mean another thing."""
+    found = []
+    for fragment in OTHER_PHRASES:
+        plain, ends, last = "", [], 0
+        for link in re.finditer(r"\[([^\]]*)\]\([^)#]*(#[\w-]+)?\)", text):
+            plain += text[last : link.start()] + link[1]
+            last = link.end()
+            if link[2] == f"#{fragment}":
+                ends.append(len(plain))
+        plain += text[last:]
+        uses = re.finditer(phrases(fragment), plain, re.IGNORECASE)
+        found += [use[0] for use in uses if any(use.start() < end <= use.end() for end in ends)]
+    return found
+
+
 def first_use(path: Path, fragment: str) -> re.Match[str] | None:
     """Where the prose of a page has a term of the glossary for the first time; links are not counted."""
     prose = prose_of(path)
+    if fragment in OTHER_PHRASES:
+        prose = re.sub(phrases(fragment), lambda m: re.sub(r"[^\n]", " ", m[0]), prose, flags=re.IGNORECASE)
     form = FORMS.get(fragment, fragment.replace("-", "[ -]") + "s?")
     return re.search(rf"(?<![\w-])(?:{form})(?![\w-])", prose, re.IGNORECASE)
 
@@ -206,6 +234,7 @@ EXPLAINING = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {GLO
 def test_first_uses_lead_to_the_glossary(page):
     """A page or notebook links each term of the glossary that its text uses, where it has the term first."""
     assert {fragment for target, fragment in links(page) if target == GLOSSARY} <= {"", *anchors(GLOSSARY)}
+    assert not wrong_links(text_of(page)), "these words mean another thing than the term of the glossary"
     unlinked = []
     for fragment in entries():
         use, link = first_use(page, fragment), re.search(rf"glossary\.md#{fragment}\)", text_of(page))
@@ -213,6 +242,17 @@ def test_first_uses_lead_to_the_glossary(page):
         if use and not other and not (link and link.start() < use.start()):
             unlinked.append((fragment, use.string[max(0, use.start() - 40) : use.end() + 20]))
     assert not unlinked, f"{page.name} does not link to the glossary where it first has {unlinked}"
+
+
+@pytest.mark.parametrize(("text", "wrong"), [
+    ("In lowest [terms](../docs/glossary.md#term), a", ["lowest terms"]), ("lowest\n[terms](glossary.md#term).", None),
+    ("the errors\n[cancel](glossary.md#cancellation)", None), ("an [bias](glossary.md#bias)", ["an bias"]),
+    ("In lowest terms; each [term](glossary.md#term)", []), ("[lowest terms](formats.md#terms)", []),
+    ("the terms [cancel](glossary.md#cancellation)", []),
+])  # fmt: skip
+def test_links_of_words_that_mean_another_thing(text, wrong):
+    """A link inside such a phrase is found, also over the end of a line; links of the term are not."""
+    assert wrong_links(text) == wrong if wrong is not None else len(wrong_links(text)) == 1
 
 
 @pytest.mark.parametrize("fragment", entries())

@@ -52,6 +52,7 @@ def test_stored_notebook_is_small_and_names_no_machine(path):
     words = [word for cell in run.texts(notebook) for word in cell] + [cell.source for cell in notebook.cells]
     for word in words:
         assert not ELSEWHERE.search(word), word
+        assert not re.search(r"(?<!\w)(Text\(|<matplotlib\.|<Axes)", word), f"the output of a last line: {word}"
 
 
 @each

@@ -145,7 +145,7 @@ def keep_beside(ax: Axes, texts: Sequence[Any], least: float = 0.4) -> None:
     for text in texts:
         text.set_in_layout(False)  # a layout engine would leave no room for the Axes
     figure.canvas.draw()  # for the extents
-    frame, pad = ax.get_window_extent(), 4 * figure.dpi / 72
+    frame, pad = ax.get_window_extent(), 8 * figure.dpi / 72
     beside = [other.get_tightbbox() for other in figure.axes if other.get_window_extent().x0 > frame.x1]
     rows = [box.x0 for box in beside if box is not None and box.y0 < frame.y1 and box.y1 > frame.y0]
     end = min([figure.bbox.x1, *rows]) - pad
