@@ -194,10 +194,10 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 
 # %% [markdown]
 # "rceil" and "ceil" never saturate. In NVFP4, a scale that was rounded down leaves some numbers beyond the largest one,
-# but so little that they round to it: none saturates. With E4M3, "rceil" and "ceil" have the least error. For E2M1 elements,
-# the larger scales of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has the lowest
-# error. NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower than that of
-# MXFP4.
+# but so little that they round to it: none saturates. With E4M3, "rceil" and "ceil" have the least error. For E2M1
+# elements, the larger scales of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has
+# the lowest error. NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower
+# than that of MXFP4.
 #
 # ## Exercises
 #

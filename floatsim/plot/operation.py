@@ -63,7 +63,7 @@ def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
     keep_beside(ax, notes)
     for sign in ax.texts:
         if sign.get_text() == _MINUS:
-            sign.set_fontsize(min(sign.get_fontsize(), 0.9 * width_in_points(ax) / (top + places + 2)))
+            sign.set_fontsize(min(sign.get_fontsize(), 0.6 * width_in_points(ax) / (top + places + 2)))
     shrink(headings, ax.figure.bbox.x1 - ax.get_window_extent().x0 + (_OUT - 4) * ax.figure.dpi / 72)
     return ax
 
