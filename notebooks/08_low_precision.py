@@ -178,6 +178,7 @@ Markdown(
 # saturates if it is beyond the largest number of the format *after* its rounding. `conversion_losses` counts this if it
 # converts the numbers divided by their scales:
 
+
 # %%
 def row_of(scheme, rule=None):
     """The error of a scheme, and the shares of the numbers that saturate and that become zero."""

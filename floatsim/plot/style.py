@@ -156,7 +156,7 @@ def keep_beside(ax: Axes, texts: Sequence[Any], least: float = 0.4) -> None:
     beyond = max(text_extent(text).x1 for text in texts) - end
     if beyond > 0 and figure.get_layout_engine() is None:
         place = ax.get_position()
-        ax.set_position([place.x0, place.y0, place.width - beyond / figure.bbox.width, place.height])
+        ax.set_position((place.x0, place.y0, place.width - beyond / figure.bbox.width, place.height))
         ax.set_in_layout(True)  # set_position removes the Axes from bbox_inches="tight"
 
 
