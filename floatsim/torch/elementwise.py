@@ -107,7 +107,7 @@ def _rsub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
 def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArray:
     """Return x / y. In the backward pass an integer y is the number of terms of a mean, which is exact."""
     divisor = count(y) if c.backward and isinstance(y, int) else c.factor(y)
-    is_number = not isinstance(y, torch.Tensor) or (c.weak and not y.ndim)
+    is_number = not isinstance(y, torch.Tensor) or y.numel() == 1
     step = c.value if is_number else c.stepwise(BF16, FP16)
     if rounding_mode == "floor":
         return c.result(_floor_divided(c, step, c.operand(x), divisor))

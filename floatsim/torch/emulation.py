@@ -26,6 +26,7 @@ from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.call import Call, complex_of, floats_of
 from floatsim.torch.decisions import Resolved, line, resolve
+from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
 from floatsim.torch.modules import Modules, parameter_names, paths
@@ -282,10 +283,29 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         if entry.kind == "decomposition" and not floats_of(operands):
             return self._unrounded(entry, func, args, kwargs)
+        if torch.Tag.pointwise in func.tags:
+            args = self._promoted(args)
         result = self._inside(entry, entry.run, args, kwargs)
         if entry.kind == "decomposition" and entry.operation and not entry.backward and is_float(result):
             return self._in_result_format(entry, result, floats_of(operands))
         return result
+
+    def _promoted(self, args: Any) -> Any:
+        """Return the operands of an element-wise operation in the dtype of its result, as PyTorch casts them first."""
+        tensors = floats_of(args)
+        wide = [x.dtype for x in tensors if x.ndim] or [x.dtype for x in tensors]
+        if len({x.dtype for x in tensors}) < 2:
+            return args
+        dtype = functools.reduce(torch.promote_types, wide)
+
+        def cast(x: Any) -> Any:
+            if not is_float(x) or x.dtype == dtype:
+                return x
+            found = x.to(dtype)
+            write_tag(found, Tag(self, format_of_dtype(dtype), "value"))
+            return found
+
+        return tuple(map(cast, args))
 
     def _in_result_format(self, entry: Entry, result: torch.Tensor, operands: list[torch.Tensor]) -> torch.Tensor:
         """Round the elements that a decomposition copied from an operand, such as those of leaky_relu above zero."""
@@ -293,7 +313,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             return result
         formats = tuple(map(self._format_of, operands))
         out = self._resolved(self._outer or entry.operation, self.modules.inside, False, formats).out
-        if contains(out, format_of_dtype(result.dtype)):
+        own = format_of_dtype(result.dtype)
+        if contains(out, own) or not contains(own, out):
             return result
         return self._tensor(convert(read(result), out), result.dtype, "value")
 
@@ -349,8 +370,12 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         if complex_of(operands):
             return func(*args, **kwargs)
         args, kwargs = self._converted(args, kwargs)
+        out = None
+        if entry.target == "out":
+            out, kwargs = kwargs["out"], {key: each for key, each in kwargs.items() if key != "out"}
+        target = args[0] if entry.target == "first" else out
         tensors = floats_of([*args, *kwargs.values()])
-        self._check(entry, tensors)
+        self._check(entry, [*tensors, *floats_of([out])])
         if not tensors or self._is_bookkeeping(tensors):
             return func(*args, **kwargs)
         if not tensors[0].numel() and not entry.target:
@@ -358,8 +383,6 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             if not any(x.numel() for x in floats_of(empty if isinstance(empty, tuple) else [empty])):
                 return empty
         operation, module, backward, first_gradient = self._place(entry)
-        out = kwargs.pop("out", None) if entry.target == "out" else None
-        target = args[0] if entry.target == "first" else out
         if self.storage.in_step or first_gradient:
             resolved = self._by_storage(target, tensors)
         else:
@@ -384,6 +407,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         lost = self._lost(site._replace(module=weight), [first], tensors)
         self._count(site, [first], log, lost, reference)
         if target is not None and isinstance(result, FloatArray):
+            if entry.target == "first" and target.shape != first.shape:
+                raise RuntimeError(
+                    f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(first.shape)}"
+                )
             made = first = (target if target.shape == first.shape else target.resize_(first.shape)).copy_(first)
         if update and not first.ndim:
             self.storage.scalars.add(first.untyped_storage().data_ptr())
@@ -495,14 +522,23 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
     def _lost(self, site: Site, results: list[torch.Tensor], operands: list[torch.Tensor]) -> int:
         """Return the number of infinities and NaNs among the results of finite operands, and keep the first of them.
 
+        An element of an element-wise operation has its own operands. Other operations have all operands in common.
         Nothing is stored in place yet. Later steps look no further than the first.
         """
         if self.run.first("overflow") is not None and self.run.step >= self.count:
             return 0
-        if all(map(_all_finite, results)) or not all(map(_all_finite, operands)):
+        if all(map(_all_finite, results)):
             return 0
-        self.run.happened("overflow", site)
-        return sum(int((~torch.isfinite(x)).sum()) for x in results)
+        if all(map(_all_finite, operands)):
+            number = sum(int((~torch.isfinite(x)).sum()) for x in results)
+        elif site.operation in ELEMENTWISE:
+            given = functools.reduce(torch.logical_and, map(torch.isfinite, operands))
+            number = int((given & ~torch.isfinite(results[0])).sum())
+        else:
+            number = 0
+        if number:
+            self.run.happened("overflow", site)
+        return number
 
     def _count(self, site: Site, results: list[torch.Tensor], log: Any, lost: int, reference: Any = None) -> None:
         """Count the events of a call, and keep the first of each kind."""

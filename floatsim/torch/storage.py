@@ -50,7 +50,7 @@ class Storage:
         self._names: dict[int, str] = {}
         self._at_use: dict[int, Any] = {}
         self._places: dict[int, str] = {}
-        self._masters: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._masters: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         self._given: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._handles: list[Any] = []
 
@@ -65,12 +65,15 @@ class Storage:
         if self.model is None:
             return
         self._names = {id(each): name for name, each in self.model.named_parameters()}
+        self._at_use = self._weights_at_use()
+        for parameter in self._parameters():  # errors come before the first change
+            for storage in (self.policy.weights, self._at_use.get(id(parameter)), self._gradient_storage(parameter)):
+                self.format_for(storage, parameter)
         for parameter in self._parameters():
             self._begin(parameter)
         for module in self.model.modules():
             if any(map(is_lazy, module.parameters(recurse=False))):
                 self._handles.append(module.register_forward_pre_hook(self._when_known))
-        self._at_use = self._weights_at_use()
         self._handles.append(self.model.register_forward_pre_hook(self._before_forward))
 
     def _begin(self, parameter: torch.Tensor) -> None:
@@ -104,6 +107,14 @@ class Storage:
         assert self.model is not None
         found = {key: self.policy.weight_at_use(*both) for key, both in parameter_names(self.model).items()}
         return {key: storage for key, storage in found.items() if storage is not None}
+
+    def __deepcopy__(self, memo: Any) -> Storage:
+        """Return itself: a copied model keeps the hooks of this emulation, which do nothing for it."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickle no emulation: the hooks of a model that is saved in a block do nothing when it is loaded."""
+        return _Detached, ()
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
@@ -140,17 +151,25 @@ class Storage:
 
     # -- weights at use ------------------------------------------------------------------------------------------------
 
-    def _before_forward(self, *_: Any) -> None:
-        """Put the rounded weights in the place of the stored ones until the next step of an optimizer."""
-        if not self._at_use or self._masters or self.paused:
+    def _before_forward(self, module: torch.nn.Module, *_: Any) -> None:
+        """Put the rounded weights in the place of the stored ones until the next step of an optimizer.
+
+        A copy of the model has this hook, too, but weights of its own.
+        """
+        if module is not self.model or not self._at_use or self._masters or self.paused:
             return
         for parameter in self._parameters():
             if (storage := self._at_use.get(id(parameter))) is not None:
-                self._masters.append((parameter, parameter.detach().clone()))
+                master = parameter.detach().clone()
                 self._store(parameter, storage, "weight")
+                self._masters.append((parameter, master, parameter._version))
 
     def _give_back(self) -> None:
-        for parameter, master in self._masters:
+        """Give the stored weights back. A weight that the user has written since is stored as it is written."""
+        for parameter, master, version in self._masters:
+            if parameter._version != version:
+                self._store(parameter, self.policy.weights, "weight")
+                continue
             parameter.data.copy_(master)
             write_tag(parameter, Tag(self.owner, self.format_for(self.policy.weights, parameter), "weight"))
         self._masters.clear()
@@ -251,3 +270,12 @@ def _moments_of(optimizer: Any, parameter: torch.Tensor) -> Iterator[torch.Tenso
     for name, each in optimizer.state.get(parameter, {}).items():
         if name not in _COUNTERS:
             yield from filter(is_float, each if isinstance(each, list | tuple) else [each])
+
+
+class _Detached:
+    """The owner of hooks in a model that was saved inside an emulation, and is loaded outside."""
+
+    def _ignored(self, *_: Any) -> None:
+        pass
+
+    _before_forward = _when_known = _keep_gradient = _ignored

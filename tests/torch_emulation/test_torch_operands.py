@@ -373,3 +373,46 @@ def test_grouped_heads_of_attention_are_repeated_keys_and_values(policy):
         assert one.shape == (1, 2, 5, 32)
         if policy == "fp32":
             assert_equal(one, two)
+
+
+TWO_OPERANDS = ["atan2", "xlogy", "logaddexp", "logaddexp2", "hypot", "fmod", "ldexp"]
+
+
+@pytest.mark.parametrize("other", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", TWO_OPERANDS)
+def test_tensors_without_dimensions_are_cast_first_also_in_decompositions(name, other):
+    """The result equals that of the number rounded beforehand, as in PyTorch."""
+    x, number = tensor(640, positive=True).bfloat16(), torch.tensor(1.0035712718963623, dtype=other)
+    function = getattr(torch, name)
+    with ft.emulate("native", count=0):
+        found, rounded_first = function(x, number), function(x, number.bfloat16())
+    assert found.dtype == function(x, number).dtype
+    assert torch.equal(found, rounded_first)
+
+
+@pytest.mark.parametrize(("one", "two"), [(torch.bfloat16, torch.float16), (torch.float32, torch.bfloat16)])
+@pytest.mark.parametrize("name", TWO_OPERANDS)
+def test_operands_of_several_dtypes_are_promoted_first(name, one, two):
+    x, y = tensor(256, positive=True).to(one), tensor(256, seed=1, positive=True).to(two)
+    function = getattr(torch, name)
+    with ft.emulate("native", count=0):
+        found, wide = function(x, y), function(x.float(), y.float())
+    assert found.dtype == torch.float32
+    assert torch.equal(found, wide)
+
+
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_divisors_of_one_element(mode, shape):
+    x = tensor(256, scale=6.0).half()
+    for number in (0.00067138671875, 0.0123, -1.7, 3.3):
+        y = torch.full(shape, number, dtype=torch.float16)
+        wanted = torch.div(x, y, rounding_mode=mode)
+        with ft.emulate("native", count=0):
+            assert torch.equal(torch.div(x, y, rounding_mode=mode), wanted)
+
+
+def test_nansum_in_another_16_bit_format():
+    x = tensor(64).bfloat16()
+    with ft.emulate("native"):
+        assert torch.equal(x.nansum(dtype=torch.float16), x.sum(dtype=torch.float16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import threading
@@ -589,3 +590,93 @@ def test_lazy_modules():
         layer(tensor(3, 5))
         assert lies_in(layer[0].weight, "e4m3")
     assert all(lies_in(each, "bf16") and lies_in(each.grad, "bf16") for each in layer.parameters())
+
+
+# -- what a user does inside a block -----------------------------------------------------------------------------------
+
+
+def test_overflows_beside_infinities_are_counted_by_element():
+    x, y = torch.tensor([torch.inf, 1.0, 0.0, 1.0, torch.nan]), torch.tensor([1.0, 0.0, 0.0, 2.0, 0.0])
+    with ft.emulate("fp16") as run:
+        x / y
+    assert [row.overflow for row in run.report().rows] == [2]  # 1 / 0 and 0 / 0
+    with ft.emulate("fp16", count=0) as run:
+        x / torch.ones(5)
+        assert run.first("overflow") is None
+        x / y
+    assert run.first("overflow").operation == "div"
+
+
+@pytest.mark.parametrize("policy", ["native", "bf16"])
+def test_operations_in_place_keep_the_shape(policy):
+    a = torch.arange(6.0)
+    part, scalar, weight = a[:2], torch.tensor(2.0), nn.Parameter(torch.ones(2))
+    with ft.emulate(policy), torch.no_grad():
+        for target, other in ((part, torch.ones(3, 2)), (scalar, torch.zeros(0)), (weight, torch.ones(1, 2))):
+            with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+                target.mul_(other)
+    assert a.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (part.shape, scalar.shape, weight.shape) == ((2,), (), (2,))
+
+
+OUT = {
+    "sqrt": (lambda out: torch.sqrt(torch.tensor([1.0, -4.0]), out=out), [1.0, torch.nan]),
+    "div": (lambda out: torch.div(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 1.0]), out=out), [torch.inf, 2.0]),
+    "mm": (lambda out: torch.mm(torch.full((1, 1), 3e38), torch.full((1, 1), 3e38), out=out), [[torch.inf]]),
+}
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("name", OUT)
+def test_out_is_resized(name, count):
+    call, wanted = OUT[name]
+    out = torch.empty(0)
+    with ft.emulate("native", count=count):
+        assert call(out) is out
+    np.testing.assert_array_equal(out.numpy(), np.float32(wanted))
+
+
+def test_the_dtype_of_out_rounds_nothing_else():
+    out = torch.empty(2, dtype=torch.float64)
+    with ft.emulate("native"):
+        torch.mul(torch.tensor([0.1, 3.0]), torch.tensor([0.1, 1 / 3]), out=out)
+    assert torch.equal(out, torch.mul(torch.tensor([0.1, 3.0]), torch.tensor([0.1, 1 / 3])).double())
+
+
+def test_weights_that_are_written_in_the_block_stay():
+    layer = nn.Linear(4, 4)
+    with ft.emulate(ft.Policy("fp32", accumulate="fp32", weights="bf16", weights_at_use="int4"), layer):
+        layer(torch.ones(1, 4))
+        layer.load_state_dict({"weight": torch.full((4, 4), 0.7), "bias": torch.full((4,), 0.3)})
+        layer(torch.ones(1, 4))
+    assert layer.weight.unique().tolist() == [torch.tensor(0.7).bfloat16().item()]
+    assert layer.bias.unique().tolist() == [torch.tensor(0.3).item()]
+
+
+def test_an_entry_that_fails_changes_nothing():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).half())
+    before = [each.detach().clone() for each in model.parameters()]
+    for policy in (ft.Policy("bf16", weights="bf16"), ft.Policy("fp32", weights_at_use="bf16")):
+        with pytest.raises(ValueError, match=r"torch\.float16 cannot hold BF16"), ft.emulate(policy, model):
+            pass
+        assert equal(model.parameters(), before)
+
+
+@pytest.mark.parametrize("policy", ["bf16", ft.Policy("fp32", accumulate="fp32", weights_at_use="int4")], ids=str)
+def test_a_model_can_be_copied_and_saved_in_the_block(policy):
+    model, x = nn.Sequential(nn.Linear(2, 2)), torch.ones(1, 2)
+    file = io.BytesIO()
+    with ft.emulate(policy, model):
+        model(x)
+        copied = copy.deepcopy(model)
+        torch.save(model, file)
+        mean = torch.optim.swa_utils.AveragedModel(model)
+        mean.update_parameters(model)
+        used = model[0].weight.detach().clone()
+        copied(x)
+        assert torch.equal(model[0].weight, used)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    for other in (copied, loaded, mean):
+        other(x).sum().backward()
+    assert equal(copied.parameters(), loaded.parameters())
