@@ -128,7 +128,7 @@ class Quantized:
     Raises
     ------
     TypeError
-        If codes or zero points are no integers.
+        If codes or zero points are no integers, and for scales, schemes and formats of another type.
     ValueError
         If a code or a zero point is none of the format, or a shape does not fit. 4-bit codes that are still packed in
         pairs are such codes.
@@ -154,6 +154,11 @@ class Quantized:
     nested: NestedScales | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (("scheme", Scheme), ("scales", FloatArray), ("arithmetic", FloatFormat)):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} must be a {kind.__name__}, not {getattr(self, name)!r:.60}")
+        if not isinstance(self.tensor_scale, FloatArray | None):
+            raise TypeError(f"tensor_scale must be a FloatArray or None, not {self.tensor_scale!r:.60}")
         object.__setattr__(self, "codes", _codes_of(self.codes, self.format))
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
             raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")

@@ -22,7 +22,7 @@ from floatsim.arrays.comparison import isnan
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FloatFormat, Specials, named_formats
-from floatsim.formats.rounding import OVERFLOW, Overflow, Rounding
+from floatsim.formats.rounding import OVERFLOW, Overflow, Rounding, Tininess
 from floatsim.formats.value_sets import contains
 from floatsim.testing.operands import as_float_array
 
@@ -139,6 +139,13 @@ def options_of(conversion: Conversion) -> Iterator[tuple[str, str, dict[str, Any
     for name in ("ftz", "daz"):
         value = not conversion.options.get(name, False)
         yield f"{name}={value}", name, {name: value}
+    before = conversion.options.get("tininess", Tininess.AFTER) is Tininess.AFTER
+    tininess = Tininess.BEFORE if before else Tininess.AFTER
+    text = f"tininess={tininess.name.lower()!r}"
+    if conversion.options.get("ftz", False):
+        yield text, "ftz", {"tininess": tininess}
+    else:
+        yield f"ftz=True, {text}", "ftz", {"ftz": True, "tininess": tininess}
 
 
 ROUTES: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import definitions as d
@@ -626,3 +627,13 @@ def test_nested_scales_are_stored_in_8_bits():
     assert errors[0] < errors[1] < 1.01 * errors[0]
     assert nested.nested.quantized.scheme.format.name == "DYNAMIC8"
     assert plain.nested is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("scheme", "int4"), ("scales", np.ones((1, 1), np.float32)), ("arithmetic", "fp32"),
+                        ("tensor_scale", 2.0)]
+)  # fmt: skip
+def test_parts_of_another_type(name, value):
+    quantized = fs.quantize_blocks([[0.6, -1.0]], "int4", block=2)
+    with pytest.raises(TypeError, match=f"{name} must be a .*, not "):
+        replace(quantized, **{name: value})

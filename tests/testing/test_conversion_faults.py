@@ -394,3 +394,17 @@ def test_kinds_of_input():
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e4m3fnuz", "e5m2"])
+def test_ftz_by_the_other_rule_of_tininess_is_named(name):
+    """Numbers that round up to the least normal number are tiny before the rounding only."""
+    x = (np.random.default_rng(5).standard_normal(8192) * 0.03).astype(np.float32)
+    actual = fs.array(x, name, ftz=True, tininess="before")
+    found = fs.testing.compare_conversion(actual, x, name).explanation
+    assert found == "actual has the bits of ftz=True, tininess='before'"
+    found = fs.testing.compare_conversion(actual, x, name, ftz=True).explanation
+    assert found == "actual has the bits of tininess='before'"
+    back = fs.array(x, name, ftz=True)
+    found = fs.testing.compare_conversion(back, x, name, ftz=True, tininess="before").explanation
+    assert found == "actual has the bits of tininess='after'"
