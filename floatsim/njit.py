@@ -35,6 +35,7 @@ import enum
 import functools
 import inspect
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
@@ -233,7 +234,7 @@ class _Operation(NamedTuple):
 
     entry: str
     """The name in floatsim_kernels.elementwise.njit_entry, or _FUNCTION."""
-    operands: str
+    operands: Sequence[str]
     """The names of the float operands, one letter each."""
     extra: tuple[int | str, ...] = ()
     """The integers after the operands, or the names of integer arguments."""
@@ -284,6 +285,7 @@ _OPERATIONS = {
     "logb": _Operation("logb", "a", (), "int32", False),
     "next_up": _Operation("neighbour", "a", (1,), "value", False),
     "next_down": _Operation("neighbour", "a", (0,), "value", False),
+    "nextafter": _Operation("nextafter", ("a", "direction"), (), "value", False),
     "negative": _Operation("negative", "a", (), "value", False),
     "absolute": _Operation("absolute", "a", (), "value", False),
     "copysign": _Operation("copysign", "ab", (), "value", False),
@@ -307,6 +309,9 @@ _FUNCTION = "function"
 _OPERATIONS |= {name: _Operation(_FUNCTION, "ab" if name in functions.BINARY else "a") for name in mathematical.__all__}
 _APPROXIMATE = {("gelu", "tanh"): "gelu_tanh"}
 """The functions that `approximate=` selects in compiled code."""
+
+_FIRST_FORMAT = ("copysign", "nextafter")
+"""The operations whose result has the format of the first operand, whatever that of the second is."""
 
 _CARRIERS = {types.float64: FP64, types.float32: FP32}
 _RUN_TIME = object()
@@ -459,7 +464,7 @@ def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> 
         raise TypeError("out= does not exist in compiled code, where operands and results are numbers")
     operands = tuple((name, arguments.carrier(name)) for name in operation.operands)
     carriers = [carrier for _, carrier in operands]
-    carrier = carriers[0] if len(set(carriers)) == 1 or operation.entry == "copysign" else FP64
+    carrier = carriers[0] if len(set(carriers)) == 1 or operation.entry in _FIRST_FORMAT else FP64
     if operation.entry == "total_order" and len(set(carriers)) > 1:
         raise TypeError("a and b have different formats")
     fmt = arguments.format(carriers)

@@ -501,24 +501,27 @@ def assert_columns(run, want, *arrays: np.ndarray) -> None:
 @pytest.mark.full
 def test_integral_operations_and_neighbours():
     @njit
-    def run(x, n, i):
+    def run(x, n, y, i):
         v = x[i]
         return (
             fs.rint(v), fs.rint(v, rounding="RTP"), fs.floor(v), fs.ceil(v), fs.trunc(v), fs.scalb(v, n[i]),
             fs.next_up(v), fs.next_down(v), fs.floor(v, daz=True), fs.rint(v, return_flags=True),
             fs.scalb(v, n[i], return_flags=True, ftz=True), fs.next_up(v, daz=True),
+            fs.nextafter(v, y[i]), fs.nextafter(v, y[i], daz=True), fs.nextafter(v, 0.5),
         )  # fmt: skip
 
     for fmt in (fs.FP64, fs.FP32):
         r = o.rng("integral", fmt.name)
         (codes,) = o.structured(fmt, 1, 600, r)
         x, n = codes.astype(fmt.code_dtype).view(fmt.dtype), r.integers(-200, 200, codes.size)
+        y = np.where(r.random(x.size) < 0.2, x, r.permutation(x))
         want = (
             fs.rint(x), fs.rint(x, rounding="RTP"), fs.floor(x), fs.ceil(x), fs.trunc(x), fs.scalb(x, n),
             fs.next_up(x), fs.next_down(x), fs.floor(x, daz=True), fs.rint(x, return_flags=True),
             fs.scalb(x, n, return_flags=True, ftz=True), fs.next_up(x, daz=True),
+            fs.nextafter(x, y), fs.nextafter(x, y, daz=True), fs.nextafter(x, 0.5),
         )  # fmt: skip
-        assert_columns(run, want, x, n)
+        assert_columns(run, want, x, n, y)
 
 
 def test_sign_operations_keep_nans():

@@ -623,8 +623,12 @@ def nextafter(a: Floats, direction: Floats, *, out: Out = None, **options: Unpac
     emulator = backends.emulator()
     here, there = emulator.decode(codes, fmt, None), emulator.decode(towards, own, None)
     if daz:
-        here = np.where(np.abs(here) < fmt.smallest_normal, np.copysign(0.0, here), here)
+        here, there = (
+            np.where(np.abs(x) < each.smallest_normal, np.copysign(0.0, x), x)
+            for x, each in ((here, fmt), (there, own))
+        )
     (up, events), (down, _) = (emulator.neighbour(codes, fmt, daz, way) for way in (True, False))
+    events = events | emulator.neighbour(towards, own, daz, True)[1]
     zeros = np.where(np.signbit(there) & fmt.has_signed_zero, fmt.sign_mask, 0).astype(fmt.code_dtype)
     same = np.where(here == 0, zeros, codes)
     result = np.where(here < there, up, np.where(here > there, down, same))

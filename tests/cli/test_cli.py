@@ -564,7 +564,7 @@ def strange(tmp_path):
     (["mixed.npz:b"], "has no 'b'; it has a, names, o"),
     (["bias.npz"], "shape is (2,); bias.npz:NAME picks one array, and NAME can be a, c"),
     (["wide.npy", "--rounding", "sr"], "needs a seed: add --seed 1"),
-    (["matrix.txt"], "matrix.txt must be one of .npy, .npz and .csv"),
+    (["matrix.txt"], "matrix.txt must be one of .npy, .npz, .safetensors and .csv"),
     (["junk.npy"], "junk.npy cannot be read"),
     (["junk.npz"], "junk.npz cannot be read"),
     (["cut.npz"], "cut.npz cannot be read"),

@@ -371,6 +371,20 @@ def neighbour(a, fa, up, f, c, m, draws, want):
 
 
 @entry
+def nextafter(a, fa, b, fb, f, c, m, draws, want):
+    """The neighbour of a in the direction of b. If they are equal it is a, and a zero has the sign of b."""
+    relation, events = op.compare(a, fa, b, fb, m[DAZ], 0)
+    if relation == op.UNORDERED:
+        return op.nan_code(fa, events)
+    if relation != op.EQUAL:
+        return op.neighbour(a, fa, m[DAZ], np.int64(relation == op.LESS))
+    kind, _, _, _ = op.unpack(a, fa, m[DAZ])
+    if kind == op.ZERO:
+        return op.zero_code(np.int64(right(b, fb[SIGN]) & U1), fa), np.int64(0)
+    return a, np.int64(0)
+
+
+@entry
 def negative(a, fa, f, c, m, draws, want):
     return a ^ left(U1, fa[SIGN]), np.int64(0)
 
