@@ -308,7 +308,7 @@ class Policy:
         given: Any = self.weights_at_use
         rules = given if isinstance(given, Mapping) else {_NOT_AT_USE: None, _AT_USE: given}
         for pattern, storage in rules.items():
-            if any(fnmatchcase(name, each.strip()) for name in (*paths, *kinds) for each in pattern.split("|")):
+            if _fits(pattern, (*paths, *kinds)):
                 return storage  # type: ignore[no-any-return]
         return None
 
@@ -363,7 +363,7 @@ class Policy:
         """
         if isinstance(self.weights_at_use, Mapping):
             for pattern in self.weights_at_use:
-                if not any(fnmatchcase(name, each.strip()) for name in names for each in pattern.split("|")):
+                if not _fits(pattern, names):
                     near = name_hint(pattern, list(dict.fromkeys(names)))
                     raise ValueError(f"weights_at_use: no parameter fits {pattern!r}; {near}")
 
@@ -437,7 +437,12 @@ def _inside(module: str, pattern: str) -> bool:
     """Return whether a pattern fits the path of a module, or of a module around it."""
     parts = module.split(".")
     around = [".".join(parts[: n + 1]) for n in range(len(parts))]
-    return any(fnmatchcase(path, each.strip()) for path in around for each in pattern.split("|"))
+    return _fits(pattern, around)
+
+
+def _fits(pattern: str, names: Collection[str]) -> bool:
+    """Return whether one of the names fits one of the alternatives of a pattern."""
+    return any(fnmatchcase(name, each.strip()) for name in names for each in pattern.split("|"))
 
 
 def _result_format(accumulate: AccumulationLike, operands: FloatFormat | str) -> FloatFormat | str:
