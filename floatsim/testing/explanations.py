@@ -101,11 +101,11 @@ def _narrow_range(x: Mismatches) -> str | None:
     text = "numbers {} in actual, and no {} ones: {}a conversion through a format with a narrower range"
     if low.any():
         quantum = magnitudes[low].max()
-        if quantum <= matching.min() and (near | (np.abs(got - expected) <= 2 * quantum)).all():
+        if quantum < matching.min() and (near | (np.abs(got - expected) <= 2 * quantum)).all():
             return text.format(f"up to {quantum:.6g} are 0", "larger", "FTZ, or ")
     elif high.any():
         least = magnitudes[high].min()
-        if least >= matching.max() and (near | high).all():
+        if least > matching.max() and (near | high).all():
             return text.format(f"from {least:.6g} up overflow", "smaller", "")
     return None
 
