@@ -96,7 +96,7 @@ def mma(case: dict[str, Any]) -> np.ndarray:
     return fs.matmul(left, right, fs.from_codes(c, "fp32"), accumulate=unit).codes.reshape(case["expect"]["shape"])
 
 
-@pytest.mark.parametrize("case", cases("mma"), ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in cases("mma")])
 def test_instructions_with_c_and_chains(case):
     """Every bit, NaN included."""
     assert np.array_equal(mma(case), bits(case["expect"]))
@@ -221,7 +221,9 @@ def emulated(x: Product) -> np.ndarray:
 WHOLE = [(case, products) for case in cases("gemm")] + [(case, calls) for case in cases("gemm_call")]
 
 
-@pytest.mark.parametrize(("case", "read"), WHOLE, ids=lambda x: x["id"] if isinstance(x, dict) else x.__name__)
+@pytest.mark.parametrize(
+    ("case", "read"), [pytest.param(case, read, id=f"{case['id']}-{read.__name__}") for case, read in WHOLE]
+)
 def test_whole_products(case, read):
     """Every bit of every output, in five output formats, with scales, NaN included."""
     for product in read(case):
