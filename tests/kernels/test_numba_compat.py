@@ -13,17 +13,20 @@ import llvmlite
 import numba
 import numpy as np
 import pytest
-from floatsim_kernels.runtime import numba_compat
+from floatsim_kernels.runtime import compile_faster, jit, numba_compat
 from floatsim_kernels.runtime.jit import SOURCE_HASH, inline, kernel, kernel_of
 from numba.core import event
 from numba.core.compiler import DefaultPassBuilder, Flags, StateDict
 
+only_faster = pytest.mark.skipif(jit.FASTER is None, reason="FLOATSIM_NUMBAS_COMPILER asks for Numba's own compiler")
 
-@pytest.mark.parametrize("name", numba_compat.CHECKS)
-def test_private_name_is_there(name):
-    assert numba_compat.CHECKS[name](), (
-        f"Numba {numba.__version__} with llvmlite {llvmlite.__version__} has no {name}: "
-        "adapt floatsim_kernels/runtime/numba_compat.py"
+
+@pytest.mark.parametrize(("module", "name"), [
+    (module, name) for module in (numba_compat, compile_faster) for name in module.CHECKS
+], ids=lambda x: x if isinstance(x, str) else x.__name__.rpartition(".")[2])  # fmt: skip
+def test_private_name_is_there(module, name):
+    assert module.CHECKS[name](), (
+        f"Numba {numba.__version__} with llvmlite {llvmlite.__version__} has no {name}: adapt {module.__name__}"
     )
 
 
@@ -33,9 +36,10 @@ def test_unused_passes_are_passes_of_numba():
     state.func_ir, state.flags = None, Flags()
     state.flags.enable_ssa = True
     passes = DefaultPassBuilder.define_nopython_pipeline(state).passes
-    assert set(numba_compat.KernelCompiler.UNUSED) <= {each for each, _ in passes}
+    assert set(compile_faster.KernelCompiler.UNUSED) <= {each for each, _ in passes}
 
 
+@only_faster
 def test_inlined_functions_have_no_machine_code():
     """They run in kernels, in kernels of kernels, and in functions that users compile."""
 
@@ -58,13 +62,56 @@ def test_inlined_functions_have_no_machine_code():
     assert not engine.is_symbol_defined(compiled.fndesc.mangled_name)
 
 
+FALLBACK = """
+import sys, warnings
+sys.path[:0] = {path!r}
+import numba, numba.core.ssa
+numba.__version__ = "99.0.0"  # a version whose checks no test ran
+{change}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from floatsim_kernels.runtime.jit import FASTER, inline, kernel
+
+@inline
+def twice(n, x):
+    return x + x if n == 2 else x.missing
+
+@kernel
+def double(x, out):
+    for i in range(len(x)):
+        out[i] = twice(2, x[i])
+
+import numpy as np
+x = np.ones(3)
+double(x, x)
+print(x.tolist(), FASTER is not None, *(f"{{each.category.__name__}}: {{each.message}}" for each in caught))
+"""
+
+
+@pytest.mark.parametrize(("change", "warned"), [
+    ("", ""),
+    ("del numba.core.ssa.reconstruct_ssa", "cannot import name 'reconstruct_ssa'"),
+    ("from floatsim_kernels.runtime import compile_faster; compile_faster.CHECKS['Lower'] = lambda: False", "Lower"),
+    ("from floatsim_kernels.runtime import compile_faster; compile_faster.CHECKS['Flags'] = lambda: 1 / 0",
+     "Flags (ZeroDivisionError: division by zero)"),
+], ids=["all there", "a name is missing", "a check fails", "a check raises"])  # fmt: skip
+def test_numbas_own_compiler_serves_where_the_faster_one_does_not_fit(change, warned, tmp_path):
+    """With one warning, which says what is missing; in a version that no test ran."""
+    script = FALLBACK.format(path=[path for path in sys.path if path], change=change)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "FLOATSIM_NUMBAS_COMPILER": "0"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith(f"[2.0, 2.0, 2.0] {not warned}")
+    assert warned in done.stdout and done.stdout.count("RuntimeWarning: floatsim: kernels take longer") == bool(warned)
+
+
 def test_min_and_max_of_kernels_are_those_of_numba():
     """Values and types, for pairs of types and for NaNs in either place."""
 
     def both(a, b):
         return min(a, b), max(a, b), min(a, 1), max(2.5, b)
 
-    numbas, ours = numba.njit(both), numba.njit(pipeline_class=numba_compat.KernelCompiler)(both)
+    numbas, ours = numba.njit(both), numba.njit(pipeline_class=compile_faster.KernelCompiler)(both)
     for a, b in [("i4", "i4"), ("i4", "i8"), ("i8", "u8"), ("u4", "i8"), ("f4", "f4"), ("f4", "i4"), ("f8", "f4")]:
         special = [np.nan, 0.0, -0.0] if a[0] == b[0] == "f" else []
         for x, y in itertools.product(np.array([3, 200, 0, *special], a), np.array([200, 3, 0, *special], b)):
@@ -72,6 +119,7 @@ def test_min_and_max_of_kernels_are_those_of_numba():
         assert ours.nopython_signatures[-1].return_type == numbas.nopython_signatures[-1].return_type
 
 
+@only_faster
 @pytest.mark.parametrize("enabled", [True, False])
 def test_collection_is_paused_while_kernels_compile(enabled, tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # empty, so that the kernel is compiled
