@@ -97,9 +97,10 @@ print(x.tolist(), FASTER is not None, *(f"{{each.category.__name__}}: {{each.mes
 ], ids=["all there", "a name is missing", "a check fails", "a check raises"])  # fmt: skip
 def test_numbas_own_compiler_serves_where_the_faster_one_does_not_fit(change, warned, tmp_path):
     """With one warning, which says what is missing; in a version that no test ran."""
-    script = FALLBACK.format(path=[path for path in sys.path if path], change=change)
+    script = tmp_path / "script.py"
+    script.write_text(FALLBACK.format(path=[path for path in sys.path if path], change=change))
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "FLOATSIM_NUMBAS_COMPILER": "0"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith(f"[2.0, 2.0, 2.0] {not warned}")
     assert warned in done.stdout and done.stdout.count("RuntimeWarning: floatsim: kernels take longer") == bool(warned)
