@@ -210,83 +210,65 @@ def test_target_names_the_processor():
     assert all(feature[:1] in "+-" for feature in features)
 
 
+DAMAGES = {
+    "empty": lambda raw: b"",
+    "cut": lambda raw: raw[: len(raw) // 2],
+    "cut_at_the_start": lambda raw: raw[:100],
+    "other_bytes": lambda raw: b"garbage\n" * 9,
+    "pickle_of_something_else": lambda raw: pickle.dumps(7),
+    "zeros": lambda raw: bytes(len(raw)),
+}
+
 DAMAGED = """
 import sys
 sys.path[:0] = {path!r}
 import warnings
 import numpy as np
 from floatsim_kernels.runtime.jit import kernel
-
+"""
+KERNEL = """
 @kernel
-def double(x, out):
+def {name}(x, out):
     for i in range(len(x)):
-        out[i] = x[i] * 2
-
-@kernel
-def third(x, out):
-    for i in range(len(x)):
-        out[i] = x[i] / 4
-
+        out[i] = x[i] + {n}
+"""
+RUN = """
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    for run in (double, third):
-        x = np.ones(3)
+    for run in ({names},):
+        x = np.zeros(2)
         run(x, x)
-        print(x.tolist(), sum(run.stats.cache_hits.values()))
+        print(x[0], sum(run.stats.cache_hits.values()))
 print(len(caught), *(str(each.message).replace("\\n", " ") for each in caught))
 """
 
-DAMAGES = {
-    "empty": lambda raw: b"",
-    "cut": lambda raw: raw[: len(raw) // 2],
-    "cut at the start": lambda raw: raw[:100],
-    "other bytes": lambda raw: b"garbage\n" * 9,
-    "a pickle of something else": lambda raw: pickle.dumps(7),
-    "zeros": lambda raw: bytes(len(raw)),
-}
 
-
-@pytest.fixture(scope="module")
-def cached(tmp_path_factory):
-    """A script with two kernels, its folder of the cache, and a function that runs it."""
-    folder = tmp_path_factory.mktemp("cache")
-    script = folder / "script.py"
-    script.write_text(DAMAGED.format(path=[p for p in sys.path if p]))
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "files")}
+@pytest.mark.parametrize("kind", ["nbc", "nbi"])
+def test_a_damaged_file_of_the_cache_is_compiled_again(kind, tmp_path):
+    """Once, with one warning for all files that names the first kernel and the folder. One kernel for each damage."""
+    script, folder = tmp_path / "script.py", tmp_path / "files"
+    kernels = "".join(KERNEL.format(name=name, n=n) for n, name in enumerate(DAMAGES))
+    script.write_text(DAMAGED.format(path=[p for p in sys.path if p]) + kernels + RUN.format(names=", ".join(DAMAGES)))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
 
     def run():
         done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
-        *values, hits_and_warnings = done.stdout.splitlines()
-        return [line.rpartition(" ")[0] for line in values], [line[-1] for line in values], hits_and_warnings
+        *lines, warned = done.stdout.splitlines()
+        values, hits = zip(*map(str.split, lines), strict=True)
+        assert values == tuple(f"{n}.0" for n in range(len(DAMAGES)))
+        return hits, warned
 
-    assert run()[1:] == (["0", "0"], "0")
-    assert run()[1:] == (["1", "1"], "0")
-    return folder / "files", run
-
-
-_QUICK = (("nbc", "cut"), ("nbi", "empty"))
-
-
-@pytest.mark.parametrize(("kind", "damage"), [
-    pytest.param(kind, damage, marks=() if (kind, damage) in _QUICK else pytest.mark.full)
-    for kind in ("nbc", "nbi") for damage in DAMAGES
-])  # fmt: skip
-def test_a_damaged_file_of_the_cache_is_compiled_again(cached, kind, damage):
-    """Once, with one warning for all files that names the kernel and the folder."""
-    folder, run = cached
-    files = list(folder.rglob(f"*.{kind}"))
-    assert len(files) == 2
-    for file in files:
-        file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    values, hits, warned = run()
-    assert values == ["[2.0, 2.0, 2.0]", "[0.25, 0.25, 0.25]"] and hits == ["0", "0"]
-    if kind == "nbi" and damage == "a pickle of something else":  # Numba reads it as the index of another version
-        assert warned == "0"
-    else:
-        assert warned.startswith("1 floatsim: the compiled kernel __main__.double") and str(folder) in warned
-        assert "cannot be read and is compiled again" in warned
-    assert run()[1:] == (["1", "1"], "0")
+    assert run() == (("0",) * 6, "0")
+    assert run() == (("1",) * 6, "0")
+    for name, damage in DAMAGES.items():
+        (file,) = folder.rglob(f"script.{name}-*.{kind}")
+        file.write_bytes(damage(file.read_bytes()))
+    hits, warned = run()
+    assert hits == ("0",) * 6
+    assert warned.startswith("1 floatsim: the compiled kernel __main__.empty") and str(folder) in warned
+    assert "cannot be read and is compiled again" in warned
+    assert run() == (("1",) * 6, "0")
 
 
 def test_a_cache_that_cannot_be_written_costs_no_call(monkeypatch, recwarn):
