@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from floatsim_kernels.runtime import jit
 from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
@@ -33,7 +34,6 @@ import floatsim as fs
 from . import cases, functions, races, running, sums
 
 ROOT = Path(__file__).parents[1]
-PLAIN_CACHE = Path(__file__).parent / "__pycache__" / "numba"
 _NO_NEW_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 """Let glibc keep freed memory: new pages can cost more than a fast kernel."""
 SLOWER = 1.1
@@ -88,12 +88,14 @@ def _race(call: sums.Call) -> Call:
 
 
 def serve() -> None:
-    """Print the names of the calls as JSON. Then read pairs of numbers, a call and a placement, and print nanoseconds.
+    """Print whether Numba's own compiler serves, and the names of the calls, as JSON.
 
+    Then read pairs of numbers, a call and a placement, and print nanoseconds.
     Operands are made anew for each placement, behind a block of memory of another size: some addresses are slower.
     """
     fs.set_num_threads(1)
     calls = [*_element_wise(), *_products()]
+    _say(getattr(jit, "FASTER", True) is None)
     _say([name for name, _ in calls])
 
     @functools.lru_cache(1)
@@ -123,32 +125,6 @@ def _fastest(call: Call) -> int:
     return min(taken)
 
 
-def use_numbas_compiler() -> None:
-    """Compile the kernels with Numba's compiler; call it before anything imports the kernels.
-
-    Branches on constant arguments of inlined functions are still removed early: the kernels do not compile without.
-    """
-    from floatsim_kernels.runtime import numba_compat
-    from numba.core import untyped_passes
-    from numba.core.compiler import CompilerBase, DefaultPassBuilder
-
-    class Plain(CompilerBase):  # type: ignore[misc]
-        def define_pipelines(self) -> list[Any]:
-            passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            self.extend(passes)
-            passes.finalize()
-            return [passes]
-
-        def extend(self, passes: Any) -> None:
-            pass
-
-    class PlainInline(Plain):
-        def extend(self, passes: Any) -> None:
-            passes.add_pass_after(numba_compat._ConstantArguments, untyped_passes.IRProcessing)
-
-    numba_compat.KernelCompiler, numba_compat.InlineCompiler = Plain, PlainInline
-
-
 # -- comparison --------------------------------------------------------------------------------------------------------
 
 
@@ -158,13 +134,14 @@ class Contestant:
     def __init__(self, checkout: Path, plain: bool = False):
         paths = [str(checkout), str(checkout / "kernels")]
         lines = ["import sys", f"sys.path[:0] = {paths!r}", "import floatsim, floatsim_kernels",
-                 f"sys.path.insert(0, {str(ROOT)!r})", "from benchmarks import compiled"]  # fmt: skip
-        lines += ["compiled.use_numbas_compiler()"] * plain + ["compiled.serve()"]
-        settings = _NO_NEW_PAGES | ({"NUMBA_CACHE_DIR": str(PLAIN_CACHE)} if plain else {})
+                 f"sys.path.insert(0, {str(ROOT)!r})",
+                 "from benchmarks import compiled", "compiled.serve()"]  # fmt: skip
+        settings = _NO_NEW_PAGES | ({"FLOATSIM_NUMBAS_COMPILER": "1"} if plain else {})
         self._process = subprocess.Popen(
             [sys.executable, "-c", "\n".join(lines)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | settings,
         )  # fmt: skip
+        self.numbas_compiler: bool = self._read()
         self.names: list[str] = self._read()
 
     def _read(self) -> Any:

@@ -370,7 +370,12 @@ def test_kernels_of_numbas_compiler_run():
     (row,) = json.loads(done.stdout)
     assert row["microseconds"] > 0 and row["other_microseconds"] > 0
     assert done.returncode == (row["ratio"] > compiled.SLOWER)
-    assert any(path.name.startswith("ordering") for path in compiled.PLAIN_CACHE.rglob("*.nbi")), "nothing compiled"
+
+
+def test_the_other_process_uses_numbas_compiler():
+    contestant = compiled.Contestant(ROOT, plain=True)
+    contestant.end()
+    assert contestant.numbas_compiler
 
 
 @pytest.mark.full

@@ -13,17 +13,20 @@ import llvmlite
 import numba
 import numpy as np
 import pytest
-from floatsim_kernels.runtime import numba_compat
+from floatsim_kernels.runtime import compile_faster, jit, numba_compat
 from floatsim_kernels.runtime.jit import SOURCE_HASH, inline, kernel, kernel_of
 from numba.core import event
 from numba.core.compiler import DefaultPassBuilder, Flags, StateDict
 
+only_faster = pytest.mark.skipif(jit.FASTER is None, reason="FLOATSIM_NUMBAS_COMPILER asks for Numba's own compiler")
 
-@pytest.mark.parametrize("name", numba_compat.CHECKS)
-def test_private_name_is_there(name):
-    assert numba_compat.CHECKS[name](), (
-        f"Numba {numba.__version__} with llvmlite {llvmlite.__version__} has no {name}: "
-        "adapt floatsim_kernels/runtime/numba_compat.py"
+
+@pytest.mark.parametrize(("module", "name"), [
+    (module, name) for module in (numba_compat, compile_faster) for name in module.CHECKS
+], ids=lambda x: x if isinstance(x, str) else x.__name__.rpartition(".")[2])  # fmt: skip
+def test_private_name_is_there(module, name):
+    assert module.CHECKS[name](), (
+        f"Numba {numba.__version__} with llvmlite {llvmlite.__version__} has no {name}: adapt {module.__name__}"
     )
 
 
@@ -33,9 +36,10 @@ def test_unused_passes_are_passes_of_numba():
     state.func_ir, state.flags = None, Flags()
     state.flags.enable_ssa = True
     passes = DefaultPassBuilder.define_nopython_pipeline(state).passes
-    assert set(numba_compat.KernelCompiler.UNUSED) <= {each for each, _ in passes}
+    assert set(compile_faster.KernelCompiler.UNUSED) <= {each for each, _ in passes}
 
 
+@only_faster
 def test_inlined_functions_have_no_machine_code():
     """They run in kernels, in kernels of kernels, and in functions that users compile."""
 
@@ -58,13 +62,57 @@ def test_inlined_functions_have_no_machine_code():
     assert not engine.is_symbol_defined(compiled.fndesc.mangled_name)
 
 
+FALLBACK = """
+import sys, warnings
+sys.path[:0] = {path!r}
+import numba, numba.core.ssa
+numba.__version__ = "99.0.0"  # a version whose checks no test ran
+{change}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from floatsim_kernels.runtime.jit import FASTER, inline, kernel
+
+@inline
+def twice(n, x):
+    return x + x if n == 2 else x.missing
+
+@kernel
+def double(x, out):
+    for i in range(len(x)):
+        out[i] = twice(2, x[i])
+
+import numpy as np
+x = np.ones(3)
+double(x, x)
+print(x.tolist(), FASTER is not None, *(f"{{each.category.__name__}}: {{each.message}}" for each in caught))
+"""
+
+
+@pytest.mark.parametrize(("change", "warned"), [
+    ("", ""),
+    ("del numba.core.ssa.reconstruct_ssa", "cannot import name 'reconstruct_ssa'"),
+    ("from floatsim_kernels.runtime import compile_faster; compile_faster.CHECKS['Lower'] = lambda: False", "Lower"),
+    ("from floatsim_kernels.runtime import compile_faster; compile_faster.CHECKS['Flags'] = lambda: 1 / 0",
+     "Flags (ZeroDivisionError: division by zero)"),
+], ids=["all there", "a name is missing", "a check fails", "a check raises"])  # fmt: skip
+def test_numbas_own_compiler_serves_where_the_faster_one_does_not_fit(change, warned, tmp_path):
+    """With one warning, which says what is missing; in a version that no test ran."""
+    script = tmp_path / "script.py"
+    script.write_text(FALLBACK.format(path=[path for path in sys.path if path], change=change))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "FLOATSIM_NUMBAS_COMPILER": "0"}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith(f"[2.0, 2.0, 2.0] {not warned}")
+    assert warned in done.stdout and done.stdout.count("RuntimeWarning: floatsim: kernels take longer") == bool(warned)
+
+
 def test_min_and_max_of_kernels_are_those_of_numba():
     """Values and types, for pairs of types and for NaNs in either place."""
 
     def both(a, b):
         return min(a, b), max(a, b), min(a, 1), max(2.5, b)
 
-    numbas, ours = numba.njit(both), numba.njit(pipeline_class=numba_compat.KernelCompiler)(both)
+    numbas, ours = numba.njit(both), numba.njit(pipeline_class=compile_faster.KernelCompiler)(both)
     for a, b in [("i4", "i4"), ("i4", "i8"), ("i8", "u8"), ("u4", "i8"), ("f4", "f4"), ("f4", "i4"), ("f8", "f4")]:
         special = [np.nan, 0.0, -0.0] if a[0] == b[0] == "f" else []
         for x, y in itertools.product(np.array([3, 200, 0, *special], a), np.array([200, 3, 0, *special], b)):
@@ -72,6 +120,7 @@ def test_min_and_max_of_kernels_are_those_of_numba():
         assert ours.nopython_signatures[-1].return_type == numbas.nopython_signatures[-1].return_type
 
 
+@only_faster
 @pytest.mark.parametrize("enabled", [True, False])
 def test_collection_is_paused_while_kernels_compile(enabled, tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # empty, so that the kernel is compiled
@@ -161,83 +210,65 @@ def test_target_names_the_processor():
     assert all(feature[:1] in "+-" for feature in features)
 
 
+DAMAGES = {
+    "empty": lambda raw: b"",
+    "cut": lambda raw: raw[: len(raw) // 2],
+    "cut_at_the_start": lambda raw: raw[:100],
+    "other_bytes": lambda raw: b"garbage\n" * 9,
+    "pickle_of_something_else": lambda raw: pickle.dumps(7),
+    "zeros": lambda raw: bytes(len(raw)),
+}
+
 DAMAGED = """
 import sys
 sys.path[:0] = {path!r}
 import warnings
 import numpy as np
 from floatsim_kernels.runtime.jit import kernel
-
+"""
+KERNEL = """
 @kernel
-def double(x, out):
+def {name}(x, out):
     for i in range(len(x)):
-        out[i] = x[i] * 2
-
-@kernel
-def third(x, out):
-    for i in range(len(x)):
-        out[i] = x[i] / 4
-
+        out[i] = x[i] + {n}
+"""
+RUN = """
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    for run in (double, third):
-        x = np.ones(3)
+    for run in ({names},):
+        x = np.zeros(2)
         run(x, x)
-        print(x.tolist(), sum(run.stats.cache_hits.values()))
+        print(x[0], sum(run.stats.cache_hits.values()))
 print(len(caught), *(str(each.message).replace("\\n", " ") for each in caught))
 """
 
-DAMAGES = {
-    "empty": lambda raw: b"",
-    "cut": lambda raw: raw[: len(raw) // 2],
-    "cut at the start": lambda raw: raw[:100],
-    "other bytes": lambda raw: b"garbage\n" * 9,
-    "a pickle of something else": lambda raw: pickle.dumps(7),
-    "zeros": lambda raw: bytes(len(raw)),
-}
 
-
-@pytest.fixture(scope="module")
-def cached(tmp_path_factory):
-    """A script with two kernels, its folder of the cache, and a function that runs it."""
-    folder = tmp_path_factory.mktemp("cache")
-    script = folder / "script.py"
-    script.write_text(DAMAGED.format(path=[p for p in sys.path if p]))
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "files")}
+@pytest.mark.parametrize("kind", ["nbc", "nbi"])
+def test_a_damaged_file_of_the_cache_is_compiled_again(kind, tmp_path):
+    """Once, with one warning for all files that names the first kernel and the folder. One kernel for each damage."""
+    script, folder = tmp_path / "script.py", tmp_path / "files"
+    kernels = "".join(KERNEL.format(name=name, n=n) for n, name in enumerate(DAMAGES))
+    script.write_text(DAMAGED.format(path=[p for p in sys.path if p]) + kernels + RUN.format(names=", ".join(DAMAGES)))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
 
     def run():
         done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
-        *values, hits_and_warnings = done.stdout.splitlines()
-        return [line.rpartition(" ")[0] for line in values], [line[-1] for line in values], hits_and_warnings
+        *lines, warned = done.stdout.splitlines()
+        values, hits = zip(*map(str.split, lines), strict=True)
+        assert values == tuple(f"{n}.0" for n in range(len(DAMAGES)))
+        return hits, warned
 
-    assert run()[1:] == (["0", "0"], "0")
-    assert run()[1:] == (["1", "1"], "0")
-    return folder / "files", run
-
-
-_QUICK = (("nbc", "cut"), ("nbi", "empty"))
-
-
-@pytest.mark.parametrize(("kind", "damage"), [
-    pytest.param(kind, damage, marks=() if (kind, damage) in _QUICK else pytest.mark.full)
-    for kind in ("nbc", "nbi") for damage in DAMAGES
-])  # fmt: skip
-def test_a_damaged_file_of_the_cache_is_compiled_again(cached, kind, damage):
-    """Once, with one warning for all files that names the kernel and the folder."""
-    folder, run = cached
-    files = list(folder.rglob(f"*.{kind}"))
-    assert len(files) == 2
-    for file in files:
-        file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    values, hits, warned = run()
-    assert values == ["[2.0, 2.0, 2.0]", "[0.25, 0.25, 0.25]"] and hits == ["0", "0"]
-    if kind == "nbi" and damage == "a pickle of something else":  # Numba reads it as the index of another version
-        assert warned == "0"
-    else:
-        assert warned.startswith("1 floatsim: the compiled kernel __main__.double") and str(folder) in warned
-        assert "cannot be read and is compiled again" in warned
-    assert run()[1:] == (["1", "1"], "0")
+    assert run() == (("0",) * 6, "0")
+    assert run() == (("1",) * 6, "0")
+    for name, damage in DAMAGES.items():
+        (file,) = folder.rglob(f"script.{name}-*.{kind}")
+        file.write_bytes(damage(file.read_bytes()))
+    hits, warned = run()
+    assert hits == ("0",) * 6
+    assert warned.startswith("1 floatsim: the compiled kernel __main__.empty") and str(folder) in warned
+    assert "cannot be read and is compiled again" in warned
+    assert run() == (("1",) * 6, "0")
 
 
 def test_a_cache_that_cannot_be_written_costs_no_call(monkeypatch, recwarn):

@@ -6,21 +6,23 @@ change, and the kernel keeps the old bits. The cache key of our kernels therefor
 With the environment variable FLOATSIM_CHECKED=1 the kernels are compiled with bounds checks: Numba checks every array
 index, and `check` checks the accesses through raw pointers. An access outside an array raises IndexError and names the
 kernel. The cache key holds this flag too.
+
+`compile_faster` compiles the kernels. With FLOATSIM_NUMBAS_COMPILER=1, or where it does not fit the installed Numba,
+Numba's own compiler does it, which takes about half as long again. The bits are the same.
 """
 
 import hashlib
 import os
+import warnings
 from pathlib import Path
 
 import numba
 
+from . import numba_compat
 from .numba_compat import (
     CPUDispatcher,
-    InlineCompiler,
-    KernelCompiler,
     cache_on_disk,
     compile_for_one_signature,
-    compile_without_collection,
     name_by_closure,
     raise_index_error_if,
 )
@@ -36,6 +38,32 @@ if numba.config.DISABLE_JIT:
         "floatsim does not run with NUMBA_DISABLE_JIT=1: its kernels use LLVM instructions and exist only compiled; "
         "unset NUMBA_DISABLE_JIT"
     )
+
+
+def _faster():
+    """Return `compile_faster`, or None if Numba's own compiler is asked for or is the only one that works."""
+    if os.environ.get("FLOATSIM_NUMBAS_COMPILER", "0") not in ("", "0"):
+        return None
+    try:
+        from . import compile_faster
+
+        refusal = compile_faster.refusal()
+    except (ImportError, AttributeError) as error:  # a private name is missing
+        refusal = str(error)
+    if refusal is None:
+        return compile_faster
+    warnings.warn(
+        f"floatsim: kernels take longer to compile: Numba {numba.__version__} does not have what floatsim's faster "
+        f"compiler changes: {refusal}. Numba's own compiler is used; results are the same.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+FASTER = _faster()
+"""The module of the faster compiler, or None."""
+_KernelCompiler, _InlineCompiler = (FASTER or numba_compat).COMPILERS
 
 
 def source_hash():
@@ -64,7 +92,7 @@ class _Naming(CPUDispatcher):
 
 def kernel(function):
     """Compile a loop over arrays: cached on disk under the package's source hash, without the GIL, never fastmath."""
-    return _cached(function, nogil=True, pipeline_class=KernelCompiler)
+    return _cached(function, nogil=True, pipeline_class=_KernelCompiler)
 
 
 def calls_python(function):
@@ -76,8 +104,9 @@ def _cached(function, **options):
     name_by_closure(function)
     # A C function's wrapper would serve functions passed as arguments, and takes a tenth of the compile time.
     dispatcher = numba.njit(no_cfunc_wrapper=True, **options, **OPTIONS)(function)
-    compile_without_collection(dispatcher)
-    cache_on_disk(dispatcher, SOURCE_HASH, CHECKED)
+    if FASTER:
+        FASTER.compile_without_collection(dispatcher)
+    cache_on_disk(dispatcher, SOURCE_HASH, CHECKED, FASTER is not None)
     if CHECKED:
         dispatcher.__class__ = _Naming
     return dispatcher
@@ -96,7 +125,7 @@ def kernel_of(signature):
 
 # no wrappers for callers outside Numba: there are none, and the wrappers are a large part of the compile time
 inline = numba.njit(
-    forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=InlineCompiler, **OPTIONS
+    forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=_InlineCompiler, **OPTIONS
 )
 
 
