@@ -170,8 +170,13 @@ def overloads(function: Callable[..., Any], marker: str) -> Iterator[tuple[list[
 
 
 def _changed(parameter: Parameter, types: dict[str, str]) -> Parameter:
-    """Return the parameter with its type of this case. A type without None makes an optional operand a required one."""
+    """Return the parameter with its type of this case. A type without None makes an optional operand a required one.
+
+    A required parameter is not None in any case.
+    """
     annotation = types.get(parameter.name, parameter.annotation)
+    if parameter.default is None and parameter.name in types:
+        annotation = annotation.removesuffix(" | None")
     required = parameter.name in types and parameter.default == "None" and "None" not in annotation
     return replace(parameter, annotation=annotation, default=None if required else parameter.default)
 

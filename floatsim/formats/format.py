@@ -450,7 +450,7 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
     return FloatFormat(name, width - precision + (not signed), precision - 1, infinite if extended else finite)
 
 
-def html_name(fmt: FloatFormat) -> str:
+def html_name(format: FloatFormat) -> str:
     """Return the name of a format as HTML, with a bar in its colour. The text has the colour of the page.
 
     >>> html_name(FP16)
@@ -458,7 +458,7 @@ def html_name(fmt: FloatFormat) -> str:
     """
     from html import escape
 
-    return f'<b style="border-left:.4em solid {fmt.colour};padding-left:.3em">{escape(fmt.name)}</b>'
+    return f'<b style="border-left:.4em solid {format.colour};padding-left:.3em">{escape(format.name)}</b>'
 
 
 class _TorchDtype(Protocol):

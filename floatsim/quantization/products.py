@@ -154,7 +154,7 @@ def quantize_multiplier(multiplier: float) -> tuple[int, int]:
 
 
 def requantize(
-    acc: Integers, multiplier: Integers, shift: Integers, zero_point: Integers = 0, fmt: ElementFormatLike = "int8"
+    acc: Integers, multiplier: Integers, shift: Integers, zero_point: Integers = 0, format: ElementFormatLike = "int8"
 ) -> NDArray[np.integer[Any]]:
     """Scale int32 accumulators to codes of an integer format, with integers only.
 
@@ -173,7 +173,7 @@ def requantize(
         The results of `quantize_multiplier`, one pair or one for each column; they broadcast with acc.
     zero_point : array_like of int
         The zero point of the result.
-    fmt : format
+    format : format
         The integer format of the result.
 
     Returns
@@ -193,9 +193,9 @@ def requantize(
     >>> fs.quantization.requantize([150, -150, 250, 12345, -99999], m, shift)
     array([   2,   -2,    3,  123, -128], dtype=int8)
     """
-    element = as_element_format(fmt)
+    element = as_element_format(format)
     if not isinstance(element, IntegerFormat):
-        raise ValueError(f"fmt must be an integer format such as 'int8', not {element.name}")
+        raise ValueError(f"format must be an integer format such as 'int8', not {element.name}")
     x, m, s, zero = (
         _integers(v, name)
         for v, name in ((acc, "acc"), (multiplier, "multiplier"), (shift, "shift"), (zero_point, "zero_point"))

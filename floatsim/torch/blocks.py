@@ -33,7 +33,7 @@ _FORMATS: dict[str, FloatFormat] = {}
 _ACCUMULATIONS: dict[str, Any] = {}
 
 
-def _name(fmt: FormatLike, x: Tensor, argument: str = "fmt") -> str:
+def _name(fmt: FormatLike, x: Tensor, argument: str = "format") -> str:
     """Return a text of a format, after a check that the dtype of a tensor contains it."""
     found = as_format(fmt)
     if not contains(format_of_dtype(x.dtype), found):
@@ -126,7 +126,7 @@ def _(info: Any, in_dims: Any, x: Tensor, *options: Any) -> Any:
 
 
 def quantize(
-    x: Tensor, fmt: FormatLike, grad: FormatLike = "ste", *, rounding: RoundingLike = "ties_to_even",
+    x: Tensor, format: FormatLike, grad: FormatLike = "ste", *, rounding: RoundingLike = "ties_to_even",
     overflow: OverflowLike = "infinity", seed: int = 0,
 ) -> Tensor:  # fmt: skip
     """Round a tensor to the values of a format. Its dtype stays.
@@ -135,7 +135,7 @@ def quantize(
     ----------
     x : torch.Tensor
         Floating-point numbers, whose dtype contains the format.
-    fmt : format
+    format : format
         The format.
     grad : str or format
         The gradient by x. "ste": the gradient passes unchanged (straight-through estimator). "none": it is zero. A
@@ -176,7 +176,7 @@ def quantize(
         except (TypeError, ValueError) as error:
             raise type(error)(f"grad must be 'ste', 'none' or a format: {error}; {name_hint(grad, _WORDS)}") from None
     options = (as_member(Rounding, rounding, "rounding").name, as_member(Overflow, overflow, "overflow").name, seed)
-    return torch.ops.floatsim.quantize_with_gradient(x, _name(fmt, x), *options, gradient)
+    return torch.ops.floatsim.quantize_with_gradient(x, _name(format, x), *options, gradient)
 
 
 # -- matmul ------------------------------------------------------------------------------------------------------------
