@@ -42,7 +42,7 @@ def _integers(x: Any, argument: str) -> NDArray[np.int64]:
 @with_keyword_hints
 def integer_matmul(
     a: Integers, b: Integers, c: Integers | None = None, *, zero_a: Integers = 0, zero_b: Integers = 0,
-    overflow: str = "wrap", instruction: str | None = None,
+    accumulator_overflow: str = "wrap", instruction: str | None = None,
 ) -> NDArray[np.int32]:  # fmt: skip
     """Return the product of integer matrices in an int32 accumulator.
 
@@ -55,13 +55,13 @@ def integer_matmul(
         An addend, for instance an int32 bias.
     zero_a, zero_b : array_like of int
         Zero points, broadcastable to a and b. They are subtracted before the product.
-    overflow : str
+    accumulator_overflow : str
         "wrap": the exact sum modulo 2**32, which is what any order of wrapping additions gives. "saturate": the exact
         sum, clamped once.
     instruction : str, optional
         An integer instruction of a CPU, which adds 4 (or 2) products along K at a time: "vpdpbusd", "vpdpbusds",
         "vpdpwssd", "vpdpwssds" (AVX512_VNNI), "tdpbssd", "tdpbsud", "tdpbusd" or "tdpbuud" (AMX). The instructions
-        whose name ends in "ds" clamp the sum after each step, the others wrap. `overflow` has no effect.
+        whose name ends in "ds" clamp the sum after each step, the others wrap. `accumulator_overflow` has no effect.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def integer_matmul(
     >>> fs.quantization.integer_matmul(a, a.T, zero_a=-1)
     array([[65024]], dtype=int32)
     >>> big = np.full((1, 140_000), 127, np.int8)
-    >>> [int(fs.quantization.integer_matmul(big, big.T, overflow=o)[0, 0]) for o in ("wrap", "saturate")]
+    >>> [int(fs.quantization.integer_matmul(big, big.T, accumulator_overflow=o)[0, 0]) for o in ("wrap", "saturate")]
     [-2036907296, 2147483647]
 
     An instruction that saturates does so in every step:
@@ -91,7 +91,7 @@ def integer_matmul(
     >>> [int(fs.quantization.integer_matmul(a, b.T, instruction=name)[0, 0]) for name in ("vpdpwssd", "vpdpwssds")]
     [-131068, -2147352577]
     """
-    policy = as_name(overflow, ("wrap", "saturate"), "overflow")
+    policy = as_name(accumulator_overflow, ("wrap", "saturate"), "accumulator_overflow")
     x, y = _integers(a, "a") - _integers(zero_a, "zero_a"), _integers(b, "b") - _integers(zero_b, "zero_b")
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-2]:
         raise ValueError(f"a {x.shape} and b {y.shape} do not fit: a is (..., M, K), and b is (..., K, N)")

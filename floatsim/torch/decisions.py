@@ -90,7 +90,7 @@ def resolve(policy: Policy, decision: Decision, formats: tuple[FloatFormat, ...]
     if isinstance(decision.operands, str) and inside == FP64:
         accumulate, sums = _in_fp64(known.accumulate, accumulate), _in_fp64(policy.accumulate, sums)
     return Resolved(
-        known.operation, operands, known.weight, known.gradient, inside, accumulate, sums, known.out,  # type: ignore[arg-type]
+        known.operation, operands, known.weight, known.gradient, inside, accumulate, sums, known.result,  # type: ignore[arg-type]
         known.scaling, known.source,
     )  # fmt: skip
 

@@ -5,9 +5,9 @@ A *policy* names the format of each operation, tensor and sum of a training run,
 >>> import floatsim as fs
 >>> policy = fs.training.as_policy("autocast-fp16")
 >>> policy.decide("linear")
-Decision(linear: operands FP16, sums fp32, out FP16, by the rule of linear)
+Decision(linear: operands FP16, sums fp32, result FP16, by the rule of linear)
 >>> policy.decide("softmax")
-Decision(softmax: operands FP32, sums fp32, out FP32, by the rule of softmax)
+Decision(softmax: operands FP32, sums fp32, result FP32, by the rule of softmax)
 """
 
 from __future__ import annotations
