@@ -89,7 +89,7 @@ _HOMES = {
         "Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
-    ".arrays.linalg": "dot explain_plan matmul",
+    ".arrays.linalg": "Part dot explain_plan matmul",
     ".arrays.einsum": "einsum",
     ".arrays.exchange": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
