@@ -74,8 +74,8 @@ class FloatArray(NDArrayOperatorsMixin):
     """An n-dimensional array of numbers in any `FloatFormat`.
 
     Make one with `fs.array(values, format)` or `fs.from_codes(codes, format)`. NumPy's operators, ufuncs and shape
-    functions accept it. Each operation rounds once to the format, with the options of `fs.context`. `np.asarray` returns
-    the NumPy or ml_dtypes array where the format has a dtype, and float64 otherwise.
+    functions accept it. Each operation rounds once to the format, with the options of `fs.context`. `np.asarray`
+    returns the NumPy or ml_dtypes array where the format has a dtype, and float64 otherwise.
 
     Parameters
     ----------
