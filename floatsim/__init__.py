@@ -112,4 +112,5 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,
     modules="datasets hardware njit operators plot quantization reference tensorcore testing training",
+    optional="torch",
 )

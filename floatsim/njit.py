@@ -34,9 +34,8 @@ import contextlib
 import enum
 import functools
 import inspect
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import objmode
@@ -140,20 +139,6 @@ def format_params(
     if named.is_scale and named.has_zero:
         raise TypeError(f"format={named.name} has no sign, and compiled code does not round to it; use fs.encode")
     return FormatParams(*_format_words(named), *_rounding_words(resolve(options).attributes))
-
-
-_DEPRECATED = {"record": "format_params", "Record": "FormatParams"}
-
-
-if not TYPE_CHECKING:  # for a type checker, `__getattr__` would make every name valid
-
-    def __getattr__(name: str) -> Any:
-        """Return the new name's value for a deprecated one, with a DeprecationWarning."""
-        if name not in _DEPRECATED:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        new = _DEPRECATED[name]
-        warnings.warn(f"fs.njit.{name} is deprecated; use fs.njit.{new}", DeprecationWarning, stacklevel=2)
-        return globals()[new]
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:

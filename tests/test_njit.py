@@ -142,14 +142,6 @@ def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], roundin
 # -- every format and rounding, by parameters ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("old", "new"), [("record", "format_params"), ("Record", "FormatParams")])
-def test_deprecated_names(old, new):
-    with pytest.warns(DeprecationWarning, match=rf"fs\.njit\.{old} is deprecated; use fs\.njit\.{new}$"):
-        assert getattr(fs.njit, old) is getattr(fs.njit, new)
-    with pytest.raises(AttributeError, match="no attribute 'recrod'"):
-        fs.njit.recrod
-
-
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("name", ARITY)
 def test_every_format_and_rounding(name, fmt):

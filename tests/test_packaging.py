@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-import types
 import typing
 import zipfile
 from pathlib import Path
@@ -466,21 +465,3 @@ def test_sdist(tmp_path):
                                   "trademarks of their owners", "not affiliated"])  # fmt: skip
 def test_the_notice_names_licences_and_trademarks(word):
     assert word in " ".join((ROOT / "NOTICE").read_text(encoding="utf-8").split())
-
-
-@pytest.mark.parametrize(("module", "kind", "old", "new"), [
-    ("analysis.trace.trace", "Trace", "how", "accumulation"),
-    ("testing.dot_unit", "Unit", "how", "accumulation"),
-    ("tensorcore.instructions", "Instruction", "cards", "gpus"),
-    ("hardware.device", "Device", "card", "identity"),
-    ("hardware.device_info", "Info", "card", "identity"),
-    ("hardware.session", "Emulated", "card", "identity"),
-    ("hardware.throughput", "Rates", "card", "identity"),
-    ("hardware.captures.capture_file", "Capture", "card", "gpu"),
-])  # fmt: skip
-def test_former_names_of_attributes(module, kind, old, new):
-    """The former name is no field any more; it warns and returns the new one."""
-    owner = getattr(importlib.import_module(f"floatsim.{module}"), kind)
-    assert new in {*dir(owner), *inspect.get_annotations(owner), *getattr(owner, "__dataclass_fields__", ())}
-    with pytest.warns(DeprecationWarning, match=rf"\.{old} is deprecated; use \w+\.{new}$"):
-        assert vars(owner)[old].fget(types.SimpleNamespace(**{new: 7})) == 7

@@ -36,7 +36,6 @@ from floatsim.cli.console import (
     one_line,
     print_columns,
     print_json,
-    renamed,
     rich_console,
     split,
     track,
@@ -334,7 +333,6 @@ def survey(
     formats: Annotated[
         list[str] | None, typer.Option("--operands", help="Round the inputs to this format. Repeat it, or use commas.")
     ] = None,
-    former: Annotated[list[str] | None, typer.Option("--format", "-f", hidden=True)] = None,
     accumulate: Annotated[
         list[str] | None,
         typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
@@ -357,7 +355,6 @@ def survey(
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise BadInputError(f"--out: {out} must end in .png, .pdf or .svg")
-    formats = renamed(formats, former, "--operands", "--format")
     tensors = load_all(files) if files else None
     accumulators = [part for text in accumulate for part in split(text)] if accumulate else None
     names: Any = {"rounding": rounding, "overflow": overflow, "seed": seed}  # checked by `context`

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim._warnings import former_name
 from floatsim.accumulation import trees
 from floatsim.accumulation.partition import count
 from floatsim.arrays.conversion import encode
@@ -21,7 +20,7 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
 from floatsim.hardware.compile.runtime import open_runtime
-from floatsim.hardware.protocol import Card, Codes, DeviceIdentity, Dots
+from floatsim.hardware.protocol import Codes, DeviceIdentity, Dots
 from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
@@ -29,7 +28,7 @@ from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "Device", "DeviceIdentity", "Dots"]
+__all__ = ["Codes", "Device", "DeviceIdentity", "Dots"]
 
 Scaling = tuple[Codes, Codes]
 
@@ -66,8 +65,6 @@ class Device:
         """The name of the GPU, and the versions of its software."""
         identity: DeviceIdentity = self._cuda.identity
         return identity
-
-    card = former_name("card", "identity")
 
     def can_run(self, variant: Variant) -> bool:
         """Return whether the GPU has the instruction."""

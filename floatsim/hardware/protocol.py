@@ -16,7 +16,7 @@ from floatsim.testing.dot_unit import Unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "Compiled", "DeviceIdentity", "Dots", "MachineCode", "OwnUnits", "Scalars", "error_text"]
+__all__ = ["Codes", "Compiled", "DeviceIdentity", "Dots", "MachineCode", "OwnUnits", "Scalars", "error_text"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
@@ -48,10 +48,6 @@ class DeviceIdentity:
     cuda: str
     driver_cuda: str = ""
     runtime: str = ""
-
-
-Card = DeviceIdentity
-"""Deprecated alias of `DeviceIdentity`."""
 
 
 class Dots(Protocol):

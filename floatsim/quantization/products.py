@@ -16,7 +16,6 @@ from floatsim.arrays.linalg import matmul
 from floatsim.arrays.options import context
 from floatsim.arrays.types import Floats, Integers
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import with_keyword_hints
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.integer_instructions import as_integer_dot, sums_by_steps
@@ -39,7 +38,6 @@ def _integers(x: Any, argument: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-@with_keyword_hints
 def integer_matmul(
     a: Integers, b: Integers, c: Integers | None = None, *, zero_a: Integers = 0, zero_b: Integers = 0,
     accumulator_overflow: str = "wrap", instruction: str | None = None,
@@ -216,7 +214,6 @@ def requantize(
     return codes
 
 
-@with_keyword_hints
 def llm_int8_matmul(
     a: Floats, b: Floats, *, threshold: float = 6.0, format: FormatLike = "fp16", accumulate: AccumulationLike = "fp32"
 ) -> FloatArray:
@@ -309,7 +306,6 @@ ORDERS = ("product_first", "separate")
 """How the scales of blocks are applied. `scaled_matmul` documents them."""
 
 
-@with_keyword_hints
 def scaled_matmul(
     a: Quantized, b: Quantized, *, accumulate: AccumulationLike | None = None, order: str = "product_first",
     format: FormatLike = "fp32",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from floatsim._warnings import former_name
 from floatsim.accumulation import TensorCore
 from floatsim.emulator.tensorcore import Record, accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
@@ -94,8 +93,6 @@ class Unit:
     def accumulation(self) -> TensorCore:
         """The description of the instruction's sums."""
         return TensorCore(self.arch, self.name, self.output)
-
-    how = former_name("how", "accumulation")
 
     @property
     def scale_blocks(self) -> int:

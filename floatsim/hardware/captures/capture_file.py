@@ -23,7 +23,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from floatsim._warnings import former_name
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.float_array import from_codes
 from floatsim.formats import FloatFormat, as_format
@@ -75,8 +74,6 @@ class Capture:
     d: Codes
     header: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
-
-    card = former_name("card", "gpu")
 
     @property
     def title(self) -> str:
