@@ -118,7 +118,6 @@ def finish(*, differ: bool, failed: bool) -> None:
         raise typer.Exit(DIFFERENT if differ else FAILED)
 
 
-
 def one_line(error: object) -> str:
     """Return the text of an error without line breaks."""
     return " ".join(str(error).split())

@@ -235,7 +235,6 @@ class Scheme:
         return f"Scheme({', '.join(parts)})"
 
 
-
 _DYNAMIC8 = Scheme(DYNAMIC8, (1, 256), FP32, "absmax", "reciprocal")
 _NVFP4 = Scheme(E2M1, (1, 16), E4M3, "nvfp4", "reciprocal")
 
