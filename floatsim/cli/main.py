@@ -23,7 +23,6 @@ import typer
 import floatsim
 import floatsim.cli.hardware as hardware_commands
 from floatsim.arrays.options import RoundingOptions
-from floatsim.cli.claims import claims_command
 from floatsim.cli.console import (
     BAD_INPUT,
     EXIT_CODES,
@@ -44,7 +43,6 @@ from floatsim.cli.cross_check import CROSS_CHECK_EXIT_CODES, check_command, iden
 from floatsim.cli.explain import explain_command
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
-from floatsim.cli.questions import questions_command
 from floatsim.cli.testfloat import testfloat_command
 from floatsim.cli.train import train_command
 from floatsim.cli.verify import verify_command
@@ -393,8 +391,6 @@ for _command in (
 app.command("operators")(operators_command)
 app.command("train")(train_command)
 app.command("explain")(explain_command)
-app.command("claims")(claims_command)
-app.command("questions")(questions_command)
 app.command("warmup")(warmup_command)
 app.command("testfloat", epilog=CROSS_CHECK_EXIT_CODES)(testfloat_command)
 app.command("verify", epilog=CROSS_CHECK_EXIT_CODES)(verify_command)

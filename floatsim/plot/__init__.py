@@ -22,7 +22,6 @@ _HOMES = {
     ".monitors": (
         "gradient_agreement gradient_norms loss_scale non_finite_map tensor_exponents tensor_trace update_ratios"
     ),
-    ".questions": "answer_chart",
     ".ranges": "exponent_histogram format_ranges",
     ".roundings": "rounding_errors staircase",
     ".running_sum": "running_sums",

@@ -111,10 +111,6 @@ _HOMES = {
         "gradient_agreement tensor_statistics update_statistics"
     ),
     ".recommendation": "Recommendation recommend_format",
-    ".questions.question": "Answer Chart Question",
-    ".questions.table": "QUESTIONS answer_question answer_questions",
-    ".claims.claim": "Claim Verdict",
-    ".claims.table": "CLAIMS ClaimTable check_claims",
     ".spikes": "SpikePolicy SpikeState skipped_batches",
 }  # fmt: skip
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)
