@@ -15,9 +15,10 @@ import functools
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from floatsim._literals import FormatName
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
-    "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName", "Specials",
+    "E5M2FNUZ", "E8M0", "FORMATS", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName", "Specials",
     "as_format", "as_formats", "html_name", "named_formats", "p3109",
 ]  # fmt: skip
 
@@ -554,6 +555,10 @@ _LOOKUP: dict[str, FloatFormat] = {
     for fmt, known in _NAMED.items()
     for alias in (fmt.name.lower(), known.dtype or fmt.name.lower(), *known.others)
 }
+
+
+FORMATS: Mapping[str, FloatFormat] = MappingProxyType({fmt.name.lower(): fmt for fmt in _NAMED})
+"""The named formats by their names, as `as_format` takes them."""
 
 
 def named_formats() -> tuple[FloatFormat, ...]:

@@ -26,7 +26,7 @@ class Resolved:
     operation : str
         The name in the policy.
     operands, weight, gradient, inside, out : FloatFormat
-        As in `fs.training.Decision`.
+        As in the decision of `fs.training.Policy.decide`.
     accumulate : Accumulation
         The accumulation of every sum of an operation, of the products in a matrix product.
     sums : Accumulation
