@@ -88,7 +88,8 @@ _HOMES = {
         "total_order unordered"
     ),
     ".accumulation": (
-        "ACCUMULATIONS Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree as_accumulation"
+        "ACCUMULATIONS Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree "
+        "as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
     ".arrays.linalg": "Part dot explain_plan matmul",

@@ -58,8 +58,8 @@ from floatsim.accumulation.text import (
 )
 
 __all__ = [
-    "ACCUMULATIONS", "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Exact", "Kahan", "Leaf", "Neumaier",
-    "Pairwise", "Parts", "Permuted", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided", "TensorCore", "Tree",
-    "TreeLeaf", "accumulator_format", "as_accumulation", "fitted", "leaves", "parse", "rounds_stochastically",
-    "settled", "tensor_cores", "value_text",
+    "ACCUMULATIONS", "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Exact", "Kahan",
+    "Leaf", "Neumaier", "Pairwise", "Parts", "Permuted", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided",
+    "TensorCore", "Tree", "TreeLeaf", "accumulator_format", "as_accumulation", "fitted", "leaves", "parse",
+    "rounds_stochastically", "settled", "tensor_cores", "value_text",
 ]  # fmt: skip

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
-    "E5M2FNUZ", "E8M0", "FORMATS", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName", "Specials",
-    "as_format", "as_formats", "html_name", "named_formats", "p3109",
+    "E5M2FNUZ", "E8M0", "FORMATS", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName",
+    "Specials", "as_format", "as_formats", "html_name", "named_formats", "p3109",
 ]  # fmt: skip
 
 
