@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.arithmetic import add, divide
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
     "avg_pool", "conv2d", "embedding", "flat_windows", "image", "max_pool", "pair", "table_rows", "window_rows",
@@ -61,8 +59,7 @@ def window_rows(c: Computation, windows: Array) -> Array:
     return c.moved(lambda v: np.moveaxis(v, 1, 3).reshape(count_of_windows, -1), windows)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def conv2d(
     x: Floats, weight: Floats, bias: Floats | None = None, *, stride: int | tuple[int, int] = 1,
     padding: int | tuple[int, int] = 0, **keywords: Unpack[RecipeKeywords],
@@ -133,8 +130,7 @@ def conv2d(
         return c.result(np.moveaxis(output.reshape(batch, rows, columns, w.shape[0]), -1, 1))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def max_pool(
     x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
     **keywords: Unpack[RecipeKeywords],
@@ -177,8 +173,7 @@ def max_pool(
         return c.result(c.converted("output", largest)[..., 0])
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def avg_pool(
     x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
     **keywords: Unpack[RecipeKeywords],
@@ -195,15 +190,7 @@ def avg_pool(
         The distance of the windows. Default: their size.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.conv2d`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.conv2d`.
+    {results}
 
     Notes
     -----
@@ -231,8 +218,7 @@ def flat_windows(c: Computation, x: Any, size: int | tuple[int, int], stride: in
     return c.moved(lambda v: v.reshape(*v.shape[:-2], -1), windows)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def embedding(indices: Any, weight: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the rows of a table.
 
