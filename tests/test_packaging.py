@@ -35,7 +35,7 @@ PACKAGES = (
     "training", "plot", "torch", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "_literals", "_warnings", "datasets"}  # modules beside the packages that any of them may import
+BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules beside the packages that any of them may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 

@@ -11,13 +11,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.comparison import (
     isfinite,
     signbit,
 )
-from floatsim.arrays.conversion import Codes, finish, float_codes, read_floats, with_flags
+from floatsim.arrays.conversion import finish, float_codes, read_floats, with_flags
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, operation, quiet, read_operands

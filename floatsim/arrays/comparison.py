@@ -8,8 +8,9 @@ from typing import Any, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._types import Codes
 from floatsim.arrays import backends
-from floatsim.arrays.conversion import Codes, finish, wants_events
+from floatsim.arrays.conversion import finish, wants_events
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from floatsim import reference
+from floatsim._types import Codes
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.advisories import warn_of_rounded_number
-from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
+from floatsim.arrays.float_array import FloatArray, checked_codes, from_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, is_narrow_integer, stays_on_device, widened
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
 from floatsim.arrays.types import (
@@ -38,11 +39,10 @@ from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
 
 __all__ = [
-    "array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer", "operand_codes", "quantize",
-    "read", "read_floats", "to_integer",
+    "array", "as_float_array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer",
+    "operand_codes", "quantize", "read", "read_floats", "to_integer",
 ]  # fmt: skip
 
-Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Exact: TypeAlias = "NDArray[np.object_]"
 """Python numbers and texts whose exact values no dtype contains."""
 
@@ -134,6 +134,54 @@ def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
             f"fs.encode({argument}, format) returns the code"
         )
     return *float_codes(source, argument), isinstance(source, FloatArray)
+
+
+def as_float_array(x: Any, argument: str, format: FormatLike | None = None) -> FloatArray:
+    """Return an argument as a FloatArray of the same memory, where its library allows that.
+
+    Parameters
+    ----------
+    x : array_like of floats, or codes
+        A FloatArray, an array of NumPy, ml_dtypes, torch, JAX or CuPy, or numbers. An array of unsigned integers, or of
+        the raw bytes ("V1", "V2") that `np.load` returns for ml_dtypes, holds codes of `format`.
+    argument : str
+        The name of the argument in error messages.
+    format : format, optional
+        The format of codes. For floats, `in_format` checks it.
+
+    Raises
+    ------
+    TypeError
+        If x holds integers or raw bytes and no `format` of their width is given, or if it holds no floats.
+    """
+    if isinstance(x, FloatArray):
+        return x
+    source = read(x.detach() if hasattr(x, "detach") else x, argument)
+    if isinstance(source, np.ndarray):
+        raw = source.dtype.kind == "V" and source.dtype.names is None and not _is_float(source.dtype)
+        if raw or (source.dtype.kind == "u" and not isinstance(x, int | list | tuple)):
+            return _of_codes(source, argument, format)
+    codes, fmt, _ = read_floats(source, argument)
+    return FloatArray(np.asarray(codes), fmt)
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    try:
+        as_format(dtype)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _of_codes(x: Any, argument: str, format: FormatLike | None) -> FloatArray:
+    if format is None:
+        raise TypeError(
+            f"{argument} has dtype {x.dtype}: it holds codes, not numbers; name their format, as in format='bf16'"
+        )
+    fmt = as_format(format)
+    if x.dtype.itemsize != fmt.code_dtype.itemsize:
+        raise TypeError(f"{argument} has dtype {x.dtype}; codes of {fmt.name} have {fmt.code_dtype}")
+    return from_codes(x.view(fmt.code_dtype), fmt)
 
 
 def exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     AccumulationLike,
     TensorCore,
@@ -23,7 +24,7 @@ from floatsim.arrays import events as recording
 from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
 from floatsim.arrays.advisories import warn_of_fp64_instruction
 from floatsim.arrays.block_scaling import block_scales
-from floatsim.arrays.conversion import Codes, out_codes, read_floats
+from floatsim.arrays.conversion import out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import deliver
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from floatsim.emulator.plan import Plan
 
 __all__ = ["Part", "dot", "explain_plan", "matmul"]
-
-Operand = tuple[Codes, FloatFormat]
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------

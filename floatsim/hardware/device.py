@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.accumulation import trees
 from floatsim.accumulation.partition import count
 from floatsim.arrays.conversion import encode
@@ -20,7 +21,7 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
 from floatsim.hardware.compile.runtime import open_runtime
-from floatsim.hardware.protocol import Codes, DeviceIdentity, Dots
+from floatsim.hardware.protocol import DeviceIdentity, Dots
 from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
@@ -28,7 +29,7 @@ from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Codes", "Device", "DeviceIdentity", "Dots"]
+__all__ = ["Device", "DeviceIdentity", "Dots"]
 
 Scaling = tuple[Codes, Codes]
 

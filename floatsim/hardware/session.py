@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from floatsim._types import Codes
 from floatsim.hardware.comparison import FIRST, Comparison, compare_dots, could_not_run
 from floatsim.hardware.probing.probe import Probe, probe_dots, rows_alike
 from floatsim.hardware.protocol import DeviceIdentity, Dots, OwnUnits, Scalars, error_text
@@ -19,7 +20,7 @@ from floatsim.hardware.tables.compute_capability import PLAIN, architecture_of, 
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.architectures import as_architecture
-from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit, named_unit
+from floatsim.testing.dot_unit import ScaleCodes, Unit, named_unit
 from floatsim.testing.inputs import ROWS, Inputs, input_set
 
 __all__ = [

@@ -15,6 +15,7 @@ import numpy as np
 
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.arithmetic import multiply
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.random_stream import RandomStream
@@ -27,7 +28,7 @@ from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_name, as_scheme
 from floatsim.training.records import Scaling, ScalingLike, StatelessScaler, check_product
-from floatsim.training.rounding import as_float_array, nearest, plain
+from floatsim.training.rounding import nearest, plain
 from floatsim.training.tensor_scaling import CurrentScaling, DelayedScaling
 
 __all__ = [

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from floatsim.accumulation import AccumulationLike
 from floatsim.arrays.arithmetic import divide, multiply
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
@@ -19,7 +20,7 @@ from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import Scheme, as_name
 from floatsim.training.records import StatelessScaler, check_product, checked_format
-from floatsim.training.rounding import as_float_array, nearest, plain
+from floatsim.training.rounding import nearest, plain
 
 __all__ = [
     "AMAX_ALGORITHMS", "CurrentScaling", "DelayedScaling", "DelayedState", "amax_of", "current_scale",
