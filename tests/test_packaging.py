@@ -35,7 +35,7 @@ PACKAGES = (
     "training", "plot", "torch", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules beside the packages that any of them may import
+BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
@@ -465,3 +465,14 @@ def test_sdist(tmp_path):
                                   "trademarks of their owners", "not affiliated"])  # fmt: skip
 def test_the_notice_names_licences_and_trademarks(word):
     assert word in " ".join((ROOT / "NOTICE").read_text(encoding="utf-8").split())
+
+
+def test_the_changelog_of_a_version_is_short_and_has_changed_bits():
+    """At most 80 lines a version: what it contains, and which bits of earlier results changed. Git has the history."""
+    versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert versions
+    for version in versions:
+        sections = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        assert version.count("\n") <= 80, version.splitlines()[0]
+        assert sections[-1] == "Changed bits"
+        assert set(sections) <= {"Added", "Changed", "Removed", "Fixed", "Changed bits"}
