@@ -52,7 +52,7 @@ from floatsim import reference
 from floatsim.arrays import functions as mathematical
 from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
-from floatsim.formats._validation import as_flag, as_index, name_hint
+from floatsim.formats._validation import as_flag, as_index, name_hint, with_keyword_hints
 from floatsim.formats.rounding import (
     FLAGS,
     FloatClass,
@@ -93,6 +93,7 @@ class FormatParams(NamedTuple):
     random_bits: int
 
 
+@with_keyword_hints
 def format_params(
     format: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     daz: bool | None = None, ftz: bool | None = None, tininess: TininessLike | None = None,
@@ -153,6 +154,7 @@ def _rounding_words(attributes: RoundingAttributes) -> tuple[int, ...]:
     return tuple(int(word) for word in rounding_params(attributes))
 
 
+@with_keyword_hints
 def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
     """Return the random integer of the stochastic rounding of element `index`, outside and inside compiled code.
 

@@ -178,7 +178,7 @@ def spell_out(keywords: type) -> Callable[[F], F]:
     """Return a decorator that fills in the docstring of a function, by the docstring of the TypedDict of its keywords.
 
     - `{keywords}`: the keywords of the TypedDict.
-    - `{results}`: its sections Returns and Raises.
+    - `{results}`: its sections Returns and Raises. `{raises}`: the second one.
     - `{options}`: the function's own keywords `format` and `out`, `{keywords}` and `{results}`.
     - `{parameters}`: a section of parameters, with the operands and `{options}`.
 
@@ -194,7 +194,8 @@ def spell_out(keywords: type) -> Callable[[F], F]:
         operands = [name for name in names if name not in ("format", "out", "options")]
         shapes = " The shapes broadcast." if len(operands) > 1 else ""
         texts = {
-            "{keywords}": listed, "{results}": results, "{options}": options,
+            "{keywords}": listed, "{results}": results, "{raises}": results[results.find("Raises\n") :],
+            "{options}": options,
             "{parameters}": f"Parameters\n----------\n{', '.join(operands)} : array_like of floats\n"
                             f"    FloatArrays, arrays whose dtype is a format, or Python numbers.{shapes}\n{options}",
         }  # fmt: skip

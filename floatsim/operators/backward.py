@@ -129,10 +129,7 @@ def cross_entropy_backward(
     FloatArray or ndarray, (..., classes)
         As in `fs.operators.softmax_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.cross_entropy`.
+    {raises}
 
     Notes
     -----
@@ -201,10 +198,7 @@ def linear_backward(gradient: Floats, x: Floats, weight: Floats, **keywords: Unp
     LinearGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.linear`.
+    {raises}
 
     Notes
     -----
@@ -390,10 +384,7 @@ def layer_norm_backward(
     NormGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.layer_norm`.
+    {raises}
 
     Notes
     -----
@@ -442,10 +433,7 @@ def rms_norm_backward(
     NormGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.layer_norm`.
+    {raises}
 
     Notes
     -----
@@ -495,10 +483,7 @@ def batch_norm_backward(
         The gradients, as ndarrays if gradient is one and their formats have dtypes. The running statistics are
         constants.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.batch_norm`.
+    {raises}
 
     Notes
     -----
@@ -595,10 +580,7 @@ def attention_backward(
     AttentionGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.attention`.
+    {raises}
 
     Notes
     -----

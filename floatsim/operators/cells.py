@@ -89,12 +89,7 @@ def rnn_cell(
     FloatArray or ndarray
         An ndarray if x is one and the format of the step "output" has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----
@@ -155,10 +150,7 @@ def lstm_cell(
     LSTMState
         The states, as ndarrays if x is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.rnn_cell`.
+    {raises}
 
     Notes
     -----

@@ -93,10 +93,7 @@ def rnn_cell_backward(
     CellGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.rnn_cell`.
+    {raises}
 
     Notes
     -----
@@ -148,10 +145,7 @@ def lstm_cell_backward(
     CellGradients
         As in `fs.operators.rnn_cell_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.lstm_cell`.
+    {raises}
 
     Notes
     -----
@@ -222,10 +216,7 @@ def gru_cell_backward(
     CellGradients
         As in `fs.operators.rnn_cell_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.gru_cell`.
+    {raises}
 
     Notes
     -----

@@ -83,12 +83,7 @@ def conv2d(
     FloatArray or ndarray, (batch, outputs, ...)
         An ndarray if x is one and the format of the step "output" has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----
@@ -152,10 +147,7 @@ def max_pool(
     FloatArray or ndarray
         As in `fs.operators.conv2d`. A window with a NaN gives NaN.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.conv2d`.
+    {raises}
 
     Notes
     -----

@@ -119,10 +119,7 @@ def conv2d_backward(
     LinearGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.conv2d`.
+    {raises}
 
     Notes
     -----
@@ -244,10 +241,7 @@ def avg_pool_backward(
     FloatArray or ndarray, (batch, channels, height, width)
         As in `fs.operators.max_pool_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.max_pool_backward`.
+    {raises}
 
     Notes
     -----

@@ -32,12 +32,7 @@ def linear(x: Floats, weight: Floats, bias: Floats | None = None, **keywords: Un
     FloatArray or ndarray, (..., outputs)
         An ndarray if x is one and the format of the step "output" has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----

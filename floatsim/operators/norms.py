@@ -234,12 +234,7 @@ def batch_norm(
     BatchNorm
         The output and the running statistics. Each is an ndarray if x is one and its format has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----

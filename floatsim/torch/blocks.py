@@ -17,7 +17,7 @@ from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul as matmul_of
 from floatsim.formats import FloatFormat, FormatLike, as_format, named_formats
-from floatsim.formats._validation import name_hint
+from floatsim.formats._validation import name_hint, with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.torch.tensors import format_of_dtype, is_float, read, tensor_of
@@ -125,6 +125,7 @@ def _(info: Any, in_dims: Any, x: Tensor, *options: Any) -> Any:
     return torch.ops.floatsim.quantize_with_gradient(x, *options), in_dims[0]
 
 
+@with_keyword_hints
 def quantize(
     x: Tensor, format: FormatLike, grad: FormatLike = "ste", *, rounding: RoundingLike = "ties_to_even",
     overflow: OverflowLike = "infinity", seed: int = 0,
@@ -237,6 +238,7 @@ def _(info: Any, in_dims: Any, a: Tensor, b: Tensor, *options: Any) -> Any:
     return torch.ops.floatsim.matmul(*operands, *options), 0
 
 
+@with_keyword_hints
 def matmul(
     a: Tensor, b: Tensor, *, accumulate: AccumulationLike = "fp32", format: FormatLike | None = None,
     backward: AccumulationLike | None = None, operands: FormatLike | None = None, grad: FormatLike | None = None,
@@ -295,6 +297,7 @@ def matmul(
 # -- Linear ------------------------------------------------------------------------------------------------------------
 
 
+@with_keyword_hints
 class Linear(torch.nn.Linear):  # type: ignore[misc]
     """A linear layer whose operands are rounded to formats, and whose sums have a chosen accumulation.
 
