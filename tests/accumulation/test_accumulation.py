@@ -189,7 +189,7 @@ def test_formats_are_short_for_sequential():
         (lambda: parse("kahn(fp16)"), ValueError, "unknown accumulation 'kahn\\(fp16\\)'"),
         (lambda: parse("sequential(fp16"), ValueError, "not complete"),
         (lambda: parse("pairwise"), ValueError, r"not complete; write pairwise\(format\) or pairwise\(format, tree\)$"),
-        (lambda: parse("kahan(fp16, fused)"), ValueError, r": kahan has no 'fused'; write kahan\(fmt\)$"),
+        (lambda: parse("kahan(fp16, fused)"), ValueError, r": kahan has no 'fused'; write kahan\(format\)$"),
         (lambda: parse("sequential(fp16, halving)"), ValueError, "sequential has no 'halving'; write sequential"),
         (lambda: parse("strided(fused, 4)"), ValueError, "strided has no 'fused'"),
         (lambda: parse("sequential((fp16)"), ValueError, "not closed"),
