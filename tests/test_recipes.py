@@ -185,7 +185,9 @@ def test_a_named_format(tmp_path):
         "\nBF16 = _named(",
         '\nFP12 = _named(FloatFormat("FP12", 5, 6), "#123456", None, "e5m6 short")\nBF16 = _named(',
     )
-    copy.insert("floatsim/formats/__init__.py", ("    FORMATS,\n", "    FP12,\n"), ('"FLUSHED", "FORMATS", ', '"FP12", '))
+    copy.insert(
+        "floatsim/formats/__init__.py", ("    FORMATS,\n", "    FP12,\n"), ('"FLUSHED", "FORMATS", ', '"FP12", ')
+    )
     copy.insert("floatsim/__init__.py", ('"BF16 E2M1 E2M3 ', "FP12 "))
     assert sum(copy.new_lines.values()) == 5
     assert_recipe("A named format", copy)

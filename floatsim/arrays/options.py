@@ -190,8 +190,8 @@ def spell_out(keywords: type) -> Callable[[F], F]:
             return function
         listed, _, results = inspect.cleandoc(keywords.__doc__).partition("\n\n")[2].partition("\n\n")
         names = list(inspect.signature(function).parameters)
-        options = "".join(text for name, text in _OPTIONS.items() if name in names) + f"{listed}\n\n{results}"
         operands = [name for name in names if name not in ("format", "out", "options")]
+        options = "".join(text for name, text in _OPTIONS.items() if name in names) + f"{listed}\n\n{results}"
         shapes = " The shapes broadcast." if len(operands) > 1 else ""
         texts = {
             "{keywords}": listed, "{results}": results, "{raises}": results[results.find("Raises\n") :],
@@ -210,7 +210,7 @@ def spell_out(keywords: type) -> Callable[[F], F]:
 
 _OPTIONS = {
     "format": "format : format, optional\n"
-              "    The format of the result. Required if the formats of the operands differ.\n",
+              "    The format of the result. Default: that of the operands. Required if their formats differ.\n",
     "out": "out : FloatArray or ndarray, optional\n    Where to write the result.\n",
 }  # fmt: skip
 """The keywords next to the rounding options, and their documentation."""

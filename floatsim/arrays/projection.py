@@ -11,6 +11,7 @@ from floatsim.arrays.conversion import array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format, p3109
+from floatsim.formats._validation import with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike
 from floatsim.reference import draws
 
@@ -143,6 +144,7 @@ def _checked_random(random: Any, shape: tuple[int, ...], random_bits: int) -> ND
         ) from None
 
 
+@with_keyword_hints
 def project(
     x: Values, format: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     stochastic: StochasticRule = "A", seed: SeedLike | None = None, random: Integers | None = None,

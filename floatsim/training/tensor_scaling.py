@@ -15,7 +15,7 @@ from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import as_flag, as_index, as_real
+from floatsim.formats._validation import as_flag, as_index, as_real, with_keyword_hints
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import Scheme, as_name
@@ -143,6 +143,7 @@ def _scaled_product(a: Quantized, b: Quantized, accumulate: AccumulationLike | N
         return as_float_array(multiply(acc, multiply(a.scales, b.scales)), "product")
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class CurrentScaling:
     """Per-tensor scaling by the tensor's own amax, as TransformerEngine's Float8CurrentScaling.
@@ -225,6 +226,7 @@ class DelayedState:
         return DelayedState(history, self.factor)
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class DelayedScaling:
     """Per-tensor scaling by the amax of earlier steps, as TransformerEngine's DelayedScaling.
