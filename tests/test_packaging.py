@@ -18,6 +18,7 @@ import tarfile
 import tomllib
 import typing
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,9 @@ def test_a_format_needs_no_numba():
 def test_public_name_is_documented(name):
     value = getattr(fs, name)
     assert name in dir(fs)
-    if isinstance(value, int | fs.FloatFormat):  # flags and formats: data, described where they stand
+    if isinstance(
+        value, int | fs.FloatFormat | Mapping
+    ):  # flags, formats, registries: data, described where they stand
         return
     doc = value.__doc__ or ""
     assert doc.strip(), f"fs.{name} has no docstring"
