@@ -10,6 +10,7 @@ from inspect import signature
 import pytest
 
 import floatsim as fs
+from floatsim import plot
 from studies.questions import __main__ as command
 from studies.questions.chart import answer_chart
 from studies.questions.question import Answer, Chart
@@ -168,7 +169,8 @@ def test_an_answer():
     ax = found.plot()
     assert ax.get_title(loc="left") == found.question
     assert [line.get_label() for line in ax.lines] == list(plain["series"])
-    assert len({line.get_color() for line in ax.lines}) == 4
+    assert [line.get_color() for line in ax.lines] == [plot.colour(name) for name in ("fp16", "fp16", "bf16", "bf16")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 4
     with fs.context(rounding="toward_positive", ftz=True):
         assert answer_question("depth", layers=4, width=8).numbers == found.numbers
 
@@ -194,7 +196,7 @@ def test_bad_values(call, message):
 @pytest.mark.parametrize("name", ["stored-weights", "straight-through", "learning-rate", "scientific", "warm-up"])
 def test_an_accuracy_in_fp32_comes_with_its_training(name):
     """The accuracies of one network in FP32 differ: by the epochs and the rate, which the sentence names."""
-    options = {"epochs": 0, "unknowns": 4, "time": 0.1} if name == "scientific" else {"epochs": 1}
+    options = {"epochs": 1} | ({"unknowns": 4, "time": 0.1} if name == "scientific" else {})
     sentence = answer_question(name, **options).sentence
     assert re.search(rf"after {options['epochs']} epochs (of \w+ )?at a rate of [\d.]+", sentence, re.IGNORECASE)
 
