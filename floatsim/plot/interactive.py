@@ -38,7 +38,7 @@ def explore(draw: Callable[..., Any], **controls: Any) -> None:
     >>> from floatsim import plot
     >>> plot.explore(lambda format: print("a picture of", format), format=["fp16", "bf16"])
     a picture of fp16
-    To choose fmt, run this in a notebook (Jupyter, VS Code) with ipywidgets: pip install ipywidgets
+    To choose format, run this in a notebook (Jupyter, VS Code) with ipywidgets: pip install ipywidgets
     """
     first = {name: _first(name, control) for name, control in controls.items()}
     if not first:
