@@ -142,7 +142,7 @@ def own_modules() -> str:
     pytest imports most files of tests/ under the bare name of the file. The code of a page runs as `docs_page`.
     """
     tests = {path.stem for path in (ROOT / "tests").rglob("*.py")}
-    names = {"floatsim", "floatsim_kernels", "benchmarks", "notebooks", "tests", "conftest"} | tests
+    names = {"floatsim", "floatsim_kernels", "benchmarks", "notebooks", "studies", "tests", "conftest"} | tests
     return rf"({'|'.join(map(re.escape, sorted(names)))}|docs_\w+)(\.|$)"
 
 

@@ -5,14 +5,14 @@ from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
     datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
-    quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing,
+    quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing, torch as torch,
     training as training,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import (
-    AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted, Sequential, SplitK, Strided,
-    TensorCore, Tree, as_accumulation,
+    ACCUMULATIONS, AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted, Sequential, SplitK,
+    Strided, TensorCore, Tree, as_accumulation,
 )
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.equality import equal_shares
@@ -22,11 +22,13 @@ from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
 from floatsim.analysis.losses import ConversionLosses, conversion_losses
 from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
+from floatsim.analysis.sweeps import SweepTable, sweep
+from floatsim.analysis.trace.trace import trace
 from floatsim.arrays.einsum import einsum
 from floatsim.arrays.events import record, scope
 from floatsim.arrays.exchange import to_jax, to_torch
 from floatsim.arrays.float_array import FloatArray, from_codes, load, save
-from floatsim.arrays.linalg import explain_plan
+from floatsim.arrays.linalg import Part, explain_plan
 from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
 from floatsim.arrays.projection import project
 from floatsim.arrays.random_stream import RandomStream, SeedLike
@@ -38,8 +40,8 @@ from floatsim.arrays.ulps import Kind
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
-    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
-    FloatFormat, Specials, TF32, as_format, named_formats, p3109,
+    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FORMATS, FP16, FP32,
+    FP64, FloatFormat, Specials, TF32, as_format, named_formats, p3109,
 )
 from floatsim.formats.rounding import (
     DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
@@ -49,28 +51,28 @@ from floatsim.operators.errors import sensitivity
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
 from floatsim.testing.identification import identify
-from floatsim.testing.sweeps import SweepTable, sweep
 
 __all__ = [
-    "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
-    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
-    "ExponentHistogram", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning",
-    "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW", "Overflow", "Pairwise", "Parts",
-    "Permuted", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided", "SweepTable", "TF32",
-    "TensorCore", "Tininess", "Tree", "UNDERFLOW", "absolute", "acos", "add", "array", "as_accumulation", "as_format",
-    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
-    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
-    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
-    "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
-    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
-    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum", "load", "log",
-    "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
-    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal",
-    "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize", "quantize_blocks",
-    "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb",
-    "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt",
-    "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch",
-    "total_order", "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4",
+    "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
+    "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat",
+    "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW", "Overflow",
+    "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
+    "SweepTable", "TF32", "TensorCore", "Tininess", "Tree", "UNDERFLOW", "absolute", "acos", "add", "array",
+    "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context",
+    "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks",
+    "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add",
+    "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor",
+    "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal",
+    "hardware", "hypot", "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum",
+    "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum",
+    "minimum_number", "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit",
+    "norm", "not_equal", "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize",
+    "quantize_blocks", "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint",
+    "rsqrt", "save", "scalb", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh",
+    "softplus", "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer",
+    "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "var",
+    "vdot",
 ]
 __version__: str
 
@@ -173,13 +175,14 @@ def add(
 
 @overload
 def array(
-    values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[False] = ...,
+    values: Values, format: FormatLike | None = None, *, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
-    """Return a FloatArray of `values`, rounded to `fmt`."""
+    """Return a FloatArray of `values`, rounded to `format`."""
 @overload
 def array(
-    values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    values: Values, format: FormatLike | None = None, *, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 
 @overload
@@ -294,25 +297,25 @@ def classify(a: Floats) -> NDArray[np.uint8]: ...
 
 @overload
 def convert(
-    x: FloatArray, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    x: FloatArray, format: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round values to a format and return an array of that format."""
 @overload
 def convert(
-    x: FloatArray, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    x: FloatArray, format: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def convert(
-    x: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
+    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def convert(
-    x: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
+    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
-def convert(x: Values, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+def convert(x: Values, format: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
 def copysign(
@@ -434,10 +437,10 @@ def cumsum(
 ) -> Any: ...
 
 @overload
-def decode(codes: int | np.integer[Any], fmt: FormatLike, *, out: Float64Out = None) -> Any:
+def decode(codes: int | np.integer[Any], format: FormatLike, *, out: Float64Out = None) -> Any:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN."""
 @overload
-def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> NDArray[np.float64]: ...
+def decode(codes: Integers, format: FormatLike, *, out: Float64Out = None) -> NDArray[np.float64]: ...
 
 @overload
 def divide(
@@ -493,8 +496,7 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray:
     """Return the dot product of vectors, or a product with a vector or matrix, as np.dot."""
 @overload
@@ -504,8 +506,7 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def dot(
@@ -514,8 +515,7 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def dot(
@@ -525,8 +525,8 @@ def dot(
     format: ArrayFormatName | type[np.floating[Any]] | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
-    out: NDArray[Any] | None = None, backend: BackendName | None = None,
+    random_bits: int | None = None, part: Part | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def dot(
@@ -536,8 +536,7 @@ def dot(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def dot(
@@ -546,23 +545,23 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> Any: ...
 
 @overload
 def encode(
-    x: Number, fmt: FormatLike, *, out: CodeOut = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    x: Number, format: FormatLike, *, out: CodeOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> Any:
     """Round values to a format and return their codes."""
 @overload
 def encode(
-    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[False] = ...,
+    x: Values, format: FormatLike, *, out: CodeOut = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[np.unsignedinteger[Any]]: ...
 @overload
 def encode(
-    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[True],
+    x: Values, format: FormatLike, *, out: CodeOut = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[np.unsignedinteger[Any]], Flags]: ...
 
@@ -861,26 +860,26 @@ def fmod(
 
 @overload
 def from_integer(
-    n: FloatArray, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    n: FloatArray, format: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1)."""
 @overload
 def from_integer(
-    n: FloatArray, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    n: FloatArray, format: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def from_integer(
-    n: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
+    n: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def from_integer(
-    n: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
+    n: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def from_integer(
-    n: Integers, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    n: Integers, format: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload
@@ -1176,8 +1175,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray:
     """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description."""
 @overload
@@ -1187,8 +1185,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def matmul(
@@ -1197,8 +1194,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def matmul(
@@ -1208,8 +1204,8 @@ def matmul(
     format: ArrayFormatName | type[np.floating[Any]] | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
-    out: NDArray[Any] | None = None, backend: BackendName | None = None,
+    random_bits: int | None = None, part: Part | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def matmul(
@@ -1219,8 +1215,7 @@ def matmul(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def matmul(
@@ -1229,8 +1224,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> Any: ...
 
 @overload
@@ -1729,28 +1723,28 @@ def prod(
 
 @overload
 def quantize(
-    x: FloatArray, fmt: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    x: FloatArray, format: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round values to the values of a format and keep them in their own dtype."""
 @overload
 def quantize(
-    x: FloatArray, fmt: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[True],
+    x: FloatArray, format: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def quantize(
-    x: NDArray[Any], fmt: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    x: NDArray[Any], format: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def quantize(
-    x: NDArray[Any], fmt: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    x: NDArray[Any], format: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def quantize(
-    x: Floats, fmt: FormatLike, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    x: Floats, format: FormatLike, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload
@@ -2235,10 +2229,10 @@ def trunc(
 def trunc(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
-def ulp(x: Scalar, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> Any:
+def ulp(x: Scalar, format: FormatLike | None = None, kind: Kind = 'goldberg') -> Any:
     """Return the unit in the last place of real numbers x in a format."""
 @overload
-def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> NDArray[np.float64]: ...
+def ulp(x: Floats, format: FormatLike | None = None, kind: Kind = 'goldberg') -> NDArray[np.float64]: ...
 
 @overload
 def ulp_distance(a: Scalar, b: Scalar, *, equal_nan: bool = False) -> Any:
@@ -2291,8 +2285,7 @@ def vdot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray:
     """Return the dot product of two arrays of equal size, flattened in C order."""
 @overload
@@ -2302,8 +2295,7 @@ def vdot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def vdot(
@@ -2313,8 +2305,7 @@ def vdot(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def vdot(
@@ -2324,8 +2315,7 @@ def vdot(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def vdot(
@@ -2334,6 +2324,5 @@ def vdot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> Any: ...

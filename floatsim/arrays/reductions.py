@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
@@ -28,7 +29,7 @@ from floatsim.accumulation import (
 )
 from floatsim.arrays import events as recording
 from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
-from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats
+from floatsim.arrays.conversion import operand_codes, out_codes, read_floats
 from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import dot
@@ -43,8 +44,6 @@ from floatsim.formats.rounding import OverflowLike, RoundingAttributes, Rounding
 from floatsim.reference.random import Site, split_seed
 
 __all__ = ["MethodKeywords", "Summation", "SummationKeywords", "cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
-
-Operand: TypeAlias = tuple[Codes, FloatFormat]
 
 
 class SummationKeywords(TypedDict, total=False):
