@@ -72,8 +72,9 @@ IMPORTS = {
     "floatsim.arrays.float_array": "FloatArray",
     "floatsim.arrays.options": "BackendName RoundingKeywords",
     "floatsim.arrays.random_stream": "SeedLike",
-    "floatsim.arrays.reductions": "SummationKeywords",
-    "floatsim.arrays.types": "Axes BoolOut CodeOut Flags Float64Out Floats Integers Number Out Scalar Values",
+    "floatsim.arrays.types": (
+        "Axes BoolOut CodeOut Flags Float64Out Floats Integers Number Out Scalar SummationKeywords Values"
+    ),
     "floatsim.arrays.ulps": "Kind",
     "floatsim.formats": "FormatLike",
     "floatsim.formats.rounding": "OverflowLike RoundingLike TininessLike",
