@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 __all__ = ["lazy_exports", "plot_function"]
@@ -14,6 +15,9 @@ def lazy_exports(
     package: str, homes: dict[str, str], modules: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and the sorted public names of a package.
+
+    A public name may be that of the module that defines it: `fs.operators.softmax` is the function. The import system
+    sets each imported module as an attribute of its package, which the package ignores for these names.
 
     Parameters
     ----------
@@ -28,10 +32,17 @@ def lazy_exports(
     submodules = modules.split()
     public = sorted([*home_of, *submodules])
 
+    class Package(ModuleType):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name not in home_of or not isinstance(value, ModuleType):
+                super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = Package
+
     def get(name: str) -> Any:
         if name in home_of:
             value = getattr(importlib.import_module(home_of[name], package), name)
-            vars(sys.modules[package])[name] = value  # also where a module of the same name has just been imported
+            vars(sys.modules[package])[name] = value
             return value
         if name in submodules:
             return importlib.import_module(f".{name}", package)

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import pydoc
 import re
 import subprocess
@@ -251,6 +252,28 @@ def test_literal_names_of_modes(literal, kind):
     assert {as_member(kind, name, "mode") for name in names} == set(kind)
     assert {member.name.lower() for member in kind} <= set(names)
     assert typing.get_args(BackendName) == BACKENDS
+
+
+@pytest.mark.parametrize("first", ["import twice.double", "from twice.half import half", "from twice import double", ""])
+def test_a_public_name_hides_the_module_that_defines_it(tmp_path, first):
+    """`twice.double` is the function, whichever module of the package is imported first."""
+    package = tmp_path / "twice"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from floatsim._lazy import lazy_exports\n"
+        "__getattr__, __dir__, __all__ = lazy_exports(__name__, {'.double': 'double', '.half': 'half'})\n"
+    )
+    (package / "double.py").write_text("def double(x):\n    return 2 * x\n")
+    (package / "half.py").write_text("from twice.double import double\ndef half(x):\n    return double(x) / 4\n")
+    code = f"""{first}
+import pickle, sys, types, twice
+assert twice.double(3) == 6 and twice.half(6) == 3
+from twice import double
+import twice.half
+assert double is twice.double is sys.modules["twice.double"].double and twice.half(2) == 1
+assert pickle.loads(pickle.dumps(double)) is double
+assert isinstance(sys.modules["twice.double"], types.ModuleType)"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def test_unknown_name_is_an_attribute_error():
