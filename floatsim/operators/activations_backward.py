@@ -14,7 +14,6 @@ from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.activations import denominator, erf_of_gelu, tanh_of_gelu, times
-from floatsim.operators.backward import same_shapes
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
 
 __all__ = [
@@ -29,7 +28,7 @@ def _gradient(
 ) -> Any:  # fmt: skip
     """Return the gradient that the rule computes from the two operands."""
     with computation(operator, gradient, keywords) as c:
-        return c.result(c.converted("output", rule(c, *same_shapes(c, gradient=gradient, **operand))))
+        return c.result(c.converted("output", rule(c, *c.operands(gradient=gradient, **operand))))
 
 
 def _from_one(c: Computation, step: str, x: Array) -> Array:
