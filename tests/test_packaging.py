@@ -254,7 +254,9 @@ def test_literal_names_of_modes(literal, kind):
     assert typing.get_args(BackendName) == BACKENDS
 
 
-@pytest.mark.parametrize("first", ["import twice.double", "from twice.half import half", "from twice import double", ""])
+@pytest.mark.parametrize(
+    "first", ["import twice.double", "from twice.half import half", "from twice import double", ""]
+)
 def test_a_public_name_hides_the_module_that_defines_it(tmp_path, first):
     """`twice.double` is the function, whichever module of the package is imported first."""
     package = tmp_path / "twice"
