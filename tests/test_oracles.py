@@ -13,6 +13,8 @@ import floatsim as fs
 sys.path.insert(0, str(Path(__file__).parent / "exhaustive"))
 import loops
 
+pytestmark = pytest.mark.full
+
 ids = {"ids": str}
 EVERY_ROUNDING = o.every_rounding()
 OPERATIONS = ("add", "subtract", "multiply", "divide")

@@ -30,6 +30,8 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference import scalar, sums
 from floatsim.reference.sums import Code
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 
 

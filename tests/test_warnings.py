@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.full, pytest.mark.versions]
+
 ROOT = Path(__file__).parents[1]
 
 OWN = """

@@ -35,6 +35,7 @@ def recorded_product(a, b, c, accumulation, tininess, events):
     return np.asarray(result), log.counts, log.first
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(4))
 def test_equal_to_the_integer_kernels(seed, monkeypatch):
     rng = np.random.default_rng(seed)

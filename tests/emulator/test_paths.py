@@ -14,6 +14,8 @@ import floatsim as fs
 sys.path.insert(0, str(Path(__file__).parents[1] / "exhaustive"))
 import paths
 
+from tests.marks import cases
+
 ids = {"ids": str}
 FORMATS = (
     *o.ARITHMETIC,
@@ -161,7 +163,12 @@ SAMPLE = 4
 """Cases of each job in the sample."""
 
 
-@pytest.mark.parametrize("job", paths.JOBS)
+SLOW_JOBS = ("mixed", "orders", "sum_is_exact", "double_rounding", "veltkamp")
+
+
+@pytest.mark.parametrize(
+    "job", cases(quick=[job for job in paths.JOBS if not job.startswith(SLOW_JOBS)], full=paths.JOBS)
+)
 def test_a_sample_of_the_search(job):
     elements, mismatches, examples = paths.run(job, 0, SAMPLE)
     assert elements > 0

@@ -21,8 +21,9 @@ from floatsim.hardware.session import emulated_device, to_capture
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
 from tests.hardware.lanes import Lanes, without_compiling
+from tests.marks import cases
 
-pytestmark = pytest.mark.usefixtures("empty_folder")
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("empty_folder")]
 SILICON = os.environ.get("FLOATSIM_SILICON")
 
 
@@ -197,6 +198,7 @@ def test_command(run, monkeypatch, tmp_path):
 # -- operations of CUDA cores ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("with_inputs", [False, True])
 def test_operations_that_are_written_are_read(tmp_path, with_inputs):
     """One operation of each kind, with one, two and three operands, and with random bits."""
@@ -226,7 +228,7 @@ def test_operations_that_are_written_are_read(tmp_path, with_inputs):
             assert ("x0" in file.files) is with_inputs
 
 
-@pytest.mark.parametrize("arch", ["volta", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"])
+@pytest.mark.parametrize("arch", cases(quick=["ampere"], full=["volta", "ada", "hopper", "blackwell", "blackwell-rtx"]))
 def test_every_operation_of_a_gpu_is_captured(arch):
     device = emulated_device(arch)
     capability = device.identity.capability

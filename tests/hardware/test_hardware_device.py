@@ -25,6 +25,7 @@ from floatsim.hardware.tables.ptx_matrix import find, variants
 from floatsim.reference.random import draws
 from floatsim.tensorcore import ARCHITECTURES
 from tests.hardware.lanes import Lanes, without_compiling
+from tests.marks import cases
 
 # -- without a GPU -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize(("capability", "fmt", "accumulation", "keywords"), PRODUCTS, ids=str)
-@pytest.mark.parametrize("with_c", [False, True])
+@pytest.mark.parametrize("with_c", cases(quick=[False], full=[True]))
 def test_products_equal_the_emulator(device_with, capability, fmt, accumulation, keywords, with_c):
     device_with(capability)
     rng = np.random.default_rng(5)

@@ -13,6 +13,8 @@ from test_operators import ACTIVATIONS, check, exact, numbers, random_formats, s
 import floatsim as fs
 from floatsim import operators as ops
 
+pytestmark = pytest.mark.full
+
 
 def half(*arrays):
     return [fs.array(x, "fp16") for x in arrays]

@@ -13,6 +13,8 @@ import floatsim as fs
 from floatsim import operators as ops
 from floatsim.operators import engine
 
+pytestmark = pytest.mark.full
+
 FORMATS = ("fp32", "fp16", "bf16", "tf32")
 
 
