@@ -116,16 +116,19 @@ def test_lowest_versions_are_the_bounds_of_pyproject():
     assert all(len(versions) == 1 for versions in pins.values())
 
 
-def test_version_tests_name_files():
-    """The files that `make test-pythons` runs exist."""
-    conftest = ast.parse((ROOT / "conftest.py").read_text(encoding="utf-8"))
-    (names,) = (
-        ast.literal_eval(node.value)
+def test_tables_of_conftest_name_modules_and_formats():
+    """The modules whose examples only `make test-full` runs exist, and the quick formats are formats of the tests."""
+    import oracles
+
+    conftest = parse(ROOT / "conftest.py")
+    tables = {
+        ast.unparse(node.targets[0]): ast.literal_eval(node.value)
         for node in conftest.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VERSION_TESTS"
-    )
-    assert names
-    assert set(names) <= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Set)
+    }
+    assert set(tables) == {"FULL_EXAMPLES", "QUICK_FORMATS"}
+    assert tables["FULL_EXAMPLES"] <= set(modules())
+    assert tables["QUICK_FORMATS"] <= {fmt.name for fmt in (*fs.named_formats(), *oracles.CUSTOM)}
 
 
 def test_import_loads_nothing():
