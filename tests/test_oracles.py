@@ -1,17 +1,12 @@
 """The oracles, compared with each other. They must be correct, and must report wrong results."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import oracles as o
 import pytest
 from oracles import DETERMINISTIC, OracleRounding
 
 import floatsim as fs
-
-sys.path.insert(0, str(Path(__file__).parent / "exhaustive"))
-import loops
+from tests.exhaustive import loops
 
 pytestmark = pytest.mark.full
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planning import kernel_by
 
 import floatsim as fs
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.emulator.dispatch.counting import Counting, EventCounter
 from floatsim.formats import rounding
+from tests.emulator.planning import kernel_by
 
 FORMATS = [fs.FP16, fs.BF16, fs.E4M3, fs.E5M2, fs.E4M3IEEE, fs.E3M4, fs.FloatFormat.ieee(6, 4)]
 EVENTS = frozenset({"overflow"})

@@ -1,8 +1,6 @@
 """The oracle of the path search, verified against others, and a sample of the search: see tests/exhaustive/paths.py."""
 
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import oracles as o
@@ -10,10 +8,7 @@ import path_oracle
 import pytest
 
 import floatsim as fs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "exhaustive"))
-import paths
-
+from tests.exhaustive import paths
 from tests.marks import cases
 
 ids = {"ids": str}

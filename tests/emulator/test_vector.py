@@ -7,7 +7,6 @@ import zlib
 import numpy as np
 import oracles
 import pytest
-from planning import kernel_by
 
 import floatsim as fs
 from floatsim.accumulation import parse
@@ -19,6 +18,7 @@ from floatsim.emulator.operands import Operand, Partials, Products, Values
 from floatsim.emulator.tiling import Tile
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
+from tests.emulator.planning import kernel_by
 
 PLAIN = RoundingAttributes()
 KINDS = ("normal", "uniform", "wide", "cancelling", "integers", "ones", "ties", "subnormal", "overflowing", "zeros",

@@ -6,12 +6,12 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import plain
 import pytest
 
 import floatsim as fs
 from floatsim import operators as ops
 from floatsim.operators import engine
+from tests.operators import plain
 
 pytestmark = pytest.mark.full
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import definitions as d
 import ml_dtypes
 import numpy as np
 import oracles as o
@@ -15,6 +14,7 @@ import floatsim as fs
 from floatsim import Rounding
 from floatsim.quantization import SCHEMES, IntegerFormat, LookupFormat, Quantized, Scheme, as_scheme
 from tests.marks import cases
+from tests.quantization import definitions as d
 
 CASES = {
     **{name: (scheme, {}) for name, scheme in SCHEMES.items()},
