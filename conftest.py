@@ -20,6 +20,7 @@ collect_ignore_glob = (
 # Modules whose examples compile the kernels of many descriptions. `make test` leaves them to `make test-full`. A
 # docstring has no place for a mark.
 FULL_EXAMPLES = {
+    "floatsim.hardware.captures.published",
     "floatsim.testing.assertions",
     "floatsim.testing.check_strength",
     "floatsim.testing.discrimination",
